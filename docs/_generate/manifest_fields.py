@@ -1,21 +1,63 @@
 """What each field of a manifest means; docs/reference/manifests.md is generated from this.
 
-A dot leads into an object, `[]` into the objects of a list, and a name in capitals stands for any.
+The fields of those that have a type of their own are described there, and only others here. A dot
+leads into an object, `[]` into the objects of a list, and a name in capitals stands for any.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, is_dataclass
+from itertools import pairwise
+from typing import Any, get_args, get_origin, get_type_hints
+
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.manifest import MANIFESTS, Manifest
+from vlcpctl.data.tasks.exported import ExportManifest
+from vlcpctl.data.tasks.facts import StreamManifest, TaskManifest
+
+
+def described(struct: type) -> dict[str, str]:
+    """The fields of a type that have a text below them, and the texts; not those of its base."""
+    (made,) = ast.parse(textwrap.dedent(inspect.getsource(struct))).body
+    assert isinstance(made, ast.ClassDef)
+    return {
+        one.target.id: " ".join(text.value.value.split())
+        for one, text in pairwise(made.body)
+        if isinstance(one, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
+
+
+def fields_of(struct: type) -> dict[str, str]:
+    """The texts of all fields, each followed by those of the fields of its objects."""
+    types, found = get_type_hints(struct), {}
+    for name, text in described(struct).items():
+        inner = {
+            f"{name}{way}{one}": of_one
+            for way, kind in _inside(types[name])
+            for one, of_one in fields_of(kind).items()
+        }
+        found |= {name: text} | inner
+    return found
+
+
+def _inside(kind: Any, way: str = ".") -> Iterator[tuple[str, type]]:
+    """The types with fields in a type, and how the names of their fields begin."""
+    if is_dataclass(kind):
+        yield way, kind  # type: ignore[misc]
+    for number, part in enumerate(get_args(kind)):
+        if get_origin(kind) is dict and number == 1:
+            yield from _inside(part, ".NAME.")
+        elif get_origin(kind) is not dict:
+            yield from _inside(part, "[]." if get_origin(kind) is tuple else way)
+
 
 # Of every manifest.
-COMMON = {
-    "schema": "Kind and version of the format, such as `vlcpctl.task/1`.",
-    "content": "Content id: a digest of the data, the same on every machine.",
-    "identity": "Settings and inputs that decide the result; compared when the command runs again.",
-    "seal": "Digest of all other fields but `schema` and `made_by`, which detects changes.",
-    "was": "Earlier content ids. Only if `forget` has rewritten the artifact.",
-    "made_by": "Version of vlcpctl and of Python, command line, and time; part of no id.",
-}
+COMMON = described(Manifest)
+_NEVER_REWRITTEN = tuple(name for name in COMMON if name != "was")
 
 
 @dataclass(frozen=True)
@@ -28,26 +70,12 @@ class Kind:
     common: tuple[str, ...] = tuple(COMMON)
 
 
-_INPUTS = {
-    "inputs": "What it was made from: of a file of data its name, size, digest (`xxh3_128`) and "
-    "content id, else a content id.",
-}
-_SPLITS = {
-    "splits.SPLIT.images": "Number of images.",
-    "splits.SPLIT.captions": "Number of captions.",
-    "splits.SPLIT.bytes": "Size of the tars.",
-    "splits.SPLIT.shards": "Names of the tars.",
-    "splits.SPLIT.content": "Content id of the samples.",
-    "splits.SPLIT.index": "Size and digest of the Parquet index, `SPLIT.parquet`.",
-    "splits.SPLIT.rows": "Size and digest of the file of rows, which makes the index quick to "
-    "read.",
-    "splits.SPLIT.shard_bytes": "Size of each tar.",
-}
-_KEPT = {"kept_columns": "Columns kept from the sources. Only with `--keep-columns`."}
-_DATA_WAS = {
-    "data_was": "Earlier content ids of tasks that `forget` had rewritten before it was made. "
-    "Only if there are any.",
-}
+def kind_of(struct: type, file: str, common: tuple[str, ...] = tuple(COMMON)) -> Kind:
+    """The kind whose fields are those of a type."""
+    what, _, _ = (struct.__doc__ or "").partition("\n")
+    return Kind(what, file, fields_of(struct), common)
+
+
 # The identity of a checkpoint that train-step made.
 _STEP = {
     "identity.run": "Name of the run.",
@@ -67,100 +95,14 @@ _STEP = {
     "identity.fresh_state": "Whether `--fresh-state` was given.",
     "identity.limit": "Value of `--limit`; null without it.",
 }
-_WARNINGS = {"warnings": "Warnings about what it continued from. Only if there were any."}
-
 KINDS = {
-    "stream": Kind(
-        "A stream of tasks, made by `split`.",
-        "stream.json",
-        {
-            "name": "Name of the stream.",
-            "rule": "How pairs were assigned to tasks: `by`, `labels_from`, `tasks`, `order`, "
-            "`holdout`.",
-            "seed": "Seed of random choices.",
-            **_KEPT,
-            "tasks[].path": "Directory of the task.",
-            "tasks[].name": "Name of the task.",
-            "tasks[].content": "Content id of the task.",
-            "tasks[].splits": "Images, captions and bytes of each split.",
-            "totals": "The same, summed over the tasks.",
-            "read": "Number of pairs read.",
-            "skipped": "Number of pairs left out, by reason.",
-            "left_out": "Number of pairs that `--not` left out: `deleted` by request, `known` by "
-            "task. Only with `--not`.",
-            **_INPUTS,
-        },
-    ),
-    "task": Kind(
-        "A task of a stream, made by `split`, or a replay buffer, made by `buffer`.",
-        "task.json",
-        {
-            "name": "Name of the task; `buffer` for a buffer.",
-            "slug": "Name of its directory.",
-            "step": "Position in the stream, from 0; null for a buffer.",
-            "tasks_in_stream": "Number of tasks in the stream.",
-            "stream": "Content id of the stream.",
-            **_SPLITS,
-            "labels": "Class labels that occur, sorted.",
-            "skipped": "Number of pairs left out, by reason.",
-            **_KEPT,
-            **_INPUTS,
-            "buffer.policy": "Rule that chose the pairs. This and the next are of buffers only.",
-            "buffer.variant": "`paper` or `ctp`.",
-            "buffer.size": "Size as it was given.",
-            "buffer.of": "`--of`: what a percentage refers to.",
-            "buffer.kind": "Whether the size is a count, a share, or a number to add.",
-            "buffer.count": "Size as a number of images.",
-            "buffer.share": "Size as a share.",
-            "buffer.seed": "Seed of random choices.",
-            "buffer.checkpoint": "Content id of the model that computed the features.",
-            "buffer.seen": "Number of images of each task so far, by its content id.",
-            "buffer.items": "Number of images in the buffer, by task.",
-            "buffer.shard_rows": "Number of samples in each tar, evicted ones included.",
-            "buffer.features": "Width, type and content id of stored features; null without.",
-            **_DATA_WAS,
-            **_WARNINGS,
-        },
-    ),
+    "stream": kind_of(StreamManifest, MANIFESTS["stream"]),
+    "task": kind_of(TaskManifest, MANIFESTS["task"]),
     "checkpoint": Kind(
         "A model after a task, made by `train-step`, `import-checkpoint` or `interpolate`.",
-        "checkpoint.json",
-        {
-            **_STEP,
-            "run": "Name of the run.",
-            "method": "Method, such as `ctp+er`; `imported`, or `interpolate` for an average.",
-            "alpha": "Share of the second checkpoint. Only of averages.",
-            "seed": "Seed of random choices.",
-            "buffer": "Policy and size of the replay buffer; null without one.",
-            "stream": "Content id of the stream of the last tasks.",
-            "stream_step": "Position of the last task in that stream.",
-            "step": "Position of the last task in the run; null if not trained on a stream.",
-            "task_steps": "Position of each task in the run; null for one learned before it.",
-            "tasks": "Content ids of the tasks it was trained on, in order.",
-            "task_names": "Their names.",
-            "pairs": "Pairs seen in the last train-step, those of repeated epochs included.",
-            "train_seconds": "Seconds that the last train-step trained, over all resumes.",
-            "parent": "Content id of `--previous`; null without one.",
-            "parents": "Content ids of both checkpoints. Only of averages.",
-            "configs": "Ids of the settings of both. Only of averages.",
-            "start": "Content id of the checkpoint that the run started from. Only if there is "
-            "one.",
-            "start_config": "Id of its settings. Only if it was trained here.",
-            "fresh_state": "Whether `--fresh-state` was given.",
-            "origins": "Where each setting comes from: a flag, the preset, the method, ...",
-            "origin": "Name, size and digest of the imported file, and whether it ran code. Only "
-            "of imported checkpoints.",
-            "model": "Architecture, source of its first weights, family (`dual` or `fusion`), "
-            "text length in tokens, image size in pixels, temperature and heads.",
-            "asked": "Settings as they were asked for, where the data changed them.",
-            "inverting_seconds": "Seconds spent on generating negative texts. Only if it did.",
-            "peak_memory": "Most memory used, in bytes.",
-            **_WARNINGS,
-            **_DATA_WAS,
-            "files": "sha256 of the files of the model and the method's state; with the identity, "
-            "they decide the content id.",
-            "digests": "Size and digest (`xxh3_128`) of every file; quicker to verify.",
-        },
+        MANIFESTS["checkpoint"],
+        _STEP | fields_of(CheckpointManifest),
+        _NEVER_REWRITTEN,
     ),
     "targets": Kind(
         "A teacher's embeddings, made by `distill`.",
@@ -223,25 +165,7 @@ KINDS = {
         {"figures": "Names of the charts, without their endings."},
         ("schema", "content", "identity", "made_by"),
     ),
-    "export": Kind(
-        "A data set or a model for other programs, made by `export`.",
-        ".vlcpctl/export.json",
-        {
-            "to": "Its form: `clip-benchmark`, `img2dataset`, `hf`, `imagefolder` or `hf-model`.",
-            "inputs": "Content ids of the tasks, or of the checkpoint.",
-            "splits.SPLIT.images": "Number of images. Only of a data set.",
-            "splits.SPLIT.captions": "Number of captions. Only of a data set.",
-            "run": "Name of the run. Only of a model.",
-            "method": "Name of the method. Only of a model.",
-            "step": "Step of the last task in the run. Only of a model.",
-            "seed": "Seed of the run. Only of a model.",
-            "tasks": "Content ids of the tasks that it was trained on. Only of a model.",
-            **_DATA_WAS,
-            "card": "Size and digest of `README.md` as it was written. Only of a data set.",
-            "digests": "Size and digest of every file but `README.md`, which people fill in.",
-        },
-        ("schema", "content", "identity", "seal", "made_by"),
-    ),
+    "export": kind_of(ExportManifest, MANIFESTS["export"], _NEVER_REWRITTEN),
 }
 
 # JSON files that are not manifests of a directory of data.

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
-from itertools import pairwise
 from pathlib import Path
 
 from _generate import manifest_fields
@@ -74,18 +70,8 @@ def _shown(value: object) -> str:
 
 def rows() -> str:
     """The fields of rows that reports read."""
-    return table(("field", ""), [(f"`{name}`", text) for name, text in _described(Row)])
-
-
-def _described(struct: type) -> list[tuple[str, str]]:
-    """The fields of a struct that have a text below them, and the texts."""
-    (made,) = ast.parse(textwrap.dedent(inspect.getsource(struct))).body
-    assert isinstance(made, ast.ClassDef)
-    return [
-        (one.target.id, " ".join(text.value.value.split()))
-        for one, text in pairwise(made.body)
-        if isinstance(one, ast.AnnAssign) and isinstance(text, ast.Expr)
-    ]
+    described = manifest_fields.described(Row)
+    return table(("field", ""), [(f"`{name}`", text) for name, text in described.items()])
 
 
 def definitions() -> str:

@@ -32,15 +32,15 @@ RUNS = {
 
 def stored(buffer: Task) -> list[list[int]]:
     """Task and row of every item, in the order in which the authors' list has them."""
-    split, info = buffer.split("train"), buffer.manifest["buffer"]
-    places = {content: place for place, content in enumerate(info["seen"])}
-    starts = np.cumsum([0, *info["seen"].values()])
+    split, info = buffer.split("train"), buffer.buffer
+    places = {content: place for place, content in enumerate(info.seen)}
+    starts = np.cumsum([0, *info.seen.values()])
     found = []
     for key, origin, rank in zip(
         split.column("source_key"), split.column("origin_task"), split.column("rank"), strict=True
     ):
         task = places[origin]
-        first = (rank,) if info["policy"] == "reservoir" else (task, rank)
+        first = (rank,) if info.policy == "reservoir" else (task, rank)
         found.append((first, [task, int(key) - int(starts[task])]))
     return [item for _, item in sorted(found)]
 
@@ -93,7 +93,7 @@ def check_facts(buffer: Task, name: str, step: int) -> None:
     counts = np.bincount([task for task, _ in found], minlength=len(GOLDEN[f"{name}/sizes"]))
     assert counts.tolist() == GOLDEN[f"{after}/count_per_task"].tolist()
     sizes = GOLDEN[f"{after}/data_size_list"].tolist()  # the reservoir's run does not keep it
-    assert not sizes or list(buffer.manifest["buffer"]["seen"].values()) == sizes
+    assert not sizes or list(buffer.buffer.seen.values()) == sizes
     next_one = f"{name}/train_task{step + 1}/memory_ids_seen"
     if next_one in GOLDEN:
         assert found == GOLDEN[next_one].tolist()

@@ -11,7 +11,7 @@ from vlcpctl.checkpoints.interpolation import InterpolationRequest, _manifest
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 
 
-def _parent(task: str, was: dict[str, list[str]] | None) -> ParentCheckpoint:
+def _parent(task: str, was: dict[str, list[str]]) -> ParentCheckpoint:
     made = CheckpointManifest(
         run="r",
         method="seqf",
@@ -28,7 +28,7 @@ def _parent(task: str, was: dict[str, list[str]] | None) -> ParentCheckpoint:
 @pytest.mark.parametrize("order", [("new", "old"), ("old", "new"), ("new", "new")])
 def test_of_two_versions_of_a_task_the_older_one_is_recorded(order: tuple[str, str]) -> None:
     """It has the pairs of both: one of them was rewritten without some."""
-    was = {"new": {"new": ["old"]}, "old": None}
+    was: dict[str, dict[str, list[str]]] = {"new": {"new": ["old"]}, "old": {}}
     first, second = (_parent(task, was[task]) for task in order)
     asked = InterpolationRequest(first=first.path, second=second.path, outputs=(), run="r")
     found = _manifest(asked, first, second, 0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,42 +55,13 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     found = CheckpointManifest.read(tmp_path)
     assert found == replace(
         TRAINED,
+        schema="vlcpctl.checkpoint/1",
+        seal=entries["seal"],
         content=entries["content"],
         files=FILES,
         digests=DIGESTS,
         made_by=entries["made_by"],
     )
-
-
-def test_the_keys_of_a_trained_checkpoint(tmp_path: Path) -> None:
-    assert list(written(tmp_path, TRAINED)) == [
-        *HEAD,
-        *("seed", "buffer", "stream", "stream_step", "step", "task_steps", "tasks", "task_names"),
-        *("pairs", "train_seconds", "parent", "fresh_state", "origins", *LAST),
-    ]
-    inverted = written(tmp_path, replace(TRAINED, inverting_seconds=0.5))
-    assert list(inverted)[-5:] == ["inverting_seconds", *LAST]
-    measured = written(tmp_path, replace(TRAINED, peak_memory={"process": 8}))
-    assert list(measured)[-5:] == ["peak_memory", *LAST]
-
-
-def test_the_keys_of_an_imported_and_of_an_averaged_checkpoint(tmp_path: Path) -> None:
-    facts = [
-        *("seed", "buffer", "stream", "step", "tasks", "task_names", "task_steps", "stream_step"),
-        *("pairs", "train_seconds"),
-    ]
-    imported = CheckpointManifest(identity={}, run="r", method="imported", origin={"name": "x.pt"})
-    assert list(written(tmp_path, imported)) == [
-        *(*HEAD, *facts),
-        *("parent", "fresh_state", "origins", "origin", *LAST),
-    ]
-    averaged = CheckpointManifest(
-        identity={}, run="r", method="interpolate", alpha=0.0, parents=["a", "b"]
-    )
-    assert list(written(tmp_path, averaged)) == [
-        *(*HEAD, "alpha", *facts),
-        *("parents", "fresh_state", "origins", *LAST),
-    ]
 
 
 def test_the_content_id_covers_the_files_and_the_identity(tmp_path: Path) -> None:
@@ -99,60 +70,66 @@ def test_the_content_id_covers_the_files_and_the_identity(tmp_path: Path) -> Non
     assert written(tmp_path, replace(TRAINED, identity={}))["content"] != first
 
 
-def test_a_key_of_another_version_is_kept(tmp_path: Path) -> None:
-    edit(tmp_path, TRAINED, later=[1])
-    assert CheckpointManifest.read(tmp_path).more == {"later": [1]}
+def test_every_field_is_written_whatever_made_the_checkpoint(tmp_path: Path) -> None:
+    own = [one.name for one in fields(CheckpointManifest) if one.name not in {"was", "data_was"}]
+    imported = CheckpointManifest(identity={}, run="r", method="imported", origin={"name": "x.pt"})
+    for made in (TRAINED, imported):
+        entries = written(tmp_path, made)
+        assert entries.keys() == set(own)
+    assert (entries["alpha"], entries["parent"], entries["step"]) == (None, None, None)
+    rewritten = written(tmp_path, replace(TRAINED, data_was={"b": ["a"]}))
+    assert rewritten["data_was"] == {"b": ["a"]}
 
 
-@pytest.mark.parametrize("name", ["content", "identity", "run", "task_steps", "origins"])
+@pytest.mark.parametrize("name", ["identity", "run", "method"])
 def test_a_missing_field_is_named_with_its_file(tmp_path: Path, name: str) -> None:
     entries = written(tmp_path, TRAINED)
     del entries[name]
-    (tmp_path / "checkpoint.json").write_text(json.dumps(entries))
-    with pytest.raises(
-        BadInput, match=rf"checkpoint\.json has changed since it was written: it has no '{name}'"
-    ):
+    (tmp_path / "checkpoint.json").write_text(json.dumps({**entries, "seal": seal_of(entries)}))
+    with pytest.raises(BadInput, match=rf"checkpoint\.json: field '{name}' is missing"):
         CheckpointManifest.read(tmp_path)
 
 
-def test_what_only_some_checkpoints_have_may_be_missing(tmp_path: Path) -> None:
+def test_a_field_that_version_0_2_0_left_out_is_null(tmp_path: Path) -> None:
     entries = written(tmp_path, TRAINED)
-    for name in ("parent", "files", "digests", "made_by"):
+    for name in ("alpha", "parents", "configs", "start", "origin", "asked", "warnings"):
         del entries[name]
     sealed = {**entries, "seal": seal_of(entries)}
     (tmp_path / "checkpoint.json").write_text(json.dumps(sealed))
     found = CheckpointManifest.read(tmp_path)
-    assert (found.parent, found.parents, found.alpha, found.origin) == (None,) * 4
+    assert (found.parents, found.alpha, found.origin, found.warnings) == (None,) * 4
+
+
+def test_a_field_of_a_minor_version_is_passed_over(tmp_path: Path) -> None:
+    edit(tmp_path, TRAINED, schema="vlcpctl.checkpoint/1.3", later=[1])
+    assert CheckpointManifest.read(tmp_path).run == TRAINED.run
 
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("step", "x", "field 'step' is 'x', not an integer"),
-        ("step", [], r"field 'step' is \[\], not an integer"),
-        ("step", True, "field 'step' is True, not an integer"),
-        ("step", -1, "has a step that is not between 0 and 9999"),
-        ("step", 10**9, "has a step that is not between 0 and 9999"),
-        ("stream_step", 10**9, "has a step that is not between 0 and 9999"),
-        ("task_steps", [None, 10**9], "has a step that is not between 0 and 9999"),
-        ("task_steps", [None, "1"], "field 'task_steps' is '1', not an integer"),
+        ("step", "x", "field 'step': expected an integer or null, got text"),
+        ("step", [], "field 'step': expected an integer or null, got a list"),
+        ("step", True, "field 'step': expected an integer or null, got true or false"),
+        ("step", -1, "field 'step': expected an integer >= 0"),
+        ("step", 10**9, "field 'step': expected an integer <= 9999"),
+        ("stream_step", 10**9, "field 'stream_step': expected an integer <= 9999"),
+        ("task_steps", [None, 10**9], r"field 'task_steps\[1\]': expected an integer <= 9999"),
+        ("task_steps", [None, "1"], r"field 'task_steps\[1\]': expected an integer or null"),
         ("task_steps", [1], "does not have one name and one step for each task"),
-        ("tasks", [1, 2], "field 'tasks' is 1, not text"),
-        ("tasks", {"a": "b"}, "field 'tasks' is .*, not a list"),
-        ("task_names", None, "field 'task_names' is None, not a list"),
-        ("run", 1, "field 'run' is 1, not text"),
-        ("method", None, "field 'method' is None, not text"),
-        ("seed", "0", "field 'seed' is '0', not an integer"),
-        ("buffer", "ring", "field 'buffer' is 'ring', not an object"),
-        ("pairs", -1, "its pairs or seconds are negative"),
-        ("train_seconds", "x", "field 'train_seconds' is 'x', not a number"),
-        ("train_seconds", float("nan"), "its pairs or seconds are negative"),
-        ("parent", 3, "field 'parent' is 3, not text"),
-        ("origins", {"lr": 1}, "field 'lr' is 1, not text"),
-        ("files", [], r"field 'files' is \[\], not an object"),
-        ("digests", "x", "field 'digests' is 'x', not an object"),
-        ("identity", {"run": "other"}, "its content id differs"),
-        ("files", {}, "its content id differs"),
+        ("tasks", [1, 2], r"field 'tasks\[0\]': expected text, got an integer"),
+        ("tasks", {"a": "b"}, "field 'tasks': expected a list, got an object"),
+        ("task_names", None, "field 'task_names': expected a list, got null"),
+        ("run", 1, "field 'run': expected text, got an integer"),
+        ("method", None, "field 'method': expected text, got null"),
+        ("seed", "0", "field 'seed': expected an integer, got text"),
+        ("buffer", "ring", "field 'buffer': expected an object or null, got text"),
+        ("pairs", -1, "field 'pairs': expected an integer >= 0"),
+        ("train_seconds", "x", "field 'train_seconds': expected a number, got text"),
+        ("parent", 3, "field 'parent': expected text or null, got an integer"),
+        ("origins", {"lr": 1}, r"field 'origins\[...\]': expected text, got an integer"),
+        ("files", [], "field 'files': expected an object, got a list"),
+        ("digests", "x", "field 'digests': expected an object, got text"),
     ],
 )
 def test_a_field_of_a_wrong_type_or_out_of_bounds_is_one_line(
@@ -175,9 +152,10 @@ def test_a_field_of_a_wrong_type_or_out_of_bounds_is_one_line(
         ("method", "seqf"),
         ("parent", None),
         ("digests", {}),
+        ("identity", {"run": "other"}),
+        ("files", {}),
+        ("content", "0" * 32),
         ("seal", "0" * 32),
-        ("seal", None),
-        ("seal", [1]),
         ("later", 1),
     ],
 )

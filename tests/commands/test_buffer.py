@@ -121,7 +121,7 @@ def test_herding_looks_at_features_of_the_checkpoint_and_records_it(
     buffer = open_buffer(tmp_path / "buffer")
     keys = open_task(stream / "00-part-0").split("train").keys
     assert buffer.split("train").keys[0] in keys[3:5]
-    assert buffer.manifest["buffer"]["checkpoint"] == "c0ffee"
+    assert buffer.buffer.checkpoint == "c0ffee"
 
 
 def test_stored_features_are_those_of_the_checkpoint(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_stored_features_are_those_of_the_checkpoint(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.image_ND, image.numpy(), rtol=2e-3, atol=1e-4)
     np.testing.assert_allclose(found.text_TD, text.numpy(), rtol=2e-3, atol=1e-4)
     assert set(found.makers) == {read_manifest(checkpoint, "checkpoint")["content"]}
-    assert buffer.manifest["buffer"]["features"]["width"] == encoder.width
+    assert buffer.buffer.features.width == encoder.width
 
 
 def test_features_cannot_be_stored_without_a_model(stream: Path, tmp_path: Path) -> None:

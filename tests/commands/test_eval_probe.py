@@ -92,7 +92,7 @@ def test_a_row_has_the_accuracy_that_scikit_learn_has(place: Path, tmp_path: Pat
         "buffer": None,
         "step": 0,
         "task_step": 0,
-        "stream": task.manifest["stream"],
+        "stream": task.manifest.stream,
         "evaluator": "probe",
         "protocol": "lbfgs",
         "gallery": "own",

@@ -174,7 +174,7 @@ def test_it_is_the_probe_of_a_naive_loop(place: Path, tmp_path: Path, fitted: li
         "buffer": None,
         "step": 0,
         "task_step": 0,
-        "stream": task.manifest["stream"],
+        "stream": task.manifest.stream,
         "evaluator": "probe",
         "protocol": "modx",
         "gallery": "own",

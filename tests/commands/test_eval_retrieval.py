@@ -448,14 +448,3 @@ def test_a_failed_evaluation_leaves_no_ranks(place: Path, tmp_path: Path) -> Non
     with pytest.raises(Diverged):
         run(tasks(place), [place / "run" / "00", broken], save_ranks=tmp_path / "r", quiet=True)
     assert [path.name for path in tmp_path.iterdir()] == ["nan"]
-
-
-def test_rows_of_an_earlier_version_are_replaced_only_with_force(
-    place: Path, tmp_path: Path
-) -> None:
-    rows = evaluate(place, tmp_path / "rows")
-    older = ({**row, "schema": "vlcpctl.eval/1"} for row in rows)
-    (tmp_path / "rows").write_text("".join(json.dumps(row) + "\n" for row in older))
-    with pytest.raises(OutputExists, match=r"was made by an earlier version.*--force replaces it"):
-        evaluate(place, tmp_path / "rows")
-    assert evaluate(place, tmp_path / "rows", force=True) == rows

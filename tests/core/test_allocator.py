@@ -10,7 +10,7 @@ import pytest
 _PAGES_OF_STEPS = """
 import resource, sys, torch
 if sys.argv[1] == "kept":
-    from vlcpctl.core.allocator import keep_freed_memory
+    from vlcpctl.core.process_memory import keep_freed_memory
     keep_freed_memory()
 faults = []
 for step in range(16):

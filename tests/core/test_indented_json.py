@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from vlcpctl.core.indented_json import indented_json
+from vlcpctl.core.number_lists import indented_json
 
 VALUES = [
     None,

@@ -34,16 +34,18 @@ def test_the_directory_that_one_is_in_and_the_uppermost_have_a_kind(
         ("{", "not readable JSON"),
         ("[]", "not written by vlcpctl"),
         ('{"schema": "vlcpctl.task/2"}', "this version reads vlcpctl.task/1"),
-        ("[" * 100_000, "nested more than 100 levels deep"),
-        ('{"schema": ' * 100_000, "nested more than 100 levels deep"),
-        ('{"schema": 1' + "0" * 400 + "}", "integer of more than 64 bits"),
-        ('{"schema": 1' + "0" * 5000 + "}", "integer of more than 64 bits"),
+        ('{"schema": "vlcpctl.task/1x"}', "this version reads vlcpctl.task/1"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"schema": 1' + "0" * 5000 + "}", "not readable JSON"),
         ('{"schema": "vlcpctl.task/1", "name": "\\ud800"}', "half of a surrogate pair"),
         ('{"schema": ["' + "x" * 500 + '"]}', r"task\.json has schema .{,90}; this version reads"),
-        ('{"schema": "vlcpctl.task/1", "content": 5, "identity": {}}', "'content' is 5, not text"),
+        (
+            '{"schema": "vlcpctl.task/1", "content": 5, "identity": {}}',
+            "'content': expected text",
+        ),
         (
             '{"schema": "vlcpctl.task/1", "content": "x", "identity": [1]}',
-            r"'identity' is \[1\], not an object",
+            "field 'identity': expected an object, got a list",
         ),
     ],
 )
@@ -52,6 +54,14 @@ def test_a_manifest_that_cannot_be_read_says_why(tmp_path: Path, text: str, mess
     with pytest.raises(BadInput, match=message) as error:
         read_manifest(tmp_path, "task")
     assert str(tmp_path / "task.json") in str(error.value)
+
+
+def test_a_minor_version_is_read(tmp_path: Path) -> None:
+    _make(tmp_path / "later")
+    text = (tmp_path / "later" / "task.json").read_text()
+    later = text.replace("vlcpctl.task/1", "vlcpctl.task/1.12").replace("{", '{"new": 1,', 1)
+    (tmp_path / "later" / "task.json").write_text(later)
+    assert read_manifest(tmp_path / "later", "task")["name"] == "one"
 
 
 def test_a_pipe_with_the_name_of_a_manifest_is_not_waited_for(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from vlcpctl.core.indented_json import indented_json
-from vlcpctl.core.number_lists import Numbers, as_lists, rounded
+from vlcpctl.core.number_lists import Numbers, as_lists, indented_json, rounded
 
 _DRAW = np.random.default_rng(7)
 HALVES = (_DRAW.integers(0, 10**9, 20_000) * 2 + 1) / 2e6  # next to a half at six decimals

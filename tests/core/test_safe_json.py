@@ -37,55 +37,20 @@ def test_any_bytes_are_a_value_or_a_value_error(data):
         json.dumps(parse_json(data), ensure_ascii=False).encode()
 
 
-@pytest.mark.parametrize("depth", [101, 900, 5000, 200_000])
-@pytest.mark.parametrize("pair", ["[]", "{}"])
-def test_deep_nesting_is_refused(depth, pair):
-    opening = "[" if pair == "[]" else '{"a":'
-    text = opening * depth + "1" + pair[1] * depth
-    with pytest.raises(ValueError, match="nested more than 100 levels deep"):
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000])
+def test_deep_nesting_is_refused_in_one_line(text):
+    with pytest.raises(ValueError, match="nested too deeply"):
         parse_json(text)
 
 
-def test_nesting_at_the_bound_is_read():
-    assert parse_json("[" * 100 + "]" * 100)
-
-
-@pytest.mark.parametrize(
-    ("text", "phrase"),
-    [
-        ('"\\ud800"', "surrogate"),
-        ('{"\\udfff": 1}', "surrogate"),
-        ("1" * 400, "64 bits"),
-        ("1" * 5000, "64 bits"),
-        (str(2**63), "64 bits"),
-        (str(-(2**63) - 1), "64 bits"),
-    ],
-)
-def test_what_cannot_be_written_again_is_refused(text, phrase):
-    with pytest.raises(ValueError, match=phrase):
+@pytest.mark.parametrize("text", ['"\\ud800"', '{"\\udfff": 1}'])
+def test_half_of_a_surrogate_pair_is_refused(text):
+    with pytest.raises(ValueError, match="half of a surrogate pair"):
         parse_json(text)
 
 
 def test_a_whole_surrogate_pair_is_a_character():
     assert parse_json('"\\ud83d\\ude00"') == "\N{GRINNING FACE}"
-
-
-def test_integers_of_64_bits_are_read():
-    assert parse_json(f"[{-(2**63)}, {2**63 - 1}]") == [-(2**63), 2**63 - 1]
-
-
-@pytest.mark.parametrize("word", ["1e999", "-1E+0400", "1" * 310 + ".5"])
-def test_only_finite_refuses_numbers_that_are_infinite_as_floats(word):
-    assert abs(parse_json(f"[{word}]")[0]) == float("inf")
-    with pytest.raises(ValueError, match="too large"):
-        parse_json(f"[{word}]", finite=True)
-
-
-@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
-def test_only_finite_refuses_words_for_numbers(word):
-    parse_json(f"[{word}]")
-    with pytest.raises(ValueError, match="is not a JSON number"):
-        parse_json(f"[{word}]", finite=True)
 
 
 @pytest.mark.parametrize(

@@ -68,12 +68,12 @@ def test_counts_of_data_that_was_not_rewritten_are_compared() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"was": "a0"}, "field 'was' is 'a0', not a list"),
-        ({"was": [1]}, "field 'was' contains 1, not only text"),
-        ({"was": ["a"] * 1001}, "lists 1001 content ids, more than 1000"),
-        ({"data_was": ["a0"]}, "field 'data_was' is ['a0'], not an object"),
-        ({"data_was": {"a": "b"}}, "data_was of 'a': field 'was' is 'b', not a list"),
-        ({"data_was": {"a": [None]}}, "contains None, not only text"),
+        ({"was": "a0"}, "field 'was': expected a list, got text"),
+        ({"was": [1]}, "field 'was[0]': expected text, got an integer"),
+        ({"was": ["a"] * 1001}, "field 'was': expected a list of length <= 1000"),
+        ({"data_was": ["a0"]}, "field 'data_was': expected an object, got a list"),
+        ({"data_was": {"a": "b"}}, "field 'data_was[...]': expected a list, got text"),
+        ({"data_was": {"a": [None]}}, "field 'data_was[...][0]': expected text, got null"),
     ],
 )
 def test_a_manifest_with_other_values_is_refused(

@@ -15,7 +15,7 @@ from support.marks import mostly_slow
 from support.processes import exit_code_of, start_child
 from support.program import check_refused, run_program
 
-from vlcpctl.data.tasks.exported import CARD, MANIFEST
+from vlcpctl.data.tasks.exported import CARD
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import Selectors
 from vlcpctl.testing.tiny_stream import make_task
@@ -77,7 +77,7 @@ def test_the_data_set_is_named_as_it_was_given(
     assert str(out) not in said
 
 
-@pytest.mark.parametrize("to", ["hf", "imagefolder"])
+@pytest.mark.parametrize("to", ["imagefolder"])
 def test_a_card_stays_if_it_was_filled_in(task: Path, program: Any, to: str) -> None:
     out, key = export(program, task, to), pair_at(task, 3).key
     card = out / CARD
@@ -90,16 +90,9 @@ def test_a_card_stays_if_it_was_filled_in(task: Path, program: Any, to: str) -> 
     assert names_in(out) == {CARD}
 
 
-@pytest.mark.parametrize("to", ["hf", "img2dataset"])
-def test_a_readme_stays_if_the_export_did_not_write_it(task: Path, program: Any, to: str) -> None:
-    """A form without a card, and an export by a version that recorded no digest of it."""
-    out = export(program, task, to)
-    if to == "hf":
-        manifest = json.loads((out / MANIFEST).read_text())
-        del manifest["card"], manifest["seal"]
-        (out / MANIFEST).write_text(json.dumps(manifest))
-    else:
-        (out / CARD).write_text("mine")
+def test_a_readme_stays_if_the_export_did_not_write_it(task: Path, program: Any) -> None:
+    out = export(program, task, "img2dataset")
+    (out / CARD).write_text("mine")
     program("forget", "--key", pair_at(task, 3).key, out)
     assert names_in(out) == {CARD}
 

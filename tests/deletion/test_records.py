@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from vlcpctl.deletion.receipt import new_receipt
 from vlcpctl.deletion.records import lines
 from vlcpctl.deletion.selectors import Selectors
 
@@ -16,7 +19,7 @@ from vlcpctl.deletion.selectors import Selectors
         (["a", "b", "c", "d"], "4 pairs: a, b, c, ..."),
     ],
 )
-def test_the_first_line_has_at_most_three_keys(keys: list[str], said: str) -> None:
-    lists = ("artifacts", "checkpoints", "unknown", "mentions", "not_found")
-    fields = {"keys": keys, "same_image": 0, **{name: [] for name in lists}}
-    assert next(lines(fields, Selectors(), str)) == said
+def test_the_first_line_has_at_most_three_keys(keys: list[str], said: str, tmp_path: Path) -> None:
+    receipt = new_receipt(tmp_path, Selectors(), [])
+    receipt.keys = keys
+    assert next(lines(receipt, Selectors(), str)) == said

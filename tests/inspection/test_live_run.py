@@ -31,7 +31,7 @@ from vlcpctl.inspection.live_run import LiveRun, RunState, last_below, running_b
 from vlcpctl.inspection.live_view import BLOCKS, chart, line, view
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.training.loop import metrics_log
-from vlcpctl.training.loop.progress_file import PhaseSteps, ProgressFile
+from vlcpctl.training.loop.progress_file import Ended, PhaseSteps, ProgressFile
 from vlcpctl.training.train_step import train_step
 
 PHASES = (PhaseSteps("train", 0, 40), PhaseSteps("fisher", 0, 10))
@@ -347,15 +347,20 @@ def test_a_journal_that_moves_while_it_is_looked_for_is_no_error(
     ("ended", "status", "code", "words"),
     [
         (None, "died", 1, "is gone; run the same train-step to continue"),
-        ((8, "the loss diverged at step 3"), "diverged", 8, "diverged: the loss diverged at step"),
-        ((75, "stopped after step 3"), "interrupted", 75, "interrupted: stopped after step 3"),
-        ((3, "pairs.tar is broken"), "failed", 3, "failed: pairs.tar is broken"),
+        (
+            Ended(8, "the loss diverged at step 3"),
+            "diverged",
+            8,
+            "diverged: the loss diverged at step",
+        ),
+        (Ended(75, "stopped after step 3"), "interrupted", 75, "interrupted: stopped after step 3"),
+        (Ended(3, "pairs.tar is broken"), "failed", 3, "failed: pairs.tar is broken"),
     ],
 )
 def test_a_run_that_ended_is_reported_with_its_code(
     fake: FakeRun,
     capfd: pytest.CaptureFixture[str],
-    ended: tuple[int, str] | None,
+    ended: Ended | None,
     status: str,
     code: int,
     words: str,
@@ -533,7 +538,7 @@ def test_a_run_that_diverged_or_was_killed_says_so(world: TrainingWorld, tmp_pat
     with pytest.raises(Diverged):
         train_step(step, fail)
     state = LiveRun(step.out).look()
-    assert (state.status, state.error) == ("diverged", (8, "the loss diverged at step 2"))
+    assert (state.status, state.error) == ("diverged", Ended(8, "the loss diverged at step 2"))
     assert in_child(step, kill_at("step=3")) == -9
     state = LiveRun(step.out).look()
     assert (state.status, state.error) == ("died", None)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from vlcpctl.core.batch import SpecialTokens
 from vlcpctl.core.errors import Incompatible
-from vlcpctl.core.special_tokens import SpecialTokens
 from vlcpctl.models.tokenizers import WordPieces
 from vlcpctl.models.word_pieces import ctp_caption
 

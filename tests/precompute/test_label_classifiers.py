@@ -154,7 +154,7 @@ def test_split_labels_by_a_checkpoint_and_refuses_what_has_no_effect(tmp_path: P
     }
     run([source], tmp_path / "out", by="classes", tasks=2, workers=2, device="cpu", **how)
     tasks = open_stream(tmp_path / "out")
-    dealt = [set(task.manifest["labels"]) for task in tasks]
+    dealt = [set(task.manifest.labels) for task in tasks]
     assert dealt[0] | dealt[1] <= set(NAMES)
     assert dealt[0]
     assert dealt[1]

@@ -103,7 +103,7 @@ def needles(roots: list[Path]) -> list[bytes]:
     found = [CUSTOMER.encode()]
     for path in sorted(one for root in roots for one in root.rglob("task.json")):
         task = open_task(path.parent)
-        for name in task.manifest["splits"]:
+        for name in task.manifest.splits:
             split = task.split(name)
             if "customer" in split.table.column_names:
                 customers = split.table["customer"].to_pylist()
@@ -202,7 +202,7 @@ def customers_in(state: Path, week: int) -> set[str]:
     """The customers of the pairs of a week and of its buffer."""
     directory = state / f"weeks/{week:04d}"
     tasks = [open_task(directory / one) for one in (f"stream/00-week-{week:04d}", "buffer")]
-    splits = [task.split(name) for task in tasks for name in task.manifest["splits"]]
+    splits = [task.split(name) for task in tasks for name in task.manifest.splits]
     return {one for split in splits for values in split.column("customer") for one in values}
 
 
@@ -228,7 +228,7 @@ def test_deleted_and_known_pairs_are_not_in_a_later_week(
     left_out = {"deleted": {deletion: 10}, "known": {"week-0001": 10}}
     assert json.loads(done.out)["left_out"] == left_out
     recorded = json.loads((state / "state.json").read_text())["weeks"]
-    assert [week.get("left_out") for week in recorded] == [None, left_out]
+    assert [week["left_out"] for week in recorded] == [{}, left_out]
     assert [week["pairs"] for week in recorded] == [24, 20]
     assert len(json.loads((state / "weeks/0002/week.json").read_text())["deleted"]) == 1
     assert f"left out from now on: 20 deleted pairs ({state}/deleted)" in run("inspect", state).out

@@ -11,12 +11,7 @@ from support.method_files import MINE, write_method
 from support.production import SETTINGS, make_place, week_words
 from support.program import check_refused, run_program
 
-from vlcpctl.production.method_files import load_recorded
-from vlcpctl.production.settings import MethodCode, Settings
-
-
-def test_a_state_without_files_is_recorded_as_before() -> None:
-    assert "method_files" not in Settings(run="shop").as_json()
+from vlcpctl.production.settings import MethodCode, Settings, load_recorded
 
 
 def test_code_decides_whether_two_settings_are_the_same() -> None:

@@ -53,7 +53,7 @@ def emoji_folder(root: Path, capfd: pytest.CaptureFixture[str], side: int) -> tu
     how = ("--by", "column:group", "--labels-from", "subgroup", "--split-column", "split", "-q")
     assert run_program(capfd, "split", pairs, "-o", stream, *how).code == 0
     tasks = open_stream(stream)
-    classes = sorted({label for task in tasks for label in task.manifest["labels"]})
+    classes = sorted({label for task in tasks for label in task.manifest.labels})
     images = []
     for split in [task.split("test") for task in tasks]:
         for row, label in enumerate(split.column("label")):

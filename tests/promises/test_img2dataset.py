@@ -84,7 +84,7 @@ def pairs_of(stream: Path) -> dict[str, bytes]:
     """The pixels of every pair of a stream, by caption."""
     found = {}
     for task in open_stream(stream):
-        for name in task.manifest["splits"]:
+        for name in task.manifest.splits:
             split = task.split(name)
             for row, captions in enumerate(split.column("captions")):
                 with Image.open(io.BytesIO(split.image(row))) as image:

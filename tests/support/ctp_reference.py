@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vlcpctl.core.special_tokens import SpecialTokens
+from vlcpctl.core.batch import SpecialTokens
 from vlcpctl.models.fusion.configuration import FusionConfig, ImageConfig, TextConfig
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 from vlcpctl.models.fusion.key_mapping import ctp_names, from_ctp, split_tensors

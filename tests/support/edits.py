@@ -10,6 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.seals import seal_of
+from vlcpctl.data.tasks.index import index_batches
+from vlcpctl.data.tasks.manifests import file_facts
+from vlcpctl.data.tasks.rows import RowsWriter
+
 Edit = Callable[[Path], object]
 
 
@@ -18,6 +24,36 @@ def edit_json(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     value = json.loads(path.read_text())
     edit(value)
     path.write_text(json.dumps(value))
+
+
+def reseal(path: Path) -> None:
+    """Write the seal of a manifest anew, as if its fields had been written so."""
+    edit_json(path, lambda value: value.update(seal=seal_of(value)))
+
+
+def record_again(task: Path) -> Path:
+    """Record the files of a task as they are now, as if they had been written so; its path.
+
+    Files of rows are made from the indexes where these have rows that one can be made of.
+    """
+
+    def update(entries: dict[str, Any]) -> None:
+        for name, listed in entries["splits"].items():
+            index = task / f"{name}.parquet"
+            writer = RowsWriter(index)
+            try:
+                batches = list(index_batches(index))
+                for batch in batches:
+                    writer.add(batch)
+                writer.close()
+                listed["images"] = sum(map(len, batches))
+            except (BadInput, ValueError):
+                writer.abandon()
+            listed.update(file_facts(task, name, listed["shards"]))
+
+    edit_json(task / "task.json", update)
+    reseal(task / "task.json")
+    return task
 
 
 def manifest(**fields: object) -> Edit:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pytest
 
 from vlcpctl.core.errors import Diverged
-from vlcpctl.tracking.destinations import Destination
+from vlcpctl.tracking.destinations import TRAINING, Destination, TrackedRun
 from vlcpctl.tracking.row_log import RowLog, row_values
-from vlcpctl.tracking.trackers import TRAINING, TrackedRun, Tracker, Trackers, closing_with_code
+from vlcpctl.tracking.trackers import Tracker, Trackers, closing_with_code
 
 RUN = TrackedRun(run="a", seed=0, kind=TRAINING, part="00-a", id="x")
 GOOD, BAD = Destination("tensorboard", "good"), Destination("wandb", "bad")

@@ -14,8 +14,7 @@ from support.program import MICRO, TINY, make_inputs, run_program
 from support.wandb_file import OfflineRun, offline_runs
 
 from vlcpctl.testing.battery import TrainingWorld, in_child, make_world, request
-from vlcpctl.tracking.destinations import Destination
-from vlcpctl.tracking.trackers import EVALUATION, TrackedRun
+from vlcpctl.tracking.destinations import EVALUATION, Destination, TrackedRun
 from vlcpctl.training.train_step import train_step
 
 Points = dict[str, list[tuple[int, float]]]

@@ -22,7 +22,7 @@ from vlcpctl.methods.ctp import Ctp
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.testing.tiny_stream import make_task, repeating_pair
-from vlcpctl.training import identity, plan
+from vlcpctl.training import plan
 from vlcpctl.training import train_step as train
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import TrainRequest
@@ -148,16 +148,6 @@ def test_validation_uses_the_negatives_of_training(world: TrainingWorld, tmp_pat
         rows = (step.out / "metrics.jsonl").read_text().splitlines()
         found[negatives] = [row["val_loss"] for row in map(json.loads, rows) if "val_loss" in row]
     assert found["distinct"][0] < found["all"][0] - 0.01
-
-
-def test_all_is_what_a_checkpoint_without_the_entry_was_trained_with(
-    world: TrainingWorld, tmp_path: Path
-) -> None:
-    step = request(world, "seqf", 0, tmp_path, buffered=False)
-    every = identity.semantic(_with(step, "seqf", negatives="all"))
-    assert "negatives" not in every["settings"]
-    distinct = identity.semantic(step)
-    assert distinct["settings"] == {**every["settings"], "negatives": "distinct"}
 
 
 def test_groups_and_a_queue_of_earlier_tasks_are_refused(

@@ -39,7 +39,7 @@ def _parent(stream: str | None, step: int | None, seen: int = 1) -> CheckpointMa
 
 
 def test_in_one_stream_a_task_has_its_own_step(stream: list[Task]) -> None:
-    same = _parent(stream[0].manifest["stream"], 0)
+    same = _parent(stream[0].manifest.stream, 0)
     for run in ("ctp", "of another name"):
         history = TaskHistory(stream[1:2], run, same)
         assert history.steps() == [1]
@@ -113,15 +113,15 @@ def test_tasks_of_several_streams_at_once_have_the_steps_of_the_first(
     assert joint.steps() == [0, 1, 2, None, None]
     body = joint.body()
     assert (body["step"], body["stream_step"]) == (2, 2)
-    assert body["stream"] == stream[0].manifest["stream"]
+    assert body["stream"] == stream[0].manifest.stream
     weeks = [stream[1], aside[1]]  # each from a stream of its own
     assert TaskHistory(weeks, "joint", None).steps() == [0, 1]
-    same = _parent(stream[0].manifest["stream"], 0)
+    same = _parent(stream[0].manifest.stream, 0)
     assert TaskHistory(weeks, "ctp", same).steps() == [1, None]
 
 
 def test_a_run_starts_from_an_imported_model_or_one_of_other_streams(stream: list[Task]) -> None:
-    home = stream[0].manifest["stream"]
+    home = stream[0].manifest.stream
     assert TaskHistory(stream[:1], "ctp", None).start() == {}
     imported = replace(_parent(None, None, 0), content="im", origin={"name": "x.pt"})
     assert TaskHistory(stream[:1], "ctp", imported).start() == {"start": "im"}
@@ -137,13 +137,13 @@ def test_a_run_starts_from_an_imported_model_or_one_of_other_streams(stream: lis
 
 
 def test_a_task_that_was_left_out_is_told(stream: list[Task]) -> None:
-    same = _parent(stream[0].manifest["stream"], 0)
+    same = _parent(stream[0].manifest.stream, 0)
     said = ["the model was not trained on task 1 of the stream"]
     assert list(TaskHistory(stream[2:], "ctp", same).left_out()) == said
 
 
 def test_a_task_before_a_learned_one_is_told(stream: list[Task]) -> None:
-    later = _parent(stream[0].manifest["stream"], 2)
+    later = _parent(stream[0].manifest.stream, 2)
     (said,) = TaskHistory(stream[1:2], "ctp", later).out_of_order()
     assert said.startswith("task 1 of the stream comes before task 2, which the model was already")
     assert list(TaskHistory(stream[2:], "ctp", _parent(later.stream, 1)).out_of_order()) == []

@@ -10,8 +10,6 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.digests import changed_files, unlisted_files
 from vlcpctl.core.hashing import file_sha256
-from vlcpctl.core.manifest import MANIFESTS
-from vlcpctl.core.recorded_files import recorded_files
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.models.checkpoint_files import is_slot, would_be_loaded
 
@@ -24,12 +22,10 @@ def check_checkpoint(path: Path, *, deep: bool) -> Iterator[str]:
     Raises BadInput if the manifest cannot be read, or has changed since it was written.
     """
     manifest = CheckpointManifest.read(path)
-    entries = {"digests": manifest.digests or None, "files": manifest.files}
-    recorded = recorded_files(path / MANIFESTS["checkpoint"], entries)
-    for name, entry in sorted(recorded.items()):
+    for name, entry in sorted(manifest.digests.items()):
         changed = list(changed_files(path, {name: entry}, use_cache=not deep))
         yield from changed or _problems_of(path / name, manifest.files.get(name), deep=deep)
-    for name in unlisted_files(path, recorded):
+    for name in unlisted_files(path, manifest.digests):
         if is_slot(name) or would_be_loaded(name):
             yield f"{path / name} was added after the manifest was written"
 

@@ -15,9 +15,7 @@ from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.errors import BadInput, Diverged, UsageError
 from vlcpctl.core.hashing import file_sha256
-from vlcpctl.core.manifest import MANIFESTS
-from vlcpctl.core.safe_json import read_json_object
-from vlcpctl.core.staging import read_path
+from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.tensors import first_not_finite
 from vlcpctl.models import dual_encoder, encoders
 from vlcpctl.models.checkpoint_files import TOKENIZER_FILES, is_checkpoint, verify_model
@@ -175,11 +173,10 @@ def _made_before(request: ImportRequest) -> dict[str, Any] | None:
     if _tag(request) is None or request.force:
         return None
     try:
-        found = read_json_object(read_path(request.out) / MANIFESTS["checkpoint"]).get("identity")
+        found = read_manifest(request.out, "checkpoint")["identity"]
     except BadInput:
         return None
-    about = {"imported": found.get("imported")} if isinstance(found, dict) else {}
-    own = {**about, **_options(request)}
+    own = {"imported": found.get("imported"), **_options(request)}
     return own if own == found else None
 
 

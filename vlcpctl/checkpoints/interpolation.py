@@ -23,7 +23,7 @@ from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.params import blend_, copy_of
 from vlcpctl.core.staging import Staging
 from vlcpctl.core.tensors import require_same_names
-from vlcpctl.core.versions import DATA_WAS, data_was
+from vlcpctl.core.versions import data_was
 from vlcpctl.models.encoders import Encoder
 
 METHOD = "interpolate"
@@ -133,7 +133,7 @@ def _manifest(
 ) -> CheckpointManifest:
     """The manifest of an average: the tasks of both, else as the second's."""
     one, other = first.manifest, second.manifest
-    rewritten = data_was([{DATA_WAS: one.data_was}, {DATA_WAS: other.data_was}])
+    rewritten = data_was([one, other])
     versions = one.versions | other.versions
     learned: dict[str, tuple[str, str, int | None]] = {}  # by the first id of each task
     for made in (one, other):
@@ -155,7 +155,7 @@ def _manifest(
         task_steps=[step for _, _, step in learned.values()],
         tasks=[task for task, _, _ in learned.values()],
         task_names=[name for _, name, _ in learned.values()],
-        data_was=rewritten or None,
+        data_was=rewritten,
         parents=[one.content, other.content],
         configs=[config_id(one), config_id(other)],
         **_start(one, other),

@@ -5,112 +5,110 @@ Torch-free, so that plans and --dry-run can read it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import UnionType
-from typing import Any, Self
+from typing import Annotated, Any, Self
+
+from msgspec import Meta, to_builtins
 
 from vlcpctl.core.digests import FileDigest
-from vlcpctl.core.errors import BadInput
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.core.manifest import MANIFESTS, read_manifest
-from vlcpctl.core.recorded_files import RESTORE
-from vlcpctl.core.seals import SEAL, broken_seal, write_sealed_manifest
-from vlcpctl.core.versions import DATA_WAS, Versions
+from vlcpctl.core.manifest import Manifest
+from vlcpctl.core.seals import read_sealed, write_sealed_manifest
+from vlcpctl.core.versions import DATA_WAS
 
 _KIND = "checkpoint"
-_HEAD = ("content", "identity", "files", "digests", "made_by", "more")  # not in the body
-_NOT_IN_ALL = (
-    *("alpha", "parent", "parents", "configs", "start", "start_config", "origin"),
-    *("model", "asked", "inverting_seconds", "peak_memory", "warnings", "data_was"),
-    *("files", "digests", "made_by"),
-)
-# The four facts of `task_history` stand together in a trained checkpoint, and apart in one that was
-# imported or averaged. Readers do not care; the bytes of a manifest stay what they were.
-_TRAINED = ("stream", "stream_step", "step", "task_steps", "tasks", "task_names")
-_NOT_TRAINED = ("stream", "step", "tasks", "task_names", "task_steps", "stream_step")
+_OF_THE_FILE = {one.name for one in fields(Manifest)} | {"files", "digests"}
+Step = Annotated[int, Meta(ge=0, lt=MOST_TASKS)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointManifest:
-    """The facts in checkpoint.json; the defaults are those of a model before any task.
+class CheckpointManifest(Manifest):
+    """A model after a task, made by `train-step`, `import-checkpoint` or `interpolate`.
 
-    `content`, `files`, `digests` and `made_by` are empty until the manifest is written and read
-    again. `files` decide the content id; `digests` detect changes of any file, and are faster
-    to verify.
+    The defaults are those of a model before any task. `content`, `files`, `digests` and `made_by`
+    are empty until the manifest is written and read again. `files` decide the content id; `digests`
+    detect changes of any file, and are faster to verify.
     """
 
-    content: str = ""
-    identity: Mapping[str, Any]  # what a rerun of the command compares
     run: str
+    """Name of the run."""
     method: str
-    alpha: float | None = None  # the share of the second checkpoint; only of averages
+    """Method, such as `ctp+er`; `imported`, or `interpolate` for an average."""
+    alpha: float | None = None
+    """Averages: share of the second checkpoint."""
     seed: int = 0
-    buffer: Mapping[str, Any] | None = None  # the policy and size of the replay buffer
-    stream: str | None = None  # the content id of the stream of the last tasks
-    stream_step: int | None = None  # the last task's step in that stream
-    step: int | None = None  # the last task's step in the run; None: not trained on a stream
-    task_steps: Sequence[int | None] = ()  # the step of each task; None: learned before the run
-    tasks: Sequence[str] = ()  # the content ids of the tasks it was trained on, in order
+    """Seed of random choices."""
+    buffer: Mapping[str, Any] | None = None
+    """Policy and size of the replay buffer; null without one."""
+    stream: str | None = None
+    """Content id of the stream of the last tasks."""
+    stream_step: Step | None = None
+    """Position of the last task in that stream."""
+    step: Step | None = None
+    """Position of the last task in the run; null if not trained on a stream."""
+    task_steps: Sequence[Step | None] = ()
+    """Position of each task in the run; null for one learned before it."""
+    tasks: Sequence[str] = ()
+    """Content ids of the tasks it was trained on, in order."""
     task_names: Sequence[str] = ()
-    pairs: int = 0  # seen in the last train-step, those of repeated epochs included
-    train_seconds: float = 0.0
-    parent: str | None = None  # the content id of --previous
-    parents: Sequence[str] | None = None  # the content ids of both checkpoints; only of averages
-    configs: Sequence[str | None] | None = None  # the config ids of both; only of averages
-    start: str | None = None  # the content id of the checkpoint that the run started from
-    start_config: str | None = None  # its config id; None if it was imported
+    """Their names."""
+    pairs: Annotated[int, Meta(ge=0)] = 0
+    """Pairs seen in the last train-step, those of repeated epochs included."""
+    train_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    """Seconds that the last train-step trained, over all resumes."""
+    parent: str | None = None
+    """Content id of `--previous`; null without one."""
+    parents: Sequence[str] | None = None
+    """Averages: content ids of both checkpoints."""
+    configs: Sequence[str | None] | None = None
+    """Averages: ids of the settings of both."""
+    start: str | None = None
+    """Content id of the checkpoint that the run started from; null if it was a new model."""
+    start_config: str | None = None
+    """Id of its settings; null if it was not trained here."""
     fresh_state: bool = False
-    origins: Mapping[str, str] = field(default_factory=dict)  # of each setting: "flag", "preset"...
-    origin: Mapping[str, Any] | None = None  # the imported file; only of imported checkpoints
-    model: Mapping[str, Any] | None = None  # what the model is, see `model_facts`
-    asked: Mapping[str, Any] | None = None  # settings as asked for, where the data changed them
-    inverting_seconds: float | None = None  # only of runs that generated pseudo texts
-    peak_memory: Mapping[str, Any] | None = None  # bytes, see `core.peak_memory`
-    warnings: Sequence[str] | None = None  # about what the run continued from, if there were any
-    data_was: Mapping[str, Any] | None = None  # earlier ids of tasks that were rewritten before
-    files: Mapping[str, str] = field(default_factory=dict)  # sha256 by relative path
-    digests: Mapping[str, Any] = field(default_factory=dict)  # size and xxh3_128, likewise
-    made_by: Mapping[str, Any] = field(default_factory=dict)
-    more: Mapping[str, Any] = field(default_factory=dict)  # what other versions wrote besides
+    """Whether `--fresh-state` was given."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Where each setting comes from: a flag, the preset, the method, ..."""
+    origin: Mapping[str, Any] | None = None
+    """Imported checkpoints: name, size and digest of the file, and whether it ran code."""
+    model: Mapping[str, Any] | None = None
+    """Architecture, source of its first weights, family (`dual` or `fusion`), text length in
+    tokens, image size in pixels, temperature and heads."""
+    asked: Mapping[str, Any] | None = None
+    """Settings as they were asked for, where the data changed them."""
+    inverting_seconds: float | None = None
+    """Seconds spent on generating negative texts; null if it did not."""
+    peak_memory: Mapping[str, int] | None = None
+    """Most memory used, in bytes: of the process, and of its GPU."""
+    warnings: Sequence[str] | None = None
+    """Warnings about what it continued from; null if there were none."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of the files of the model and the method's state; with the identity, they decide the
+    content id."""
+    digests: Mapping[str, FileDigest] = field(default_factory=dict)
+    """Size and digest (`xxh3_128`) of every file; quicker to verify."""
+
+    def __post_init__(self) -> None:
+        if not len(self.tasks) == len(self.task_names) == len(self.task_steps):
+            raise ValueError("it does not have one name and one step for each task")
 
     @classmethod
     def read(cls, checkpoint: Path) -> Self:
         """The manifest of the checkpoint at a path.
 
-        Raises BadInput if the path is not a checkpoint, or its manifest lacks a field, has one of a
-        wrong type or out of bounds, or has changed since it was written.
+        Raises BadInput if the path is not a checkpoint, or its manifest has changed since it was
+        written, lacks a field, or has one of a wrong type or out of bounds.
         """
-        entries, place = read_manifest(checkpoint, _KIND), checkpoint / MANIFESTS[_KIND]
-        types = {one.name: str(one.type) for one in fields(cls) if one.name != "more"}
-        wanted = [name for name in types if name in entries or name not in _NOT_IN_ALL]
-        take = Fields({name: entries[name] for name in wanted}, place)  # refuses a missing one
-        known = {name: _typed(take, name, types[name]) for name in wanted}
-        others = entries.keys() - types.keys() - {"schema", SEAL}
-        found = cls(**known, more={name: entries[name] for name in entries if name in others})
-        _check_bounds(found, place)
-        _check_unchanged(entries, place)
-        return found
-
-    @property
-    def versions(self) -> Versions:
-        """What is known about rewritten tasks among those that it was trained on."""
-        return Versions.of([{DATA_WAS: self.data_was}])
+        return read_sealed(checkpoint, _KIND, cls)
 
     def body(self) -> dict[str, Any]:
-        """The entries of the JSON object between the identity and the files, in their order."""
-        is_trained = self.alpha is None and self.origin is None
-        order = iter(_TRAINED if is_trained else _NOT_TRAINED)
-        names = [one.name for one in fields(self) if one.name not in _HEAD]
-        names = [next(order) if name in _TRAINED else name for name in names]
-        left_out = {name for name in _NOT_IN_ALL if getattr(self, name) is None} - {"parent"}
-        if self.parents is not None:
-            left_out.add("parent")
-        return {name: getattr(self, name) for name in names if name not in left_out}
+        """The facts of its own, by the name of the field: without content, identity and files."""
+        entries: dict[str, Any] = to_builtins(self)
+        return {name: entries[name] for name in entries if name not in _OF_THE_FILE}
 
     def write(
         self, directory: Path, files: Mapping[str, str], digests: Mapping[str, FileDigest]
@@ -122,61 +120,6 @@ class CheckpointManifest:
         """
         content = content_id({"files": files, "identity": self.identity})
         body = {**self.body(), "files": files, "digests": digests}
+        if self.data_was:
+            body[DATA_WAS] = self.data_was
         write_sealed_manifest(directory, _KIND, dict(self.identity), content, body)
-
-
-_TYPES: dict[str, type | UnionType] = {
-    "str": str,
-    "bool": bool,
-    "int": int,
-    "float": int | float,
-    "Mapping[str, Any]": dict,
-    "Mapping[str, str]": dict,
-}
-
-
-def _typed(take: Fields, name: str, annotation: str) -> Any:
-    """The value of a field, checked against the annotation of its attribute."""
-    plain = annotation.removesuffix(" | None")
-    default = (None,) if plain != annotation else ()
-    if plain.startswith("Sequence["):
-        found = take(name, list, *default)
-        element = plain.removeprefix("Sequence[").removesuffix("]")
-        for value in found or ():
-            _typed(Fields({name: value}, f"{take.place}, an entry"), name, element)
-        return found
-    found = take(name, _TYPES[plain], *default)
-    if plain == "Mapping[str, str]":
-        for key, value in found.items():
-            Fields({key: value}, f"{take.place}, field {name!r}")(key, str)
-    return found
-
-
-def _check_bounds(found: CheckpointManifest, place: Path) -> None:
-    """Refuse impossible numbers: readers compute with them, or allocate a column for each step."""
-    steps = [found.step, found.stream_step, *found.task_steps]
-    wrong = {
-        f"it has a step that is not between 0 and {MOST_TASKS - 1}": any(
-            step is not None and not 0 <= step < MOST_TASKS for step in steps
-        ),
-        "it does not have one name and one step for each task": not (
-            len(found.tasks) == len(found.task_names) == len(found.task_steps)
-        ),
-        "its pairs or seconds are negative": found.pairs < 0
-        or not 0 <= found.train_seconds < math.inf,
-    }
-    for problem, holds in wrong.items():
-        if holds:
-            raise BadInput(f"{place} has changed since it was written: {problem}{RESTORE}")
-
-
-def _check_unchanged(entries: Mapping[str, Any], place: Path) -> None:
-    """Refuse a manifest whose seal or content id is not that of its fields."""
-    broken = broken_seal(place, entries)
-    if broken is not None:
-        raise BadInput(broken + RESTORE)
-    files, identity = entries.get("files"), entries["identity"]
-    if files is not None and entries["content"] != content_id(
-        {"files": files, "identity": identity}
-    ):
-        raise BadInput(f"{place} has changed since it was written: its content id differs{RESTORE}")

@@ -15,7 +15,7 @@ import typer
 from vlcpctl.commands import COMMANDS, module_name, options
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name, unreadable
-from vlcpctl.core.row_lines import require_file_or_pipe
+from vlcpctl.core.input_files import require_file_or_pipe
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine, parse
 

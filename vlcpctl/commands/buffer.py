@@ -200,7 +200,6 @@ def _check_options(
     store_features: bool,
 ) -> tuple[Task, buffer_size.BufferSize]:
     """The task and the size, after checking that the options are consistent."""
-    from vlcpctl.data.buffer.manifest import BUFFER_NAME
     from vlcpctl.data.buffer.policies import check_policy, check_variant
     from vlcpctl.data.buffer.size import parse_size
     from vlcpctl.data.tasks.task import open_task
@@ -214,7 +213,7 @@ def _check_options(
     new = open_task(task)
     wanted = parse_size(*sizes, new)
     check_variant(variant, policy, wanted)
-    if BUFFER_NAME in new.manifest:
+    if new.manifest.buffer is not None:
         raise BadInput(f"{task} is a buffer; give a task, and pass the buffer with --previous")
     return new, wanted
 
@@ -276,28 +275,29 @@ def _project(
 def _summary(out: Path, seen: int) -> str:
     """What was kept of the images seen so far, and its size, in one line."""
     from vlcpctl.core.amounts import size
-    from vlcpctl.data.buffer.manifest import BUFFER_NAME
     from vlcpctl.data.tasks.task import open_task
 
-    manifest = open_task(out).manifest
-    split = manifest["splits"]["train"]
-    projections = " with projections" if manifest[BUFFER_NAME].get("features") else ""
-    return f"{split['images']} of {seen} images kept{projections}, {size(split['bytes'])}"
+    buffer = open_task(out)
+    split = buffer.manifest.splits["train"]
+    projections = " with projections" if buffer.buffer.features else ""
+    return f"{split.images} of {seen} images kept{projections}, {size(split.bytes)}"
 
 
 def _result(out: Path) -> str:
+    from dataclasses import asdict
+
     from vlcpctl.data.buffer.manifest import BUFFER_NAME
     from vlcpctl.data.tasks.task import open_task
 
     buffer = open_task(out)
-    split = buffer.manifest["splits"]["train"]
-    fields = {name: split[name] for name in ("images", "captions", "bytes")}
+    split = buffer.manifest.splits["train"]
+    fields = {name: getattr(split, name) for name in ("images", "captions", "bytes")}
     return json.dumps(
         {
             "path": str(out),
             "content": buffer.content,
             **fields,
-            BUFFER_NAME: buffer.manifest[BUFFER_NAME],
+            BUFFER_NAME: asdict(buffer.buffer),
         },
         ensure_ascii=False,
     )

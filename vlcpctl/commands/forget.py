@@ -176,9 +176,9 @@ def run(
     with _without_words():
         found = look(request) if dry_run else forget(request)
     if json:
-        emit(dumps(found.fields))
+        emit(dumps(found.as_json()))
     elif dry_run:
-        for line in lines(found.fields, request.selectors, request.shown):
+        for line in lines(found, request.selectors, request.shown):
             emit(line)
     else:
         emit(request.shown(found.path))

@@ -592,7 +592,7 @@ def _request(flags: dict[str, Any]) -> TrainRequest:
 
 
 def _say_plan(request: TrainRequest) -> None:
-    from vlcpctl.training.adaptation.adapted import adapted
+    from vlcpctl.training.adaptation import adapted
     from vlcpctl.training.identity import already_trained, semantic
     from vlcpctl.training.plan import make_plan
 
@@ -609,7 +609,7 @@ def _say_plan(request: TrainRequest) -> None:
 
 
 def _print_configuration(request: TrainRequest, *, as_json: bool) -> None:
-    from vlcpctl.training.adaptation.adapted import adapted_as_far_as_known
+    from vlcpctl.training.adaptation import adapted_as_far_as_known
     from vlcpctl.training.config.settings import configuration
 
     request = adapted_as_far_as_known(request)

@@ -525,8 +525,7 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
     from vlcpctl.production.guards import find_guards, record_classes
     from vlcpctl.production.layout import relative_to_root
     from vlcpctl.production.left_out import SKIP
-    from vlcpctl.production.method_files import record_method_files
-    from vlcpctl.production.settings import NONE
+    from vlcpctl.production.settings import NONE, record_method_files
 
     found = {name: given[name] for name in _SAME & given.keys()}
     if "run_name" in given:

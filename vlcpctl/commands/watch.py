@@ -235,4 +235,4 @@ def _judge(state: RunState) -> None:
     from vlcpctl.inspection.live_view import ending
 
     if state.status != "finished":
-        raise RunEnded(ending(state), state.error[0] if state.error else 1)
+        raise RunEnded(ending(state), state.error.code if state.error else 1)

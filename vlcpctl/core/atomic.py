@@ -17,7 +17,6 @@ from vlcpctl.core.console import say
 from vlcpctl.core.digests import verify_files
 from vlcpctl.core.ending import at_signal
 from vlcpctl.core.errors import OutputExists, UsageError
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import (
     MANIFESTS,
     identity_differences,
@@ -29,6 +28,7 @@ from vlcpctl.core.manifest import (
 from vlcpctl.core.printable import printable
 from vlcpctl.core.shown_paths import as_word
 from vlcpctl.core.staging import Staging, is_free, read_path, sync, unfinished
+from vlcpctl.core.structs import converted
 from vlcpctl.core.versions import NO_VERSIONS, Versions
 
 LONGEST_NAME = 255 - len("..vlcpctl")  # bytes; 255 is what Linux and macOS allow
@@ -178,7 +178,8 @@ def already_made(
         )
     manifest = read_manifest(found, kind)
     refuse_other(out, manifest["identity"], identity, versions)
-    recorded = Fields(manifest, found / MANIFESTS[kind])("digests", dict, {})
+    place = f"{found / MANIFESTS[kind]}, digests"
+    recorded = converted(manifest.get("digests") or {}, dict[str, Any], place)
     verify_files(found, recorded, error=OutputExists, advice="; --force replaces it")
     return True
 

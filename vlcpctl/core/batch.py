@@ -24,6 +24,17 @@ Terms = dict[str, "Tensor"]
 
 
 @dataclass(frozen=True)
+class SpecialTokens:
+    """The ids of the special tokens, and the number of ids in the vocabulary (`words`)."""
+
+    pad: int
+    cls: int
+    sep: int
+    mask: int
+    words: int
+
+
+@dataclass(frozen=True)
 class PseudoTexts:
     """Token embeddings of pseudo texts, and the position of the last token of each."""
 

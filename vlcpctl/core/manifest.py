@@ -1,4 +1,8 @@
-"""Manifests: the file that makes a directory an artifact, and its identity."""
+"""Manifests: the file that makes a directory an artifact, and its identity.
+
+docs/reference/manifests.md is made from the texts below the fields of `Manifest` and of those that
+add to it.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,19 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import vlcpctl
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.printable import utf8_json
 from vlcpctl.core.safe_json import read_json
 from vlcpctl.core.staging import read_path
-from vlcpctl.core.versions import NO_VERSIONS, Versions, earlier_ids, recorded_versions
+from vlcpctl.core.structs import converted
+from vlcpctl.core.versions import NO_VERSIONS, Ids, Versions
 
 # What an artifact is, and the manifest that makes its directory exist.
 MANIFESTS = {
@@ -38,6 +43,32 @@ _MOST_BYTES = 1 << 26  # of a manifest: some 100,000 tasks; values take ten time
 _MOST_BYTES_OF = {"report": 1 << 28}
 # How every manifest starts: enough to see that a larger one is ours.
 _START = re.compile(rb'\{\s*"schema":\s*"vlcpctl\.')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The fields that all manifests share."""
+
+    schema: str = ""
+    """Kind and version of the format, such as `vlcpctl.task/1`."""
+    content: str = ""
+    """Content id: a digest of the data, the same on every machine."""
+    identity: Mapping[str, Any]
+    """Settings and inputs that decide the result; compared when the command runs again."""
+    seal: str = ""
+    """Digest of all other fields but `schema` and `made_by`, which detects changes."""
+    was: Ids = ()
+    """Earlier content ids, oldest first. Only if `forget` has rewritten the artifact."""
+    data_was: Mapping[str, Ids] = field(default_factory=dict)
+    """Earlier content ids of data that `forget` had rewritten before the artifact was made from
+    it, by its id then. Only if there are any."""
+    made_by: Mapping[str, Any] = field(default_factory=dict)
+    """Version of vlcpctl and of Python, command line, and time; part of no id."""
+
+    @property
+    def versions(self) -> Versions:
+        """What is known about rewritten data among the artifact and what it was made from."""
+        return Versions.of([self])
 
 
 def write_manifest(
@@ -70,9 +101,10 @@ def write_manifest(
 
 
 def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
-    """The manifest of an artifact; its content ids are text and its identity is an object.
+    """The manifest of an artifact, of which the fields of `Manifest` are checked.
 
-    Raises BadInput if there is no manifest, it cannot be read, or it is of another schema.
+    Raises BadInput if there is no manifest, it cannot be read, or it is of a schema of which this
+    version does not know: any minor version (`vlcpctl.task/1.2`) is read.
     """
     path = read_path(directory) / MANIFESTS[kind]
     if not path.is_file():
@@ -85,17 +117,12 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
     entries = read_json(path, most_bytes=_MOST_BYTES_OF.get(kind, _MOST_BYTES))
     if not isinstance(entries, dict) or "schema" not in entries:
         raise BadInput(f"{path} has no schema; it was not written by vlcpctl")
-    if entries["schema"] != f"vlcpctl.{kind}/1":
+    if not re.fullmatch(rf"vlcpctl\.{kind}/1(\.\d+)?", str(entries["schema"])):
         raise BadInput(
             f"{path} has schema {entries['schema']!r:.80}; this version reads vlcpctl.{kind}/1"
         )
-    manifest = _Manifest(path, entries)
-    for name, type_ in (("content", str), ("identity", dict)):
-        _ = manifest[name]  # raises BadInput if it is missing
-        Fields(manifest, path)(name, type_)
-    earlier_ids(manifest, path)
-    recorded_versions(manifest, path)
-    return manifest
+    converted(entries, Manifest, path)
+    return _Manifest(path, entries)
 
 
 def content_of(directory: Path, kind: str) -> str:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from msgspec import Struct
 
 from vlcpctl.core.digests import FileDigest, unlisted_files, verify_files
-from vlcpctl.core.errors import BadInput, VlcpError
+from vlcpctl.core.errors import VlcpError
 from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.core.structs import converted
 
 RESTORE = "; restore it, or make it again"
 
+
+class _Recorded(Struct):
+    digests: dict[str, FileDigest]
+
+
 IsWanted = Callable[[str], bool]  # called with a relative path
-
-
-def recorded_files(place: object, manifest: Mapping[str, Any]) -> dict[str, FileDigest]:
-    """What a manifest records of each file, by relative path; `place` is the manifest's file.
-
-    Raises BadInput if it records nothing.
-    """
-    digests = manifest.get("digests")
-    if isinstance(digests, dict):
-        return digests
-    raise BadInput(f"{place} does not record the digests of its files{RESTORE}")
 
 
 def verify_recorded(
@@ -32,9 +28,10 @@ def verify_recorded(
     """Raise `error`, naming the file, if one that `is_wanted` is not what the manifest records.
 
     Also raises it for a file that exists and `is_read`, but that the manifest does not record, and
-    BadInput if the manifest of the artifact, of this kind, cannot be read.
+    BadInput if the manifest of the artifact, of this kind, cannot be read, or records no files.
     """
-    recorded = recorded_files(directory / MANIFESTS[kind], read_manifest(directory, kind))
+    place = directory / MANIFESTS[kind]
+    recorded = converted(read_manifest(directory, kind), _Recorded, place).digests
     wanted = {name: entry for name, entry in recorded.items() if is_wanted(name)}
     verify_files(directory, wanted, error=error, advice=RESTORE)
     for name in unlisted_files(directory, recorded):

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Meta
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.input_files import MOST_LINE_BYTES, STDIN, lines_of
 from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.printable import printable, printable_json
-from vlcpctl.core.row_lines import MOST_LINE_BYTES, STDIN, lines_of
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.structs import decoded
 

@@ -9,16 +9,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import xxhash
 
+from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import canonical_json
-from vlcpctl.core.manifest import MANIFESTS, write_manifest
+from vlcpctl.core.manifest import MANIFESTS, Manifest, read_manifest, write_manifest
 from vlcpctl.core.printable import utf8_json
+from vlcpctl.core.recorded_files import RESTORE
+from vlcpctl.core.structs import converted
 from vlcpctl.core.versions import WAS
 
 SEAL = "seal"  # the field
+_M = TypeVar("_M", bound=Manifest)
 _UNSEALED = frozenset({SEAL, "schema", "made_by"})  # no reader relies on the other two
 _IN_PARTS = 2  # levels: the fields, and their entries such as one for each file
 
@@ -55,6 +59,26 @@ def broken_seal(place: object, manifest: Mapping[str, Any]) -> str | None:
     if manifest[SEAL] == seal_of(manifest):
         return None
     return f"{place} has changed since it was written: its {SEAL} differs"
+
+
+def read_sealed(directory: Path, kind: str, fields: type[_M]) -> _M:
+    """The manifest of an artifact, as these fields.
+
+    Raises BadInput as `sealed_entries` does, and if a field is missing or of another type.
+    """
+    return converted(sealed_entries(directory, kind), fields, directory / MANIFESTS[kind])
+
+
+def sealed_entries(directory: Path, kind: str) -> dict[str, Any]:
+    """The manifest of an artifact as it stands in the file, fields that are not known included.
+
+    Raises BadInput if there is none, or it has changed since it was written.
+    """
+    entries = read_manifest(directory, kind)
+    broken = broken_seal(directory / MANIFESTS[kind], entries)
+    if broken is not None:
+        raise BadInput(broken + RESTORE)
+    return entries
 
 
 def write_sealed_manifest(

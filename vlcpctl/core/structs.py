@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TypeVar
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -70,3 +71,20 @@ def field_error(error: msgspec.ValidationError) -> str:
     )
     words = words[0].lower() + words[1:]
     return f"{'a key of ' if is_key else ''}field {place!r}: {words}" if place else words
+
+
+def fields_beyond(one: Any, other: Any) -> Iterator[str]:
+    """The names of fields that a JSON value has anywhere, and another one lacks there.
+
+    >>> list(fields_beyond({"a": [{"b": 1, "c": 2}], "d": 3}, {"a": [{"b": 0}], "d": 3}))
+    ['c']
+    """
+    if one == other:
+        return
+    if isinstance(one, dict):
+        yield from sorted(one.keys() - other.keys())
+        for name in one.keys() & other.keys():
+            yield from fields_beyond(one[name], other[name])
+    elif isinstance(one, list):
+        for part, same in zip(one, other, strict=True):
+            yield from fields_beyond(part, same)

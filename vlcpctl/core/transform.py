@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -40,19 +39,7 @@ class ImageTransform:
     def facts(self) -> dict[str, Any]:
         """The settings that affect the pixels, by name.
 
-        Without random crops the crop scale has no effect, so it is None. How JPEGs are decoded is
-        left out if it is exact: what earlier versions made is still the same.
+        Without random crops the crop scale has no effect, so it is None.
         """
-        facts = without_exact(asdict(self))
+        facts = asdict(self)
         return facts if self.crop == "random" else {**facts, "crop_scale": None}
-
-
-def without_exact(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, by name, without `jpeg_decode` if it is exact.
-
-    >>> without_exact({"flip": True, "jpeg_decode": "exact"})
-    {'flip': True}
-    """
-    return {
-        name: value for name, value in values.items() if (name, value) != ("jpeg_decode", EXACT)
-    }

@@ -8,15 +8,21 @@ ids, too, in `data_was`: the data itself may be gone when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Protocol
 
-from vlcpctl.core.errors import BadInput
-from vlcpctl.core.fields import Fields
+from msgspec import Meta, Struct
+
 from vlcpctl.core.limits import MOST_REWRITES
+from vlcpctl.core.structs import converted
 
 WAS, DATA_WAS = "was", "data_was"
+Ids = Annotated[Sequence[str], Meta(max_length=MOST_REWRITES)]  # oldest first
+
+
+class _Was(Struct):
+    was: Annotated[tuple[str, ...], Meta(max_length=MOST_REWRITES)]
 
 
 def earlier_ids(manifest: Mapping[str, Any], place: object) -> tuple[str, ...]:
@@ -24,12 +30,26 @@ def earlier_ids(manifest: Mapping[str, Any], place: object) -> tuple[str, ...]:
 
     `place` is the manifest's file. Raises BadInput if `was` is not a list of text, or is too long.
     """
-    found = Fields(manifest, place).texts(WAS, [])
-    if len(found) > MOST_REWRITES:
-        raise BadInput(
-            f"{place}: field {WAS!r} lists {len(found)} content ids, more than {MOST_REWRITES}"
-        )
-    return tuple(found)
+    return converted({WAS: manifest.get(WAS) or ()}, _Was, place).was
+
+
+class Rewritable(Protocol):
+    """What a manifest says of rewritten data; the fields of a JSON object may be given instead."""
+
+    @property
+    def content(self) -> str:
+        """The content id."""
+
+    @property
+    def was(self) -> Sequence[str]:
+        """The earlier content ids."""
+
+    @property
+    def data_was(self) -> Mapping[str, Sequence[str]]:
+        """Those of the data that it was made from, by the id then."""
+
+
+AnyManifest = Rewritable | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -44,18 +64,17 @@ class Versions:
     counts: Collection[str] = ()
 
     @classmethod
-    def of(cls, manifests: Iterable[Mapping[str, Any]], counts: Collection[str] = ()) -> Versions:
+    def of(cls, manifests: Iterable[AnyManifest], counts: Collection[str] = ()) -> Versions:
         """The versions of the artifacts with these manifests, and of the data they refer to.
 
-        A manifest may be of an earlier version, or one that `read_manifest` has checked. `counts`
-        are kept only if one of the artifacts was rewritten.
+        `counts` are kept only if one of the artifacts was rewritten.
         """
         found: dict[str, str] = {}
         is_rewritten = False
         for manifest in manifests:
-            was = manifest.get(WAS) or ()
+            own, was, recorded = _ids(manifest)
             is_rewritten = is_rewritten or bool(was)
-            for content, earlier in ((manifest.get("content"), was), *_recorded(manifest)):
+            for content, earlier in ((own, was), *recorded.items()):
                 found |= dict.fromkeys((content, *earlier), earlier[0]) if earlier else {}
         return cls(found, counts if is_rewritten else ())
 
@@ -100,27 +119,19 @@ class Versions:
 NO_VERSIONS = Versions()
 
 
-def _recorded(manifest: Mapping[str, Any]) -> Iterable[tuple[str, list[str]]]:
-    recorded: Mapping[str, list[str]] = manifest.get(DATA_WAS) or {}
-    return recorded.items()
+def _ids(manifest: AnyManifest) -> tuple[str, Sequence[str], Mapping[str, Sequence[str]]]:
+    """The content id, the earlier ones, and those of other data by id."""
+    if isinstance(manifest, Mapping):
+        return manifest.get("content", ""), manifest.get(WAS) or (), manifest.get(DATA_WAS) or {}
+    return manifest.content, manifest.was, manifest.data_was
 
 
-def recorded_versions(manifest: Mapping[str, Any], place: object) -> dict[str, list[str]]:
-    """What a manifest records in `data_was`: the earlier ids of data, by its id then; {} if none.
-
-    Raises BadInput if it is not lists of text by id, or one is too long.
-    """
-    found: dict[str, Any] = Fields(manifest, place)(DATA_WAS, dict, {})
-    for content, was in found.items():
-        earlier_ids({WAS: was}, f"{place}, {DATA_WAS} of {content!r:.80}")
-    return found
-
-
-def data_was(manifests: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+def data_was(manifests: Iterable[AnyManifest]) -> dict[str, list[str]]:
     """The `data_was` of a manifest that refers to these artifacts; {} if none was rewritten."""
     found: dict[str, list[str]] = {}
     for manifest in manifests:
-        found |= dict(_recorded(manifest))
-        if manifest.get(WAS):
-            found[str(manifest["content"])] = list(manifest[WAS])
+        content, was, recorded = _ids(manifest)
+        found |= {one: list(earlier) for one, earlier in recorded.items()}
+        if was:
+            found[content] = list(was)
     return found

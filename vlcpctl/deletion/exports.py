@@ -8,12 +8,12 @@ from pathlib import Path
 from vlcpctl.core.console import say
 from vlcpctl.core.digests import FileDigest, digests_of
 from vlcpctl.core.errors import some_names
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.shown_paths import Shown
 from vlcpctl.core.staging import Staging, sync
+from vlcpctl.core.structs import converted
 from vlcpctl.data.classification.class_folder import TEMPLATES
-from vlcpctl.data.tasks.exported import CARD, CARD_DIGEST, KIND, MANIFEST
+from vlcpctl.data.tasks.exported import CARD, KIND, MANIFEST, ExportManifest
 
 # Files without anything of a pair, which people edit. All others go even if they were changed.
 _EDITED = (CARD, TEMPLATES)
@@ -52,9 +52,9 @@ def _files_in(directory: Path) -> set[str]:
 
 def _left(directory: Path, files: set[str]) -> set[str]:
     """The files that the export did not write, or that hold no pairs and were edited since."""
-    manifest = Fields(read_manifest(directory, KIND), directory / MANIFEST)
-    digests = manifest("digests", dict)
-    recorded = {**digests, CARD: manifest(CARD_DIGEST, dict, None)}
+    manifest = converted(read_manifest(directory, KIND), ExportManifest, directory / MANIFEST)
+    digests = manifest.digests
+    recorded = {**digests, CARD: manifest.card}
     edited = {
         name
         for name in _EDITED

@@ -6,14 +6,13 @@ import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from vlcpctl.core.digests import verify_files
-from vlcpctl.core.fields import Fields
+from vlcpctl.core.digests import FileDigest, verify_files
 from vlcpctl.core.manifest import MANIFESTS, read_manifest
 from vlcpctl.core.recorded_files import RESTORE
+from vlcpctl.core.structs import converted
 from vlcpctl.core.versions import WAS
 from vlcpctl.data.precomputed.pseudo_texts import (
     PARENTS,
@@ -22,7 +21,7 @@ from vlcpctl.data.precomputed.pseudo_texts import (
 )
 from vlcpctl.data.precomputed.teacher_targets import open_targets
 from vlcpctl.data.tasks import exported
-from vlcpctl.data.tasks.facts import read_stream, read_task
+from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.deletion import reports
 from vlcpctl.deletion.places import CACHED, PSEUDO_TEXTS, RANKS, Stored
@@ -90,7 +89,7 @@ def ids_of(stored: Stored) -> list[str]:
     if stored.kind == PSEUDO_TEXTS:
         manifest = open_pseudo_texts(stored.path).metadata
     else:
-        manifest = _manifest(stored)
+        manifest = read_manifest(stored.path, stored.kind)
     return [*manifest.get(WAS, ()), str(manifest["content"])]
 
 
@@ -107,26 +106,18 @@ def hit_of(stored: Stored, drop: Drop, tars: Tars) -> Hit | None:
     return hit if hit.removed else None
 
 
-def _manifest(stored: Stored) -> dict[str, Any]:
-    if stored.kind == "task":
-        return read_task(stored.path)
-    if stored.kind == "stream":
-        return read_stream(stored.path)
-    return read_manifest(stored.path, stored.kind)
-
-
 def _in_task(hit: Hit, drop: Drop, tars: Tars) -> None:
     task = Task(hit.path, read_task(hit.path))
-    for name in task.manifest["splits"]:
+    for name in task.manifest.splits:
         found = hits_of(task, task.split(name), tars, drop)
         hit.keys.update(*found.shards.values())
         hit.add(name, int(found.drop_N.sum()), found.files())
         hit.add("evicted", found.evicted, [])
     hit.keys &= drop.keys
     if hit.removed:
-        has_features = task.manifest.get("buffer", {}).get("features")
-        hit.shown = "buffer" if "buffer" in task.manifest else "task"
-        hit.files += [*(FEATURES if has_features else ()), MANIFESTS["task"]]
+        buffer = task.manifest.buffer
+        hit.shown = "task" if buffer is None else "buffer"
+        hit.files += [*(FEATURES if buffer and buffer.features else ()), MANIFESTS["task"]]
 
 
 def _in_stream(hit: Hit, drop: Drop) -> None:
@@ -146,7 +137,8 @@ def _in_targets(hit: Hit, drop: Drop) -> None:
 
 def _in_embeddings(hit: Hit, drop: Drop) -> None:
     manifest = read_manifest(hit.path, "embeddings")
-    recorded = Fields(manifest, hit.path)("digests", dict, {})  # not by earlier versions
+    place = f"{hit.path / MANIFESTS['embeddings']}, digests"
+    recorded = converted(manifest["digests"], dict[str, FileDigest], place)
     verify_files(hit.path, recorded, advice=RESTORE)
     hit.keys = keys_of(hit.path) & drop.keys
     for part, drop_N in rows_of(hit.path, drop.keys).items():

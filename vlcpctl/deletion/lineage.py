@@ -9,13 +9,13 @@ from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, OutputExists
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.shown_paths import Shown
+from vlcpctl.core.structs import converted
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.precomputed.teacher_targets import open_targets
-from vlcpctl.data.tasks.exported import KIND, MANIFEST
+from vlcpctl.data.tasks.exported import KIND, MANIFEST, ExportManifest
 from vlcpctl.deletion.places import PSEUDO_TEXTS, Stored
 
 _DATA = ("tasks", "buffer", "targets", "pseudo_texts")
@@ -85,13 +85,11 @@ def _pseudo_texts(path: Path) -> Dependent:
 
 def _exported_model(path: Path) -> Dependent | None:
     """The copy of a checkpoint in an exported model repository; None if it is a data set."""
-    manifest = read_manifest(path, KIND)
-    if "run" not in manifest:
+    made = converted(read_manifest(path, KIND), ExportManifest, path / MANIFEST)
+    if made.run is None:
         return None
-    fields = Fields(manifest, path / MANIFEST)
-    about = {name: manifest.get(name) for name in ("run", "step", "seed")}
-    data, models = frozenset(fields.texts("tasks")), frozenset(fields.texts("inputs"))
-    return Dependent(path, str(manifest["content"]), data, models, about)
+    about = {"run": made.run, "step": made.step, "seed": made.seed}
+    return Dependent(path, made.content, frozenset(made.tasks), frozenset(made.inputs), about)
 
 
 def ids_in(values: Mapping[str, Any], names: Iterable[str]) -> set[str]:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from vlcpctl.core.errors import BadInput, some_names
 from vlcpctl.data.tasks.exported import KIND, exported_pairs
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.deletion.places import Places, Stored
+from vlcpctl.deletion.places import Places
 from vlcpctl.deletion.selectors import Selectors, is_among
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop, unlisted_shards
@@ -59,7 +59,8 @@ def find(places: Places, selectors: Selectors, tars: Tars, more: frozenset[str])
         _add_rows(found, split.table, selectors)
         _add_valued(valued, split)
         _add_samples(found, task, split, selectors, tars)
-    exports = [table for one in places.stored if (table := _exported(one)) is not None]
+    exported = [exported_pairs(one.path) for one in places.stored if one.kind == KIND]
+    exports = [table for table in exported if table is not None]
     for table in exports:
         columns.update(table.column_names)
         _add_rows(found, table, selectors)
@@ -75,14 +76,9 @@ def find(places: Places, selectors: Selectors, tars: Tars, more: frozenset[str])
     return found
 
 
-def _exported(stored: Stored) -> pa.Table | None:
-    """The pairs in an exported data set; None for anything else."""
-    return exported_pairs(stored.path) if stored.kind == KIND else None
-
-
 def _splits(tasks: Sequence[Task]) -> Iterator[tuple[Task, Split]]:
     for task in tasks:
-        for name in task.manifest["splits"]:
+        for name in task.manifest.splits:
             yield task, task.split(name)
 
 

@@ -107,14 +107,13 @@ def places_under(tops: Iterable[Path]) -> Places:
             walk.visit(top, None, None)
         if Staging(top).is_ours():
             walk.visit(Staging(top).path, None, None)
-    walk.found.skipped = [one for one in walk.found.skipped if not _leads_to(one, searched)]
+    # Not those that lead to something that is searched anyway.
+    walk.found.skipped = [
+        link
+        for link in walk.found.skipped
+        if not link.exists() or {link.resolve(), *link.resolve().parents}.isdisjoint(searched)
+    ]
     return walk.found
-
-
-def _leads_to(link: Path, tops: Iterable[Path]) -> bool:
-    """Whether a symbolic link leads to something that is searched anyway."""
-    real = Path(os.path.realpath(link))
-    return real.exists() and any(real == top or top in real.parents for top in tops)
 
 
 @dataclass
@@ -151,11 +150,11 @@ class _Walk:
             self.visit(child, owner, kept)
 
     def _artifact(self, path: Path, kind: str, owner: Stored | None, kept: Path | None) -> Stored:
-        is_listed = kind == "task" and owner is not None and owner.kind == "stream"
-        if is_listed and owner is not None and path.name in _listed(owner.path):
-            found = Stored(path, kind, owner.unit, kept)
-        else:
-            found = Stored(path, kind, path, kept)
+        unit = path
+        if kind == "task" and owner is not None and owner.kind == "stream":
+            listed = {entry.path for entry in read_stream(owner.path).tasks}
+            unit = owner.unit if path.name in listed else path
+        found = Stored(path, kind, unit, kept)
         self.found.stored.append(found)
         self._own[path] = _own_files(found)
         return found
@@ -209,18 +208,14 @@ def _is_state(directory: Path) -> bool:
     return is_ours and "weeks" in read_json_object(path)
 
 
-def _listed(stream: Path) -> set[str]:
-    return {entry["path"] for entry in read_stream(stream)["tasks"]}
-
-
 def _own_files(stored: Stored) -> set[str] | None:
     """The names of the files of a stream or task; None for artifacts that list their own."""
     if stored.kind == "stream":
         return {MANIFESTS["stream"], "skipped.ndjson"}
     if stored.kind != "task":
         return None
-    splits: dict[str, dict[str, list[str]]] = read_task(stored.path)["splits"]
-    shards = [shard for split in splits.values() for shard in split["shards"]]
+    splits = read_task(stored.path).splits
+    shards = [shard for split in splits.values() for shard in split.shards]
     indexes = [f"{name}{ending}" for name in splits for ending in (".parquet", ROWS_ENDING)]
     return {MANIFESTS["task"], *indexes, *shards, FILE, IMAGES, TEXTS}
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.core.shown_paths import Shown
-from vlcpctl.deletion.hits import Hit, hit_of, ids_of
+from vlcpctl.deletion.hits import Hit, hit_of, ids_of, trains
 from vlcpctl.deletion.lineage import Dependent, affected, dependents, outdated_parts
 from vlcpctl.deletion.matches import Matches, add_same_images, find
 from vlcpctl.deletion.places import PSEUDO_TEXTS, Places, is_left_over, places_under
+from vlcpctl.deletion.receipt import Receipt
 from vlcpctl.deletion.selectors import Selectors
 from vlcpctl.deletion.tars import Tars, inode_of
 
@@ -28,6 +29,7 @@ _WITHOUT_DATA = frozenset(MANIFESTS.values())  # with labels at most, and conten
 class Plan:
     """What a deletion will do."""
 
+    selectors: Selectors
     tops: Sequence[Path]
     places: Places
     matches: Matches
@@ -51,35 +53,29 @@ class Plan:
         return not self.hits
 
 
-def make_plan(
-    selectors: Selectors,
-    tops: Sequence[Path],
-    more: frozenset[str] = frozenset(),
-    done: frozenset[Path] = frozenset(),
-    shown: Shown = str,
-) -> Plan:
-    """Find the pairs that the conditions select, and those with the keys `more`.
+def make_plan(selectors: Selectors, tops: Sequence[Path], receipt: Receipt, shown: Shown) -> Plan:
+    """Find the pairs that the conditions select, and those that the receipt has already.
 
-    `done` are artifacts from which an interrupted deletion may have removed them: checkpoints may
-    depend on those, too. `shown` gives the text of a path. Raises BadInput if an artifact is
-    damaged or its data is reachable from outside of `tops`, and OutputExists if unfinished work
-    needs it.
+    An interrupted deletion may have removed them from some artifacts: checkpoints may depend on
+    those, too. `shown` gives the text of a path. Raises BadInput if an artifact is damaged or its
+    data is reachable from outside of `tops`, and OutputExists if unfinished work needs it.
     """
+    done = {one.path for one in receipt.artifacts if trains(one.kind, one.removed)}
     places, tars = places_under(tops), Tars()
-    matches = find(places, selectors, tars, more)
+    matches = find(places, selectors, tars, frozenset(receipt.keys))
     drop = matches.drop()
     hits = [hit for one in places.stored if (hit := hit_of(one, drop, tars)) is not None]
     for key in selectors.keys & {key for hit in hits for key in hit.keys}:  # in targets alone, too
         matches.match(f"--key {key}", key)
     add_same_images(matches, places)
-    plan = Plan(tops, places, matches, hits)
+    plan = Plan(selectors, tops, places, matches, hits)
     _refuse_other_links(plan, shown)
     known = {one for stored in places.stored if stored.kind in _DATA for one in ids_of(stored)}
     touched = [hit.stored for hit in hits if hit.stored.kind in _DATA]
     data = {one for stored in touched for one in ids_of(stored)}
     plan.parts = outdated_parts(places.unfinished, data, known, shown)
     trained = [hit.stored for hit in hits if hit.trains]
-    trained += [one for one in places.stored if one.path in done and one.kind in _DATA]
+    trained += [one for one in places.stored if str(one.path) in done and one.kind in _DATA]
     found = dependents(places.stored)
     chosen = affected(found, {one for stored in trained for one in ids_of(stored)})
     plan.checkpoints = [one for one in chosen if one.about]

@@ -13,63 +13,115 @@ import platform
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
+
+import msgspec
 
 import vlcpctl
 from vlcpctl.core.atomic import check_output_path, new_part, refuse_link
+from vlcpctl.core.digests import FileDigest
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.shown_paths import as_given
 from vlcpctl.core.staging import sync
+from vlcpctl.core.structs import converted
 from vlcpctl.data.splitting.stop_lists import RECEIPT as SCHEMA
 from vlcpctl.deletion.places import around
 from vlcpctl.deletion.selectors import Selectors
 
-PENDING, FINISHED = "pending", "finished"
+PENDING: Final = "pending"
+FINISHED: Final = "finished"
 DIRECTORY = "receipts"
-_LISTS = ("paths", "keys", "artifacts", "checkpoints")
 _NUMBERED = re.compile(r"(\d{4,})\.json")
 
 
 @dataclass
+class Files:
+    """An artifact's content id, and size and digest of its files with the pairs, by name.
+
+    A file that is not in a directory has an empty name; None stands for digests not computed.
+    """
+
+    content: str | None = None
+    files: dict[str, FileDigest | None] = field(default_factory=dict)
+
+
+@dataclass
+class Entry:
+    """An artifact or file that contained the pairs, before and after the deletion."""
+
+    path: str
+    kind: str
+    action: Literal["deleted", "rewritten"]
+    removed: dict[str, int]  # how many, by split or by what they are
+    before: Files
+    after: Files | None = None
+
+
+@dataclass(kw_only=True)
 class Receipt:
-    """A receipt and its file."""
+    """A receipt; `path` is its file, and not a part of it.
+
+    `selectors` are the conditions and how many pairs each selects, `not_found` the keys of the
+    request that were found nowhere, `unknown` the checkpoints with data that was not searched.
+    """
 
     path: Path
-    fields: dict[str, Any]
+    schema: str = SCHEMA
+    state: Literal["pending", "finished"] = PENDING
+    ticket: str | None = None
+    request: str  # the id of the conditions
+    started: str
+    finished: str | None = None
+    paths: list[str]
+    selectors: list[dict[str, Any]]
+    keys: list[str] = field(default_factory=list)
+    images: list[str] = field(default_factory=list)  # sha256
+    not_found: list[str] = field(default_factory=list)
+    stop_lists: list[str] = field(default_factory=list)
+    artifacts: list[Entry] = field(default_factory=list)
+    checkpoints: list[dict[str, Any]] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+    evicted: int = 0
+    without_column: int = 0
+    same_image: int = 0
+    not_searched: dict[str, int] = field(default_factory=dict)
+    unknown: list[dict[str, Any]] = field(default_factory=list)
+    second_search: dict[str, Any] | None = None
+    mentions: list[str] | None = None  # texts that still name the pairs
 
     @property
     def is_pending(self) -> bool:
         """Whether the deletion was begun and not finished."""
-        return bool(self.fields["state"] == PENDING)
+        return self.state == PENDING
 
     @property
     def is_begun(self) -> bool:
         """Whether it was written before: the deletion was interrupted."""
         return self.is_pending and self.path.exists()
 
-    @property
-    def keys(self) -> frozenset[str]:
-        """The keys of the pairs."""
-        return frozenset(self.fields.get("keys", ()))
-
     def searched(self, path: Path) -> bool:
         """Whether this very path was given to be searched."""
-        return str(path) in self.fields["paths"]
+        return str(path) in self.paths
 
-    def write(self, state: str) -> None:
+    def as_json(self) -> dict[str, Any]:
+        """The receipt as a JSON object, without what is only known at its end."""
+        # Copied, since msgspec does not set fields that a file lacks, and would leave them out.
+        found: dict[str, Any] = msgspec.to_builtins(replace(self), enc_hook=str)
+        at_the_end = ("second_search", "mentions")
+        left_out = {"path", *(name for name in at_the_end if found[name] is None)}
+        return {name: value for name, value in found.items() if name not in left_out}
+
+    def write(self) -> None:
         """Write the file, which is on disk when this returns."""
-        self.fields["state"] = state
-        if state == FINISHED:
-            self.fields["finished"] = now()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         sync(self.path.parent.parent)
         with new_part(self.path) as temporary:
-            temporary.write_text(json.dumps(self.fields, indent=1) + "\n", encoding="utf-8")
+            temporary.write_text(json.dumps(self.as_json(), indent=1) + "\n", encoding="utf-8")
 
 
 def now() -> str:
@@ -134,7 +186,7 @@ def unfinished_under(root: Path) -> Path | None:
     for at in (real, *real.parents):
         with suppress(PermissionError):  # it is another user's
             for found in earlier_receipts(None, at):
-                if found.is_pending and not around_it.isdisjoint(map(str, found.fields["paths"])):
+                if found.is_pending and not around_it.isdisjoint(found.paths):
                     return found.path
     return None
 
@@ -152,35 +204,25 @@ def read(path: Path) -> Receipt | None:
     """The receipt in a file; None if it is not one."""
     try:
         found = read_json_object(path)
+        is_ours = found.get("schema") == SCHEMA
+        return converted({**found, "path": path}, Receipt, path) if is_ours else None
     except BadInput:
         return None
-    is_ours = found.get("schema") == SCHEMA and found.get("state") in {PENDING, FINISHED}
-    lists = all(isinstance(found.get(name), list) for name in _LISTS)
-    return Receipt(path, found) if is_ours and lists else None
 
 
 def new_receipt(
     path: Path, selectors: Selectors, tops: Iterable[Path], ticket: str | None = None
 ) -> Receipt:
     """A receipt without findings, which is not written yet."""
-    fields = {
-        "schema": SCHEMA,
-        "state": PENDING,
-        "ticket": ticket,
-        "request": selectors.request(),
-        "started": now(),
-        "finished": None,
-        "paths": [str(top) for top in tops],
-        "selectors": selectors.described(),
-        "keys": [],
-        "images": [],
-        "not_found": [],
-        "stop_lists": [],
-        "artifacts": [],
-        "checkpoints": [],
-        "versions": {"vlcpctl": vlcpctl.__version__, "python": platform.python_version()},
-    }
-    return Receipt(path, fields)
+    return Receipt(
+        path=path,
+        ticket=ticket,
+        request=selectors.request(),
+        started=now(),
+        paths=[str(top) for top in tops],
+        selectors=selectors.described(),
+        versions={"vlcpctl": vlcpctl.__version__, "python": platform.python_version()},
+    )
 
 
 def _number(path: Path) -> int:

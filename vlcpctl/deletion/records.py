@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from vlcpctl.core.digests import digests_of
+from vlcpctl.core.amounts import counted
+from vlcpctl.core.digests import FileDigest, digests_of
 from vlcpctl.core.shown_paths import Shown
 from vlcpctl.data.splitting.stop_lists import is_stop_list, stop_list_path
-from vlcpctl.deletion.hits import Hit, ids_of, trains
-from vlcpctl.deletion.lineage import Dependent
+from vlcpctl.deletion.hits import Hit, ids_of
 from vlcpctl.deletion.places import Stored
 from vlcpctl.deletion.plan import Plan
-from vlcpctl.deletion.receipt import Receipt, now
+from vlcpctl.deletion.receipt import FINISHED, Entry, Files, Receipt, now
 from vlcpctl.deletion.selectors import Selectors
 
 _TEXTS = frozenset({".csv", ".html", ".json", ".jsonl", ".log", ".md", ".ndjson", ".tsv", ".txt"})
@@ -24,50 +24,57 @@ _HEX = re.compile(rb"(?<![0-9a-f])(?:[0-9a-f]{64}|[0-9a-f]{32})(?![0-9a-f])")
 _KEYS_SHOWN = 3
 
 
-def record(plan: Plan, selectors: Selectors, receipt: Receipt, *, digests: bool = False) -> None:
+def record(plan: Plan, receipt: Receipt, *, digests: bool = False) -> None:
     """Add the findings of a plan to a receipt; what it has from before an interruption stays.
 
     `digests` of the files before the deletion are added if they are wanted.
     """
-    fields, found = receipt.fields, plan.matches
-    fields["keys"] = sorted({*fields["keys"], *(key for hit in plan.hits for key in hit.keys)})
-    count_matches(plan, selectors, receipt)
+    found, selectors = plan.matches, plan.selectors
+    receipt.keys = sorted({*receipt.keys, *(key for hit in plan.hits for key in hit.keys)})
+    count_matches(plan, receipt)
     states = sorted(set(plan.places.states))
-    fields["stop_lists"] = [str(stop_list_path(state, fields["request"])) for state in states]
-    fields["images"] = sorted({*fields["images"], *found.images})
-    fields["not_found"] = sorted(set(selectors.keys) - set(fields["keys"]))
-    fields["evicted"] = max(fields.get("evicted", 0), len(found.evicted))
-    fields["without_column"] = len(found.unlabelled)
+    receipt.stop_lists = [str(stop_list_path(state, receipt.request)) for state in states]
+    receipt.images = sorted({*receipt.images, *found.images})
+    receipt.not_found = sorted(selectors.keys.difference(receipt.keys))
+    receipt.evicted = max(receipt.evicted, len(found.evicted))
+    receipt.without_column = len(found.unlabelled)
     # Once the pairs are gone, their images are not known any more.
-    fields["same_image"] = max(fields.get("same_image", 0), len(found.same_image))
-    fields["not_searched"] = {
-        "files": len(plan.places.others),
-        "links": len(plan.places.skipped),
-    }
-    known = {one["path"] for one in fields["artifacts"]}
-    for entry in _entries(plan, digests=digests):
-        if entry["path"] not in known:
-            fields["artifacts"].append(entry)
-    for name, checkpoints in (("checkpoints", plan.checkpoints), ("unknown", plan.unknown)):
-        listed = {one["path"]: one for one in fields.get(name, ())}
-        listed |= {str(one.path): _checkpoint(one) for one in checkpoints}
-        fields[name] = [listed[path] for path in sorted(listed)]
+    receipt.same_image = max(receipt.same_image, len(found.same_image))
+    receipt.not_searched = {"files": len(plan.places.others), "links": len(plan.places.skipped)}
+    known = {one.path for one in receipt.artifacts}
+    entries = _entries(plan, digests=digests)
+    receipt.artifacts += [one for one in entries if one.path not in known]
+    for listed, checkpoints in (
+        (receipt.checkpoints, plan.checkpoints),
+        (receipt.unknown, plan.unknown),
+    ):
+        every = {one["path"]: one for one in listed}
+        for one in checkpoints:
+            path = str(one.path)
+            every[path] = {"path": path, "content": one.content, **one.about}
+        listed[:] = [every[path] for path in sorted(every)]
 
 
-def count_matches(plan: Plan, selectors: Selectors, receipt: Receipt) -> None:
+def count_matches(plan: Plan, receipt: Receipt) -> None:
     """Add to a receipt how many pairs each condition selects, or did before an interruption."""
-    entries = receipt.fields["selectors"]
-    for entry, count in zip(entries, plan.matches.counts(selectors), strict=True):
+    counts = plan.matches.counts(plan.selectors)
+    for entry, count in zip(receipt.selectors, counts, strict=True):
         entry["pairs"] = max(entry.get("pairs", 0), count)
 
 
-def trained_before(fields: Mapping[str, Any]) -> frozenset[Path]:
-    """The artifacts of a receipt from which pairs were removed that models may be trained on."""
-    return frozenset(
-        Path(entry["path"])
-        for entry in fields["artifacts"]
-        if trains(entry["kind"], entry["removed"])
-    )
+def _entries(plan: Plan, *, digests: bool) -> Iterator[Entry]:
+    listed = {hit.path for hit in plan.hits}
+    streams = [hit.stored.unit for hit in plan.units() if hit.stored.unit not in listed]
+    for hit in (
+        *plan.hits,
+        *(Hit(Stored(path, "stream", path), {}, ["stream.json"]) for path in streams),
+    ):
+        files = _digests(hit.path, hit.files) if digests else dict.fromkeys(hit.files)
+        action: Literal["deleted", "rewritten"] = "deleted" if hit.is_deleted else "rewritten"
+        before = Files(_content(hit.stored), files)
+        yield Entry(str(hit.path), hit.kind, action, hit.removed, before)
+    for path in plan.parts:
+        yield Entry(str(path), "unfinished work", "deleted", {}, Files())
 
 
 def complete(plan: Plan, receipt: Receipt) -> None:
@@ -75,142 +82,32 @@ def complete(plan: Plan, receipt: Receipt) -> None:
 
     `plan` is that of a second search, after the removal.
     """
-    for entry in receipt.fields["artifacts"]:
-        path = Path(entry["path"])
-        if entry["action"] == "deleted" or not os.path.lexists(path):
+    for entry in receipt.artifacts:
+        path = Path(entry.path)
+        if entry.action == "deleted" or not os.path.lexists(path):
             continue
-        kind = next((one.kind for one in plan.places.stored if one.path == path), entry["kind"])
-        names = entry["before"]["files"]
-        entry["after"] = {
-            "content": _content(Stored(path, kind, path)),
-            "files": _digests(path, [name for name in names if (path / name).is_file()]),
-        }
-    wanted = {*receipt.fields["keys"], *receipt.fields["images"]}
-    receipt.fields["second_search"] = {
+        kind = next((one.kind for one in plan.places.stored if one.path == path), entry.kind)
+        names = [name for name in entry.before.files if (path / name).is_file()]
+        entry.after = Files(_content(Stored(path, kind, path)), _digests(path, names))
+    receipt.second_search = {
         "time": now(),
         "artifacts": len(plan.places.stored),
         "pairs": len({key for hit in plan.hits for key in hit.keys}),
     }
-    receipt.fields["mentions"] = sorted(map(str, _mentions(plan, wanted)))
-
-
-def matches(fields: Mapping[str, Any], selectors: Selectors) -> Iterator[str]:
-    """What each condition but those on keys selects, as a receipt counts it, in lines of text."""
-    for words, entry in zip(selectors.words(), fields["selectors"], strict=True):
-        if entry["by"] != "key":
-            yield f"{words}: {_count(entry['pairs'], 'pair')}"
-
-
-def lines(fields: Mapping[str, Any], selectors: Selectors, shown: Shown) -> Iterator[str]:
-    """The content of a receipt, or of the plan of a dry run, as lines of text."""
-    keys = fields["keys"]
-    more = ", ..." if len(keys) > _KEYS_SHOWN else ""
-    noun = "pair" if len(keys) == 1 else "pairs"
-    yield f"{len(keys)} {noun}: {', '.join(keys[:_KEYS_SHOWN])}{more}"
-    yield from (f"  {one}" for one in matches(fields, selectors))
-    for entry in fields["artifacts"]:
-        counts = ", ".join(f"{count} {name}" for name, count in entry["removed"].items())
-        what = {"deleted": "delete", "rewritten": "rewrite"}[entry["action"]]
-        yield f"  {what} {entry['kind']} {shown(entry['path'])}{f': {counts}' if counts else ''}"
-    for entry in fields["checkpoints"]:
-        yield f"  depends on them: checkpoint {shown(entry['path'])} (content {entry['content']})"
-    for entry in fields["unknown"]:
-        yield (
-            f"  not known: checkpoint {shown(entry['path'])} was trained on data that is not "
-            "under the given paths"
-        )
-
-
-def warnings(fields: Mapping[str, Any], plan: Plan, shown: Shown) -> Iterator[str]:
-    """Warnings about what the deletion does not cover, or covers unexpectedly."""
-    if fields["same_image"]:
-        yield (
-            f"the same image is also in {_count(fields['same_image'], 'other pair')}, which stay; "
-            "--sha256 selects all pairs of an image"
-        )
-    if fields["evicted"]:
-        yield (
-            f"{_count(fields['evicted'], 'sample')} that buffers evicted and no index lists "
-            "cannot be compared with --where; removed, too"
-        )
-    if fields["without_column"]:
-        yield (
-            f"{_count(fields['without_column'], 'pair')} without a value in a column of --where: "
-            "whether they belong to the request is not known; they stay"
-        )
-    yield from _missing(fields)
-    for noun, found in (
-        ("file that vlcpctl did not write", plan.places.others),
-        ("symbolic link", plan.places.skipped),
-    ):
-        if found:
-            yield f"not searched: {_count(len(found), noun)}, such as {shown(found[0])}"
-    if fields.get("mentions"):
-        some = fields["mentions"][0]
-        files = _count(len(fields["mentions"]), "file")
-        yield f"a key is still named in {files}, such as {shown(some)}"
-
-
-def _missing(fields: Mapping[str, Any]) -> Iterator[str]:
-    if fields["not_found"]:
-        yield f"{_count(len(fields['not_found']), 'key')} of the request found nowhere"
-    others = [entry for entry in fields["selectors"] if not (entry["pairs"] or "key" in entry)]
-    if others:
-        yield f"no pair matches {_count(len(others), 'other condition')} of the request"
-
-
-def _count(count: int, noun: str) -> str:
-    first, _, rest = noun.partition(" ")
-    many = f"{first}s {rest}".rstrip() if rest.startswith("that") else f"{noun}s"
-    return f"1 {noun}" if count == 1 else f"{count} {many}"
-
-
-def _entries(plan: Plan, *, digests: bool) -> Iterator[dict[str, Any]]:
-    for hit in plan.hits:
-        yield _entry(hit, digests=digests)
-    listed = {hit.path for hit in plan.hits}
-    for hit in plan.units():
-        if hit.stored.unit not in listed:
-            stream = Hit(Stored(hit.stored.unit, "stream", hit.stored.unit), {}, ["stream.json"])
-            yield _entry(stream, digests=digests)
-    for path in plan.parts:
-        before: dict[str, Any] = {"content": None, "files": {}}
-        yield {
-            "path": str(path),
-            "kind": "unfinished work",
-            "action": "deleted",
-            "removed": {},
-            "before": before,
-            "after": None,
-        }
-
-
-def _entry(hit: Hit, *, digests: bool) -> dict[str, Any]:
-    files = _digests(hit.path, hit.files) if digests else dict.fromkeys(hit.files)
-    return {
-        "path": str(hit.path),
-        "kind": hit.kind,
-        "action": "deleted" if hit.is_deleted else "rewritten",
-        "removed": hit.removed,
-        "before": {"content": _content(hit.stored), "files": files},
-        "after": None,
-    }
+    wanted = {*receipt.keys, *receipt.images}
+    receipt.mentions = sorted(map(str, _mentions(plan, wanted)))
+    receipt.state, receipt.finished = FINISHED, now()
 
 
 def _content(stored: Stored) -> str | None:
-    ids = ids_of(stored)
-    return ids[-1] if ids else None
+    return next(reversed(ids_of(stored)), None)
 
 
-def _digests(path: Path, names: Iterable[str]) -> dict[str, Any]:
+def _digests(path: Path, names: Iterable[str]) -> dict[str, FileDigest | None]:
     """Size and digest of files; the name of a file that is not in a directory is empty."""
     if path.is_file():
         return {"": digests_of(path.parent, [path.name])[path.name]}
-    return digests_of(path, names)
-
-
-def _checkpoint(one: Dependent) -> dict[str, Any]:
-    return {"path": str(one.path), "content": one.content, **one.about}
+    return {**digests_of(path, names)}
 
 
 def _mentions(plan: Plan, wanted: set[str]) -> Iterator[Path]:
@@ -225,3 +122,66 @@ def _mentions(plan: Plan, wanted: set[str]) -> Iterator[Path]:
                     continue
                 if names & set(_HEX.findall(path.read_bytes())) and not is_stop_list(path):
                     yield path
+
+
+def matches(receipt: Receipt, selectors: Selectors) -> Iterator[str]:
+    """What each condition but those on keys selects, as a receipt counts it, in lines of text."""
+    for words, entry in zip(selectors.words(), receipt.selectors, strict=True):
+        if entry["by"] != "key":
+            yield f"{words}: {counted(entry['pairs'], 'pair')}"
+
+
+def lines(receipt: Receipt, selectors: Selectors, shown: Shown) -> Iterator[str]:
+    """The content of a receipt, or of the plan of a dry run, as lines of text."""
+    keys = receipt.keys
+    more = ", ..." if len(keys) > _KEYS_SHOWN else ""
+    yield f"{counted(len(keys), 'pair')}: {', '.join(keys[:_KEYS_SHOWN])}{more}"
+    yield from (f"  {one}" for one in matches(receipt, selectors))
+    for entry in receipt.artifacts:
+        counts = ", ".join(f"{count} {name}" for name, count in entry.removed.items())
+        what = {"deleted": "delete", "rewritten": "rewrite"}[entry.action]
+        yield f"  {what} {entry.kind} {shown(entry.path)}{f': {counts}' if counts else ''}"
+    for one in receipt.checkpoints:
+        yield f"  depends on them: checkpoint {shown(one['path'])} (content {one['content']})"
+    for one in receipt.unknown:
+        yield (
+            f"  not known: checkpoint {shown(one['path'])} was trained on data that is not "
+            "under the given paths"
+        )
+
+
+def warnings(receipt: Receipt, plan: Plan, shown: Shown) -> Iterator[str]:
+    """Warnings about what the deletion does not cover, or covers unexpectedly."""
+    if receipt.same_image:
+        yield (
+            f"the same image is also in {counted(receipt.same_image, 'other pair')}, which stay; "
+            "--sha256 selects all pairs of an image"
+        )
+    if receipt.evicted:
+        yield (
+            f"{counted(receipt.evicted, 'sample')} that buffers evicted and no index lists "
+            "cannot be compared with --where; removed, too"
+        )
+    if receipt.without_column:
+        yield (
+            f"{counted(receipt.without_column, 'pair')} without a value in a column of --where: "
+            "whether they belong to the request is not known; they stay"
+        )
+    yield from _missing(receipt)
+    strange, links = plan.places.others, plan.places.skipped
+    if strange:
+        files = counted(len(strange), "file")
+        yield f"not searched: {files} that vlcpctl did not write, such as {shown(strange[0])}"
+    if links:
+        yield f"not searched: {counted(len(links), 'symbolic link')}, such as {shown(links[0])}"
+    if receipt.mentions:
+        files = counted(len(receipt.mentions), "file")
+        yield f"a key is still named in {files}, such as {shown(receipt.mentions[0])}"
+
+
+def _missing(receipt: Receipt) -> Iterator[str]:
+    if receipt.not_found:
+        yield f"{counted(len(receipt.not_found), 'key')} of the request found nowhere"
+    others = [entry for entry in receipt.selectors if not (entry["pairs"] or "key" in entry)]
+    if others:
+        yield f"no pair matches {counted(len(others), 'other condition')} of the request"

@@ -26,9 +26,8 @@ from vlcpctl.deletion.exports import delete_export
 from vlcpctl.deletion.hits import Hit
 from vlcpctl.deletion.places import CACHED, PSEUDO_TEXTS, RANKS, places_under
 from vlcpctl.deletion.plan import Plan, make_plan
-from vlcpctl.deletion.receipt import FINISHED, PENDING, Receipt
-from vlcpctl.deletion.records import complete, record, trained_before
-from vlcpctl.deletion.selectors import Selectors
+from vlcpctl.deletion.receipt import Receipt
+from vlcpctl.deletion.records import complete, record
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop, TaskRewriter, rewrite_stream
 from vlcpctl.evaluation import embedding_files, rank_files
@@ -47,39 +46,31 @@ def tidy(tops: Sequence[Path]) -> None:
             pass
 
 
-def remove(
-    plan: Plan,
-    selectors: Selectors,
-    receipt: Receipt,
-    observe: Observe = lambda _: None,
-    shown: Shown = str,
-) -> None:
+def remove(plan: Plan, receipt: Receipt, observe: Observe, shown: Shown) -> None:
     """Remove the pairs, and write the receipt before and after.
 
     Raises BadInput if a stop list is damaged, OutputExists if another process is writing one of the
     outputs, or if processes keep writing data with the pairs; OSError if the disk is full. The same
     call then removes the rest.
     """
+    selectors = plan.selectors
     for _ in range(_ROUNDS):
         with ExitStack() as locks:
             for unit in plan.units():
                 locks.enter_context(Staging(unit.stored.unit).locked())
-            record(plan, selectors, receipt, digests=True)
-            stop_lists = [Path(path) for path in receipt.fields["stop_lists"]]
+            record(plan, receipt, digests=True)
+            stop_lists = [Path(path) for path in receipt.stop_lists]
             for path in filter(Path.exists, stop_lists):
                 read_stop_list(path)  # damaged, it is refused before anything is changed
-            receipt.write(PENDING)
+            receipt.write()
             observe("pending")
             for path in stop_lists:
                 observe("stop list")
-                add_to_stop_list(
-                    path, selectors.request(), selectors.described(), receipt.fields["keys"]
-                )
+                add_to_stop_list(path, receipt.request, selectors.described(), receipt.keys)
             _carry_out(plan, observe, shown)
         observe("removed")
         tidy(plan.tops)
-        done = trained_before(receipt.fields)
-        plan = make_plan(selectors, plan.tops, receipt.keys, done, shown)
+        plan = make_plan(selectors, plan.tops, receipt, shown)
         if plan.is_empty() and not plan.parts:
             artifacts = counted(len(plan.places.stored), "artifact")
             say(f"a second search of {artifacts} finds 0 pairs")
@@ -89,9 +80,9 @@ def remove(
             f"{shown(plan.hits[0].path)} contains the pairs again: another process writes them; "
             "run the same command again when it has ended"
         )
-    record(plan, selectors, receipt)
+    record(plan, receipt)
     complete(plan, receipt)
-    receipt.write(FINISHED)
+    receipt.write()
     observe("finished")
 
 
@@ -99,7 +90,9 @@ def _carry_out(plan: Plan, observe: Observe, shown: Shown) -> None:
     tars, drop = Tars(), plan.matches.drop()
     for path in plan.deleted():
         observe(f"deleting {path.name}")
-        _delete(path)
+        # It is in the hidden directory of an output, which goes, too, if it is empty.
+        with next(filter(None, map(staging_at, path.parents))).locked():
+            delete(path)
         say(f"deleted {shown(path)}")
     for hit in plan.units():
         observe(f"rewriting {hit.stored.unit.name}")
@@ -111,18 +104,6 @@ def _carry_out(plan: Plan, observe: Observe, shown: Shown) -> None:
         else:
             _rewrite(hit, tars, drop, observe)
             say(f"rewrote {shown(hit.stored.unit)}")
-
-
-def _delete(path: Path) -> None:
-    """Delete something in the hidden directory of an output, which goes, too, if it is empty."""
-    staging = _staging_of(path)
-    with staging.locked():
-        delete(path)
-
-
-def _staging_of(path: Path) -> Staging:
-    """The hidden directory that contains a path."""
-    return next(filter(None, map(staging_at, path.parents)))
 
 
 def _rewrite(hit: Hit, tars: Tars, drop: Drop, observe: Observe) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.indented_json import indented_json
 from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.core.number_lists import indented_json
 
 SUMMARY = MANIFESTS["report"]
 _EXAMPLES = "forgotten"  # in summary.json, and the directory of the pages

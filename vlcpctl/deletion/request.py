@@ -21,7 +21,7 @@ from vlcpctl.deletion.receipt import (
     next_path,
     was_searched,
 )
-from vlcpctl.deletion.records import count_matches, matches, record, trained_before, warnings
+from vlcpctl.deletion.records import count_matches, matches, record, warnings
 from vlcpctl.deletion.removing import Observe, remove, tidy
 from vlcpctl.deletion.selectors import Selectors
 
@@ -57,19 +57,16 @@ def forget(request: DeletionRequest, observe: Observe = lambda _: None) -> Recei
     """
     tops = tops_of(request.paths, request.was_searched)
     receipt, earlier = _receipts(request, tops)
-    last = next((one for one in reversed(earlier) if _is_about(request, one)), None)
     with Staging(receipt.path).locked():
         tidy(tops)
-        plan = _plan(request, tops, receipt)
-        if last is not None and plan.is_empty() and not receipt.is_begun:
-            return _of_last(request, last)
-        _refuse_finished(request, last)
-        _require_matches(request, plan, receipt, earlier)
-        count_matches(plan, request.selectors, receipt)
-        for line in matches(receipt.fields, request.selectors):
+        plan = _plan(request, tops, receipt, earlier)
+        if isinstance(plan, Receipt):
+            return plan
+        count_matches(plan, receipt)
+        for line in matches(receipt, request.selectors):
             say(line)
-        remove(plan, request.selectors, receipt, observe, request.shown)
-    for line in warnings(receipt.fields, plan, request.shown):
+        remove(plan, receipt, observe, request.shown)
+    for line in warnings(receipt, plan, request.shown):
         warn(line)
     return receipt
 
@@ -78,21 +75,35 @@ def look(request: DeletionRequest) -> Receipt:
     """The receipt that `forget` would begin with; changes nothing. Raises as `forget` does."""
     tops = tops_of(request.paths, request.was_searched)
     receipt, earlier = _receipts(request, tops)
-    last = next((one for one in reversed(earlier) if _is_about(request, one)), None)
-    plan = _plan(request, tops, receipt)
-    if last is not None and plan.is_empty() and not receipt.is_begun:
-        return _of_last(request, last)
-    _refuse_finished(request, last)
-    _require_matches(request, plan, receipt, earlier)
-    record(plan, request.selectors, receipt)
-    for line in warnings(receipt.fields, plan, request.shown):
+    plan = _plan(request, tops, receipt, earlier)
+    if isinstance(plan, Receipt):
+        return plan
+    record(plan, receipt)
+    for line in warnings(receipt, plan, request.shown):
         warn(line)
     return receipt
 
 
-def _plan(request: DeletionRequest, tops: Sequence[Path], receipt: Receipt) -> Plan:
-    done = trained_before(receipt.fields)
-    return make_plan(request.selectors, tops, receipt.keys, done, request.shown)
+def _plan(
+    request: DeletionRequest, tops: Sequence[Path], receipt: Receipt, earlier: Sequence[Receipt]
+) -> Plan | Receipt:
+    """The plan; the receipt of the last deletion if nothing is left to remove.
+
+    Raises as `forget` does, and OutputExists rather than replace a finished receipt by one of pairs
+    that came later.
+    """
+    plan = make_plan(request.selectors, tops, receipt, request.shown)
+    last = next((one for one in reversed(earlier) if _is_about(request, one)), None)
+    if last is not None and plan.is_empty() and not receipt.is_begun:
+        say(f"nothing is left to remove; {request.shown(last.path)} is the receipt of the deletion")
+        return last
+    if last is not None and request.receipt is not None:
+        raise OutputExists(
+            f"{last.path} is the receipt of a finished deletion, and there are more pairs now; "
+            "choose another --receipt"
+        )
+    _require_matches(request, plan, receipt, earlier)
+    return plan
 
 
 def _receipts(request: DeletionRequest, tops: Sequence[Path]) -> tuple[Receipt, list[Receipt]]:
@@ -104,7 +115,7 @@ def _receipts(request: DeletionRequest, tops: Sequence[Path]) -> tuple[Receipt, 
     wanted = request.selectors.request()
     first = whole(request.paths[0], request.was_searched)
     found = earlier_receipts(request.receipt, first)
-    own = [one for one in found if one.fields.get("request") == wanted]
+    own = [one for one in found if one.request == wanted]
     if request.receipt is not None and found and not own:
         raise OutputExists(
             f"{request.receipt} is the receipt of another deletion; choose another --receipt"
@@ -121,7 +132,7 @@ def _receipts(request: DeletionRequest, tops: Sequence[Path]) -> tuple[Receipt, 
         if not _is_about(request, pending[-1]):
             raise OutputExists(
                 f"{request.shown(pending[-1].path)} is of a deletion of these pairs that was "
-                f"interrupted, with --ticket {pending[-1].fields.get('ticket')!r}; finish it first"
+                f"interrupted, with --ticket {pending[-1].ticket!r}; finish it first"
             )
         say(f"resuming the deletion of {request.shown(pending[-1].path)}")
         return pending[-1], finished
@@ -131,22 +142,7 @@ def _receipts(request: DeletionRequest, tops: Sequence[Path]) -> tuple[Receipt, 
 
 def _is_about(request: DeletionRequest, receipt: Receipt) -> bool:
     """Whether a receipt has the ticket of the request, or that has none."""
-    return request.ticket in {None, receipt.fields.get("ticket")}
-
-
-def _of_last(request: DeletionRequest, last: Receipt) -> Receipt:
-    """The receipt of the last deletion, after which nothing was left."""
-    say(f"nothing is left to remove; {request.shown(last.path)} is the receipt of the deletion")
-    return last
-
-
-def _refuse_finished(request: DeletionRequest, last: Receipt | None) -> None:
-    """Refuse to replace a finished receipt by one of pairs that came later."""
-    if last is not None and request.receipt is not None:
-        raise OutputExists(
-            f"{last.path} is the receipt of a finished deletion, and there are more pairs now; "
-            "choose another --receipt"
-        )
+    return request.ticket in {None, receipt.ticket}
 
 
 def _require_matches(
@@ -160,7 +156,7 @@ def _require_matches(
         return
     known = np.array(plan.matches.counts(request.selectors))
     for one in earlier:
-        known += [entry.get("pairs", 1) for entry in one.fields["selectors"]]
+        known += [entry.get("pairs", 1) for entry in one.selectors]
     if not known.any():
         places = ", ".join(map(str, request.paths))
         raise BadInput(

@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -151,14 +151,11 @@ def _copy(path: Path, target: Path, samples: list[TarSample]) -> None:
     with open_regular(path) as source, target.open("xb") as file:
         for sample in samples:
             source.seek(sample.start)
-            _copy_range(source, file, sample.end - sample.start, path)
+            left = sample.end - sample.start
+            while left > 0:
+                data = source.read(min(left, _AT_ONCE))
+                if not data:
+                    raise BadInput(f"cannot read {path}: it is truncated")
+                file.write(data)
+                left -= len(data)
         file.write(END)
-
-
-def _copy_range(source: BinaryIO, file: BinaryIO, size: int, path: Path) -> None:
-    while size > 0:
-        data = source.read(min(size, _AT_ONCE))
-        if not data:
-            raise BadInput(f"cannot read {path}: it is truncated")
-        file.write(data)
-        size -= len(data)

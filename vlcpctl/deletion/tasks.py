@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.safe_json import parse_json
-from vlcpctl.core.seals import renewed, rewrite_sealed_manifest
+from vlcpctl.core.seals import renewed, rewrite_sealed_manifest, sealed_entries
 from vlcpctl.core.versions import DATA_WAS, data_was
 from vlcpctl.data.precomputed import stored_features
-from vlcpctl.data.tasks.facts import read_stream
+from vlcpctl.data.tasks.facts import StoredFeatures
 from vlcpctl.data.tasks.index import IndexWriter
 from vlcpctl.data.tasks.manifests import content_with, file_facts
 from vlcpctl.data.tasks.rows import rows_path
@@ -74,8 +74,10 @@ class SplitHits:
 
 def unlisted_shards(task: Task, split: Split) -> list[str]:
     """The tars of a buffer that contain samples which its index does not list."""
-    recorded = task.manifest.get("buffer", {}).get("shard_rows", {})
+    if task.manifest.buffer is None:
+        return []
     listed = Counter(split.column("shard"))
+    recorded = task.manifest.buffer.shard_rows
     return [shard for shard, count in recorded.items() if count != listed[shard]]
 
 
@@ -112,8 +114,10 @@ class TaskRewriter:
 
         Raises BadInput if the task is damaged.
         """
-        manifest = dict(self.task.manifest)
-        splits, tables, shard_rows = {}, {}, self._shard_rows()
+        manifest = sealed_entries(self.task.path, "task")
+        splits, tables = {}, {}
+        buffer = self.task.manifest.buffer
+        shard_rows = {} if buffer is None else dict(buffer.shard_rows)
         is_changed = False
         for name, listed in manifest["splits"].items():
             split = self.task.split(name)
@@ -125,19 +129,16 @@ class TaskRewriter:
                 splits[name] = self._split(listed, hits, tables[name], shard_rows)
         if not is_changed:
             return manifest
-        features = self._features() if manifest.get("buffer", {}).get("features") else None
+        features = self._features() if buffer and buffer.features else None
         content = content_id(
             {"name": manifest["name"], "splits": {n: one["content"] for n, one in splits.items()}}
         )
         changes = {"splits": splits, "labels": _labels(manifest["labels"], tables)}
-        if "buffer" in manifest:
+        if manifest.get("buffer"):
             changes["buffer"] = _buffer(manifest["buffer"], tables["train"], shard_rows, features)
         found = renewed(manifest, content_with(content, features), changes)
         rewrite_sealed_manifest(_emptied(self.target, "task.json"), "task", found)
         return found
-
-    def _shard_rows(self) -> dict[str, int]:
-        return dict(self.task.manifest.get("buffer", {}).get("shard_rows", {}))
 
     def _split(
         self,
@@ -149,7 +150,8 @@ class TaskRewriter:
         """Write the tars and the index of a split; returns its entry in the manifest."""
         shards = list(listed["shards"])
         for shard in hits.shards:
-            moves = self._tar(shard)
+            place, final = _emptied(self.target, shard) / shard, self.final / shard
+            moves = self.tars.rewrite(self.task.path / shard, place, final, self.drop.samples)
             table = _with_moves(table, shard, moves)
             if not moves.samples:
                 shards.remove(shard)
@@ -170,21 +172,16 @@ class TaskRewriter:
             **facts,
         }
 
-    def _tar(self, shard: str) -> Moves:
-        place = _emptied(self.target, shard) / shard
-        return self.tars.rewrite(
-            self.task.path / shard, place, self.final / shard, self.drop.samples
-        )
-
-    def _features(self) -> dict[str, Any]:
+    def _features(self) -> StoredFeatures:
         """Write the stored features of the pairs that stay; returns their manifest entry."""
         keys = self.task.split("train").keys
         rows = [row for row, key in enumerate(keys) if key not in self.drop.keys]
         kept = [keys[row] for row in rows]
         found = stored_features.read_features(self.task).take(rows)
         stored_features.write_features(self.target, kept, found)
-        listed: dict[str, Any] = self.task.manifest["buffer"]["features"]
-        return {**listed, "content": found.content(kept)}
+        listed = self.task.buffer.features
+        assert listed is not None, "only called for a buffer that stores features"
+        return replace(listed, content=found.content(kept))
 
 
 def write_index(path: Path, table: pa.Table) -> str:
@@ -202,7 +199,7 @@ def rewrite_stream(path: Path, target: Path, tars: Tars, drop: Drop) -> None:
     that were rewritten, so that they are known when their directories are gone, too. Raises
     BadInput if the stream or a task is damaged.
     """
-    manifest = read_stream(path)
+    manifest = sealed_entries(path, "stream")
     entries, written = [], []
     for entry in manifest["tasks"]:
         name = entry["path"]
@@ -213,8 +210,7 @@ def rewrite_stream(path: Path, target: Path, tars: Tars, drop: Drop) -> None:
         else:
             entries.append(entry)
     content = content_id({"tasks": [entry["content"] for entry in entries]})
-    totals = _totals(entries) if manifest.get("totals") else manifest.get("totals")
-    changes = {"tasks": entries, **({} if totals is None else {"totals": totals})}
+    changes = {"tasks": entries, "totals": _totals(entries)}
     listed = {entry["content"] for entry in entries}
     known = data_was([{DATA_WAS: manifest.get(DATA_WAS)}, *written])
     rewritten = {one: was for one, was in known.items() if one in listed}
@@ -222,19 +218,14 @@ def rewrite_stream(path: Path, target: Path, tars: Tars, drop: Drop) -> None:
     rewrite_sealed_manifest(
         _emptied(target, "stream.json"), "stream", renewed(manifest, content, changes)
     )
-    _rewrite_skipped(path, target, drop)
+    if skipped_lines(path, drop):
+        kept = [line for line in _lines(path / SKIPPED) if not _names(line, drop)]
+        (_emptied(target, SKIPPED) / SKIPPED).write_bytes(b"".join(kept))
 
 
 def skipped_lines(stream: Path, drop: Drop) -> int:
     """The number of lines about these pairs in a stream's list of skipped samples."""
     return sum(_names(line, drop) for line in _lines(stream / SKIPPED))
-
-
-def _rewrite_skipped(path: Path, target: Path, drop: Drop) -> None:
-    if not skipped_lines(path, drop):
-        return
-    kept = [line for line in _lines(path / SKIPPED) if not _names(line, drop)]
-    (_emptied(target, SKIPPED) / SKIPPED).write_bytes(b"".join(kept))
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -295,7 +286,7 @@ def _buffer(
     entry: Mapping[str, Any],
     table: pa.Table,
     shard_rows: Mapping[str, int],
-    features: Mapping[str, Any] | None,
+    features: StoredFeatures | None,
 ) -> dict[str, Any]:
     """A buffer's own section of the manifest. What it has seen stays: that is history."""
     items = Counter(table["task"].to_pylist())
@@ -303,7 +294,7 @@ def _buffer(
         **entry,
         "items": dict(items),
         "shard_rows": dict(shard_rows),
-        **({"features": features} if "features" in entry else {}),
+        "features": None if features is None else asdict(features),
     }
 
 

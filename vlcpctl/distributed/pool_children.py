@@ -16,8 +16,8 @@ import torch
 from vlcpctl.core import console
 from vlcpctl.core.ending import SIGNALS, at_signal, ending_at_signals, held_signals
 from vlcpctl.distributed.launch import ProcessFailed, process_device, start_method
-from vlcpctl.distributed.pool import Channel, serve
 from vlcpctl.distributed.ranks import ProcessRanks
+from vlcpctl.distributed.serving import Channel, serve
 
 # Room for the result of an item or two, so that a process can compute the next one before the first
 # process, which has other work too, has received it. 1 MiB is what Linux allows every user.

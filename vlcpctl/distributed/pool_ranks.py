@@ -13,8 +13,9 @@ import torch
 import torch.distributed as dist
 
 from vlcpctl.distributed.launch import enter_process, process_device
-from vlcpctl.distributed.pool import Channel, Pool, joined, serve
+from vlcpctl.distributed.pool import Pool, joined
 from vlcpctl.distributed.ranks import ProcessRanks
+from vlcpctl.distributed.serving import Channel, serve
 from vlcpctl.distributed.world import communicating, connect
 
 _PATIENCE: Final = timedelta(days=365)  # between requests the first process may search for hours

@@ -17,7 +17,7 @@ from vlcpctl.core.console import progress
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.eval_batches import EvalImages, read_images
-from vlcpctl.distributed.pool import Work
+from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.embedding_cache import Cached, key_of
 from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.search.gallery import Embeddings

@@ -10,9 +10,8 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import preset_of, step_config
 from vlcpctl.core.console import warn
-from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.hashing import content_id
-from vlcpctl.core.rows import FAMILY, SCHEMA
+from vlcpctl.core.rows import SCHEMA
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.data.classification.data_sets import DataSet, TaskData
 from vlcpctl.data.tasks.task import Task
@@ -33,7 +32,7 @@ def place_of(data: Task | DataSet, *splits: str) -> TaskPlace:
     """
     task = data.task if isinstance(data, TaskData) else data
     if isinstance(task, Task):
-        return TaskPlace(task.slug, task.step, task.manifest.get("stream"), task.content, task.was)
+        return TaskPlace(task.slug, task.step, task.manifest.stream, task.content, task.was)
     return TaskPlace(task.name, None, None, task.content(*splits))
 
 
@@ -91,18 +90,12 @@ def gallery_rows(
 def holds(path: Path, expected: Iterable[PlannedRow]) -> bool:
     """Whether a file holds these rows, whatever their measured values.
 
-    Rows of data that was rewritten since are the same: they say what was evaluated. Raises
-    OutputExists if its rows have an older schema, which lacks fields to compare.
+    Rows of data that was rewritten since are the same: they say what was evaluated.
     """
     try:
         rows = [parse_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except ValueError:
         return False
-    schemas = {row.get("schema") for row in rows if isinstance(row, dict)} - {SCHEMA}
-    if any(str(schema).startswith(FAMILY) for schema in schemas):
-        raise OutputExists(
-            f"{path} was made by an earlier version, whose rows record less; --force replaces it"
-        )
     planned = list(expected)
     return len(rows) == len(planned) and all(
         isinstance(row, dict)

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, final
 
-from vlcpctl.distributed.pool import Work
+from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.jobs import Compute, Job
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.models.encoders import Encoder

@@ -17,7 +17,6 @@ from vlcpctl.core.console import say
 from vlcpctl.core.digests import digests_of, file_digest, verify_files
 from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.core.hashing import content_id
-from vlcpctl.core.recorded_files import recorded_files
 from vlcpctl.core.rows import Row, read_rows
 from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.core.staging import read_path
@@ -54,9 +53,7 @@ class ModelExport:
 
     def files(self) -> dict[str, Any]:
         """Size and digest of the files to copy, by relative path."""
-        entries = {"digests": self.made.digests or None, "files": self.made.files}
-        recorded = recorded_files(self.checkpoint, entries)
-        return {name: entry for name, entry in recorded.items() if is_of_model(name)}
+        return {name: entry for name, entry in self.made.digests.items() if is_of_model(name)}
 
     def identity(self) -> dict[str, Any]:
         """The facts that decide what is written."""

@@ -44,7 +44,7 @@ class Selection:
     @property
     def labels(self) -> list[str]:
         """The labels of all tasks, sorted."""
-        return sorted({str(label) for task in self.tasks for label in task.manifest["labels"]})
+        return sorted({label for task in self.tasks for label in task.manifest.labels})
 
     @property
     def kept_columns(self) -> list[str]:
@@ -53,8 +53,8 @@ class Selection:
 
     def count(self, what: str, split: str) -> int:
         """The number of `images`, `captions` or `bytes` in a split of all tasks."""
-        found = (task.manifest["splits"].get(split, {}).get(what, 0) for task in self.tasks)
-        return sum(int(count) for count in found)
+        found = (task.manifest.splits.get(split) for task in self.tasks)
+        return sum(getattr(one, what) for one in found if one is not None)
 
     def total(self, what: str) -> int:
         """The number of `images`, `captions` or `bytes` in all selected splits."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from vlcpctl.checkpoints.check import check_checkpoint
-from vlcpctl.core.digests import changed_files
+from vlcpctl.core.digests import FileDigest, changed_files
 from vlcpctl.core.errors import BadInput, first_line
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import MANIFESTS, kind_of, read_manifest
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.seals import broken_seal
+from vlcpctl.core.structs import converted
 from vlcpctl.data.precomputed.pseudo_texts import check_pseudo_texts
 from vlcpctl.data.precomputed.teacher_targets import check_targets
 from vlcpctl.data.tasks.exported import KIND as EXPORT
@@ -64,16 +63,18 @@ def _problems(path: Path, *, deep: bool) -> Iterator[str]:
     if kind in _CHECKS:
         yield from _CHECKS[kind](path, deep=deep)
     else:
-        yield from _check_recorded(path, read_manifest(path, kind), deep=deep)
+        yield from _check_recorded(path, kind, deep=deep)
 
 
-def _check_recorded(path: Path, manifest: dict[str, Any], *, deep: bool) -> Iterator[str]:
+def _check_recorded(path: Path, kind: str, *, deep: bool) -> Iterator[str]:
     """Yield a line for each file that is not what was recorded, if the manifest lists files."""
-    if kind_of(path) == EXPORT:
+    manifest = read_manifest(path, kind)
+    if kind == EXPORT:
         broken = broken_seal(path / MANIFESTS[EXPORT], manifest)
         if broken is not None:
             yield f"{broken}{RESTORE}"
-    recorded = Fields(manifest, path)("digests", dict, {})
+    place = f"{path / MANIFESTS[kind]}, digests"
+    recorded = converted(manifest.get("digests") or {}, dict[str, FileDigest], place)
     yield from changed_files(path, recorded, use_cache=not deep)
 
 

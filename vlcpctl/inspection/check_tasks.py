@@ -13,16 +13,14 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.digests import changed_files
+from vlcpctl.core.digests import FileDigest, changed_files
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.hashing import sample_key
 from vlcpctl.core.input_files import naming_input
-from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.safe_json import parse_json
-from vlcpctl.core.versions import Versions
 from vlcpctl.data.images.header import KINDS
 from vlcpctl.data.precomputed.stored_features import check_features
-from vlcpctl.data.tasks.facts import read_typed, stream_problems, task_problems
+from vlcpctl.data.tasks.facts import SplitManifest, read_stream, read_task
 from vlcpctl.data.tasks.index import SCHEMA, ContentId, index_batches, read_index
 from vlcpctl.data.tasks.index_checks import row_problems
 from vlcpctl.data.tasks.rows import is_of, map_batch, rows_path
@@ -40,14 +38,12 @@ def check_stream(path: Path, *, deep: bool) -> Iterator[str]:
 
     Raises BadInput if the stream's manifest cannot be read.
     """
-    manifest = read_typed(path, "stream")
-    yield from stream_problems(path, manifest)
-    for entry in manifest["tasks"]:
-        task = path / entry["path"]
+    for entry in read_stream(path).tasks:
+        task = path / entry.path
         try:
-            found = read_manifest(task, "task")
-            if not Versions.of([found]).same(found["content"], entry["content"]):
-                yield not_listed(task, found["content"])
+            found = read_task(task)
+            if not found.versions.same(found.content, entry.content):
+                yield not_listed(task, found.content)
             yield from check_task(task, deep=deep)
         except BadInput as error:
             yield str(error)
@@ -58,27 +54,22 @@ def check_task(path: Path, *, deep: bool) -> Iterator[str]:
 
     Raises BadInput if the manifest cannot be read.
     """
-    manifest = read_typed(path, "task")
-    yield from task_problems(path, manifest)
-    kept = manifest.get("kept_columns") or ()
-    for name, split in manifest["splits"].items():
-        yield from _check_split(path, name, split, kept, deep=deep)
-        if "rows" in split:  # not in tasks of earlier versions
-            yield from _check_rows_file(path / f"{name}.parquet", split["rows"], deep=deep)
-    features = manifest.get("buffer", {}).get("features")
-    if features:
+    manifest = read_task(path)
+    for name, split in manifest.splits.items():
+        yield from _check_split(path, name, split, manifest.kept_columns, deep=deep)
+        yield from _check_rows_file(path / f"{name}.parquet", split.rows, deep=deep)
+    if manifest.buffer is not None and manifest.buffer.features is not None:
         try:
-            yield from check_features(Task(path, manifest), features, deep=deep)
+            yield from check_features(Task(path, manifest), manifest.buffer.features, deep=deep)
         except BadInput as error:
             yield str(error)
 
 
 def _check_split(
-    directory: Path, name: str, split: dict[str, Any], kept: Sequence[str], *, deep: bool
+    directory: Path, name: str, split: SplitManifest, kept: Sequence[str], *, deep: bool
 ) -> Iterator[str]:
     index = directory / f"{name}.parquet"
-    if "index" in split:  # not in tasks of earlier versions
-        yield from changed_files(directory, {index.name: split["index"]}, use_cache=not deep)
+    yield from changed_files(directory, {index.name: split.index}, use_cache=not deep)
     yield from _check_shards(directory, split)
     impossible = list(_impossible_rows(index, split, kept))
     if impossible:
@@ -103,14 +94,14 @@ def _check_split(
         ("captions", captions),
         ("content", content.hexdigest()),
     ):
-        if found != split[what]:
-            yield f"{index}: {what} is {found}, task.json says {split[what]}"
-    unlisted = sorted(tars.named - set(split["shards"]))
+        if found != getattr(split, what):
+            yield f"{index}: {what} is {found}, task.json says {getattr(split, what)}"
+    unlisted = sorted(tars.named - set(split.shards))
     if unlisted:
         yield f"{index}: refers to shard {unlisted[0]!r}, which task.json does not list"
 
 
-def _check_rows_file(index: Path, listed: dict[str, Any], *, deep: bool) -> Iterator[str]:
+def _check_rows_file(index: Path, listed: FileDigest, *, deep: bool) -> Iterator[str]:
     """Yield why the file of rows beside an index is not the one that was made from it, if so."""
     path = rows_path(index)
     changed = list(changed_files(path.parent, {path.name: listed}, use_cache=not deep))
@@ -134,9 +125,9 @@ def _check_rows_file(index: Path, listed: dict[str, Any], *, deep: bool) -> Iter
     yield f"{path}: does not have the rows of {index.name}; make the task again"
 
 
-def _impossible_rows(index: Path, split: dict[str, Any], kept: Sequence[str]) -> Iterator[str]:
+def _impossible_rows(index: Path, split: SplitManifest, kept: Sequence[str]) -> Iterator[str]:
     """Yield why the rows of an index cannot be looked up in the tars, if so."""
-    places = {shard: index.parent / shard for shard in split["shards"]}
+    places = {shard: index.parent / shard for shard in split.shards}
     sizes = {
         shard: path.stat().st_size if path.is_file() else sys.maxsize
         for shard, path in places.items()
@@ -147,10 +138,9 @@ def _impossible_rows(index: Path, split: dict[str, Any], kept: Sequence[str]) ->
         yield str(error)
 
 
-def _check_shards(directory: Path, split: dict[str, Any]) -> Iterator[str]:
+def _check_shards(directory: Path, split: SplitManifest) -> Iterator[str]:
     total = 0
-    written = split.get("shard_bytes") or [None] * len(split["shards"])
-    for shard, size in zip(split["shards"], written, strict=True):
+    for shard, size in zip(split.shards, split.shard_bytes, strict=True):
         path = directory / shard
         if not path.is_file():
             yield f"{path}: is missing"
@@ -161,12 +151,12 @@ def _check_shards(directory: Path, split: dict[str, Any]) -> Iterator[str]:
             if file.read() != END:
                 yield f"{path}: has no end mark; it is truncated or damaged"
                 return
-        if size not in (None, path.stat().st_size):
+        if size != path.stat().st_size:
             yield f"{path}: has {path.stat().st_size} bytes, task.json says {size}"
             return
-    if total != split["bytes"]:
-        found = f"{len(split['shards'])} shards have {total} bytes"
-        yield f"{directory}: {found}, task.json says {split['bytes']}"
+    if total != split.bytes:
+        found = f"{len(split.shards)} shards have {total} bytes"
+        yield f"{directory}: {found}, task.json says {split.bytes}"
 
 
 def _rows_of(index: Path) -> Iterator[list[IndexRow]]:

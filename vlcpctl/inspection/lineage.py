@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.errors import BadInput, first_line
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import MANIFESTS, kind_of, read_manifest
 from vlcpctl.core.printable import printable, shortened
+from vlcpctl.core.structs import converted
 from vlcpctl.core.versions import WAS, earlier_ids
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
+from vlcpctl.data.tasks.facts import SplitCounts, StreamTask
 from vlcpctl.inspection.diagnosis import why_no_artifact
 
 # Limits of the search for an artifact's parents.
@@ -26,20 +27,33 @@ _MOST_DIRECTORIES = 10_000
 _MOST_GENERATIONS = 200  # below Python's limit of nested calls
 _MOST_PARENTS = 2000  # in all: averages of averages have twice as many in every generation
 
-_FACTS = {
-    "name": str,
-    "step": int,
-    "made_by": dict,
-    "rule": dict,
-    "tasks": list,
-    "totals": dict,
-    "skipped": dict,
-    "kept_columns": list,
-    "warnings": list,
-}
 # Errors that an unforeseen change of a manifest may cause.
 _DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
 _HEADLINE = ("name", "run", "method", "step", "texts", "pairs", "views", "width")
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """Entries of manifests that are shown as they are, if the artifact has them."""
+
+    name: str | None = None
+    step: int | None = None
+    made_by: dict[str, Any] | None = None
+    rule: dict[str, Any] | None = None
+    tasks: list[Any] | None = None
+    totals: dict[str, Any] | None = None
+    skipped: dict[str, Any] | None = None
+    kept_columns: list[str] | None = None
+    warnings: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class _OfTargets:
+    """Sizes of targets."""
+
+    pairs: int
+    views: int
+    width: int
 
 
 @dataclass(frozen=True)
@@ -86,8 +100,10 @@ def _described_texts(path: Path, search: _Search) -> dict[str, Any]:
     """As `describe`, for a file of pseudo texts, whose manifest is in its Parquet metadata."""
     with _naming_damage(path):
         file = open_pseudo_texts(path)
-        identity = Fields(file.identity, path)
-        made_from = [ParentArtifact(role, identity(role, str)) for role in ("checkpoint", "buffer")]
+        made_from = [
+            ParentArtifact(role, converted(file.identity[role], str, f"{path}, {role}"))
+            for role in ("checkpoint", "buffer")
+        ]
         content, texts, was = str(file.content), file.count, _was(file.metadata)
     return {
         "path": str(path),
@@ -106,8 +122,9 @@ def _describe(path: Path, kind: str, search: _Search, seen: Sequence[str]) -> di
             checkpoint = CheckpointManifest.read(path)
             facts, parents = _facts_of_checkpoint(checkpoint), _parents_of_checkpoint(checkpoint)
         else:
-            fields = Fields(read_manifest(path, kind), path / MANIFESTS[kind])
-            facts, parents = _facts(fields, kind), _parents(fields, kind)
+            manifest = read_manifest(path, kind)
+            facts = _facts(manifest, kind, path / MANIFESTS[kind])
+            parents = _parents(manifest, kind, path / MANIFESTS[kind])
     seen = (*seen, facts["content"])
     return {
         "path": str(path),
@@ -142,39 +159,28 @@ def _facts_of_checkpoint(checkpoint: CheckpointManifest) -> dict[str, Any]:
     }
 
 
-def _facts(fields: Fields, kind: str) -> dict[str, Any]:
-    manifest = fields.value
+def _facts(manifest: Mapping[str, Any], kind: str, place: Path) -> dict[str, Any]:
     is_buffer = kind == "task" and manifest.get("buffer") is not None
+    converted(manifest, _Facts, place)  # raises for one of another type
     facts = {
         "kind": "buffer" if is_buffer else kind,
-        "content": fields("content", str),
+        "content": manifest["content"],
         **_was(manifest),
-        **{name: fields(name, type_, None) for name, type_ in _FACTS.items() if name in manifest},
+        **{one.name: manifest[one.name] for one in fields(_Facts) if one.name in manifest},
     }
     if kind == "targets":
-        facts |= {name: fields(name, int) for name in ("pairs", "views", "width")}
+        facts |= asdict(converted(manifest, _OfTargets, place))
     if kind == "task":
-        splits = _objects(fields("splits", dict), fields.place)
-        facts["splits"] = {name: split("images", int) for name, split in splits.items()}
+        splits = converted(manifest["splits"], dict[str, SplitCounts], f"{place}, splits")
+        facts["splits"] = {name: split.images for name, split in splits.items()}
     if kind == "stream":
-        for task in _objects(dict(enumerate(facts["tasks"])), fields.place).values():
-            task("path", str)
-            for split in _objects(task("splits", dict), task.place).values():
-                split("images", int)
+        converted(manifest["tasks"], list[StreamTask], f"{place}, tasks")
     return facts
 
 
 def _was(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The earlier content ids, if the artifact was rewritten."""
     return {WAS: manifest[WAS]} if manifest.get(WAS) else {}
-
-
-def _objects(values: Mapping[Any, Any], place: object) -> dict[Any, Fields]:
-    """The fields of each value. Raises BadInput if one is not an object."""
-    wrong = [value for value in values.values() if not isinstance(value, dict)]
-    if wrong:
-        raise BadInput(f"{place}: {wrong[0]!r:.80} is not an object")
-    return {name: Fields(value, place) for name, value in values.items()}
 
 
 def _parent(parent: ParentArtifact, search: _Search, seen: Sequence[str]) -> dict[str, Any]:
@@ -203,17 +209,22 @@ def _parents_of_checkpoint(checkpoint: CheckpointManifest) -> list[ParentArtifac
     ]
 
 
-def _parents(fields: Fields, kind: str) -> list[ParentArtifact]:
+def _parents(manifest: Mapping[str, Any], kind: str, place: Path) -> list[ParentArtifact]:
     """The direct parents recorded in the manifest of any other artifact, each with its role."""
     if kind == "targets":
-        pairs = [ParentArtifact("pairs", str(content)) for content in fields("sources", list)]
-        return [ParentArtifact("teacher", fields("teacher", str)), *pairs]
-    if fields.value.get("buffer"):
-        seen = fields("buffer", dict).get("seen", ())
+        sources = converted(manifest["sources"], list[str], f"{place}, sources")
+        teacher = converted(manifest["teacher"], str, f"{place}, teacher")
+        return [
+            ParentArtifact("teacher", teacher),
+            *(ParentArtifact("pairs", content) for content in sources),
+        ]
+    if manifest.get("buffer"):
+        seen = converted(manifest["buffer"], dict[str, Any], f"{place}, buffer").get("seen", ())
         return [ParentArtifact("task", str(content)) for content in seen]
-    if fields.value.get("stream"):
-        return [ParentArtifact("stream", fields("stream", str))]
-    return [_input(one) for one in fields("inputs", list, [])]
+    if manifest.get("stream"):
+        return [ParentArtifact("stream", converted(manifest["stream"], str, f"{place}, stream"))]
+    inputs = converted(manifest.get("inputs") or [], list[Any], f"{place}, inputs")
+    return [_input(one) for one in inputs]
 
 
 def _origin(one: Mapping[str, Any]) -> ParentArtifact:

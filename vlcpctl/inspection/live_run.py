@@ -7,6 +7,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
@@ -18,7 +19,7 @@ from vlcpctl.core.staging import Staging, output_of
 from vlcpctl.inspection.journal_tail import JournalTail
 from vlcpctl.training.loop.metrics_log import FILE_NAME as JOURNAL
 from vlcpctl.training.loop.progress_file import FILE_NAME as PROGRESS
-from vlcpctl.training.loop.progress_file import PhaseSteps, ProgressFile
+from vlcpctl.training.loop.progress_file import Ended, PhaseSteps, ProgressFile
 
 Status = Literal[
     "not started", "starting", "running", "finished", "diverged", "interrupted", "failed", "died"
@@ -59,7 +60,7 @@ class RunState:
     terms: Mapping[str, float]
     recent: Mapping[str, tuple[float, ...]]
     validation: Mapping[str, float] | None = None
-    error: tuple[int, str] | None = None
+    error: Ended | None = None
 
     @property
     def is_over(self) -> bool:
@@ -77,11 +78,10 @@ class RunState:
         """The state as a JSON object, without the recent values."""
         found = asdict(self)
         more = {"pairs_per_second": self.pairs_per_second}
-        left_out = {"recent", "progress", "process", "error"}
+        left_out = {"recent", "progress", "process"}
         known = {name: value for name, value in found.items() if name not in left_out}
-        known = {"schema": SCHEMA, **known}
-        error = None if self.error is None else {"code": self.error[0], "message": self.error[1]}
-        return {**known, **more, "path": str(self.path), "error": error}
+        error = {"error": known.pop("error")}  # last
+        return {"schema": SCHEMA, **known, **more, "path": str(self.path), **error}
 
 
 class LiveRun:
@@ -97,19 +97,15 @@ class LiveRun:
         """The state now. Files that are being replaced give the state before or after."""
         # The lock first: a process that ends in between has then finished, and not died.
         holder = holder_of(self._staging.marker)
-        progress = self._progress()
+        progress = None
+        with suppress(BadInput):
+            progress = ProgressFile.read(self._staging.partial / PROGRESS)
         if progress is not None and progress.started != self._started:
             self._started = progress.started
             self._tail.forget()  # a resumed run has cut its journal, which may have grown again
             self._samples.clear()
         self._tail.read()
         return self._state(self._status(holder, progress), holder, progress)
-
-    def _progress(self) -> ProgressFile | None:
-        try:
-            return ProgressFile.read(self._staging.partial / PROGRESS)
-        except BadInput:
-            return None
 
     def _status(self, holder: dict[str, Any] | None, progress: ProgressFile | None) -> Status:
         if holder is not None:
@@ -120,19 +116,13 @@ class LiveRun:
         if progress is None:
             return "died" if self._tail.steps else "not started"
         if progress.ended:
-            return _ENDINGS.get(progress.ended[0], "failed")
-        if kind_of(self.out) == "checkpoint" and self._is_behind(progress):
+            return _ENDINGS.get(progress.ended.code, "failed")
+        if kind_of(self.out) == "checkpoint" and self.out.stat().st_mtime >= progress.started:
             return "finished"  # killed between the checkpoint and the removal of its state
-        return "running" if self._may_run_elsewhere(progress) else "died"
-
-    def _is_behind(self, progress: ProgressFile) -> bool:
-        """Whether the checkpoint is newer than the start of the process that wrote the state."""
-        return self.out.stat().st_mtime >= progress.started
-
-    def _may_run_elsewhere(self, progress: ProgressFile) -> bool:
-        """Whether a process on another host, whose lock is not seen here, wrote a row just now."""
+        # A process on another host, whose lock is not seen here, may have written a row just now.
         modified = self._tail.modified or progress.started
-        return progress.host != socket.gethostname() and time.time() - modified < REMOTE_S
+        is_elsewhere = progress.host != socket.gethostname()
+        return "running" if is_elsewhere and time.time() - modified < REMOTE_S else "died"
 
     def _state(
         self, status: Status, holder: dict[str, Any] | None, progress: ProgressFile | None
@@ -142,9 +132,9 @@ class LiveRun:
         phase, done, phase_done = _place(progress, last)
         rate = self._rate(done, progress) if status == "running" and progress else None
         total = progress.total if progress else 0
-        values = {name: [row.get(name) for row in rows] for name in _terms(last)}
-        of_phase = [row.get("phase") == last.get("phase") for row in rows]
-        checked = self._tail.validations
+        terms = _terms(last)
+        of_phase = [row for row in rows if row.get("phase") == last.get("phase")]
+        validated = self._tail.validations[-1] if self._tail.validations else None
         return RunState(
             path=self.out,
             status=status,
@@ -157,16 +147,12 @@ class LiveRun:
             total=total,
             rate=rate,
             left_s=(total - done) / rate if rate else None,
-            terms=_terms(last),
+            terms=terms,
             recent={
-                name: tuple(
-                    one
-                    for one, is_own in zip(found, of_phase, strict=True)
-                    if is_own and _is_number(one)
-                )
-                for name, found in values.items()
+                name: tuple(row[name] for row in of_phase if _is_number(row.get(name)))
+                for name in terms
             },
-            validation=_scores(checked[-1]) if checked else None,
+            validation=validated and {n: one for n, one in validated.items() if _is_number(one)},
             error=progress.ended if progress else None,
         )
 
@@ -245,11 +231,6 @@ def _terms(row: Mapping[str, Any]) -> dict[str, float]:
     """The loss, then its terms, of a row."""
     names = ["loss", *(name for name in row if name not in _NOT_TERMS)]
     return {name: row[name] for name in names if _is_number(row.get(name))}
-
-
-def _scores(row: Mapping[str, Any]) -> dict[str, float]:
-    """The step and the scores of a validation."""
-    return {name: row[name] for name in row if _is_number(row[name])}
 
 
 def _is_number(value: object) -> TypeGuard[float]:

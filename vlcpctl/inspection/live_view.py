@@ -72,7 +72,7 @@ def _status(state: RunState) -> str:
         return f"{state.process or 'its process'} is gone; run the same train-step to continue"
     if state.status in {"running", "starting"}:
         return f"{state.status}, {state.process}" if state.process else state.status
-    return f"{state.status}: {printable(state.error[1])}" if state.error else state.status
+    return f"{state.status}: {printable(state.error.message)}" if state.error else state.status
 
 
 def ending(state: RunState) -> str:
@@ -159,7 +159,7 @@ def view(state: RunState, width: int, *, blocks: bool) -> RenderableType:
     parts: list[RenderableType] = [Text.assemble((printable(state.path), "bold"), _about(state))]
     if state.status == "finished":
         return Group(*parts, *map(Text, finished_lines(state)))
-    parts.append(Text(_status(state), _style(state)))
+    parts.append(Text(_status(state), "red" if state.is_over else "dim"))
     if state.total:
         bar = ProgressBar(total=state.total, completed=state.done, width=max(8, width // 3))
         steps, *rates = _progress(state)
@@ -180,10 +180,6 @@ def _about(state: RunState) -> str:
     tasks, epoch = state.progress.tasks, state.progress.epoch_steps
     names = tasks[0] if len(tasks) == 1 else counted(len(tasks), "task")
     return f"  {printable(state.progress.method)} on {printable(names)}, {epoch} steps per epoch"
-
-
-def _style(state: RunState) -> str:
-    return "red" if state.is_over else "dim"
 
 
 def _table(state: RunState, width: int, levels: str) -> Table:

@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.manifest import kind_of, read_manifest
+from vlcpctl.core.structs import converted
+from vlcpctl.data.tasks.facts import SplitCounts, StreamTask
 from vlcpctl.data.tasks.index import SPLITS
 
 Hashes = NDArray[np.uint64]
@@ -87,23 +88,17 @@ def splits_of(paths: Iterable[Path]) -> list[CheckedSplit]:
 def _tasks_of(path: Path) -> list[Path]:
     kind = kind_of(path)
     if kind == "stream":
-        tasks = Fields(read_manifest(path, kind), path)("tasks", list)
-        return [path / one["path"] for one in tasks if _has_name(one, "path")]
+        tasks = converted(read_manifest(path, kind)["tasks"], list[StreamTask], path)
+        return [path / one.path for one in tasks]
     return [path] if kind == "task" else []
 
 
 def _splits_in(given: Path, task: Path) -> Iterator[CheckedSplit]:
     manifest = read_manifest(task, "task")
     is_of_buffer = manifest.get("buffer") is not None
-    for name, split in Fields(manifest, task)("splits", dict).items():
-        if name in SPLITS and isinstance(split, dict) and isinstance(split.get("images"), int):
-            yield CheckedSplit(given, task, name, split["images"], is_of_buffer)
-
-
-def _has_name(entry: object, field: str) -> bool:
-    """Whether a field is the name of a directory, not a path that leads elsewhere."""
-    name = entry.get(field) if isinstance(entry, dict) else None
-    return isinstance(name, str) and Path(name).name == name and "\0" not in name
+    for name, split in converted(manifest["splits"], dict[str, SplitCounts], task).items():
+        if name in SPLITS:
+            yield CheckedSplit(given, task, name, split.images, is_of_buffer)
 
 
 @contextmanager

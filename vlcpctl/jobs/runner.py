@@ -6,6 +6,7 @@ saves each of them seconds. Elsewhere they are spawned.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import multiprocessing
 import os
@@ -20,7 +21,6 @@ from typing import BinaryIO, Final
 
 from vlcpctl.core import console
 from vlcpctl.core.ending import SIGNALS, held_signals
-from vlcpctl.jobs.orphans import end_with
 from vlcpctl.jobs.script import CommandLine
 
 # On macOS a forked process may crash in the system's libraries, so children are spawned there.
@@ -29,6 +29,8 @@ CONTEXT: Final = (
     if sys.platform == "linux"
     else multiprocessing.get_context("spawn")
 )
+
+_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 
 
 class JobRunner:
@@ -89,7 +91,8 @@ class JobRunner:
         # Until the child is in the list and has its own handlers, a signal would run the parent's
         # handler in it, or miss it.
         with held_signals():
-            hidden = _output(line.words) if self.hides_outputs else None
+            out = next((value for name, value in pairwise(line.words) if name == "-o"), None)
+            hidden = out if self.hides_outputs else None
             self.running.append(_ChildProcess(line, hidden, shows_directly=self.jobs == 1))
 
     def _collect(self) -> None:
@@ -186,16 +189,11 @@ class _OutputPipe:
         self.target.flush()
 
 
-def _output(words: Sequence[str]) -> str | None:
-    """The value of -o in a command line; None without one."""
-    return next((value for name, value in pairwise(words) if name == "-o"), None)
-
-
 def _run_in_child(
     words: Sequence[str], ends: Sequence[Connection], parent: int, hidden: str | None
 ) -> None:
     """In the child of the process `parent`: run what `python -m vlcpctl WORDS` would run."""
-    end_with(parent)
+    _end_with(parent)
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -212,3 +210,16 @@ def _run_in_child(
     sys.argv = ["vlcpctl", *words]
     # By its name: the program is above this module, and it is what `python -m vlcpctl` runs.
     importlib.import_module("vlcpctl.__main__").main()
+
+
+def _end_with(parent: int) -> None:
+    """Let the kernel kill this process as soon as `parent`, the process that forked it, ends.
+
+    A command that went on alone would hold the lock of its output: the same command line, started
+    again, would find it busy. Only Linux can do this; elsewhere nothing happens.
+    """
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the kernel knew
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 import torch
 from torch import Tensor
 
+from vlcpctl.core.batch import SpecialTokens
 from vlcpctl.core.errors import Incompatible, unreadable
 from vlcpctl.core.safe_json import parse_json
-from vlcpctl.core.special_tokens import SpecialTokens
 from vlcpctl.models.checkpoint_files import TOKENIZER_FILES
 from vlcpctl.models.hub import quietly, why_unavailable
 from vlcpctl.models.imports import open_clip

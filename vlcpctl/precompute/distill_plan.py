@@ -137,7 +137,7 @@ def _settings(request: DistillRequest, teacher: CheckpointManifest) -> Settings:
                 f"{request.teacher} {why}, so its augmentation is not known; "
                 "pass the --preset that train-step will use"
             )
-        # Without `jpeg_decode`, which is left out if it is exact.
+        # Version 0.2.0 left `jpeg_decode` out if it was exact.
         inherited = {name: _plain(trained[name]) for name in AUGMENTATION if name in trained}
     from_options = {**inherited, **request.augmentation}
     settings, _ = resolve(request.preset or "tiny", from_options, {})

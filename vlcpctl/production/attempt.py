@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.printable import printable
+from vlcpctl.core.structs import converted
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.left_out import left_out_of
-from vlcpctl.production.records import (
-    VERDICT,
-    WEEK,
-    objects,
-    read_record,
-    refuse_later,
-    write_record,
-)
+from vlcpctl.production.records import VERDICT, WEEK, as_json, read_record, write_record
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import Week
 from vlcpctl.report.gates.verdicts import Verdict
 
-_WEEK, _VERDICT = "week.json", "verdict.json"
+_WEEK, VERDICT_FILE = "week.json", "verdict.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,28 +44,11 @@ class Attempt:
         """The attempt in a directory. Raises BadInput if it cannot be read."""
         if not (directory / _WEEK).exists():
             raise BadInput(f"{directory / _WEEK} is missing; restore it from a backup")
-        take = read_record(directory / _WEEK, WEEK)
-        refuse_later(take, (one.name for one in fields(cls)))
-        return cls(
-            number=take("number", int),
-            parent=take("parent", str),
-            data=take("data", str),
-            sources=tuple(take.texts("sources")),
-            settings=Settings.read(Fields(take("settings", dict), take.place)),
-            fresh_state=take("fresh_state", bool),
-            measured=tuple(take.texts("measured")),
-            deleted=tuple(take.texts("deleted", [])),
-            readmitted=tuple(take.texts("readmitted", [])),
-            accept_inexact=take("accept_inexact", bool, False),
-        )
+        return read_record(directory / _WEEK, WEEK, cls)
 
     def write(self, directory: Path) -> None:
         """Write week.json."""
-        body = {**vars(self), "settings": self.settings.as_json()}
-        for name in ("deleted", "readmitted"):  # as earlier versions recorded it
-            if not body[name]:
-                del body[name]
-        write_record(directory / _WEEK, WEEK, body)
+        write_record(directory / _WEEK, WEEK, as_json(self))
 
     def differences(self, other: Attempt) -> list[str]:
         """A phrase for each difference that makes another training; `other` is the new one."""
@@ -80,21 +56,22 @@ class Attempt:
         if self.number != other.number or self.parent != other.parent:
             found.append("it continues another checkpoint")
         if self.data != other.data:
-            found.append(f"its data was {_names(self.sources)} and is now {_names(other.sources)}")
+            before, now = (printable(", ".join(one.sources)) for one in (self, other))
+            found.append(f"its data was {before} and is now {now}")
         if self.fresh_state != other.fresh_state:
             found.append("--fresh-state differs")
-        for name, (before, now) in self.settings.different_training(other.settings).items():
-            found.append(f"{name} was {_shown(before)} and is now {_shown(now)}")
+        for name, (was, is_now) in self.settings.different_training(other.settings).items():
+            found.append(f"{name} was {_shown(was)} and is now {_shown(is_now)}")
         return found
 
     def accepted(self, directory: Path, verdicts: Sequence[dict[str, Any]]) -> Week:
         """The entry of state.json for this week, once it was accepted."""
-        totals = read_stream(directory / "stream")["totals"]
+        totals = read_stream(directory / "stream").totals
         return Week(
             number=self.number,
             data=self.data,
             sources=self.sources,
-            pairs=sum(int(split["images"]) for split in totals.values()),
+            pairs=sum(split.images for split in totals.values()),
             checkpoint=CheckpointManifest.read(directory / "checkpoint").content,
             verdicts=tuple(verdicts),
             measured=self.measured,
@@ -110,18 +87,17 @@ class Judgement:
     gates: tuple[str, ...]
     undefined: str
     verdicts: tuple[dict[str, Any], ...]
-    time: str = ""
 
     @classmethod
     def of(cls, directory: Path, settings: Settings, *, accepted: bool) -> Self:
         """The judgement of the report in a directory. Raises BadInput if there is no report."""
-        take = Fields(read_manifest(directory / "report", "report"), directory / "report")
-        found = tuple(dict(one.value) for one in objects(take, "gates"))
+        path = directory / "report"
+        found = read_manifest(path, "report")["gates"]
         return cls(
             accepted=accepted,
             gates=settings.gates,
             undefined=settings.undefined_gates,
-            verdicts=found,
+            verdicts=converted(found, tuple[dict[str, Any], ...], f"{path}, gates"),
         )
 
     @classmethod
@@ -132,23 +108,13 @@ class Judgement:
     @classmethod
     def read(cls, directory: Path) -> Self | None:
         """The judgement in a directory; None if there is none. Raises BadInput if unreadable."""
-        if not (directory / _VERDICT).exists():
+        if not (directory / VERDICT_FILE).exists():
             return None
-        take = read_record(directory / _VERDICT, VERDICT)
-        refuse_later(take, (one.name for one in fields(cls)))
-        made_by = Fields(take("made_by", dict), take.place)
-        return cls(
-            accepted=take("accepted", bool),
-            gates=tuple(take.texts("gates")),
-            undefined=take("undefined", str),
-            verdicts=tuple(dict(one.value) for one in objects(take, "verdicts")),
-            time=made_by("time", str, ""),
-        )
+        return read_record(directory / VERDICT_FILE, VERDICT, cls)
 
     def write(self, directory: Path) -> None:
         """Write verdict.json."""
-        body = {name: value for name, value in vars(self).items() if name != "time"}
-        write_record(directory / _VERDICT, VERDICT, body)
+        write_record(directory / VERDICT_FILE, VERDICT, as_json(self))
 
     @property
     def against(self) -> list[str]:
@@ -206,7 +172,7 @@ def verdicts_of(verdicts: Sequence[dict[str, Any]], file: Path) -> list[Verdict]
 
     Raises BadInput if one lacks a field or has one of another type.
     """
-    return [Verdict.read(Fields(one, file)) for one in verdicts]
+    return [Verdict.read(one, file) for one in verdicts]
 
 
 def _phrase(verdict: Mapping[str, Any]) -> str:
@@ -214,10 +180,6 @@ def _phrase(verdict: Mapping[str, Any]) -> str:
     shown = f" is {value:.2f}" if isinstance(value, int | float) else ""
     on_data = f" on {data}" if data else ""
     return f"{verdict.get('metric')}{on_data}{shown} ({verdict.get('condition')})"
-
-
-def _names(sources: Sequence[str]) -> str:
-    return printable(", ".join(sources))
 
 
 def _shown(value: object) -> str:

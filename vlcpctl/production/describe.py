@@ -9,9 +9,11 @@ from typing import Any
 
 from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.structs import converted
 from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
-from vlcpctl.production.attempt import Judgement, read_attempt
+from vlcpctl.production.attempt import VERDICT_FILE, Judgement, read_attempt
 from vlcpctl.production.layout import Layout
+from vlcpctl.production.records import VERDICT, as_json, sealed_record
 from vlcpctl.production.state import State, Week, read_state
 
 KIND = "state"
@@ -31,11 +33,14 @@ def describe_state(path: Path) -> dict[str, Any]:
     """
     place = Layout(path)
     state = read_state(place)
+    deployed = place.current if place.current.exists() else None
+    if place.current.is_symlink():
+        deployed = place.root / place.current.readlink()
     fault = place.fault_of_current(state.weeks_of_current(place))
     return {
         "path": str(path),
         "kind": KIND,
-        "current": _deployed(place),
+        "current": None if deployed is None else str(deployed),
         "problem": place.repair_of_current(fault, state.last) if fault is not None else None,
         "accepted": str(place.week(state.last) / "checkpoint") if state.start.ready else None,
         "week": state.last,
@@ -45,7 +50,7 @@ def describe_state(path: Path) -> dict[str, Any]:
             "buffer_from": list(state.start.buffer_from),
             "ready": state.start.ready,
         },
-        "settings": state.settings.as_json(),
+        "settings": as_json(state.settings),
         "gates": list(state.settings.gates),
         "weeks": [_week(place, week) for week in state.weeks],
         "pending": _pending(place, state),
@@ -56,21 +61,18 @@ def describe_state(path: Path) -> dict[str, Any]:
     }
 
 
-def _splits(settings: Mapping[str, Any]) -> str:
-    column = settings["split_column"]
-    return f"hold-out {settings['holdout']}" if column is None else f"splits of column {column}"
-
-
 def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     """The lines that show a state directory; `facts` is what `describe_state` returns."""
     settings = facts["settings"]
+    column = settings["split_column"]
+    splits = f"hold-out {settings['holdout']}" if column is None else f"splits of column {column}"
     yield f"state {facts['path']}"
     yield f"  current: {_current(facts)}"
     yield (
         f"  run {settings['run']}, method {settings['method']}, preset {settings['preset']}, "
-        f"buffer {settings['buffer_size']}, {_splits(settings)}"
+        f"buffer {settings['buffer_size']}, {splits}"
     )
-    for file in settings.get("method_files", ()):
+    for file in settings["method_files"]:
         yield f"  method file: {file['path']} ({', '.join(file['methods'])}), {file['digest']}"
     guards = [guard["name"] for guard in settings["guards"]]
     guards += [word.partition(":")[2] for word in settings["classes"]]
@@ -88,12 +90,6 @@ def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"  rolled back: {', '.join(map(str, facts['rolled_back']))}"
 
 
-def _deployed(place: Layout) -> str | None:
-    if place.current.is_symlink():
-        return str(place.root / place.current.readlink())
-    return str(place.current) if place.current.exists() else None
-
-
 def _current(facts: Mapping[str, Any]) -> str:
     if facts["problem"] is not None:
         return f"{facts['current']}, which is not {facts['accepted']}"
@@ -103,9 +99,10 @@ def _current(facts: Mapping[str, Any]) -> str:
 
 
 def _week(place: Layout, week: Week) -> dict[str, Any]:
-    judged = None
-    with suppress(BadInput):  # shown without its time
-        judged = Judgement.read(place.week(week.number))
+    time = None
+    with suppress(BadInput):  # damaged or missing: shown without its time
+        judged = sealed_record(place.week(week.number) / VERDICT_FILE, VERDICT)
+        time = converted(judged.get("made_by"), dict[str, Any], place).get("time", "")
     return {
         "week": week.number,
         "data": week.data,
@@ -113,39 +110,34 @@ def _week(place: Layout, week: Week) -> dict[str, Any]:
         "pairs": week.pairs,
         "checkpoint": week.checkpoint,
         "path": str(place.week(week.number)),
-        "time": judged.time if judged else None,
+        "time": time,
         "verdicts": list(week.verdicts),
         "left_out": week.left_out,
     }
 
 
 def _pending(place: Layout, state: State) -> dict[str, Any] | None:
+    """The week being made as a JSON object; None if there is none."""
+    week, sources = state.last + 1, list[str]()
+    verdicts = list[dict[str, Any]]()
     try:
         attempt, judged = read_attempt(place.pending), Judgement.read(place.pending)
     except BadInput as error:
-        return _of_pending(state.last + 1, place, [], f"damaged: {error}", ())
-    if attempt is None:
-        return None
-    outcome = "not finished" if judged is None else "rejected"
-    if judged is not None and judged.accepted:
-        outcome = "accepted, but not recorded yet; run the same update again"
-    verdicts = () if judged is None else judged.verdicts
-    return _of_pending(attempt.number, place, list(attempt.sources), outcome, verdicts)
-
-
-def _of_pending(
-    week: int,
-    place: Layout,
-    sources: list[str],
-    outcome: str,
-    verdicts: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
+        outcome = f"damaged: {error}"
+    else:
+        if attempt is None:
+            return None
+        week, sources, outcome = attempt.number, list(attempt.sources), "not finished"
+        if judged is not None:
+            verdicts, outcome = list(judged.verdicts), "rejected"
+            if judged.accepted:
+                outcome = "accepted, but not recorded yet; run the same update again"
     return {
         "week": week,
         "sources": sources,
         "path": str(place.pending),
         "outcome": outcome,
-        "verdicts": list(verdicts),
+        "verdicts": verdicts,
     }
 
 
@@ -154,7 +146,11 @@ def _table(facts: Mapping[str, Any]) -> list[str]:
     rows = [("week", "pairs", "checkpoint", "gates", "data")]
     rows += [("start", "", str(facts["start"]["checkpoint"])[:12], "", facts["start"]["given"])]
     for week in facts["weeks"]:
-        gates = ", ".join(map(_shortly, week["verdicts"][:_SHOWN])) or "none"
+        # What a condition is about, and what was found, such as "worst_drop.rm 1.25".
+        shown = (
+            f"{one.get('metric')} {_number(one.get('value'))}" for one in week["verdicts"][:_SHOWN]
+        )
+        gates = ", ".join(shown) or "none"
         gates += ", ..." if len(week["verdicts"]) > _SHOWN else ""
         sources = ", ".join(week["sources"])
         rows.append(
@@ -165,12 +161,6 @@ def _table(facts: Mapping[str, Any]) -> list[str]:
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]])
         for row in rows
     ]
-
-
-def _shortly(verdict: Mapping[str, Any]) -> str:
-    """What a condition is about, and what was found, such as "worst_drop.rm 1.25"."""
-    value = verdict.get("value")
-    return f"{verdict.get('metric')} {_number(value)}"
 
 
 def _number(value: object) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.data.classification.benchmarks import expand_groups, usual_name
 from vlcpctl.data.tasks.facts import read_task
@@ -31,7 +30,7 @@ def find_guards(root: Path, paths: Sequence[str]) -> tuple[Guard, ...] | tuple[s
     found = []
     for path in dict.fromkeys(map(Path, paths)):
         task = open_task(path)
-        if "test" not in task.manifest["splits"]:
+        if "test" not in task.manifest.splits:
             raise BadInput(f"--guard {path} has no test split; give a task that has one")
         recorded = relative_to_root(root, path)
         if Path(recorded).parts[0] in _OF_STREAM:
@@ -74,7 +73,7 @@ def _class_names(root: Path, recorded: str) -> list[str]:
         return [usual_name(name) for name in expand_groups([word])]
     path = shown_path(root, word)
     is_task = (path / MANIFESTS["task"]).is_file()
-    return [str(read_task(path)["slug"]) if is_task else usual_name(path.name)]
+    return [read_task(path).slug if is_task else usual_name(path.name)]
 
 
 def require_unchanged(root: Path, settings: Settings) -> None:
@@ -87,9 +86,8 @@ def require_unchanged(root: Path, settings: Settings) -> None:
         if not path.exists():
             raise BadInput(f"the guard {path} does not exist; --guard gives its new place")
         manifest = read_task(path)
-        known = {manifest["content"], *Fields(manifest, path).texts("was", [])}
-        if guard.content not in known:
+        if guard.content not in {manifest.content, *manifest.was}:
             raise BadInput(
                 f"the guard {path} has changed: its content id was {guard.content} and is now "
-                f"{manifest['content']}; restore it, or give all guards again with --guard"
+                f"{manifest.content}; restore it, or give all guards again with --guard"
             )

@@ -54,7 +54,7 @@ def left_out_of(week: Path) -> tuple[Counts, int]:
     Raises BadInput if the stream cannot be read.
     """
     found = read_stream(week / "stream")
-    return found.get("left_out", {}), int(found["read"])
+    return found.left_out, found.read
 
 
 def known_pairs(place: Layout, week: Path, number: int) -> Counts:
@@ -63,8 +63,8 @@ def known_pairs(place: Layout, week: Path, number: int) -> Counts:
     counts = {}
     for earlier in range(1, number):
         other = open_task(place.week(earlier) / "stream" / TASK.format(earlier))
-        keys = [other.split(name).keys for name in other.manifest["splits"]]
-        mine = [task.split(name).keys for name in task.manifest["splits"]]
+        keys = [other.split(name).keys for name in other.manifest.splits]
+        mine = [task.split(name).keys for name in task.manifest.splits]
         counts[other.name] = sum(int(a.among(b).sum()) for a in mine for b in keys)
     return {KNOWN: {name: count for name, count in counts.items() if count}}
 

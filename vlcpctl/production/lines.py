@@ -108,8 +108,8 @@ class Lines:
         """
         weeks = range(1, self.state.last + 1)
         tasks = (read_task(self._task(self.place.week(week), week)) for week in weeks)
-        tests = (task["splits"].get("test", {}) for task in tasks)
-        return [week for week, test in zip(weeks, tests, strict=True) if test.get("images") == 0]
+        tests = (task.splits.get("test") for task in tasks)
+        return [week for week, test in zip(weeks, tests, strict=True) if test and not test.images]
 
     def _numbered(self, lines: Sequence[Words]) -> list[CommandLine]:
         quiet = ["-q"] if self.call.quiet else []

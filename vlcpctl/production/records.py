@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 import vlcpctl
 from vlcpctl.core.atomic import new_part
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.seals import SEAL, broken_seal, seal_of
+from vlcpctl.core.structs import converted, fields_beyond
 
 STATE, WEEK, VERDICT = "vlcpctl.state/1", "vlcpctl.week/1", "vlcpctl.verdict/1"
 _OF_RECORD = frozenset({"schema", SEAL, "made_by"})
 _MOST_BYTES = 1 << 26  # 9999 weeks with a dozen verdicts each
+
+_T = TypeVar("_T")
 
 
 def write_record(path: Path, schema: str, body: Mapping[str, Any]) -> None:
@@ -38,8 +43,15 @@ def write_record(path: Path, schema: str, body: Mapping[str, Any]) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def read_record(path: Path, schema: str) -> Fields:
-    """The fields of a record.
+def as_json(part: Any) -> Any:
+    """A dataclass that is the body of a record, or a value in it, as a JSON value."""
+    if is_dataclass(part):
+        return {name: as_json(getattr(part, name)) for name in part.__dataclass_fields__}
+    return [as_json(one) for one in part] if isinstance(part, tuple) else part
+
+
+def sealed_record(path: Path, schema: str) -> dict[str, Any]:
+    """The JSON object of a record.
 
     Raises BadInput if it cannot be read, has another schema, or has changed since it was written.
     """
@@ -51,20 +63,22 @@ def read_record(path: Path, schema: str) -> Fields:
     broken = broken_seal(path, found)
     if broken is not None:
         raise BadInput(f"{broken}; restore it from a backup")
-    return Fields(found, path)
+    return found
 
 
-def refuse_later(take: Fields, known: Iterable[str]) -> None:
-    """Raise BadInput for a field that this version does not know, and would lose."""
-    later = take.value.keys() - {*known, *_OF_RECORD}
-    if later:
+def read_record(path: Path, schema: str, kind: type[_T]) -> _T:
+    """The body of a record, as the dataclass that has its fields.
+
+    Raises BadInput as `sealed_record` does, if a field is missing or has another type, and if there
+    is one that this version does not know, and would lose.
+    """
+    found = sealed_record(path, schema)
+    body = {name: value for name, value in found.items() if name not in _OF_RECORD}
+    record = converted(body, kind, path)
+    later = next(fields_beyond(body, msgspec.to_builtins(record)), None)
+    if later is not None:
         raise BadInput(
-            f"{take.place} was written by a later version of vlcpctl: it has the field "
-            f"{min(later)!r:.80}, which {vlcpctl.__version__} does not know; use that version"
+            f"{path} was written by a later version of vlcpctl: it has the field {later!r:.80}, "
+            f"which {vlcpctl.__version__} does not know; use that version"
         )
-
-
-def objects(take: Fields, name: str) -> list[Fields]:
-    """The entries of a field that is a list of objects. Raises BadInput as `Fields` does."""
-    found = take(name, list)
-    return [Fields(Fields({"entry": one}, take.place)("entry", dict), take.place) for one in found]
+    return record

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from types import UnionType
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Final, Self
 
-from vlcpctl.core.errors import UsageError
-from vlcpctl.core.fields import Fields
+from vlcpctl.core.errors import BadInput, UsageError, unreadable
+from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.method import Method
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, check_policy
 from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
-from vlcpctl.methods.plugins.method_file import loaded_file
+from vlcpctl.methods.plugins.method_file import load_method_code, load_method_file, loaded_file
 from vlcpctl.methods.plugins.registry import MethodRegistry
-from vlcpctl.production.gate_texts import check_gates
+from vlcpctl.production.layout import relative_to_root, shown_path
 from vlcpctl.production.left_out import TRAIN
-from vlcpctl.production.records import objects, refuse_later
+from vlcpctl.report.gates.grammar import parse_gate
 from vlcpctl.training.config.composition import compose, settings_of_methods
 from vlcpctl.training.config.settings import resolve
 
@@ -28,9 +29,14 @@ UNDEFINED: Final = ("error", "pass")
 # another device or other threads, train-step resumes only with --accept-inexact.
 _OF_GATES: Final = frozenset({"fail_if", "undefined"})
 _OF_EVALUATION: Final = frozenset({"guards", "classes", "data"})
-_CODE: Final = "method_files"
 _OF_MACHINE: Final = frozenset({"device", "workers", "threads"})
 _SIZE = re.compile(r"0*[1-9][0-9]*|[0-9]+(\.[0-9]+)?%")
+# Metrics that conditions may name.
+_RETRIEVAL = (
+    *("i2t_r1", "i2t_r5", "i2t_r10", "i2t_rmean", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_rmean"),
+    "rm",
+)
+_ZERO_SHOT = ("acc1", "acc5", "mean_per_class_recall")
 _COUNTED_SHARE = "10%"  # of a week that a counted hold-out takes at most
 
 
@@ -41,13 +47,6 @@ class Guard:
     path: str
     content: str
     name: str
-
-    @classmethod
-    def read(cls, take: Fields) -> Self:
-        """The entry of a record. Raises BadInput if a field is missing or has another type."""
-        names = [one.name for one in fields(cls)]
-        refuse_later(take, names)
-        return cls(*(take(name, str) for name in names))
 
 
 @dataclass(frozen=True)
@@ -60,12 +59,6 @@ class MethodCode:
     path: str = field(compare=False)
     digest: str
     methods: tuple[str, ...]
-
-    @classmethod
-    def read(cls, take: Fields) -> Self:
-        """The entry of a record. Raises BadInput if a field is missing or has another type."""
-        refuse_later(take, (one.name for one in fields(cls)))
-        return cls(take("path", str), take("digest", str), tuple(take.texts("methods")))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,25 +102,6 @@ class Settings:
     workers: int | None = None  # None: auto
     threads: int = 1
 
-    @classmethod
-    def read(cls, take: Fields) -> Self:
-        """The settings in a record. Raises BadInput if a field is missing or has another type."""
-        refuse_later(take, (one.name for one in fields(cls)))
-        found: dict[str, Any] = {}
-        for one in fields(cls):
-            if one.name == "guards":
-                found["guards"] = tuple(map(Guard.read, objects(take, "guards")))
-            elif one.name == _CODE:  # recorded only if there is any
-                files = objects(take, _CODE) if _CODE in take.value else []
-                found[_CODE] = tuple(map(MethodCode.read, files))
-            elif "tuple" in str(one.type):
-                is_missing = "None" in str(one.type) and take.value.get(one.name) is None
-                found[one.name] = None if is_missing else tuple(take.texts(one.name))
-            else:
-                optional = (None,) if "None" in str(one.type) else ()
-                found[one.name] = take(one.name, _TYPES[str(one.type).split(" |")[0]], *optional)
-        return cls(**found)
-
     def with_given(self, given: Mapping[str, Any]) -> Self:
         """These settings, with the given ones in their place.
 
@@ -138,7 +112,7 @@ class Settings:
             changes["epochs"] = None
         if "epochs" in given and "steps" not in given:
             changes["steps"] = None
-        changes.setdefault(_CODE, self.files_kept(given))
+        changes.setdefault("method_files", self.files_kept(given))
         held_out = given.keys() & {"holdout", "holdout_most"}
         if held_out and "split_column" in given:
             raise UsageError(
@@ -173,7 +147,7 @@ class Settings:
         """The recorded method files that are still used with these options."""
         names = set(given.get("method", self.method).split("+"))
         kept = tuple(file for file in self.method_files if names & set(file.methods))
-        return () if _CODE in given else kept
+        return () if "method_files" in given else kept
 
     @property
     def is_loaded(self) -> bool:
@@ -211,7 +185,8 @@ class Settings:
             has_checkpoint=self.buffer_needs_checkpoint,
             stores_features=self.stores_features,
         )
-        check_gates(self.gates, has_classes=bool(self.classes))
+        for gate in self.gates:  # only with sets of classes are there metrics of classification
+            parse_gate(gate, (*_RETRIEVAL, *(_ZERO_SHOT if self.classes else ())))
         if self.undefined not in {None, *UNDEFINED}:
             raise UsageError(f"--undefined takes error or pass, not {self.undefined!r}")
         if self.known not in {None, TRAIN}:
@@ -279,14 +254,6 @@ class Settings:
             return self.holdout_most
         return _COUNTED_SHARE if parse_holdout(self.holdout).counted else None
 
-    def as_json(self) -> dict[str, Any]:
-        """The settings as a JSON object."""
-        found = asdict(self)
-        for name in (_CODE, "known"):  # as earlier versions recorded it
-            if not found[name]:
-                del found[name]
-        return found
-
     def different_training(self, other: Settings) -> dict[str, tuple[Any, Any]]:
         """Settings that make another training: by name, the values here and there."""
         others = _OF_GATES | _OF_EVALUATION | _OF_MACHINE
@@ -299,4 +266,37 @@ class Settings:
         return all(getattr(self, name) == getattr(other, name) for name in _OF_EVALUATION)
 
 
-_TYPES: dict[str, type | UnionType] = {"str": str, "int": int, "float": int | float}
+def record_method_files(root: Path, paths: Sequence[Path]) -> tuple[MethodCode, ...]:
+    """The files at these paths, which are loaded, as the state records them.
+
+    Raises BadInput as `load_method_file` does.
+    """
+    files = [load_method_file(path) for path in paths]
+    return tuple(
+        MethodCode(relative_to_root(root, path), file.digest, tuple(file.methods))
+        for path, file in zip(paths, files, strict=True)
+    )
+
+
+def load_recorded(root: Path, recorded: Sequence[MethodCode]) -> None:
+    """Load the files that the state has recorded, so that their methods can be composed.
+
+    Raises BadInput if one is missing, or its code is not what it was when it was given: changed
+    code is never run unseen.
+    """
+    for file in recorded:
+        path = shown_path(root, file.path)
+        if not path.exists():
+            raise BadInput(f"the method file {path} does not exist; --method-file gives its place")
+        try:
+            with open_regular(path) as opened:
+                code = opened.read()
+        except OSError as error:
+            raise BadInput(unreadable(path, error)) from error
+        digest = f"sha256:{hashlib.sha256(code).hexdigest()}"
+        if digest != file.digest:
+            raise BadInput(
+                f"the method file {path} has changed: its digest was {file.digest} and is now "
+                f"{digest}; restore it, or give it again with --method-file to use it as it is now"
+            )
+        load_method_code(path, code)

@@ -11,7 +11,7 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
 from vlcpctl.core.printable import printable
-from vlcpctl.data.tasks.facts import read_task
+from vlcpctl.data.tasks.task import open_task
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.lines import Lines, is_pretrained
@@ -96,8 +96,8 @@ def _of_last_buffer(place: Layout, state: State) -> tuple[str, bool]:
     if before.is_loaded:
         return before.buffer_policy, before.stores_features
     # The code that decided it is gone, or has been replaced.
-    entry = read_task(place.week(state.last) / "buffer")["buffer"]
-    return entry["policy"], bool(entry.get("features"))
+    entry = open_task(place.week(state.last) / "buffer").buffer
+    return entry.policy, entry.features is not None
 
 
 def make_start(lines: Lines, run: Callable[[Sequence[CommandLine]], None]) -> State:

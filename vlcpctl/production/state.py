@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.fields import Fields
 from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.production.layout import MOST_WEEKS, Layout
-from vlcpctl.production.records import STATE, objects, read_record, refuse_later, write_record
+from vlcpctl.production.records import STATE, as_json, read_record, write_record
 from vlcpctl.production.settings import Settings
 
 
@@ -30,24 +28,6 @@ class Start:
     checkpoint: str = ""  # the content id; empty until it is ready
     measured: tuple[str, ...] = ()  # guards that the start was evaluated on, by `guard_ids`
 
-    @classmethod
-    def read(cls, take: Fields) -> Self:
-        """The start in a record. Raises BadInput as `Fields` and `refuse_later` do."""
-        refuse_later(take, (one.name for one in fields(cls)))
-        return cls(
-            given=take("given", str),
-            source=take("source", str),
-            buffer_from=tuple(take.texts("buffer_from")),
-            settings=Settings.read(Fields(take("settings", dict), take.place)),
-            ready=take("ready", bool),
-            checkpoint=take("checkpoint", str),
-            measured=tuple(take.texts("measured")),
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        """The start as a JSON object."""
-        return {**vars(self), "settings": self.settings.as_json()}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Week:
@@ -61,28 +41,6 @@ class Week:
     verdicts: tuple[dict[str, Any], ...]
     measured: tuple[str, ...] = ()  # guards that the start was first evaluated on in this week
     left_out: Counts = field(default_factory=dict)  # pairs by reason and list
-
-    @classmethod
-    def read(cls, take: Fields) -> Self:
-        """A week in a record. Raises BadInput as `Fields` and `refuse_later` do."""
-        refuse_later(take, (one.name for one in fields(cls)))
-        return cls(
-            number=take("number", int),
-            data=take("data", str),
-            sources=tuple(take.texts("sources")),
-            pairs=take("pairs", int),
-            checkpoint=take("checkpoint", str),
-            verdicts=tuple(dict(one.value) for one in objects(take, "verdicts")),
-            measured=tuple(take.texts("measured")),
-            left_out=take("left_out", dict, {}),
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        """The week as a JSON object."""
-        found = dict(vars(self))
-        if not self.left_out:  # as earlier versions recorded it
-            del found["left_out"]
-        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,13 +80,7 @@ class State:
 
     def write(self, place: Layout) -> None:
         """Write state.json."""
-        body = {
-            "start": self.start.as_json(),
-            "settings": self.settings.as_json(),
-            "weeks": [week.as_json() for week in self.weeks],
-            "rolling_back": list(self.rolling_back),
-        }
-        write_record(place.state, STATE, body)
+        write_record(place.state, STATE, as_json(self))
 
 
 def read_state(place: Layout) -> State:
@@ -139,17 +91,13 @@ def read_state(place: Layout) -> State:
     if not place.state.is_file():
         why = "has no state.json" if place.root.exists() else "does not exist"
         raise BadInput(f"{place.root} is not a state directory: it {why}; --init starts one")
-    take = read_record(place.state, STATE)
-    refuse_later(take, (one.name for one in fields(State)))
-    weeks = tuple(Week.read(one) for one in objects(take, "weeks"))
-    moved = tuple(take("rolling_back", list))
-    _check(take, [week.number for week in weeks], moved)
-    return State(
-        start=Start.read(Fields(take("start", dict), take.place)),
-        settings=Settings.read(Fields(take("settings", dict), take.place)),
-        weeks=weeks,
-        rolling_back=moved,
-    )
+    state = read_record(place.state, STATE, State)
+    numbers = [week.number for week in state.weeks]
+    if len(numbers) > MOST_WEEKS or numbers != list(range(1, len(numbers) + 1)):
+        raise BadInput(f"{place.state}: the weeks are not numbered from 1 to at most {MOST_WEEKS}")
+    if not all(state.last < one <= MOST_WEEKS for one in state.rolling_back):
+        raise BadInput(f"{place.state}: field 'rolling_back' has a number that is not a later week")
+    return state
 
 
 def guard_ids(settings: Settings) -> list[str]:
@@ -169,10 +117,3 @@ def unmeasured(state: State, settings: Settings) -> Settings:
 
 def _class_id(word: str) -> str:
     return f"classes:{word}"
-
-
-def _check(take: Fields, numbers: Sequence[int], moved: Sequence[object]) -> None:
-    if len(numbers) > MOST_WEEKS or numbers != list(range(1, len(numbers) + 1)):
-        raise BadInput(f"{take.place}: the weeks are not numbered from 1 to at most {MOST_WEEKS}")
-    if not all(isinstance(one, int) and len(numbers) < one <= MOST_WEEKS for one in moved):
-        raise BadInput(f"{take.place}: field 'rolling_back' has a number that is not a later week")

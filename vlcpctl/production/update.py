@@ -8,7 +8,7 @@ state.json; the next call completes what was killed between them.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -42,9 +42,8 @@ from vlcpctl.production.left_out import (
     left_out_of,
 )
 from vlcpctl.production.lines import Call, Lines, is_pretrained
-from vlcpctl.production.method_files import load_recorded
 from vlcpctl.production.rollback import move_away
-from vlcpctl.production.settings import Settings
+from vlcpctl.production.settings import NONE, Guard, Settings, load_recorded
 from vlcpctl.production.sources import NewData, all_left_out, identify_data
 from vlcpctl.production.start import (
     begin,
@@ -55,10 +54,10 @@ from vlcpctl.production.start import (
     restarted,
 )
 from vlcpctl.production.state import State, Week, guard_ids, read_state, unmeasured
-from vlcpctl.production.unapplied import refuse_unapplied
 from vlcpctl.report.render.junit import check_junit_path, write_junit
 
 Observe = Callable[[str], None]
+_OPTIONS = {"assignments": "set", "classes": "guard-classes", "guards": "guard"}  # of settings
 _WITHOUT_MODEL = frozenset({"split", "forgetting-report"})
 _SIGNAL = 128  # and the number of the signal: the exit code of a line that it stopped
 _IDLE_INEXACT = "--accept-inexact has no effect: there is no unfinished training of this week"
@@ -216,9 +215,14 @@ def _of_accepted(request: UpdateRequest, place: Layout, known: Week) -> Outcome:
     week = place.week(known.number)
     why = f"{request.state}: this data is already accepted as week {known.number}"
     call = request.call
-    StopLists.of(place, call.readmit)  # refuses one that has changed
+    lists = StopLists.of(place, call.readmit)  # refuses one that has changed
     if request.given or call.fresh_state or call.readmit or call.accept_inexact:
-        _refuse_unapplied(why, request, Attempt.read(week))
+        accepted = Attempt.read(week)
+        if accepted.fresh_state:
+            call = replace(call, fresh_state=False)
+        if lists.readmitted == accepted.readmitted:
+            call = replace(call, readmit=())
+        _refuse_unapplied(why, request.given, accepted.settings, call)
     say(f"{why}; nothing is trained or judged again")
     if call.junit is not None:
         check_junit_path(call.junit, week / "report")
@@ -230,7 +234,7 @@ def _of_accepted(request: UpdateRequest, place: Layout, known: Week) -> Outcome:
 def _of_nothing_new(request: UpdateRequest, place: Layout, state: State, counts: Counts) -> Outcome:
     """The outcome of data without a new pair: the last accepted week stays what it is."""
     said = f"{request.state}: {_nothing_new(counts)}"
-    refuse_unapplied(said, request.given, state.settings, request.call)
+    _refuse_unapplied(said, request.given, state.settings, request.call)
     say(said)
     if request.call.junit is not None:
         write_junit([], request.call.junit)
@@ -244,14 +248,33 @@ def _nothing_new(counts: Counts) -> str:
     return f"{described(counts, total)}: nothing is new, and no week is made"
 
 
-def _refuse_unapplied(why: str, request: UpdateRequest, accepted: Attempt) -> None:
-    """Refuse settings that the week of these data was not made with."""
-    call = request.call
-    if accepted.fresh_state:
-        call = replace(call, fresh_state=False)
-    if StopLists.of(Layout(request.state), call.readmit).readmitted == accepted.readmitted:
-        call = replace(call, readmit=())
-    refuse_unapplied(why, request.given, accepted.settings, call)
+def _refuse_unapplied(why: str, given: Mapping[str, Any], recorded: Settings, call: Call) -> None:
+    """Raise OutputExists for settings given with data of which no week is made, naming them.
+
+    Those that are as recorded are not refused. `why` says of which data no week is made.
+    """
+    names = [
+        f"--{_OPTIONS.get(name, name.replace('_', '-'))}"
+        for name, value in given.items()
+        if _comparable(value) != _comparable(getattr(recorded, name))
+    ]
+    names += ["--fresh-state"] if call.fresh_state else []
+    names += ["--readmit"] if call.readmit else []
+    names += ["--accept-inexact"] if call.accept_inexact else []
+    if names:
+        raise OutputExists(
+            f"{why}, so that {', '.join(sorted(names))} would not be applied; leave it out, or "
+            "give it with the data of another week"
+        )
+
+
+def _comparable(value: object) -> object:
+    """A setting as it is recorded; of guards, which `forget` may have rewritten, the paths."""
+    if isinstance(value, tuple):
+        if value == (NONE,):
+            return ()
+        return tuple(one.path if isinstance(one, Guard) else one for one in value)
+    return value
 
 
 def _say_left_out(place: Layout, attempt: Attempt) -> Counts:
@@ -506,7 +529,7 @@ def _why_failed(place: Layout, attempt: Attempt, line: CommandLine, code: int) -
 def _lacks_test(place: Layout, number: int) -> bool:
     """Whether the week was split without a test split: shares of small weeks can be empty."""
     task = place.pending / "stream" / TASK.format(number)
-    return task.exists() and "test" not in read_task(task)["splits"]
+    return task.exists() and "test" not in read_task(task).splits
 
 
 def _what_to_do(code: int) -> str:

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vlcpctl.core.indented_json import indented_json
-from vlcpctl.core.number_lists import Numbers, as_lists, rounded
+from vlcpctl.core.number_lists import Numbers, as_lists, indented_json, rounded
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.report.cards.as_json import cards_json
 from vlcpctl.report.document import Document

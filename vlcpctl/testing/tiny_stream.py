@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from vlcpctl.core.seals import seal_of, write_sealed_manifest
+from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.data.tasks.manifests import TaskSummary, slug, stream_content, write_task_manifest
 from vlcpctl.data.tasks.samples import Pair, identify
 from vlcpctl.data.tasks.shards import SplitWriter
@@ -109,17 +108,6 @@ def make_stream(
     }
     write_sealed_manifest(directory, "stream", {"tiny": True}, content, body)
     return directory
-
-
-def without_digests(task: Path) -> Path:
-    """The task without digests of its index, so that opening it checks each row; its path."""
-    manifest = json.loads((task / "task.json").read_text())
-    del manifest["seal"]
-    for name, split in manifest["splits"].items():
-        del split["index"], split["rows"], split["shard_bytes"]
-        (task / f"{name}.arrow").unlink()
-    (task / "task.json").write_text(json.dumps({**manifest, "seal": seal_of(manifest)}))
-    return task
 
 
 def _write(

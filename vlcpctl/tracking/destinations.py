@@ -1,16 +1,19 @@
-"""The values of --log, such as tensorboard:DIR; checked before a model is loaded. Torch-free."""
+"""Where values are logged, by --log, and the runs that trackers record them for. Torch-free."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.printable import printable
 
 TENSORBOARD, WANDB = "tensorboard", "wandb"
+TRAINING, EVALUATION = "train-step", "eval"
 _NAMES = {TENSORBOARD: "DIR", WANDB: "PROJECT"}
 _NOT_IN_PROJECTS = re.compile(r"[\\#?%:]")  # W&B's own rule
 _MOST_PROJECT = 128  # characters, W&B's own limit
@@ -39,6 +42,32 @@ class Destination:
         return self.place.rpartition("/")[2]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrackedRun:
+    """What a tracker records about the run whose values it gets.
+
+    The training of each task is tracked apart; all evaluation rows of a run go together.
+    """
+
+    run: str
+    seed: int
+    kind: str  # TRAINING or EVALUATION
+    part: str  # the task that is trained on, or "eval"
+    id: str  # equal for the processes that log to the same run, such as resumed ones
+    config: Mapping[str, Any] = field(default_factory=dict)
+    first: int = 0  # TRAINING: the first step that this process logs; later ones are replaced
+
+    @property
+    def label(self) -> str:
+        """The name of the run, with a seed other than 0."""
+        return f"{self.run}-seed{self.seed}" if self.seed else self.run
+
+    @property
+    def directory(self) -> tuple[str, str]:
+        """The names of a directory and its subdirectory: the label and the part."""
+        return _file_name(self.label), _file_name(self.part)
+
+
 def destinations(words: Iterable[str] | None) -> tuple[Destination, ...]:
     """The values of --log, if any, each once and found to be usable.
 
@@ -56,9 +85,7 @@ def destinations(words: Iterable[str] | None) -> tuple[Destination, ...]:
                 f"pip install 'vlcpctl[{one.kind}]', or leave it out"
             )
     if any(one.kind == WANDB for one in found):
-        from vlcpctl.tracking.wandb_runs import require_login
-
-        require_login()
+        _require_login()
     return found
 
 
@@ -83,3 +110,27 @@ def _check_project(word: str, place: str) -> None:
             f"--log wandb: the name of the project has {len(parts[-1])} characters, "
             f"more than {_MOST_PROJECT}"
         )
+
+
+def _require_login() -> None:
+    """Raise UsageError if W&B would ask for an API key: it is online and has none."""
+    os.environ.setdefault("WANDB_SILENT", "true")  # its notes are many; ours is one line
+    import wandb
+
+    settings = wandb.setup().settings
+    if settings.mode in {"offline", "dryrun", "disabled"}:
+        return
+    if not (wandb.api.api_key or settings.identity_token_file):
+        raise UsageError(
+            "--log wandb needs an API key: run 'wandb login' or set WANDB_API_KEY, or set "
+            "WANDB_MODE=offline and upload later with 'wandb sync'"
+        )
+
+
+def _file_name(text: str) -> str:
+    """The text as the name of a directory, the same for the same text.
+
+    >>> _file_name("ctp m=0.8"), _file_name("a/b"), _file_name("..")
+    ('ctp m=0.8', 'a_b', '_.')
+    """
+    return re.sub(r"^\.|[/\\:\0]", "_", text)

@@ -10,8 +10,8 @@ from typing import Any, Self
 from vlcpctl.core.ending import at_signal
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.rows import run_label
-from vlcpctl.tracking.destinations import Destination
-from vlcpctl.tracking.trackers import EVALUATION, TrackedRun, Trackers, closing_with_code
+from vlcpctl.tracking.destinations import EVALUATION, Destination, TrackedRun
+from vlcpctl.tracking.trackers import Trackers, closing_with_code
 
 AT_SIGNAL_S = 10.0
 BEFORE = -1  # the step of a checkpoint that was not trained on the stream

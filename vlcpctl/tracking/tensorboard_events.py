@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vlcpctl.tracking.destinations import Destination
-from vlcpctl.tracking.trackers import TRAINING, TrackedRun
+from vlcpctl.tracking.destinations import TRAINING, Destination, TrackedRun
 
 
 class TensorBoardTracker:

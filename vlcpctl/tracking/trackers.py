@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from vlcpctl.core import console
 from vlcpctl.core.errors import VlcpError, first_line
-from vlcpctl.tracking.destinations import TENSORBOARD, Destination
-
-TRAINING, EVALUATION = "train-step", "eval"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrackedRun:
-    """What a tracker records about the run whose values it gets.
-
-    The training of each task is tracked apart; all evaluation rows of a run go together.
-    """
-
-    run: str
-    seed: int
-    kind: str  # TRAINING or EVALUATION
-    part: str  # the task that is trained on, or "eval"
-    id: str  # equal for the processes that log to the same run, such as resumed ones
-    config: Mapping[str, Any] = field(default_factory=dict)
-    first: int = 0  # TRAINING: the first step that this process logs; later ones are replaced
-
-    @property
-    def label(self) -> str:
-        """The name of the run, with a seed other than 0."""
-        return f"{self.run}-seed{self.seed}" if self.seed else self.run
-
-    @property
-    def directory(self) -> tuple[str, str]:
-        """The names of a directory and its subdirectory: the label and the part."""
-        return _file_name(self.label), _file_name(self.part)
+from vlcpctl.tracking.destinations import TENSORBOARD, Destination, TrackedRun
+from vlcpctl.tracking.tensorboard_events import TensorBoardTracker
+from vlcpctl.tracking.wandb_runs import WandbTracker
 
 
 class Tracker(Protocol):
@@ -58,13 +30,8 @@ Opener = Callable[[Destination, TrackedRun], Tracker]
 
 def open_tracker(destination: Destination, run: TrackedRun) -> Tracker:
     """A tracker of its own for each run. Raises whatever the library of the destination does."""
-    if destination.kind == TENSORBOARD:
-        from vlcpctl.tracking.tensorboard_events import TensorBoardTracker
-
-        return TensorBoardTracker(destination, run)
-    from vlcpctl.tracking.wandb_runs import WandbTracker
-
-    return WandbTracker(destination, run)
+    kind = TensorBoardTracker if destination.kind == TENSORBOARD else WandbTracker
+    return kind(destination, run)
 
 
 class Trackers:
@@ -89,7 +56,11 @@ class Trackers:
 
     def log(self, row: Mapping[str, Any], step: int) -> None:
         """Log the numbers of a row under their names; other values are left out."""
-        values = {name: float(value) for name, value in row.items() if _is_number(value)}
+        values = {
+            name: float(value)
+            for name, value in row.items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
         for destination, tracker in list(self._open.items()):
             with self._guarded(destination):
                 tracker.log(values, step)
@@ -122,16 +93,3 @@ def closing_with_code(close: Callable[[int], None]) -> Iterator[None]:
         close(1)
         raise
     close(0)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _file_name(text: str) -> str:
-    """The text as the name of a directory, the same for the same text.
-
-    >>> _file_name("ctp m=0.8"), _file_name("a/b"), _file_name("..")
-    ('ctp m=0.8', 'a_b', '_.')
-    """
-    return re.sub(r"^\.|[/\\:\0]", "_", text)

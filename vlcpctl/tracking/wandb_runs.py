@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from vlcpctl.core import console
-from vlcpctl.core.errors import UsageError
-from vlcpctl.tracking.destinations import Destination
-from vlcpctl.tracking.trackers import EVALUATION, TrackedRun
+from vlcpctl.tracking.destinations import EVALUATION, Destination, TrackedRun
 
 STREAM_STEP = "stream_step"  # the x axis of evaluation rows
 _FINISH_S = 60.0  # for uploads at the end, unless W&B's own settings have a limit
-
-
-def require_login() -> None:
-    """Raise UsageError if W&B would ask for an API key: it is online and has none."""
-    os.environ.setdefault("WANDB_SILENT", "true")  # its notes are many; ours is one line
-    import wandb
-
-    settings = wandb.setup().settings
-    if settings.mode in {"offline", "dryrun", "disabled"}:
-        return
-    if not (wandb.api.api_key or settings.identity_token_file):
-        raise UsageError(
-            "--log wandb needs an API key: run 'wandb login' or set WANDB_API_KEY, or set "
-            "WANDB_MODE=offline and upload later with 'wandb sync'"
-        )
 
 
 class WandbTracker:

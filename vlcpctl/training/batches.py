@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import Dataset
 
 from vlcpctl.core.batch import Batch, PseudoTexts
+from vlcpctl.core.device_copies import copied_ahead
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.gpu import worker_count
 from vlcpctl.core.transform import ImageTransform
@@ -25,7 +26,6 @@ from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.loading.sampler import BufferSampler
 from vlcpctl.data.precomputed.stored_features import StoredProjections
-from vlcpctl.training.loop.device_batches import on_device
 from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.plan import TrainPlan
 from vlcpctl.training.pseudo_text_source import FileTexts
@@ -34,7 +34,7 @@ from vlcpctl.training.pseudo_text_source import FileTexts
 def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> Generator[Batch]:
     """Batches number first..stop-1, with what the phase's methods need for pseudo texts.
 
-    Their tensors are on the run's device, see `training.loop.device_batches`.
+    Their tensors are on the run's device, copied one batch ahead.
     Raises Incompatible if the buffer stores features of another width than the model's.
     """
     transform = training_transform(run)
@@ -61,7 +61,7 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
     found = _read(dataset, first, stop, plan, run)
     if source is not None and source.file_texts is not None:
         found = _with_file_texts(found, source.file_texts, run, first)
-    return on_device(found, run.device)
+    return copied_ahead(found, run.device, Batch.moved)
 
 
 def _read(
@@ -125,7 +125,8 @@ class ValidationBatches:
 
     def read(self, first: int, stop: int) -> Generator[Batch]:
         """Batches first..stop-1, in order, on the run's device."""
-        return on_device(_read(self.dataset, first, stop, self.plan, self.run), self.run.device)
+        found = _read(self.dataset, first, stop, self.plan, self.run)
+        return copied_ahead(found, self.run.device, Batch.moved)
 
 
 def validation_batches(plan: TrainPlan, run: TrainRun) -> ValidationBatches:

@@ -13,20 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.atomic import already_made
-from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import file_sha256
-from vlcpctl.core.manifest import MANIFESTS, content_of, read_manifest
-from vlcpctl.core.safe_json import read_json_object
-from vlcpctl.core.staging import read_path
-from vlcpctl.core.transform import without_exact
-from vlcpctl.core.versions import Versions
+from vlcpctl.core.manifest import content_of, read_manifest
+from vlcpctl.core.versions import AnyManifest, Versions
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.methods.plugins.source import facts_of
 from vlcpctl.training.config.composition import hyper_of
 from vlcpctl.training.config.execution import numeric_options
 from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.settings import OF_MODEL, PREVIOUS
+from vlcpctl.training.config.settings import PREVIOUS
 
 if TYPE_CHECKING:
     import torch
@@ -40,15 +36,13 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
 
     Moved or copied inputs are still the same run.
     """
-    settings = without_exact(dataclasses.asdict(request.settings))
-    if request.settings.scale_per_step is None:
-        del settings["scale_per_step"]  # runs of earlier versions, which lack it, are the same
+    settings = dataclasses.asdict(request.settings)
     for name in ("model", "pretrained"):
         if request.origins.get(name) != PREVIOUS:  # that may say anything, such as a path
-            settings[name] = _file_by_content(settings[name])
-    if settings["negatives"] == "all":  # as earlier versions trained, which recorded nothing
-        del settings["negatives"]
-    code = facts_of(request.methods)
+            value = settings[name]
+            if value is not None and Path(value).is_file():
+                settings[name] = f"sha256:{file_sha256(value)}"
+    code, texts = facts_of(request.methods), request.pseudo_texts
     return {
         "run": request.run,
         "method": request.method_name,
@@ -61,7 +55,7 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
         "teacher": _content(request.teacher, "checkpoint"),
         "buffer": _content(request.buffer, "task"),
         "targets": _content(request.targets, "targets"),
-        "pseudo_texts": _texts_by_content(request.pseudo_texts),
+        "pseudo_texts": None if texts is None else open_pseudo_texts(texts).content,
         "from_scratch": request.from_scratch,
         "fresh_state": request.fresh_state,
         "limit": request.limit,
@@ -70,7 +64,7 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
 
 def versions(request: TrainRequest) -> Versions:
     """The versions of the inputs, by which `semantic` may differ from that of a finished run."""
-    inputs = [open_task(path).manifest for path in request.tasks]
+    inputs: list[AnyManifest] = [open_task(path).manifest for path in request.tasks]
     for path, kind in ((request.buffer, "task"), (request.targets, "targets")):
         inputs += [read_manifest(path, kind)] if path is not None else []
     texts = request.pseudo_texts
@@ -82,33 +76,12 @@ def versions(request: TrainRequest) -> Versions:
 
 
 def already_trained(request: TrainRequest, identity: dict[str, Any]) -> bool:
-    """Whether the finished checkpoint of this very run exists, also of an earlier version.
+    """Whether the finished checkpoint of this very run exists.
 
     `identity` is what `semantic` returns for the request. Raises as `already_made` does.
     """
-    try:
-        found = read_json_object(read_path(request.out) / MANIFESTS["checkpoint"])
-    except BadInput:
-        found = {}  # `already_made` reports what is wrong, or that there is none
-    own = as_recorded(request, identity, found.get("identity"))
     known = versions(request)
-    return already_made(request.out, "checkpoint", own, force=request.force, versions=known)
-
-
-def as_recorded(
-    request: TrainRequest, identity: dict[str, Any], recorded: object
-) -> dict[str, Any]:
-    """The identity of a run as a recorded one would describe the model of --previous.
-
-    Earlier versions recorded what the preset would have chosen. The content id of the previous
-    checkpoint, which is in the identity, decides the model, so there is nothing to compare.
-    """
-    settings = recorded.get("settings") if isinstance(recorded, dict) else None
-    if not isinstance(settings, dict):
-        return identity
-    names = [name for name in OF_MODEL if request.origins.get(name) == PREVIOUS]
-    same = {name: settings[name] for name in names if name in settings}
-    return {**identity, "settings": {**identity["settings"], **same}}
+    return already_made(request.out, "checkpoint", identity, force=request.force, versions=known)
 
 
 def numeric(request: TrainRequest, device: torch.device) -> dict[str, Any]:
@@ -126,13 +99,3 @@ def numeric(request: TrainRequest, device: torch.device) -> dict[str, Any]:
 
 def _content(path: Path | None, kind: str) -> str | None:
     return None if path is None else content_of(path, kind)
-
-
-def _texts_by_content(path: Path | None) -> str | None:
-    return None if path is None else open_pseudo_texts(path).content
-
-
-def _file_by_content(value: str | None) -> str | None:
-    if value is not None and Path(value).is_file():
-        return f"sha256:{file_sha256(value)}"
-    return value

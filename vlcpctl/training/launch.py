@@ -20,7 +20,7 @@ from vlcpctl.distributed.launch import (
 from vlcpctl.distributed.ranks import ProcessRanks, process_ranks
 from vlcpctl.distributed.world import join_processes
 from vlcpctl.models.imports import preload
-from vlcpctl.training.adaptation.adapted import adapted
+from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.identity import already_trained, semantic
 from vlcpctl.training.plan import make_plan

@@ -13,7 +13,6 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.errors import UsageError, some_names
 from vlcpctl.core.versions import Versions
-from vlcpctl.data.buffer.manifest import BUFFER_NAME
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.neighbours import shared_with_evaluation, stream_entries
 from vlcpctl.data.tasks.task import Split, Task
@@ -65,7 +64,7 @@ def _of_run(request: TrainRequest, parent: CheckpointManifest) -> Iterator[str]:
 def _of_stream(tasks: Sequence[Task], parent: CheckpointManifest) -> Iterator[str]:
     """Tasks of another stream than the parent's that cannot be a continuation of it."""
     for task in tasks:
-        stream = task.manifest.get("stream")
+        stream = task.manifest.stream
         if None in {stream, parent.stream} or stream == parent.stream:
             continue
         entries = stream_entries(task)
@@ -93,7 +92,7 @@ def _of_buffer(
     tasks: Sequence[Task], buffer: Task, parent: CheckpointManifest | None
 ) -> Iterator[str]:
     """Tasks that only the buffer or only the model has seen."""
-    seen: dict[str, int] = buffer.manifest[BUFFER_NAME]["seen"]
+    seen = buffer.buffer.seen
     learned = parent.tasks if parent is not None else ()
     versions = _versions(buffer, parent)
     unknown = versions.missing(seen, learned)
@@ -104,8 +103,8 @@ def _of_buffer(
         before = list(takewhile(lambda content: not versions.among(content, learned), seen))
         unknown = unknown[len(before) :] if parent and parent.start else unknown
     if unknown and (parent is None or learned):
-        streams = {*(task.manifest.get("stream") for task in tasks), parent and parent.stream}
-        other = " of another stream" if buffer.manifest.get("stream") not in streams else ""
+        streams = {*(task.manifest.stream for task in tasks), parent and parent.stream}
+        other = " of another stream" if buffer.manifest.stream not in streams else ""
         model = " that --previous was not trained on" if parent else ", but there is no --previous"
         yield f"--buffer contains pairs of {_tasks(len(unknown))}{other}{model}"
     names = dict(zip(learned, parent.task_names, strict=False)) if parent is not None else {}
@@ -122,14 +121,14 @@ def _of_features(
     request: TrainRequest, buffer: Task, parent: CheckpointManifest | None
 ) -> Iterator[str]:
     """Stored features that another model than the parent added last, where a method uses them."""
-    entry = buffer.manifest[BUFFER_NAME]
+    entry = buffer.buffer
     used = any(method.needs(first=False).stored_features for method in request.methods)
-    made_by = entry.get("checkpoint") if entry.get("features") else None
+    made_by = entry.checkpoint if entry.features else None
     if not used or parent is None or made_by is None:
         return
     # A buffer that was not updated with the parent's last task is told of by `_of_buffer`.
     versions = _versions(buffer, parent)
-    is_current = not parent.tasks or versions.among(parent.tasks[-1], entry["seen"])
+    is_current = not parent.tasks or versions.among(parent.tasks[-1], entry.seen)
     if is_current and made_by not in {parent.content, *(parent.parents or ())}:
         yield (
             "--buffer was last updated with the features of another checkpoint than --previous: "
@@ -139,7 +138,7 @@ def _of_features(
 
 def _versions(buffer: Task, parent: CheckpointManifest | None) -> Versions:
     """The earlier ids of the tasks that the buffer and the model have seen."""
-    known = Versions.of([buffer.manifest])
+    known = buffer.manifest.versions
     return known if parent is None else known | parent.versions
 
 

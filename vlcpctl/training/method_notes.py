@@ -1,12 +1,21 @@
-"""What methods make of the buffer, the batch and the model's width, for the plan. Torch-free."""
+"""What a user should know about the methods of a run, for its plan. Torch-free.
+
+What they make of the buffer, the batch and the model's width, and what of the model that the run
+starts from they do not protect.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.errors import some_names
 from vlcpctl.core.method import Method
-from vlcpctl.data.buffer.manifest import BUFFER_NAME
+from vlcpctl.core.shown_paths import as_word
 from vlcpctl.data.tasks.task import Task
+from vlcpctl.models.checkpoint_files import SLOTS
+from vlcpctl.models.configuration import fusion_configuration
 from vlcpctl.models.width import shared_width
 from vlcpctl.training.config.request import TrainRequest
 
@@ -15,7 +24,7 @@ def policy_notes(request: TrainRequest, buffer: Task | None) -> Iterator[str]:
     """A note for each method whose paper chooses the buffer by another policy."""
     if buffer is None:
         return
-    policy = buffer.manifest[BUFFER_NAME]["policy"]
+    policy = buffer.buffer.policy
     for method in request.methods:
         if method.usual_policy not in {"", policy}:
             yield (
@@ -55,3 +64,67 @@ def _with_width(request: TrainRequest) -> Iterator[tuple[Method, int]]:
     for method in asked:
         if width is not None:
             yield method, width
+
+
+def unprotected(request: TrainRequest, parent: CheckpointManifest | None) -> Iterator[str]:
+    """Notes on pretrained weights of a first task, and on methods that have measured nothing yet.
+
+    `parent` is the manifest of --previous, if there is one.
+    """
+    if request.previous is None:
+        yield from _of_first_task(request)
+    elif parent is not None:
+        yield from _of_importance(request, request.previous, parent)
+
+
+def _of_first_task(request: TrainRequest) -> Iterator[str]:
+    pretrained = request.settings.pretrained
+    # Parts of a fusion model, such as a BERT, are not a model that could be continued.
+    is_whole = pretrained not in (None, "none") and "=" not in str(pretrained)
+    names = [method.name for method in request.methods if _protects(method)]
+    if not is_whole or request.teacher is not None or not names:
+        return
+    verb = "protects" if len(names) == 1 else "protect"
+    yield (
+        f"{some_names(names)} {verb} nothing of the pretrained model, because this run has no "
+        f"--previous; to protect it, run 'vlcpctl import-checkpoint {_as_source(request)} -o DIR' "
+        "and give --previous DIR"
+    )
+
+
+def _as_source(request: TrainRequest) -> str:
+    """The pretrained weights of a request as import-checkpoint takes them."""
+    model, pretrained = request.settings.model, str(request.settings.pretrained)
+    if Path(pretrained).is_file() and (Path(model).is_file() or fusion_configuration(model)):
+        return f"{as_word(pretrained)} --model {as_word(model)}"
+    return as_word(f"open_clip:{model},{pretrained}")
+
+
+def _protects(method: Method) -> bool:
+    """Whether a method uses the previous model, or data of it, in a task that has one."""
+    needs = method.needs(first=False)
+    later, first = (
+        {slot.name for slot in method.slots(first=is_first)} for is_first in (False, True)
+    )
+    uses_model = needs.previous or needs.previous_weights or needs.previous_tokens
+    return uses_model or needs.buffer or bool(later - first)
+
+
+def _of_importance(
+    request: TrainRequest, previous: Path, parent: CheckpointManifest
+) -> Iterator[str]:
+    """A note on the methods that protect what they have measured, and have measured nothing."""
+    if parent.tasks and not request.fresh_state:
+        return
+    names = [
+        method.name
+        for method in request.methods
+        if method.measures
+        and (request.fresh_state or not (previous / SLOTS / method.name).is_dir())
+    ]
+    if names:
+        have = "has" if len(names) == 1 else "have"
+        yield (
+            f"{some_names(names)} {have} measured no importance of the weights yet: nothing of "
+            "the model of --previous is protected in this task"
+        )

@@ -13,7 +13,7 @@ import numpy as np
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.method import TRAIN, Method, Needs
+from vlcpctl.core.method import TRAIN, Method
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.core.staging import Staging
 from vlcpctl.core.versions import Versions
@@ -22,7 +22,7 @@ from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.precomputed.stored_features import StoredProjections, read_features
 from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.training.adaptation.adapted import adapted
+from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.config.execution import check_execution, execution_line
 from vlcpctl.training.config.per_step import dependence, refuse_idle_scale, scale_lines, scaled
 from vlcpctl.training.config.phases import PhasePlan, plan_phases
@@ -30,13 +30,17 @@ from vlcpctl.training.config.processes import check_processes
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.settings import refuse_idle_settings, replay_share
 from vlcpctl.training.lineage import lineage_warnings
-from vlcpctl.training.method_notes import policy_notes, shape_notes, shape_warnings
+from vlcpctl.training.method_notes import (
+    policy_notes,
+    shape_notes,
+    shape_warnings,
+    unprotected,
+)
 from vlcpctl.training.model_checks import batch_norm_notes, check_model
 from vlcpctl.training.negatives import Negatives, warnings_if_distinct
 from vlcpctl.training.offline_teacher import open_teacher_targets, targets_line
 from vlcpctl.training.pseudo_text_source import PseudoTextSource, pseudo_text_source
 from vlcpctl.training.task_history import TaskHistory
-from vlcpctl.training.unprotected import unprotected
 
 _FIXED = ("temperature", "text_length", "pretrained", "heads")
 _AFTER_THE_FIRST = (
@@ -264,18 +268,14 @@ def _check_chain(
     refuse_idle_inputs(request)
     _refuse_kept_groups(request)
     _check_resume(request)
-    if buffer is not None and "buffer" not in buffer.manifest:
+    if buffer is not None and buffer.manifest.buffer is None:
         raise BadInput(f"--buffer {buffer.path} is not a buffer; make one with 'vlcpctl buffer'")
     if buffer is not None:
         _refuse_repeated(tasks, buffer)
     if parent is not None:
         _check_parent(request, tasks, parent)
     check_model(request)
-    for method in request.methods:
-        needs = method.needs(first=_is_first(request))
-        if needs.buffer and buffer is None:
-            raise UsageError(_needs_buffer(method.name, parent))
-        _check_needs(method.name, needs, buffer)
+    _check_needs(request, buffer, parent)
 
 
 def _refuse_twice(tasks: tuple[Task, ...]) -> None:
@@ -291,7 +291,7 @@ def _refuse_twice(tasks: tuple[Task, ...]) -> None:
 def _refuse_repeated(tasks: tuple[Task, ...], buffer: Task) -> None:
     versions = Versions.of([buffer.manifest, *(task.manifest for task in tasks)])
     for task in tasks:
-        if versions.among(task.content, buffer.manifest["buffer"]["seen"]):
+        if versions.among(task.content, buffer.buffer.seen):
             raise UsageError(
                 f"--buffer {buffer.path} contains pairs of {task.path}, which this run trains on; "
                 "use the buffer made before this task"
@@ -303,30 +303,33 @@ def _is_first(request: TrainRequest) -> bool:
     return request.previous is None and request.teacher is None
 
 
-def _check_needs(name: str, needs: Needs, buffer: Task | None) -> None:
-    if not needs.buffer or buffer is None:
-        return
-    entry = buffer.manifest["buffer"]
-    if needs.stored_features and not entry.get("features"):
-        raise UsageError(
-            f"method {name} needs the stored features of replayed pairs; "
-            f"{buffer.path} was made without 'vlcpctl buffer --store-features'"
-        )
-    policy = entry["policy"]
-    if needs.policy and policy != needs.policy:
-        raise UsageError(
-            f"method {name} needs a buffer made with 'vlcpctl buffer --policy {needs.policy}'; "
-            f"{buffer.path} was made with {policy!r}"
-        )
-
-
-def _needs_buffer(name: str, parent: CheckpointManifest | None) -> str:
-    if parent is None or parent.tasks:
-        return f"method {name} needs --buffer after the first task"
-    return (
-        f"method {name} needs --buffer: it protects the model of --previous with pairs of its "
-        "data; make one with 'vlcpctl buffer', or use a method that needs none, such as ctp"
-    )
+def _check_needs(
+    request: TrainRequest, buffer: Task | None, parent: CheckpointManifest | None
+) -> None:
+    """Refuse methods that need a buffer, or another one."""
+    for method in request.methods:
+        needs = method.needs(first=_is_first(request))
+        if not needs.buffer:
+            continue
+        if buffer is None:
+            why = "needs --buffer after the first task"
+            if parent is not None and not parent.tasks:
+                why = (
+                    "needs --buffer: it protects the model of --previous with pairs of its data; "
+                    "make one with 'vlcpctl buffer', or use a method that needs none, such as ctp"
+                )
+            raise UsageError(f"method {method.name} {why}")
+        if needs.stored_features and not buffer.buffer.features:
+            raise UsageError(
+                f"method {method.name} needs the stored features of replayed pairs; "
+                f"{buffer.path} was made without 'vlcpctl buffer --store-features'"
+            )
+        policy = buffer.buffer.policy
+        if needs.policy not in {"", policy}:
+            raise UsageError(
+                f"method {method.name} needs a buffer made with 'vlcpctl buffer --policy "
+                f"{needs.policy}'; {buffer.path} was made with {policy!r}"
+            )
 
 
 def _check_parent(

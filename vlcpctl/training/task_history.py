@@ -10,7 +10,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import config_id
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.core.versions import DATA_WAS, data_was
+from vlcpctl.core.versions import data_was
 from vlcpctl.data.tasks.task import Task
 
 
@@ -66,13 +66,14 @@ class TaskHistory:
         own = [step for step in self._steps_in_stream() if step is not None]
         steps = [step for step in self.steps() if step is not None]
         parent = self.parent
+        learned = [] if parent is None else [parent]
         return {
             "stream": self._stream,
             "stream_step": max(own, default=None),
             "step": max(steps, default=len(self.earlier_steps())),
             "task_steps": [*self.earlier_steps(), *self.steps()],
             "tasks": [*(parent.tasks if parent else ()), *(task.content for task in self.tasks)],
-            "data_was": self._data_was() or None,
+            "data_was": data_was([*learned, *(task.manifest for task in self.tasks)]),
             "task_names": [
                 *(parent.task_names if parent else ()),
                 *(task.name for task in self.tasks),
@@ -109,10 +110,6 @@ class TaskHistory:
             which = f"task {first}" if first == last else f"tasks {first} to {last}"
             yield f"the model was not trained on {which} of the stream"
 
-    def _data_was(self) -> dict[str, list[str]]:
-        learned = {DATA_WAS: self.parent.data_was if self.parent is not None else None}
-        return data_was([learned, *(task.manifest for task in self.tasks)])
-
     def out_of_order(self) -> Iterator[str]:
         """A warning if a task comes before one of its stream that the parent was trained on."""
         if self.parent is None or self.parent.step is None or not self._same_stream:
@@ -131,13 +128,13 @@ class TaskHistory:
 
         The tasks of the others have no step: two tasks may not have the same one.
         """
-        streams = [task.manifest.get("stream") for task in self.tasks]
+        streams = [task.manifest.stream for task in self.tasks]
         same = self.parent is not None and self.parent.stream in streams
         return self.parent.stream if self.parent is not None and same else streams[0]
 
     def _steps_in_stream(self) -> list[int | None]:
         """The step of each task in its stream; None for those that are not in `_stream`."""
-        streams = [task.manifest.get("stream") for task in self.tasks]
+        streams = [task.manifest.stream for task in self.tasks]
         if 1 < len(self.tasks) == len(set(streams)) and not self._same_stream:
             return list(range(len(self.tasks)))  # a stream of its own each: in their order
         return [
@@ -152,5 +149,5 @@ class TaskHistory:
 
     @property
     def _same_stream(self) -> bool:
-        streams = {task.manifest.get("stream") for task in self.tasks}
+        streams = {task.manifest.stream for task in self.tasks}
         return self.parent is not None and self.parent.stream in streams

@@ -25,16 +25,17 @@ from vlcpctl.core.batch import Weights
 from vlcpctl.core.devices import set_arithmetic, torch_device
 from vlcpctl.core.errors import Diverged, Incompatible, UsageError
 from vlcpctl.core.hashing import content_id
-from vlcpctl.core.peak_memory import peak_memory
+from vlcpctl.core.process_memory import peak_memory
 from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory
 from vlcpctl.distributed.signals import StopFlag, stop_flag
 from vlcpctl.distributed.world import World
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.models.execution import place
-from vlcpctl.tracking.trackers import TRAINING, TrackedRun, Trackers, closing_with_code
+from vlcpctl.tracking.destinations import TRAINING, TrackedRun
+from vlcpctl.tracking.trackers import Trackers, closing_with_code
 from vlcpctl.training import identity
-from vlcpctl.training.adaptation.adapted import adapted
+from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.batches import training_batches, training_transform, validation_batches
 from vlcpctl.training.config.phases import steps_before
 from vlcpctl.training.config.request import TrainRequest, save_every
@@ -120,7 +121,6 @@ def _train(
             force=request.force,
             accept_inexact=request.accept_inexact,
             versions=identity.versions(request),
-            as_recorded=bound(identity.as_recorded, request, semantic),
         )
     # Rank 0 may move an older run aside: the others must not read its state before that.
     world.barrier()
@@ -265,6 +265,7 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
     # With precomputed targets, the teacher is loaded only for methods that need its weights.
     needs_teacher = targets is None or weight_users(request.methods)
     frozen = _frozen(request, encoder, parent) if needs_teacher else {}
+    penalises = any(one.needs(first=False).previous_weights for one in request.methods)
     run = TrainRun(
         encoder=encoder,
         methods=plan.methods,
@@ -274,9 +275,7 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
         previous={name: value.to(device) for name, value in frozen.items()} or None,
         # With --teacher, `previous` is the teacher: penalties on weights need a copy of the
         # weights that the run starts from.
-        initial=all_tensors(encoder)
-        if parent and request.teacher and _needs_initial_weights(request)
-        else None,
+        initial=all_tensors(encoder) if parent and request.teacher and penalises else None,
         targets_scale=targets.scale if targets else None,
         world=world,
         local_loss=request.local_loss,
@@ -302,10 +301,6 @@ def _set_execution(request: TrainRequest, encoder: Encoder, device: torch.device
     encoder.compiles = request.compile
     if request.grad_checkpointing:
         encoder.checkpoint_gradients()
-
-
-def _needs_initial_weights(request: TrainRequest) -> bool:
-    return any(method.needs(first=False).previous_weights for method in request.methods)
 
 
 def _frozen(request: TrainRequest, encoder: Encoder, parent: ParentCheckpoint | None) -> Weights:
@@ -421,21 +416,20 @@ def _manifest(
         share = f"{inverting / seconds:.0%} of the {seconds:.0f} s of training"
         console.say(f"generating pseudo texts took {share}")
     request = plan.request
-    buffer = plan.buffer.manifest["buffer"] if plan.buffer else None
-    recorded = semantic["settings"]  # which leaves out one that is as in earlier versions
+    buffer = plan.buffer.buffer if plan.buffer else None
     return CheckpointManifest(
         identity=semantic,
         run=request.run,
         method=request.method_name,
         seed=request.seed,
-        buffer={"policy": buffer["policy"], "size": buffer["size"]} if buffer else None,
+        buffer={"policy": buffer.policy, "size": buffer.size} if buffer else None,
         **plan.history.body(),
         pairs=saved.pairs,
         train_seconds=round(seconds, 3),
         parent=plan.parent.content if plan.parent else None,
         **plan.history.start(),
         fresh_state=request.fresh_state,
-        origins={name: request.origins[name] for name in request.origins if name in recorded},
+        origins=request.origins,
         asked=request.asked or None,
         inverting_seconds=round(inverting, 3) if inverting else None,
         peak_memory=peak_memory() or None,

@@ -59,11 +59,11 @@ def test_a_buffer_has_the_columns_of_all_its_tasks(tmp_path: Path) -> None:
     second = week(tmp_path / "w2", customers(4, "bob", 8), "date,customer")
     buffer = update(tmp_path / "b0", request(plain))
     assert buffer.split("train").table.schema.names == BUFFER_SCHEMA.names
-    assert "kept_columns" not in buffer.manifest
+    assert buffer.kept_columns == ()
     buffer = update(tmp_path / "b1", request(first, buffer))
-    assert buffer.kept_columns == ["customer"]
+    assert buffer.kept_columns == ("customer",)
     buffer = update(tmp_path / "b2", request(second, buffer))
-    assert buffer.kept_columns == ["customer", "date"]
+    assert buffer.kept_columns == ("customer", "date")
     found = kept(buffer)
     assert len(found) == 12
     assert found["id-0"] == {"customer": [], "date": []}

@@ -157,7 +157,7 @@ def test_tars_hold_what_the_index_says(tmp_path: Path) -> None:
             image, text, _ = (tar.extractfile(name).read() for name in names)
         assert image == split.image(row)
         assert text.decode().splitlines() == split.captions(row)
-    assert buffer.manifest["splits"]["train"]["shards"] == sorted(set(split.column("shard")))
+    assert sorted(set(split.column("shard"))) == list(buffer.manifest.splits["train"].shards)
 
 
 def test_tar_is_linked_while_half_of_it_stays_and_rewritten_below(tmp_path: Path) -> None:
@@ -169,8 +169,8 @@ def test_tar_is_linked_while_half_of_it_stays_and_rewritten_below(tmp_path: Path
     c = update(tmp_path / "c", third, tmp_path / "b", policy="ring")  # 4 of 10, and 3 of 5
     assert not (tmp_path / "c" / old.name).exists()
     assert (tmp_path / "c" / "train-000001.tar").samefile(tmp_path / "b" / "train-000001.tar")
-    assert c.manifest["splits"]["train"]["shards"] == ["train-000001.tar", "train-000002.tar"]
-    assert c.manifest["buffer"]["shard_rows"] == {"train-000001.tar": 5, "train-000002.tar": 7}
+    assert c.manifest.splits["train"].shards == ("train-000001.tar", "train-000002.tar")
+    assert c.buffer.shard_rows == {"train-000001.tar": 5, "train-000002.tar": 7}
     assert len({c.split("train").image(row) for row in range(10)}) == 10
 
 
@@ -235,9 +235,7 @@ def test_growing_a_buffer_that_gave_items_up_warns(tmp_path: Path) -> None:
     first, second = tasks(tmp_path, [12, 12])
     update(tmp_path / "a", first)
     grown = update(tmp_path / "b", second, tmp_path / "a", size=BufferSize(count=20, text=20))
-    assert (
-        "a was smaller: the items of earlier tasks that it evicted" in grown.manifest["warnings"][0]
-    )
+    assert "a was smaller: the items of earlier tasks that it evicted" in grown.manifest.warnings[0]
 
 
 def test_a_task_is_not_a_previous_buffer(tmp_path: Path) -> None:

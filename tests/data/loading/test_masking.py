@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from vlcpctl.core.special_tokens import SpecialTokens
+from vlcpctl.core.batch import SpecialTokens
 from vlcpctl.data.loading.masking import MaskDraws, Masking, mask
 
 AUTHORS = np.load(Path(__file__).parents[2] / "authors" / "data" / "ctp_functional.npz")

@@ -97,7 +97,7 @@ def test_images_that_the_table_does_not_list_are_skipped_and_counted(
     ]
     given = SplitOptions(sources=[str(tmp_path / "data")], by="all:one", max_skip="3")
     make_stream(given, tmp_path / "out")
-    assert read_stream(tmp_path / "out")["skipped"] == {"not in the metadata": 3}
+    assert read_stream(tmp_path / "out").skipped == {"not in the metadata": 3}
     with pytest.raises(TooManySkipped, match=rf"3 of 5 .*b\.png: metadata\.{kind} has no row for"):
         make_stream(replace(given, max_skip="2"), tmp_path / "other")
 

@@ -125,7 +125,7 @@ def test_the_lists_are_part_of_the_identity_in_any_order(
     assert (again.code, "is already finished" in again.err) == (0, True)
     refused = run_program(capfd, *words, "none", "--not", second)
     check_refused(refused, "split", 4, "was made with other settings", "not")
-    assert "not" not in read_manifest(first, "stream")["identity"]
+    assert read_manifest(first, "stream")["identity"]["not"] is None
     assert "left_out" not in read_manifest(first, "stream")
 
 

@@ -85,14 +85,14 @@ def test_two_classes_of_one_name_are_two_classes(tmp_path: Path) -> None:
     found = split(tmp_path / "out", source, WithTwins(), by="classes", tasks=3)
     label_of = {"red": "red [class 0]", "green": "green", "blue": "red [class 2]"}
     assert found == {pair["id"]: label_of[colour(pair["image"])] for pair in pairs}
-    labels = [task.manifest["labels"] for task in open_stream(tmp_path / "out")]
+    labels = [list(task.manifest.labels) for task in open_stream(tmp_path / "out")]
     assert sorted(labels) == [["green"], ["red [class 0]"], ["red [class 2]"]]
 
 
 def test_classes_are_dealt_by_these_labels(tmp_path: Path) -> None:
     source = write_parquet(tmp_path / "pairs.parquet", rows(40))
     split(tmp_path / "out", source, Brightest(), by="classes", tasks=3)
-    labels = [task.manifest["labels"] for task in open_stream(tmp_path / "out")]
+    labels = [list(task.manifest.labels) for task in open_stream(tmp_path / "out")]
     assert sorted(labels) == [["blue"], ["green"], ["red"]]
 
 

@@ -105,7 +105,7 @@ def test_iid_depends_on_the_seed(tmp_path: Path, split: Split) -> None:
 
 def test_classes_are_dealt_whole_and_evenly(tmp_path: Path, split: Split) -> None:
     tasks = split(write_parquet(tmp_path / "p.parquet", rows(40)), by="classes", tasks=2)
-    labels = [task.manifest["labels"] for task in tasks]
+    labels = [list(task.manifest.labels) for task in tasks]
     assert sorted(labels[0] + labels[1]) == [f"class {number}" for number in range(5)]
     assert sorted(map(len, labels)) == [2, 3]
 
@@ -160,7 +160,7 @@ def test_take_keeps_the_first_pairs_of_each_task(tmp_path: Path, split: Split) -
         "id-6",
         "id-9",
     ]
-    assert tasks[0].manifest["skipped"] == {"beyond --take": 6}
+    assert tasks[0].manifest.skipped == {"beyond --take": 6}
 
 
 def test_an_image_is_held_out_everywhere_or_nowhere(tmp_path: Path, split: Split) -> None:
@@ -185,7 +185,7 @@ def test_a_counted_holdout_is_exact_and_leaks_nothing(tmp_path: Path, split: Spl
     trained = set().union(*(shas_of(task, "train") for task in tasks))
     held = set().union(*(shas_of(task, name) for task in tasks for name in ("test", "val")))
     assert not trained & held
-    dropped = sum(task.manifest["skipped"].get("held out in another task", 0) for task in tasks)
+    dropped = sum(task.manifest.skipped.get("held out in another task", 0) for task in tasks)
     assert sum(images_of(task) for task in tasks) + dropped == 120
 
 
@@ -265,7 +265,7 @@ def test_several_captions_stay_together(tmp_path: Path, split: Split) -> None:
     pairs = [{"image": make_image(1), "captions": ["one", "", "two\nlines"]}]
     (task,) = split(write_parquet(tmp_path / "p.parquet", pairs), by="source", holdout="none")
     assert task.split("train").captions(0) == ["one", "two\nlines"]
-    assert task.manifest["splits"]["train"]["captions"] == 2
+    assert task.manifest.splits["train"].captions == 2
 
 
 def test_images_pass_through_byte_for_byte(tmp_path: Path, split: Split) -> None:

@@ -45,7 +45,7 @@ def test_gnu_tar_lists_without_a_complaint(tmp_path: Path) -> None:
 
 def test_shards_stay_below_their_size_and_hold_everything_once(tmp_path: Path) -> None:
     task = open_task(make_task(tmp_path / "task", 20, shard_bytes=20_000))
-    shards = task.manifest["splits"]["train"]["shards"]
+    shards = task.manifest.splits["train"].shards
     assert len(shards) > 2
     assert all((tmp_path / "task" / shard).stat().st_size <= 20_000 for shard in shards)
     split = task.split("train")
@@ -54,7 +54,7 @@ def test_shards_stay_below_their_size_and_hold_everything_once(tmp_path: Path) -
 
 def test_a_sample_larger_than_a_shard_gets_one_of_its_own(tmp_path: Path) -> None:
     task = open_task(make_task(tmp_path / "task", 3, shard_bytes=BLOCK))
-    assert len(task.manifest["splits"]["train"]["shards"]) == 3
+    assert len(task.manifest.splits["train"].shards) == 3
 
 
 @pytest.mark.slow

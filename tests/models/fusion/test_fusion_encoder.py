@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from vlcpctl.core.batch import SpecialTokens
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError
-from vlcpctl.core.special_tokens import SpecialTokens
 from vlcpctl.models import encoders
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.encoders import NewModelOptions

@@ -13,8 +13,7 @@ from vlcpctl.checkpoints.step_config import config_id
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.testing.tiny_stream import make_task
-from vlcpctl.training.adaptation.adapted import adapted
-from vlcpctl.training.adaptation.batch import _evenly, with_batch
+from vlcpctl.training.adaptation import _evenly, adapted, with_batch
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.plan import make_plan

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import signal
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from safetensors.torch import save_file
@@ -15,14 +12,9 @@ from support.program import check_refused, run_program
 from vlcpctl.checkpoints import importing
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import config_id, step_config
-from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import read_manifest
-from vlcpctl.core.seals import SEAL, seal_of
 from vlcpctl.models import dual_encoder
-from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
-from vlcpctl.training import identity
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.identity import semantic
+from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.training.train_step import train_step
 
 MICRO = {
@@ -79,45 +71,6 @@ def test_right_settings_leave_the_identity_as_it_was(
         None,
         16,
     )
-
-
-def made_earlier(checkpoint: Path) -> None:
-    """Make a manifest one of the version before: without facts, with the preset's model."""
-    path = checkpoint / "checkpoint.json"
-    entries = json.loads(path.read_text())
-    del entries["model"]
-    entries["identity"]["settings"] |= {"model": "RN50", "text_length": 77}
-    identity = {"files": entries["files"], "identity": entries["identity"]}
-    entries["content"] = content_id(identity)
-    path.write_text(json.dumps({**entries, SEAL: seal_of(entries)}))
-
-
-def test_a_checkpoint_of_an_earlier_version_is_found_finished(
-    world: TrainingWorld, chain: Path, tmp_path: Path
-) -> None:
-    step = replace(request(world, "modx", 1, chain, buffered=False), out=tmp_path / "01")
-    train_step(step)
-    made_earlier(step.out)
-    before = (step.out / "checkpoint.json").read_bytes()
-    train_step(step)
-    assert (step.out / "checkpoint.json").read_bytes() == before
-
-
-def test_a_run_that_an_earlier_version_began_goes_on(
-    world: TrainingWorld, chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step = replace(request(world, "modx", 1, chain, buffered=False), out=tmp_path / "01")
-    step = replace(step, save_every="1")
-
-    def as_before(request: TrainRequest) -> dict[str, Any]:
-        now = semantic(request)
-        return {**now, "settings": {**now["settings"], "model": "RN50", "text_length": 77}}
-
-    with monkeypatch.context() as earlier:
-        earlier.setattr(identity, "semantic", as_before)
-        assert in_child(step, kill_at("step=2")) == -signal.SIGKILL
-    train_step(step)
-    assert CheckpointManifest.read(step.out).identity["settings"]["model"] == "micro"
 
 
 def test_an_imported_model_is_what_its_weights_and_options_say(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vlcpctl.core import gpu
-from vlcpctl.training.adaptation import precision
+from vlcpctl.training.adaptation import with_precision
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.settings import Settings
@@ -22,7 +22,7 @@ def resolved(device: str, wanted: str = "auto") -> str:
         settings=Settings(precision=wanted),
         device=device,
     )
-    return precision.with_precision(step).settings.precision
+    return with_precision(step).settings.precision
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, PseudoTexts, ReplayedProjections
+from vlcpctl.core.device_copies import copied_ahead
 from vlcpctl.models.base import BaseEncoder
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
-from vlcpctl.training.loop.device_batches import on_device
 from vlcpctl.training.train_step import train_step
 
 META = torch.device("meta")
@@ -59,7 +59,7 @@ def tensors_of(value: object, name: str = "") -> dict[str, Tensor]:
 
 
 def test_all_but_what_decides_shapes_goes_to_the_device() -> None:
-    (found,) = on_device([whole_batch()], META)
+    (found,) = copied_ahead([whole_batch()], META, Batch.moved)
     on_host = {path for path, one in tensors_of(found).items() if one.device.type == "cpu"}
     flags = {".replayed", ".labels"}
     assert on_host == flags | {f".buffer_batch{flag}" for flag in flags}
@@ -69,7 +69,7 @@ def test_all_but_what_decides_shapes_goes_to_the_device() -> None:
 
 def test_on_a_cpu_batches_are_the_same_objects() -> None:
     batch = whole_batch()
-    (found,) = on_device([batch], torch.device("cpu"))
+    (found,) = copied_ahead([batch], torch.device("cpu"), Batch.moved)
     assert found is batch
 
 

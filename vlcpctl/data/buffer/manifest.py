@@ -8,11 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import to_builtins
 
 from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.core.versions import DATA_WAS, Versions, data_was
 from vlcpctl.data.buffer.policies import CTP, NEEDS_FEATURES, PAPER
 from vlcpctl.data.buffer.size import BufferSize
+from vlcpctl.data.tasks.facts import BufferManifest, SplitManifest, StoredFeatures
 from vlcpctl.data.tasks.manifests import (
     TaskSummary,
     content_with,
@@ -31,7 +33,7 @@ class BufferContents:
     rows: pa.Table  # of the index, in its order
     content: str  # content id of the rows
     shard_rows: dict[str, int]  # number of samples in each tar, evicted ones included
-    features: dict[str, Any] | None  # width, dtype and content id of the stored features
+    features: StoredFeatures | None
     warnings: tuple[str, ...] = ()  # about what it was updated from
 
 
@@ -40,40 +42,50 @@ def write_buffer_manifest(
 ) -> None:
     """Write the buffer's task.json into `directory`, whose tars are complete."""
     rows, shard_rows = contents.rows, contents.shard_rows
-    train = {
-        "images": len(rows),
-        "captions": int(pc.sum(pc.list_value_length(rows["captions"])).as_py() or 0),
-        "shards": sorted(shard_rows),
-        "bytes": sum((directory / shard).stat().st_size for shard in shard_rows),
-        "content": contents.content,
-        **file_facts(directory, "train", sorted(shard_rows)),
-    }
+    facts = file_facts(directory, "train", sorted(shard_rows))
+    train = SplitManifest(
+        images=len(rows),
+        captions=int(pc.sum(pc.list_value_length(rows["captions"])).as_py() or 0),
+        shards=tuple(sorted(shard_rows)),
+        bytes=sum(facts["shard_bytes"]),
+        content=contents.content,
+        **facts,
+    )
     summary = TaskSummary(BUFFER_NAME, {"train": train}, _labels(rows))
-    body = {
+    items = {one["values"]: one["counts"] for one in rows["task"].value_counts().to_pylist()}
+    buffer = BufferManifest(
+        policy=request.policy,
+        variant=request.variant,
+        size=request.size.text,
+        of=request.size.of,
+        kind=request.size.kind,
+        count=request.size.count,
+        share=request.size.share,
+        seed=request.seed,
+        checkpoint=request.checkpoint,
+        seen=contents.seen,
+        items=items,
+        shard_rows=shard_rows,
+        features=contents.features,
+    )
+    kept = request.kept_columns()
+    body: dict[str, Any] = {
         "name": BUFFER_NAME,
         "slug": BUFFER_NAME,
         "step": None,
-        "tasks_in_stream": request.task.manifest.get("tasks_in_stream"),
-        "stream": request.task.manifest.get("stream"),
-        "splits": summary.splits,
+        "tasks_in_stream": request.task.manifest.tasks_in_stream,
+        "stream": request.task.manifest.stream,
+        "splits": to_builtins(summary.splits),
         "labels": summary.labels,
         "skipped": {},
-        **request.kept_entry(),
+        **({"kept_columns": kept} if kept else {}),
         "inputs": [one for one in (request.task.content, request.checkpoint) if one],
-        BUFFER_NAME: {
-            **_settings(request),
-            "seen": contents.seen,
-            "items": {
-                one["values"]: one["counts"] for one in rows["task"].value_counts().to_pylist()
-            },
-            "shard_rows": shard_rows,
-            "features": contents.features,
-        },
+        BUFFER_NAME: to_builtins(buffer),
     }
     if contents.warnings:
         body["warnings"] = contents.warnings
-    known = request.previous.manifest if request.previous is not None else {}
-    rewritten = data_was([{DATA_WAS: known.get(DATA_WAS)}, request.task.manifest])
+    known = {} if request.previous is None else request.previous.manifest.data_was
+    rewritten = data_was([{DATA_WAS: known}, request.task.manifest])
     if rewritten:
         body[DATA_WAS] = rewritten
     content = content_with(summary.content, contents.features)
@@ -82,22 +94,6 @@ def write_buffer_manifest(
 
 def _labels(rows: pa.Table) -> list[str]:
     return sorted(label for label in rows["label"].unique().to_pylist() if label is not None)
-
-
-def _settings(request: BufferRequest) -> dict[str, Any]:
-    """The settings that the next update is checked against, or that evaluation rows report."""
-    size = request.size
-    return {
-        "policy": request.policy,
-        "variant": request.variant,
-        "size": size.text,
-        "of": size.of,
-        "kind": size.kind,
-        "count": size.count,
-        "share": size.share,
-        "seed": request.seed,
-        "checkpoint": request.checkpoint,
-    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +111,7 @@ class BufferRequest:
 
     def identity(self) -> dict[str, Any]:
         """The settings that determine the result, compared when the command runs again."""
-        identity = {
+        return {
             "task": self.task.content,
             "previous": self.previous and self.previous.content,
             "policy": self.policy,
@@ -124,10 +120,10 @@ class BufferRequest:
             "of": self.size.of,
             "seed": self.seed,
             "checkpoint": self.checkpoint,
+            # Content ids do not cover kept columns, so they are compared by themselves.
+            "kept_columns": self.kept_columns(),
+            "features": self.stores_features,
         }
-        # Content ids do not cover kept columns, so they are compared by themselves.
-        identity |= self.kept_entry()
-        return {**identity, "features": True} if self.stores_features else identity
 
     def versions(self) -> Versions:
         """The versions of the inputs, by which `identity` may differ from that of a finished one.
@@ -143,19 +139,15 @@ class BufferRequest:
         earlier = [] if self.previous is None else self.previous.kept_columns
         return list(dict.fromkeys([*earlier, *self.task.kept_columns]))
 
-    def kept_entry(self) -> dict[str, Any]:
-        """Their entry in a manifest; none without kept columns."""
-        kept = self.kept_columns()
-        return {"kept_columns": kept} if kept else {}
-
     def ranks_by(self) -> str:
         """The index column with the items' priority; the highest value is evicted first."""
         by_rank = self.policy in NEEDS_FEATURES or self.variant == CTP
         return "rank" if by_rank else "order"
 
-    def previous_entry(self) -> dict[str, Any]:
-        """The buffer section of the previous buffer's manifest; without one, of an empty buffer."""
-        if self.previous is None:
-            return {"seen": {}, "shard_rows": {}}
-        entry: dict[str, Any] = self.previous.manifest[BUFFER_NAME]
-        return entry
+    def seen(self) -> dict[str, int]:
+        """The number of images of each task that the previous buffer has seen, by content id."""
+        return {} if self.previous is None else self.previous.buffer.seen
+
+    def shard_rows(self) -> dict[str, int]:
+        """The number of samples in each tar of the previous buffer."""
+        return {} if self.previous is None else self.previous.buffer.shard_rows

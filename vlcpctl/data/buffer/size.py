@@ -90,5 +90,5 @@ def _stream_images(task: Task) -> int:
             f"--of stream: {task.path} is not inside a stream directory; "
             "give the number of training images instead, such as --of 100000"
         )
-    tasks = read_stream(directory)["tasks"]
-    return sum(int(entry["splits"].get("train", {"images": 0})["images"]) for entry in tasks)
+    tasks = read_stream(directory).tasks
+    return sum(one.splits["train"].images for one in tasks if "train" in one.splits)

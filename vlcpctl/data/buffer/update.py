@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +15,9 @@ import pyarrow.compute as pc
 
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Incompatible, unreadable
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.data.buffer.lineage import update_warnings
 from vlcpctl.data.buffer.manifest import (
-    BUFFER_NAME,
     BufferContents,
     BufferRequest,
     write_buffer_manifest,
@@ -39,14 +36,13 @@ from vlcpctl.data.buffer.policies import (
 )
 from vlcpctl.data.buffer.segments import SegmentWriter, carry, next_number, with_column
 from vlcpctl.data.precomputed.stored_features import Project, carry_over, write_features
+from vlcpctl.data.tasks.facts import StoredFeatures
 from vlcpctl.data.tasks.index import BUFFER_SCHEMA, IndexWriter, schema_with, wide
 from vlcpctl.data.tasks.kept_columns import distinct
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.select.order import hash_order
 
-# Of an earlier update, as its manifest records them.
-_SETTINGS = {"policy": str, "variant": str, "seed": int, "count": int, "share": int | float}
 Features = Callable[[Split, np.ndarray], np.ndarray]  # rows of a split to (N, D), L2-normalised
 
 
@@ -75,8 +71,7 @@ class UpdatePlan:
 def open_buffer(path: Path) -> Task:
     """Open a buffer directory. Raises BadInput if it is a plain task, or not a task at all."""
     found = open_task(path)
-    if BUFFER_NAME not in found.manifest:
-        raise BadInput(f"{path} is a task, not a buffer; make one of it with 'vlcpctl buffer'")
+    _ = found.buffer
     return found
 
 
@@ -88,7 +83,7 @@ def plan_update(request: BufferRequest) -> UpdatePlan:
     """
     request.task.require("train")
     split = request.task.split("train")
-    seen = {**request.previous_entry()["seen"], request.task.content: len(split)}
+    seen = {**request.seen(), request.task.content: len(split)}
     held_task = np.empty(0, dtype=np.int64)
     priority = np.empty(0)
     is_fresh = split.keys.firsts()
@@ -121,7 +116,7 @@ def write_buffer(
     split = request.task.split("train")
     picked = _picked(request, plan, lambda places: features(split, plan.fresh[places]))
     with new_directory(out, MANIFESTS["task"]) as directory:
-        writer = SegmentWriter(directory, next_number(request.previous_entry()["shard_rows"]))
+        writer = SegmentWriter(directory, next_number(request.shard_rows()))
         try:
             parts = [*_carried(request, plan, writer), _admit(request, split, plan, picked, writer)]
             writer.close()
@@ -171,24 +166,22 @@ def _picked(request: BufferRequest, plan: UpdatePlan, features: FeaturesAt) -> n
 
 def _check_continues(request: BufferRequest, previous: Task) -> None:
     """Refuse a task that was added before, and settings the held items were not chosen with."""
-    held, size = request.previous_entry(), request.size
-    fields = Fields(held, previous.path / MANIFESTS["task"])
-    for name, kind in _SETTINGS.items():
-        fields(name, kind, None)
-    if request.versions().among(request.task.content, held["seen"]):
+    held, size = previous.buffer, request.size
+    if request.versions().among(request.task.content, held.seen):
         raise BadInput(
             f"{previous.path} was already updated with {request.task.path}; give the next task"
         )
     given = {name: request.identity()[name] for name in ("policy", "variant", "seed")}
     for name, wanted in {**given, "kind": size.kind}.items():
-        if held.get(name) != wanted:
+        found = getattr(held, name)
+        if found != wanted:
             option = "size" if name == "kind" else name
             raise Incompatible(
-                f"{previous.path} was made with {option} {held.get(name)!r}, not {wanted!r}; "
+                f"{previous.path} was made with {option} {found!r}, not {wanted!r}; "
                 "use the same setting, or start a new buffer without --previous"
             )
-    if bool(held.get("features")) != request.stores_features:
-        has = "with" if held.get("features") else "without"
+    if (held.features is not None) != request.stores_features:
+        has = "with" if held.features else "without"
         raise Incompatible(
             f"{previous.path} was made {has} --store-features; "
             "use the same setting, or start a new buffer without --previous"
@@ -238,7 +231,7 @@ def _store(
     numbers: np.ndarray,
     keys: Keys,
     project: Project | None,
-) -> dict[str, Any] | None:
+) -> StoredFeatures | None:
     """Write the features of all pairs in the index; returns their entry in the manifest, if any."""
     if not request.stores_features:
         return None
@@ -247,7 +240,7 @@ def _store(
     admitted = project(split, numbers)
     found = carry_over(request.previous, admitted, split.keys.take(numbers), keys)
     write_features(directory, keys, found)
-    return {"width": found.width, "dtype": "float16", "content": found.content(keys)}
+    return StoredFeatures(width=found.width, dtype="float16", content=found.content(keys))
 
 
 def _carried(request: BufferRequest, plan: UpdatePlan, writer: SegmentWriter) -> Iterator[pa.Table]:
@@ -257,7 +250,7 @@ def _carried(request: BufferRequest, plan: UpdatePlan, writer: SegmentWriter) ->
     previous, numbers = request.previous.split("train"), np.flatnonzero(plan.allotment.stays)
     schema = schema_with(request.previous.kept_columns, BUFFER_SCHEMA)
     rows = previous.take(numbers, schema).cast(wide(schema))
-    rows = carry(previous, rows, numbers, request.previous_entry()["shard_rows"], writer)
+    rows = carry(previous, rows, numbers, request.shard_rows(), writer)
     split, kept = request.task.split("train"), request.task.kept_columns
     yield _with_kept(_complete(rows, request.kept_columns()), split, kept)
 

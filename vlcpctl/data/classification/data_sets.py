@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Protocol, final
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import MANIFESTS, kind_of
-from vlcpctl.core.versions import Versions
 from vlcpctl.data.classification import benchmarks
 from vlcpctl.data.classification.benchmarks import find_benchmark, usual_name
 from vlcpctl.data.classification.class_folder import (
@@ -24,7 +23,7 @@ from vlcpctl.data.classification.labelled_images import ImagesOfSplit, LabelledI
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES, TemplatesFile, prompts_of
 from vlcpctl.data.tasks.class_names import name_of
 from vlcpctl.data.tasks.exported import KIND as EXPORT
-from vlcpctl.data.tasks.facts import read_stream
+from vlcpctl.data.tasks.facts import StreamManifest, read_stream
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 
 CLASSES = ("all", "task")
@@ -179,7 +178,7 @@ def _folder(name: str, path: Path) -> FolderData:
 
 def _labels(task: Task, classes: str, given: Sequence[Task]) -> list[str]:
     tasks = _stream_of(task, given) if classes == "all" else [task]
-    labels = sorted({str(label) for one in tasks for label in one.manifest["labels"]})
+    labels = sorted({label for one in tasks for label in one.manifest.labels})
     if not labels:
         raise BadInput(
             f"{task.path} has no class labels; 'vlcpctl split' adds them with --label-column or "
@@ -193,7 +192,7 @@ def _stream_of(task: Task, given: Sequence[Task]) -> list[Task]:
 
     Raises BadInput if neither are all tasks of the stream.
     """
-    stream = task.manifest.get("stream")
+    stream = task.manifest.stream
     if stream is None:
         return [task]
     # A link to a task is looked up beside the task, and a stream may consist of links to tasks.
@@ -201,15 +200,16 @@ def _stream_of(task: Task, given: Sequence[Task]) -> list[Task]:
         has_manifest = (beside / MANIFESTS["stream"]).is_file()
         if has_manifest and _is_stream(read_stream(beside), stream):
             return open_stream(beside)
-    same = (one for one in given if one.manifest.get("stream") == stream)
+    same = (one for one in given if one.manifest.stream == stream)
     stream_tasks = {one.step: one for one in same if one.step is not None}  # a buffer has no step
-    if len(stream_tasks) < task.manifest["tasks_in_stream"]:
+    wanted = task.manifest.tasks_in_stream or 0
+    if len(stream_tasks) < wanted:
         raise BadInput(
             f"{task.path} is not inside its stream directory, so --classes all cannot find the "
-            f"other classes; give all {task.manifest['tasks_in_stream']} tasks, or --classes task"
+            f"other classes; give all {wanted} tasks, or --classes task"
         )
     return list(stream_tasks.values())
 
 
-def _is_stream(manifest: Mapping[str, Any], content: str) -> bool:
-    return Versions.of([manifest]).same(manifest["content"], content)
+def _is_stream(manifest: StreamManifest, content: str) -> bool:
+    return manifest.versions.same(manifest.content, content)

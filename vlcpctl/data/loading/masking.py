@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vlcpctl.core.batch import SpecialTokens
 from vlcpctl.core.seeds import generator
-from vlcpctl.core.special_tokens import SpecialTokens
 
 UNMASKED = -100  # label of the tokens not to predict: torch's default ignore_index
 

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +29,7 @@ from vlcpctl.data.precomputed.vector_files import (
     write_table,
     write_vectors,
 )
+from vlcpctl.data.tasks.facts import StoredFeatures
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Split, Task
 
@@ -121,8 +121,8 @@ def read_features(buffer: Task) -> StoredProjections:
     Raises BadInput if a file cannot be read, does not match the index, or has other values than
     were written.
     """
-    found, listed = _read(buffer), buffer.manifest["buffer"]["features"]
-    if found.content(buffer.split("train").keys) != listed["content"]:
+    found, listed = _read(buffer), buffer.buffer.features
+    if listed is None or found.content(buffer.split("train").keys) != listed.content:
         raise BadInput(
             f"{buffer.path}: the values of {FILE}, {IMAGES} or {TEXTS} are not those listed in "
             "task.json (their content id differs)"
@@ -173,7 +173,7 @@ def carry_over(
     return joined([admitted, held]).take(keys.places_in(candidates))
 
 
-def check_features(buffer: Task, listed: dict[str, Any], *, deep: bool) -> Iterator[str]:
+def check_features(buffer: Task, listed: StoredFeatures, *, deep: bool) -> Iterator[str]:
     """Yield a line for each problem of the stored features; `deep` recomputes their content id.
 
     `listed` is the entry of the features in the buffer's manifest.
@@ -183,6 +183,6 @@ def check_features(buffer: Task, listed: dict[str, Any], *, deep: bool) -> Itera
     except BadInput as error:
         yield str(error)
         return
-    if found.width != listed["width"]:
+    if found.width != listed.width:
         path = buffer.path / IMAGES
-        yield f"{path}: has {found.width} channels, task.json says {listed['width']}"
+        yield f"{path}: has {found.width} channels, task.json says {listed.width}"

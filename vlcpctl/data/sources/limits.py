@@ -15,7 +15,7 @@ Caps that `vlcpctl split --cap NAME=N` changes, because a user's own data may ne
 Fixed caps, and why none needs to be larger:
 
   RECORD_LENGTH     characters of one JSON value, text row or line: a record describes one image
-  JSON_DEPTH        levels of nesting in a record (`core.safe_json`): records of lists are flat
+  JSON_DEPTH        levels of nesting in a record: records of lists are flat
   TEXT_BYTES        bytes of a .txt, .cls or .json member
   EXTENDED_HEADER   bytes of a tar's extended header, which contains a name
   CAPTIONS_HELD     characters of the captions of one COCO list, which are all held in memory
@@ -30,11 +30,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from vlcpctl.core.errors import UsageError, unknown_name
-from vlcpctl.core.safe_json import MOST_DEPTH
 from vlcpctl.data.tasks.samples import KeptValues, Pair
 
 RECORD_LENGTH = 1 << 24
-JSON_DEPTH = MOST_DEPTH
+JSON_DEPTH = 100
 TEXT_BYTES = 1 << 22
 EXTENDED_HEADER = 1 << 20
 CAPTIONS_HELD = 1 << 30

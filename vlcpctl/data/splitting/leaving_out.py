@@ -58,7 +58,7 @@ def read_lists(paths: Iterable[Path]) -> list[LeftOutList]:
 
 
 def _of_task(task: Task) -> LeftOutList:
-    keys = Keys.joined([task.split(name).keys for name in task.manifest["splits"]])
+    keys = Keys.joined([task.split(name).keys for name in task.manifest.splits])
     # As it was written first, so that a split stays the same one after `forget` in the task.
     return LeftOutList(KNOWN, task.name, (*task.was, task.content)[0], keys)
 

@@ -133,13 +133,9 @@ class SplitOptions:
         """
         settings = asdict(self)
         del settings["sources"], settings["leave_out"]
-        if plan.reader.left_out is not None:
-            settings["not"] = plan.reader.left_out.identity
-        for name in ("cap", "holdout_most", "keep_columns"):
-            if not settings[name]:
-                del settings[name]  # so that earlier splits keep their identity
-        if self.keep_columns:
-            settings["keep_columns"] = list(self.kept_columns())
+        left_out = plan.reader.left_out
+        settings["not"] = None if left_out is None else left_out.identity
+        settings["keep_columns"] = list(self.kept_columns())
         labelling = self.labelling()
         for name in ("labels_from", "class_names", "templates"):
             del settings[name]

@@ -12,7 +12,7 @@ from vlcpctl.core.console import progress, say, warn
 from vlcpctl.core.errors import MOST_NAMES, UsageError, unknown_name
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.printable import printable
-from vlcpctl.core.seals import write_sealed_manifest
+from vlcpctl.core.seals import sealed_entries, write_sealed_manifest
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.sources.fingerprints import size_of
 from vlcpctl.data.splitting.holdout import Holdout
@@ -20,7 +20,6 @@ from vlcpctl.data.splitting.leaving_out import sentence
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.pseudo_labels import Classifier, LoadClassifier, write_labels
 from vlcpctl.data.splitting.writing import SplitPlan, WrittenTasks, write_tasks
-from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.manifests import (
     digits_for,
     slug,
@@ -48,7 +47,7 @@ def make_stream(
     plan = options.plan()
     if _is_finished(options, plan, out, force=force):
         say(f"{out} is already finished")
-        return read_stream(out)
+        return sealed_entries(out, "stream")
     _check_columns(plan)
     with new_directory(out, "stream.json") as directory:
         if classifier is not None:
@@ -64,7 +63,7 @@ def make_stream(
             "tasks": options.tasks,
             "order": options.order,
             "holdout": identity["holdout"],
-            **_given(options, "holdout_most"),
+            "holdout_most": options.holdout_most,
         }
         kept = list(plan.reader.columns.keep)
         more: dict[str, Any] = {"kept_columns": kept} if kept else {}
@@ -101,12 +100,6 @@ def summary(manifest: dict[str, Any]) -> str:
     if duplicates:
         parts.append(f"{counted(duplicates, 'duplicate')} skipped")
     return "; ".join(parts)
-
-
-def _given(options: SplitOptions, *names: str) -> dict[str, Any]:
-    """Those of the newer options that were given: manifests of others stay as they were."""
-    found = {name: getattr(options, name) for name in names}
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _warn(plan: SplitPlan, result: WrittenTasks, manifest: dict[str, Any]) -> None:
@@ -204,7 +197,7 @@ def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> d
         "tasks": _known_tasks(plan),
         "holdout": dict(plan.holdout.parts) if plan.holdout else f"column {options.split_column}",
         "shard_bytes": plan.shard_bytes,
-        **_given(options, "holdout_most"),
+        **({"holdout_most": options.holdout_most} if options.holdout_most else {}),
         **({"kept_columns": list(plan.reader.columns.keep)} if plan.reader.columns.keep else {}),
     }
 

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.digests import verify_files
+from vlcpctl.core.digests import FileDigest, verify_files
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.input_files import arrow_source
-from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.core.manifest import MANIFESTS, Manifest
 from vlcpctl.core.recorded_files import RESTORE
+from vlcpctl.core.seals import read_sealed
 
 KIND = "export"
 MANIFEST = MANIFESTS[KIND]
@@ -30,6 +31,42 @@ SPLIT = "exported_split"  # not "split": a source may have a column of that name
 COLUMNS = ("key", SPLIT, "source_key", "label", "task", "sha256")
 _GROUP_ROWS = 1 << 14  # of a row group, on which the digest of the file depends
 _ROWS_AT_ONCE = 1 << 10  # held as Python objects, which take ten times the memory of Arrow's
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedSplit:
+    """How much of a split was exported."""
+
+    images: int
+    """Number of images."""
+    captions: int
+    """Number of captions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportManifest(Manifest):
+    """A data set or a model for other programs, made by `export`."""
+
+    to: str
+    """Its form: `clip-benchmark`, `img2dataset`, `hf`, `imagefolder` or `hf-model`."""
+    inputs: tuple[str, ...]
+    """Content ids of the tasks, or of the checkpoint."""
+    splits: dict[str, ExportedSplit] = field(default_factory=dict)
+    """What was exported of each split. Only of a data set."""
+    run: str | None = None
+    """Name of the run. Only of a model."""
+    method: str | None = None
+    """Name of the method. Only of a model."""
+    step: int | None = None
+    """Step of the last task in the run. Only of a model."""
+    seed: int | None = None
+    """Seed of the run. Only of a model."""
+    tasks: tuple[str, ...] = ()
+    """Content ids of the tasks that it was trained on. Only of a model."""
+    card: FileDigest | None = None
+    """Size and digest of `README.md` as it was written. Only of a data set."""
+    digests: dict[str, FileDigest]
+    """Size and digest of every file but `README.md`, which people fill in."""
 
 
 class PairsWriter:
@@ -111,10 +148,10 @@ def exported_pairs(directory: Path) -> pa.Table | None:
 
     Raises BadInput if the manifest or the file cannot be read, or have changed.
     """
-    digests = Fields(read_manifest(directory, KIND), directory / MANIFEST)("digests", dict)
-    if PAIRS not in digests:
+    recorded = read_sealed(directory, KIND, ExportManifest).digests
+    if PAIRS not in recorded:
         return None
-    verify_files(directory, {PAIRS: digests[PAIRS]}, advice=RESTORE)
+    verify_files(directory, {PAIRS: recorded[PAIRS]}, advice=RESTORE)
     try:
         return pq.read_table(arrow_source(directory / PAIRS))
     except (OSError, ValueError, pa.ArrowException) as error:

@@ -1,167 +1,208 @@
-"""Reads task.json and stream.json, checking the types of their fields and that they agree."""
+"""What task.json and stream.json record, as typed fields.
+
+docs/reference/manifests.md is made from the texts below the fields.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from vlcpctl.core.errors import BadInput
-from vlcpctl.core.fields import Fields
-from vlcpctl.core.hashing import content_id
+from msgspec import Meta
+
+from vlcpctl.core.digests import FileDigest
 from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.core.manifest import MANIFESTS, read_manifest
-from vlcpctl.core.recorded_files import RESTORE
-from vlcpctl.core.seals import broken_seal
+from vlcpctl.core.manifest import Manifest
+from vlcpctl.core.seals import read_sealed
 from vlcpctl.data.tasks.index import SPLITS, is_own_column
 from vlcpctl.data.tasks.index_checks import is_file_name
-from vlcpctl.data.tasks.manifests import content_with
 
-Manifest = dict[str, Any]
-_CHANGED = "has changed since it was written:"
+Count = Annotated[int, Meta(ge=0)]
+Step = Annotated[int, Meta(ge=0, lt=MOST_TASKS)]
 
 
-def read_task(path: Path) -> Manifest:
-    """The manifest of a task or buffer. Raises BadInput if there is none or it is not consistent.
+@dataclass(frozen=True, kw_only=True)
+class SplitManifest:
+    """A split of a task: its files and what is in them."""
+
+    images: Count
+    """Number of images."""
+    captions: Count
+    """Number of captions."""
+    shards: tuple[str, ...]
+    """Names of the tars."""
+    bytes: Count
+    """Size of the tars."""
+    content: str
+    """Content id of the samples."""
+    index: FileDigest
+    """Size and digest of the Parquet index, `NAME.parquet`."""
+    rows: FileDigest
+    """Size and digest of the file of rows, which makes the index quick to read."""
+    shard_bytes: tuple[Count, ...]
+    """Size of each tar."""
+
+    def __post_init__(self) -> None:
+        for shard in self.shards:
+            if not is_file_name(shard):
+                raise ValueError(f"shard {shard!r:.80} is not the name of a file")
+        if len(self.shard_bytes) != len(self.shards):
+            raise ValueError("shard_bytes does not have a size for each shard")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredFeatures:
+    """The features that are stored with the pairs of a buffer."""
+
+    width: int
+    dtype: str
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BufferManifest:
+    """What a replay buffer records besides what every task does."""
+
+    policy: str
+    """Rule that chose the pairs."""
+    variant: str
+    """`paper` or `ctp`."""
+    size: int | str
+    """Size as it was given."""
+    of: int | None
+    """`--of`: what a percentage refers to."""
+    kind: str
+    """Whether the size is a count, a share, or a number to add."""
+    count: int | None
+    """Size as a number of images."""
+    share: float | None
+    """Size as a share."""
+    seed: int
+    """Seed of random choices."""
+    checkpoint: str | None
+    """Content id of the model that computed the features."""
+    seen: dict[str, Count]
+    """Number of images of each task so far, by its content id."""
+    items: dict[str, Count]
+    """Number of images in the buffer, by task."""
+    shard_rows: dict[str, Count]
+    """Number of samples in each tar, evicted ones included."""
+    features: StoredFeatures | None
+    """Width, type and content id of stored features; null without."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskManifest(Manifest):
+    """A task of a stream, made by `split`, or a replay buffer, made by `buffer`."""
+
+    name: str
+    """Name of the task; `buffer` for a buffer."""
+    slug: str
+    """Name of its directory."""
+    step: Step | None = None
+    """Position in the stream, from 0; null for a buffer."""
+    tasks_in_stream: Annotated[int, Meta(ge=1, le=MOST_TASKS)] | None = None
+    """Number of tasks in the stream."""
+    stream: str | None = None
+    """Content id of the stream."""
+    splits: dict[str, SplitManifest]
+    """Files of each split, by its name."""
+    labels: tuple[str, ...] = ()
+    """Class labels that occur, sorted."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Number of pairs left out, by reason."""
+    kept_columns: tuple[str, ...] = ()
+    """Columns kept from the sources. Only with `--keep-columns`."""
+    inputs: tuple[Any, ...] = ()
+    """What it was made from: of a file of data its name, size, digest (`xxh3_128`) and content id,
+    else a content id."""
+    buffer: BufferManifest | None = None
+    """Choice and history of the pairs. Only of buffers."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about what it continued from. Only if there were any."""
+
+    def __post_init__(self) -> None:
+        for split in self.splits:
+            if split not in SPLITS:
+                raise ValueError(f"unknown split {split!r:.80}")
+        if not is_file_name(self.slug):
+            raise ValueError(f"slug {self.slug!r:.80} is not the name of a directory")
+        for name in self.kept_columns:
+            if is_own_column(name) or self.kept_columns.count(name) > 1:
+                raise ValueError(f"kept_columns has {name!r:.80} twice, or it is the index's own")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitCounts:
+    """How much a split has."""
+
+    images: Count
+    """Number of images."""
+    captions: Count
+    """Number of captions."""
+    bytes: Count
+    """Size of the tars."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamTask:
+    """A task as its stream lists it."""
+
+    path: str
+    """Directory of the task."""
+    name: str
+    """Name of the task."""
+    content: str
+    """Content id of the task."""
+    splits: dict[str, SplitCounts]
+    """Images, captions and bytes of each split."""
+
+    def __post_init__(self) -> None:
+        if not is_file_name(self.path):
+            raise ValueError(f"path {self.path!r:.80} is not a directory in the stream")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamManifest(Manifest):
+    """A stream of tasks, made by `split`."""
+
+    name: str
+    """Name of the stream."""
+    rule: Mapping[str, Any]
+    """How pairs were assigned to tasks: `by`, `labels_from`, `tasks`, `order`, `holdout`."""
+    seed: int
+    """Seed of random choices."""
+    kept_columns: tuple[str, ...] = ()
+    """Columns kept from the sources. Only with `--keep-columns`."""
+    tasks: Annotated[tuple[StreamTask, ...], Meta(max_length=MOST_TASKS)]
+    """Its tasks, in order."""
+    totals: dict[str, SplitCounts]
+    """Images, captions and bytes of each split, summed over the tasks."""
+    read: int = 0
+    """Number of pairs read."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Number of pairs left out, by reason."""
+    left_out: dict[str, Any] = field(default_factory=dict)
+    """Number of pairs that `--not` left out: `deleted` by request, `known` by task. Only with
+    `--not`."""
+    inputs: tuple[Any, ...] = ()
+    """What it was made from: name, size, digest (`xxh3_128`) and content id of each file of
+    data."""
+
+
+def read_task(path: Path) -> TaskManifest:
+    """The manifest of a task or buffer. Raises BadInput if there is none, or it has changed.
 
     The files that it lists are not read.
     """
-    manifest = read_typed(path, "task")
-    for problem in task_problems(path, manifest):
-        raise BadInput(problem)
-    return manifest
+    return read_sealed(path, "task", TaskManifest)
 
 
-def read_stream(path: Path) -> Manifest:
-    """The manifest of a stream. Raises BadInput if there is none or it is not consistent.
+def read_stream(path: Path) -> StreamManifest:
+    """The manifest of a stream. Raises BadInput if there is none, or it has changed.
 
     The manifests of its tasks are not read.
     """
-    manifest = read_typed(path, "stream")
-    for problem in stream_problems(path, manifest):
-        raise BadInput(problem)
-    return manifest
-
-
-def read_typed(path: Path, kind: str) -> Manifest:
-    """The manifest of a task or stream; the type of every field that readers use is checked.
-
-    Raises BadInput if there is none, or a field is missing, mistyped or out of bounds.
-    """
-    manifest = read_manifest(path, kind)
-    fields = Fields(manifest, path / MANIFESTS[kind])
-    (_check_task_types if kind == "task" else _check_stream_types)(fields)
-    return manifest
-
-
-def task_problems(path: Path, manifest: Manifest) -> Iterator[str]:
-    """Yield a line for each contradiction in a task's manifest, as `read_typed` returns it."""
-    place = path / MANIFESTS["task"]
-    contents = {name: split["content"] for name, split in manifest["splits"].items()}
-    content = content_id({"name": manifest["name"], "splits": contents})
-    features = manifest.get("buffer", {}).get("features")
-    if content_with(content, features) != manifest["content"]:
-        yield f"{place} {_CHANGED} its content id does not match its splits{RESTORE}"
-    yield from _seal_problems(place, manifest)
-
-
-def stream_problems(path: Path, manifest: Manifest) -> Iterator[str]:
-    """Yield a line for each contradiction in a stream's manifest, as `read_typed` returns it."""
-    place = path / MANIFESTS["stream"]
-    if content_id({"tasks": [one["content"] for one in manifest["tasks"]]}) != manifest["content"]:
-        yield f"{place} {_CHANGED} its content id does not match its tasks{RESTORE}"
-    yield from _seal_problems(place, manifest)
-
-
-def _seal_problems(place: Path, manifest: Manifest) -> Iterator[str]:
-    broken = broken_seal(place, manifest)
-    if broken is not None:
-        yield f"{broken}{RESTORE}"
-
-
-def _check_task_types(fields: Fields) -> None:
-    fields("name", str)
-    slug = fields("slug", str)
-    if not is_file_name(slug):
-        raise BadInput(f"{fields.place}: slug is {slug!r:.80}, not the name of a directory")
-    _check_step(fields)
-    fields.texts("labels", ())
-    _check_kept(fields)
-    for name, split in fields("splits", dict).items():
-        if name not in SPLITS:
-            raise BadInput(f"{fields.place}: unknown split {name!r:.80}")
-        _check_split(_nested(split, fields.place, f"split {name!r}"))
-    fields("stream", str, None)
-    if "buffer" in fields.value:
-        _check_buffer(_nested(fields.value["buffer"], fields.place, "field 'buffer'"))
-
-
-def _check_kept(fields: Fields) -> None:
-    kept = fields.texts("kept_columns", ())
-    wrong = [name for name in kept if is_own_column(name) or kept.count(name) > 1]
-    if wrong:
-        found = f"kept_columns has {wrong[0]!r:.80} twice, or it is the index's own"
-        raise BadInput(f"{fields.place}: {found}")
-
-
-def _check_step(fields: Fields) -> None:
-    step, tasks = fields("step", int, None), fields("tasks_in_stream", int, None)
-    if step is not None and not 0 <= step < MOST_TASKS:
-        raise BadInput(f"{fields.place}: step is {step}, not between 0 and {MOST_TASKS - 1}")
-    if tasks is not None and not 1 <= tasks <= MOST_TASKS:
-        found = f"tasks_in_stream is {tasks}, not between 1 and {MOST_TASKS}"
-        raise BadInput(f"{fields.place}: {found}")
-
-
-def _check_split(split: Fields) -> None:
-    split("content", str)
-    for name in ("images", "captions", "bytes"):
-        if split(name, int) < 0:
-            raise BadInput(f"{split.place}: field {name!r} is negative")
-    shards = split.texts("shards")
-    unsafe = [name for name in shards if not is_file_name(name)]
-    if unsafe:
-        raise BadInput(f"{split.place}: shard {unsafe[0]!r:.80} is not the name of a file")
-    sizes = split("shard_bytes", list, None)
-    if sizes is not None and (len(sizes) != len(shards) or not all(map(_is_size, sizes))):
-        raise BadInput(f"{split.place}: shard_bytes is not one size in bytes for each shard")
-    for name in ("index", "rows"):
-        digest = split(name, dict, None)
-        if digest is not None:
-            _nested(digest, split.place, f"field {name!r}")("bytes", int)
-
-
-def _check_buffer(buffer: Fields) -> None:
-    for name in ("seen", "shard_rows"):
-        for key, count in buffer(name, dict).items():
-            if not _is_size(count):
-                raise BadInput(f"{buffer.place}: {name} of {key!r:.80} is not a number of images")
-    features = buffer("features", dict, None)
-    if features is not None:
-        stored = _nested(features, buffer.place, "field 'features'")
-        stored("content", str)
-        stored("width", int)
-
-
-def _check_stream_types(fields: Fields) -> None:
-    tasks = fields("tasks", list)
-    if len(tasks) > MOST_TASKS:
-        raise BadInput(f"{fields.place} lists {len(tasks)} tasks, the limit is {MOST_TASKS}")
-    for number, task in enumerate(tasks):
-        entry = _nested(task, fields.place, f"task {number}")
-        path = entry("path", str)
-        if not is_file_name(path):
-            raise BadInput(f"{entry.place}: path {path!r:.80} is not a directory in the stream")
-        entry("content", str)
-        for name, split in entry("splits", dict).items():
-            _nested(split, entry.place, f"split {name!r:.80}")("images", int)
-
-
-def _nested(value: object, place: object, name: str) -> Fields:
-    if not isinstance(value, dict):
-        raise BadInput(f"{place}: {name} is {value!r:.80}, not an object")
-    return Fields(value, f"{place}, {name}")
-
-
-def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return read_sealed(path, "stream", StreamManifest)

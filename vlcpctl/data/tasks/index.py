@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.input_files import arrow_source
-from vlcpctl.data.tasks.index_checks import RowProblems
 from vlcpctl.data.tasks.keys import Keys
-from vlcpctl.data.tasks.rows import Rows, RowsBuilder, RowsWriter, rows_of
+from vlcpctl.data.tasks.rows import RowsWriter
 
 # One row per image. `offset` and `size` locate the image's bytes in its shard. Captions are read
 # from the index; the .txt members of the tars repeat them for programs that do not read the index.
@@ -194,20 +193,6 @@ def read_keys(path: Path) -> Keys:
             )
     except (OSError, ValueError, pa.ArrowException) as error:
         raise BadInput(unreadable(path, error)) from error
-
-
-def load_rows(path: Path, shards: Mapping[str, int], kept: Sequence[str] = ()) -> Rows:
-    """The rows of an index, in memory, with its other columns only checked.
-
-    Tasks of earlier versions lack the file of rows. Raises BadInput as `read_index` does, and if a
-    row cannot be right; the arguments are those of `row_problems`.
-    """
-    problems, builder = RowProblems(path, shards, kept), RowsBuilder()
-    for batch in index_batches(path, schema_with(kept)):
-        for problem in problems.of_batch(batch):
-            raise BadInput(f"{problem}; run 'vlcpctl check'")
-        builder.add(batch)
-    return rows_of(builder.finish())
 
 
 def index_batches(path: Path, fields: Iterable[pa.Field] = SCHEMA) -> Iterator[pa.RecordBatch]:

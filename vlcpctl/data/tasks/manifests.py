@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from vlcpctl.core.digests import digests_of
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.seals import write_sealed_manifest
+from vlcpctl.data.tasks.facts import SplitManifest, StoredFeatures
 from vlcpctl.data.tasks.rows import rows_path
 
 _SLUG_LENGTH = 40
@@ -22,7 +25,7 @@ class TaskSummary:
     """A finished task, before its position in the stream is known."""
 
     name: str
-    splits: dict[str, dict[str, Any]]
+    splits: dict[str, SplitManifest]
     labels: list[str] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
 
@@ -32,7 +35,7 @@ class TaskSummary:
         return content_id(
             {
                 "name": self.name,
-                "splits": {name: split["content"] for name, split in self.splits.items()},
+                "splits": {name: split.content for name, split in self.splits.items()},
             }
         )
 
@@ -40,7 +43,8 @@ class TaskSummary:
         """Images, captions and bytes per split, for the stream's manifest."""
         kept = ("images", "captions", "bytes")
         return {
-            name: {field: split[field] for field in kept} for name, split in self.splits.items()
+            name: {field: getattr(split, field) for field in kept}
+            for name, split in self.splits.items()
         }
 
 
@@ -59,11 +63,11 @@ def file_facts(directory: Path, split: str, shards: Sequence[str]) -> dict[str, 
     }
 
 
-def content_with(content: str, features: dict[str, Any] | None) -> str:
+def content_with(content: str, features: StoredFeatures | None) -> str:
     """The content id of a task, including the features stored with it, if any."""
-    if not features:
+    if features is None:
         return content
-    return content_id({"task": content, "features": features["content"]})
+    return content_id({"task": content, "features": features.content})
 
 
 def digits_for(tasks: int) -> int:
@@ -107,7 +111,7 @@ def write_task_manifest(
         "name": task.name,
         "slug": directory.name,
         "step": step,
-        "splits": task.splits,
+        "splits": to_builtins(task.splits),
         "labels": task.labels,
         "skipped": task.skipped,
         **more,

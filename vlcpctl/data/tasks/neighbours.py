@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.core.versions import Versions
+from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.data.tasks.index import read_keys
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Task
@@ -37,7 +38,7 @@ class StreamEntry:
         if not self.known.firsts:
             return self.known
         try:
-            return self.known | Versions.of([read_manifest(self.path, "task")])
+            return self.known | read_task(self.path).versions
         except BadInput:
             return self.known
 
@@ -48,16 +49,13 @@ def stream_entries(task: Task) -> list[StreamEntry]:
     if not (directory / MANIFESTS["stream"]).is_file():
         return []
     try:
-        manifest = read_manifest(directory, "stream")
-        versions = Versions.of([manifest])
-        if not versions.same(manifest["content"], str(task.manifest.get("stream"))):
-            return []
-        return [
-            StreamEntry(str(entry["content"]), directory / Path(str(entry["path"])).name, versions)
-            for entry in manifest["tasks"]
-        ]
-    except (BadInput, KeyError, TypeError):  # it only helps to find mistakes: not needed to train
+        manifest = read_stream(directory)
+    except BadInput:  # it only helps to find mistakes: not needed to train
         return []
+    versions = manifest.versions
+    if not versions.same(manifest.content, str(task.manifest.stream)):
+        return []
+    return [StreamEntry(one.content, directory / one.path, versions) for one in manifest.tasks]
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from vlcpctl.data.images.header import Bytes
+from vlcpctl.data.tasks.facts import SplitManifest
 from vlcpctl.data.tasks.index import IndexWriter, schema_with
 from vlcpctl.data.tasks.kept_columns import MoreValues, with_more_values
 from vlcpctl.data.tasks.manifests import file_facts
@@ -65,7 +65,7 @@ class SplitWriter:
         """The number of images without a value in each kept column, after `close`."""
         return self._index.lacking
 
-    def close(self, repeats: MoreValues | None = None) -> dict[str, Any]:
+    def close(self, repeats: MoreValues | None = None) -> SplitManifest:
         """Finish the last shard and the index, and return the split's entry in the manifest.
 
         `repeats` gives the kept values of rows that repeat a sample, by its key.
@@ -75,14 +75,14 @@ class SplitWriter:
         self._index.close()
         if repeats is not None:
             self._index = with_more_values(self._index, repeats)
-        return {
-            "images": self._images,
-            "captions": self._captions,
-            "shards": self._shards,
-            "bytes": self._total,
-            "content": self._index.content.hexdigest(),
+        return SplitManifest(
+            images=self._images,
+            captions=self._captions,
+            shards=tuple(self._shards),
+            bytes=self._total,
+            content=self._index.content.hexdigest(),
             **file_facts(self.directory, self.split, self._shards),
-        }
+        )
 
     def abandon(self) -> None:
         """Close open files after an error."""

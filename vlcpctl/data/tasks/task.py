@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -18,15 +18,17 @@ from vlcpctl.core.digests import verify_files
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.open_files import OpenFiles
-from vlcpctl.core.printable import printable
 from vlcpctl.core.recorded_files import RESTORE
-from vlcpctl.core.versions import WAS, Versions
-from vlcpctl.data.tasks.facts import read_stream, read_task
-from vlcpctl.data.tasks.index import ContentId, load_rows, read_columns, read_index, rows_at
+from vlcpctl.data.tasks.facts import (
+    BufferManifest,
+    SplitManifest,
+    TaskManifest,
+    read_stream,
+    read_task,
+)
+from vlcpctl.data.tasks.index import read_columns, read_index, rows_at
 from vlcpctl.data.tasks.index_checks import RowProblems, file_size, row_problems
-from vlcpctl.data.tasks.rows import SHA256_BYTES, Rows, map_rows, rows_path
-
-_ROWS_AT_ONCE = 1 << 14
+from vlcpctl.data.tasks.rows import SHA256_BYTES, map_rows, rows_path
 
 
 @dataclass(frozen=True)
@@ -34,43 +36,51 @@ class Task:
     """A task directory; a replay buffer is one too, with `train` as its only split."""
 
     path: Path
-    manifest: dict[str, Any]
+    manifest: TaskManifest
 
     @property
     def name(self) -> str:
         """The task's name, which may contain any character."""
-        return str(self.manifest["name"])
+        return self.manifest.name
 
     @property
     def slug(self) -> str:
         """The name in a form that is safe in paths, such as `02-animals-nature`."""
-        return str(self.manifest["slug"])
+        return self.manifest.slug
 
     @property
     def step(self) -> int | None:
         """The task's position in the stream, from 0; None for a buffer."""
-        step = self.manifest.get("step")
-        return None if step is None else int(step)
+        return self.manifest.step
 
     @property
     def content(self) -> str:
         """The content id of the task's data."""
-        return str(self.manifest["content"])
+        return self.manifest.content
 
     @property
     def was(self) -> tuple[str, ...]:
         """Earlier content ids of the data, oldest first, if 'vlcpctl forget' has rewritten it."""
-        return tuple(self.manifest.get(WAS) or ())
+        return tuple(self.manifest.was)
 
     @property
-    def kept_columns(self) -> list[str]:
+    def kept_columns(self) -> tuple[str, ...]:
         """The columns of the sources that its indexes keep (--keep-columns), in order."""
-        return list(self.manifest.get("kept_columns", ()))
+        return self.manifest.kept_columns
+
+    @property
+    def buffer(self) -> BufferManifest:
+        """What a buffer records of itself. Raises BadInput for a plain task."""
+        if self.manifest.buffer is None:
+            raise BadInput(
+                f"{self.path} is a task, not a buffer; make one of it with 'vlcpctl buffer'"
+            )
+        return self.manifest.buffer
 
     @property
     def counts(self) -> dict[str, int]:
         """Number of images in each split."""
-        return {name: int(split["images"]) for name, split in self.manifest["splits"].items()}
+        return {name: split.images for name, split in self.manifest.splits.items()}
 
     def require(self, split: str) -> None:
         """Raise BadInput unless the task has this split, with at least one image."""
@@ -80,47 +90,41 @@ class Task:
 
     def split(self, name: str) -> Split:
         """Open one split. Raises BadInput if there is no such split or its index is damaged."""
-        if name not in self.manifest["splits"]:  # a split without images can be opened
+        if name not in self.manifest.splits:  # a split without images can be opened
             self.require(name)
-        return Split(self.path, name, self.manifest["splits"][name], self.kept_columns)
+        return Split(self.path, name, self.manifest.splits[name], self.kept_columns)
 
 
 class Split:
     """A split of N images, which are read on demand; the rows that locate them are memory-mapped.
 
     `listed` is the split's entry in task.json, `kept` the columns listed there as kept. Raises
-    BadInput if the index is not the one that was written with it, if a row of it cannot be right,
-    or if a tar is missing or truncated.
+    BadInput if the index or its file of rows is not the one that was written, if a row cannot be
+    right, or if a tar is missing or truncated.
     """
 
     def __init__(
-        self, directory: Path, name: str, listed: Mapping[str, Any], kept: Sequence[str] = ()
+        self, directory: Path, name: str, listed: SplitManifest, kept: Sequence[str] = ()
     ) -> None:
         self.directory, self.name = directory, name
         self.path = directory / f"{name}.parquet"
         self._listed, self._kept = listed, kept
-        if "index" in listed:  # not in tasks of earlier versions
-            verify_files(directory, {self.path.name: listed["index"]}, advice=RESTORE)
+        path = rows_path(self.path)
+        recorded = {self.path.name: listed.index, path.name: listed.rows}
+        verify_files(directory, recorded, advice=RESTORE)
         self._shard_sizes = _shard_sizes(directory, listed)
-        self._rows = self._mapped() if "rows" in listed else self._loaded()
+        self._rows = map_rows(path)
+        for problem in RowProblems(path, self._shard_sizes).of_rows(self._rows):
+            raise BadInput(f"{problem}; run 'vlcpctl check'")
         self.keys = self._rows.keys
-        self._check_against(listed)
+        if len(self.keys) != listed.images:
+            found = f"images is {len(self.keys)}, task.json says {listed.images}"
+            raise BadInput(f"{path}: {found}{RESTORE}")
         self._tars = OpenFiles([directory / shard for shard in self._rows.shards])
 
     def __reduce__(self) -> tuple[type[Split], tuple[Any, ...]]:
         # Another process opens the split again, and gets no copy of its rows.
         return Split, (self.directory, self.name, self._listed, self._kept)
-
-    def _mapped(self) -> Rows:
-        path = rows_path(self.path)
-        verify_files(self.directory, {path.name: self._listed["rows"]}, advice=RESTORE)
-        rows = map_rows(path)
-        for problem in RowProblems(path, self._shard_sizes).of_rows(rows):
-            raise BadInput(f"{problem}; run 'vlcpctl check'")
-        return rows
-
-    def _loaded(self) -> Rows:
-        return load_rows(self.path, self._shard_sizes, self._kept)
 
     @cached_property
     def table(self) -> pa.Table:
@@ -132,26 +136,6 @@ class Split:
         for problem in row_problems(table, self.path, self._shard_sizes, self._kept):
             raise BadInput(f"{problem}; run 'vlcpctl check'")
         return table
-
-    def _check_against(self, listed: Mapping[str, Any]) -> None:
-        """Raise BadInput if the rows are not those that task.json lists."""
-        if len(self.keys) != listed["images"]:
-            path = rows_path(self.path) if "rows" in listed else self.path
-            found = f"images is {len(self.keys)}, task.json says {listed['images']}"
-            raise BadInput(f"{path}: {found}{RESTORE}")
-        if "index" in listed:
-            return  # verified by its digest; what follows takes as long as reading the index
-        content = ContentId()
-        for start in range(0, len(self), _ROWS_AT_ONCE):
-            keys = self.keys[start : start + _ROWS_AT_ONCE]
-            content.add(keys, self._rows.label[start : start + _ROWS_AT_ONCE].to_pylist())
-        if content.hexdigest() != listed["content"]:
-            found = f"content is {content.hexdigest()}, task.json says {listed['content']}"
-            raise BadInput(f"{self.path}: {found}{RESTORE}")
-        repeated = np.flatnonzero(~self.keys.firsts())
-        if len(repeated):
-            twice = self.keys[int(repeated[0])]
-            raise BadInput(f"{self.path}: two rows have the key {printable(twice):.80}{RESTORE}")
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -236,13 +220,13 @@ class Split:
         return data
 
 
-def _shard_sizes(directory: Path, listed: Mapping[str, Any]) -> dict[str, int]:
+def _shard_sizes(directory: Path, listed: SplitManifest) -> dict[str, int]:
     """The size in bytes of each tar of a split.
 
     Raises BadInput if one is missing or does not have the size that was recorded.
     """
-    sizes = {shard: file_size(directory / shard) for shard in listed["shards"]}
-    for shard, written in zip(sizes, listed.get("shard_bytes", ()), strict=False):
+    sizes = {shard: file_size(directory / shard) for shard in listed.shards}
+    for shard, written in zip(listed.shards, listed.shard_bytes, strict=True):
         if sizes[shard] != written:
             raise BadInput(
                 f"{directory / shard} has changed since it was written: it has {sizes[shard]} "
@@ -258,7 +242,7 @@ def open_task(path: Path) -> Task:
     stream the message lists the paths of its tasks.
     """
     if kind_of(path) == "stream":
-        tasks = " ".join(str(path / entry["path"]) for entry in read_stream(path)["tasks"])
+        tasks = " ".join(str(path / entry.path) for entry in read_stream(path).tasks)
         raise BadInput(f"{path} is a stream; give one of its tasks: {tasks}")
     return Task(path, read_task(path))
 
@@ -270,9 +254,9 @@ def open_stream(path: Path) -> list[Task]:
     was rewritten since is still the same.
     """
     tasks = []
-    for entry in read_stream(path)["tasks"]:
-        task = open_task(path / entry["path"])
-        if not Versions.of([task.manifest]).same(task.content, entry["content"]):
+    for entry in read_stream(path).tasks:
+        task = open_task(path / entry.path)
+        if not task.manifest.versions.same(task.content, entry.content):
             raise BadInput(f"{not_listed(task.path, task.content)}{RESTORE}")
         tasks.append(task)
     return tasks

@@ -17,7 +17,7 @@ from vlcpctl.data.classification.data_sets import DataSet
 from vlcpctl.data.classification.labelled_images import Flaw, LabelledImages
 from vlcpctl.data.loading.eval_batches import LabelledBatch, LabelledBatches, read_labelled
 from vlcpctl.data.tasks.skips import Tolerance
-from vlcpctl.distributed.pool import Work
+from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.embedding import images_of
 from vlcpctl.evaluation.embedding_cache import Cached, key_of
 from vlcpctl.evaluation.search.index import Ids, Vectors

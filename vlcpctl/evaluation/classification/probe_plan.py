@@ -71,7 +71,7 @@ class ProbeRequest:
 
     @property
     def row_protocol(self) -> str:
-        """The protocol in rows: the solver if it is not Mod-X's, as in earlier versions."""
+        """The protocol in rows: Mod-X's, else the solver."""
         return MODX if self.is_modx else self.solver_name
 
     @property

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar, cast, final
 from torch import Tensor
 from torch.func import functional_call
 
-from vlcpctl.core.special_tokens import SpecialTokens
+from vlcpctl.core.batch import SpecialTokens
 from vlcpctl.models.base import BaseEncoder
 from vlcpctl.models.compiled import compiled
 from vlcpctl.models.fusion.model import FusionModel, Outputs

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from vlcpctl.core.digests import changed_prefix
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.input_files import open_regular
-from vlcpctl.core.recorded_files import recorded_files
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.models.checkpoint_files import LOG
 from vlcpctl.report.cards.search import FoundCheckpoint
@@ -75,9 +74,7 @@ def read_training_log(checkpoint: FoundCheckpoint, most: int) -> TrainingLog | N
 
 
 def _recorded(checkpoint: FoundCheckpoint) -> Mapping[str, Any]:
-    made = checkpoint.manifest
-    manifest = {"files": made.files, **({"digests": made.digests} if made.digests else {})}
-    return recorded_files(checkpoint.path, manifest)
+    return checkpoint.manifest.digests
 
 
 def _lines(path: Path) -> list[bytes]:

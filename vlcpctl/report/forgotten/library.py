@@ -77,7 +77,7 @@ class Library:
         return [
             task.split(name)
             for task in self.tasks
-            for name in task.manifest["splits"]
+            for name in task.manifest.splits
             if (self.splits is None or name in self.splits) and task.counts[name]
         ]
 

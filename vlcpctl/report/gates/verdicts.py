@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from vlcpctl.core.errors import MOST_NAMES, BadInput, GateFailed
-from vlcpctl.core.fields import Fields
+from vlcpctl.core.structs import converted
 from vlcpctl.report.gates.grammar import OPERATORS, Gate
 from vlcpctl.report.gates.subjects import Measured, Subject, Unmatched, matched
 from vlcpctl.report.scores.drops import Drop
@@ -42,22 +42,10 @@ class Verdict:
     passes: bool = False
 
     @classmethod
-    def read(cls, take: Fields) -> Self:
-        """The verdict that `as_json` has written. Raises BadInput as `Fields` does."""
-        return cls(
-            condition=take("condition", str),
-            run=take("run", str),
-            metric=take("metric", str),
-            value=take("value", int | float, None),
-            holds=take("holds", bool),
-            undefined=take("undefined", str, None),
-            data=take("data", str, None),
-            track=take("track", str, None),
-            bound=take("bound", int | float, math.nan),
-            advice=take("advice", str, None),
-            is_early=take("is_early", bool, False),
-            passes=take("passes", bool),
-        )
+    def read(cls, written: Mapping[str, Any], place: object) -> Self:
+        """The verdict that `as_json` has written. Raises BadInput as `converted` does."""
+        bound = written.get("bound")
+        return converted({**written, "bound": math.nan if bound is None else bound}, cls, place)
 
     @property
     def outcome(self) -> str:

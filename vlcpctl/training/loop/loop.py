@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from vlcpctl.core import console
-from vlcpctl.core.allocator import keep_freed_memory
 from vlcpctl.core.batch import Batch, Weights
 from vlcpctl.core.errors import Diverged, Incompatible, Interrupted
 from vlcpctl.core.method import TRAIN
 from vlcpctl.core.params import copy_of
+from vlcpctl.core.process_memory import keep_freed_memory
 from vlcpctl.core.tensors import first_not_finite
 from vlcpctl.distributed.signals import StopFlag
 from vlcpctl.tracking.trackers import Trackers

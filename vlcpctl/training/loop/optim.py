@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 
 from vlcpctl.training.config.settings import Settings
@@ -99,8 +100,7 @@ def learning_rate(settings: Settings, step: int, steps: int, drops: int) -> floa
 PLATEAU_FACTOR = 0.1  # DHA, section 4.1
 
 
-@dataclass(frozen=True)
-class Plateau:
+class Plateau(msgspec.Struct, frozen=True):
     """Counts validations without a lower loss; one more than the patience is a drop."""
 
     best: float | None = None

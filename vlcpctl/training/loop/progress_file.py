@@ -12,14 +12,14 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.atomic import new_part
 from vlcpctl.core.errors import BadInput, VlcpError
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.safe_json import read_json_object
+from vlcpctl.core.structs import converted
 
 FILE_NAME = "progress.json"
 SCHEMA = "vlcpctl.progress/1"
@@ -34,12 +34,20 @@ class PhaseSteps:
     steps: int
 
 
+@dataclass(frozen=True)
+class Ended:
+    """The exit code and the message of an error."""
+
+    code: int
+    message: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProgressFile:
     """What a process that trains will do, where it started, and how it ended, if it failed.
 
     `first` is the number of steps, of all phases, that earlier processes did; `started` is the
-    time in seconds since 1970. `ended` is the exit code and the message of an error.
+    time in seconds since 1970.
     """
 
     run: str
@@ -52,7 +60,7 @@ class ProgressFile:
     started: float
     pid: int
     host: str
-    ended: tuple[int, str] | None = None
+    ended: Ended | None = None
 
     @property
     def total(self) -> int:
@@ -68,28 +76,14 @@ class ProgressFile:
     @classmethod
     def read(cls, path: Path) -> ProgressFile:
         """The file at a path. Raises BadInput if it is missing or not one."""
-        take = Fields(read_json_object(path), path)
-        if take("schema", str) != SCHEMA:
-            raise BadInput(f"{path} has schema {take('schema', str)!r}, not {SCHEMA!r}")
-        phases = [_fields(one, f"{path}, phases") for one in take("phases", list)]
-        ended = take("ended", dict, None)
-        return cls(
-            **{name: take(name, str) for name in ("run", "method", "host")},
-            **{name: take(name, int) for name in ("batch_size", "epoch_steps", "first", "pid")},
-            tasks=tuple(take.texts("tasks")),
-            phases=tuple(
-                PhaseSteps(one("name", str), one("offset", int), one("steps", int))
-                for one in phases
-            ),
-            started=take("started", int | float),
-            ended=_ended(Fields(ended, f"{path}, ended")) if ended else None,
-        )
+        found = read_json_object(path)
+        if found.get("schema") != SCHEMA:
+            raise BadInput(f"{path} has schema {found.get('schema')!r:.80}, not {SCHEMA!r}")
+        return converted(found, cls, path)
 
     def write(self, directory: Path) -> None:
         """Write the file; errors of the operating system are ignored: only `watch` lacks it."""
-        phases = [vars(phase) for phase in self.phases]
-        ended = dict(zip(("code", "message"), self.ended, strict=True)) if self.ended else None
-        body = {"schema": SCHEMA, **vars(self), "phases": phases, "ended": ended}
+        body = {"schema": SCHEMA, **asdict(self)}
         with suppress(OSError), new_part(directory / FILE_NAME) as temporary:
             temporary.write_text(json.dumps(body, indent=1))
 
@@ -100,16 +94,5 @@ class ProgressFile:
         try:
             yield
         except VlcpError as error:
-            ended = (error.exit_code, str(error))
-            ProgressFile(**{**vars(self), "ended": ended}).write(directory)
+            replace(self, ended=Ended(error.exit_code, str(error))).write(directory)
             raise
-
-
-def _fields(value: object, place: str) -> Fields:
-    if not isinstance(value, dict):
-        raise BadInput(f"{place}: {value!r:.80} is not an object")
-    return Fields(value, place)
-
-
-def _ended(take: Fields) -> tuple[int, str]:
-    return take("code", int), take("message", str)

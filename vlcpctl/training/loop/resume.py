@@ -18,11 +18,11 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from torch import Tensor
 
 from vlcpctl.core.atomic import new_part, refuse_unfinished
@@ -34,10 +34,10 @@ from vlcpctl.core.digests import (
     verify_files,
 )
 from vlcpctl.core.errors import BadInput, Incompatible
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import identity_differences
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.staging import Staging, sync
+from vlcpctl.core.structs import converted, fields_beyond
 from vlcpctl.core.tensors import read_tensors, write_tensors
 from vlcpctl.core.versions import NO_VERSIONS, Versions
 from vlcpctl.training.loop.metrics_log import FILE_NAME
@@ -47,11 +47,11 @@ SCHEMA = "vlcpctl.state/1"
 IDENTITY, STATE, POSITION = "identity.json", "state.json", "position.json"
 START_OVER = "; --force starts over"
 
+_Kind = TypeVar("_Kind", bound=msgspec.Struct)
 _STATE_NAME = re.compile(r"at-(\d{4,})-(\d{10,})")
 
 
-@dataclass
-class SavedProgress:
+class SavedProgress(msgspec.Struct):
     """The position and counters of a saved state; its tensors are stored beside them."""
 
     phase: int = 0
@@ -60,28 +60,25 @@ class SavedProgress:
     train_seconds: float = 0.0
     inverting_seconds: float = 0.0  # of train_seconds, spent on pseudo texts
     pairs: int = 0
-    plateau: Plateau = field(default_factory=Plateau)
+    plateau: Plateau = msgspec.field(default_factory=Plateau)
     best: float | None = None
-    scaler: dict[str, Any] = field(default_factory=dict)
+    scaler: dict[str, Any] = {}
 
-    @classmethod
-    def read(cls, path: Path) -> SavedProgress:
-        """The progress in a position.json. Raises BadInput if a field is missing or mistyped."""
-        values = read_json_object(path)
-        if values.keys() != asdict(cls()).keys():
-            names = ", ".join(sorted(values.keys() ^ asdict(cls()).keys()))
-            raise BadInput(f"{path} lacks fields, or has fields of another version: {names}")
-        fields = Fields(values, path)
-        plateau = Fields(fields("plateau", dict), f"{path}, plateau")
-        return cls(
-            **{name: fields(name, int) for name in ("phase", "step", "journal_bytes", "pairs")},
-            **{name: fields(name, int | float) for name in ("train_seconds", "inverting_seconds")},
-            plateau=Plateau(
-                plateau("best", int | float, None), plateau("stalled", int), plateau("drops", int)
-            ),
-            best=fields("best", int | float, None),
-            scaler=fields("scaler", dict),
-        )
+
+class _Identity(msgspec.Struct, frozen=True):
+    """identity.json: what decides the results of the run, and what decides their last bits."""
+
+    semantic: dict[str, Any]
+    numeric: dict[str, Any]
+
+
+class _State(msgspec.Struct, frozen=True):
+    """state.json: size and digest of the other files of a state."""
+
+    schema: str
+    journal: FileDigest = msgspec.field(name=FILE_NAME)
+    identity: FileDigest = msgspec.field(name=IDENTITY)
+    files: Mapping[str, FileDigest]
 
 
 class ResumeDirectory:
@@ -100,11 +97,9 @@ class ResumeDirectory:
         force: bool,
         accept_inexact: bool,
         versions: Versions = NO_VERSIONS,
-        as_recorded: Callable[[object], dict[str, Any]] | None = None,
     ) -> None:
         """Create the directory, or accept an existing one to resume from.
 
-        `as_recorded` returns `semantic` as the version that recorded another one describes it.
         Raises OutputExists if it belongs to a run with other settings (`semantic`) or on data that
         was rewritten since (`versions` are those of the inputs), and
         Incompatible if the machine or library differs (`numeric`) without `accept_inexact`, or if
@@ -114,11 +109,10 @@ class ResumeDirectory:
         # Without a complete state nothing would be lost: such a directory is simply reused.
         if newest is not None:
             state = _read_state(newest)
-            _verify(self.path, {IDENTITY: state[IDENTITY]})
-            found = self._stored_identity()
-            wanted = as_recorded(found["semantic"]) if as_recorded else semantic
-            refuse_unfinished(self.path, found["semantic"], wanted, versions)
-            inexact = identity_differences(found["numeric"], numeric)
+            _verify(self.path, {IDENTITY: state.identity})
+            found = _read(self.path / IDENTITY, _Identity)
+            refuse_unfinished(self.path, found.semantic, semantic, versions)
+            inexact = identity_differences(found.numeric, numeric)
             if inexact and not accept_inexact:
                 raise Incompatible(
                     f"{self.path} was started on a different setup and would not resume "
@@ -146,14 +140,10 @@ class ResumeDirectory:
         temporary.mkdir()
         for name, values in tensors.items():
             write_tensors(temporary / f"{name}.safetensors", values)
-        (temporary / POSITION).write_text(json.dumps(asdict(saved)))
-        state = {
-            "schema": SCHEMA,
-            FILE_NAME: journal,
-            **digests_of(self.path, [IDENTITY]),
-            "files": digests_of(temporary),
-        }
-        (temporary / STATE).write_text(json.dumps(state, indent=1))
+        (temporary / POSITION).write_text(json.dumps(msgspec.to_builtins(saved)))
+        identity = digests_of(self.path, [IDENTITY])[IDENTITY]
+        state = _State(SCHEMA, journal, identity, digests_of(temporary))
+        (temporary / STATE).write_text(json.dumps(msgspec.to_builtins(state), indent=1))
         # On disk before the rename: after a power cut, the new name could otherwise hold empty
         # files while the older state is gone.
         for path in temporary.rglob("*"):
@@ -173,10 +163,7 @@ class ResumeDirectory:
         newest = self.newest()
         if newest is None:
             return None
-        try:
-            saved = SavedProgress.read(newest / POSITION)
-        except BadInput as error:
-            raise Incompatible(f"{error}{START_OVER}") from error
+        saved = _read(newest / POSITION, SavedProgress)
         if _position_of(newest) != (saved.phase, saved.step):
             raise Incompatible(f"{newest} has the position of another state{START_OVER}")
         tensors = {
@@ -208,21 +195,14 @@ class ResumeDirectory:
                 state.rename(removing)
                 shutil.rmtree(removing)
 
-    def _stored_identity(self) -> dict[str, dict[str, Any]]:
-        try:
-            fields = Fields(read_json_object(self.path / IDENTITY), self.path / IDENTITY)
-            return {name: fields(name, dict) for name in ("semantic", "numeric")}
-        except BadInput as error:
-            raise Incompatible(f"{error}{START_OVER}") from error
-
-    def _verify_state(self, directory: Path, state: dict[str, Any]) -> None:
+    def _verify_state(self, directory: Path, state: _State) -> None:
         """Refuse a state unless its files are those that were written, and no others."""
-        _verify(directory, state["files"])
-        for name in unlisted_files(directory, {*state["files"], STATE}):
+        _verify(directory, state.files)
+        for name in unlisted_files(directory, {*state.files, STATE}):
             raise Incompatible(f"{directory / name} is not part of the saved state{START_OVER}")
-        if POSITION not in state["files"]:
+        if POSITION not in state.files:
             raise Incompatible(f"{directory} has no {POSITION}{START_OVER}")
-        changed = changed_prefix(self.journal, state[FILE_NAME])
+        changed = changed_prefix(self.journal, state.journal)
         if changed:
             raise Incompatible(f"{changed}{START_OVER}")
 
@@ -233,18 +213,30 @@ def _position_of(state: Path) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found and state.is_dir() else None
 
 
-def _read_state(directory: Path) -> dict[str, Any]:
+def _read_state(directory: Path) -> _State:
     """The content of a state.json. Raises Incompatible if it is missing or not one."""
     path = directory / STATE
     if not path.exists():
         raise Incompatible(
             f"{directory} has changed since it was saved: it has no {STATE}{START_OVER}"
         )
+    state = _read(path, _State)
+    if state.schema != SCHEMA:
+        raise Incompatible(f"{path} has schema {state.schema!r:.80}, not {SCHEMA!r}{START_OVER}")
+    return state
+
+
+def _read(path: Path, kind: type[_Kind]) -> _Kind:
+    """A JSON file of a state. Raises Incompatible if it cannot be read or has other fields."""
     try:
-        fields = Fields(read_json_object(path), path)
-        if fields("schema", str) != SCHEMA:
-            raise BadInput(f"{path} has schema {fields('schema', str)!r}, not {SCHEMA!r}")
-        return {name: fields(name, dict) for name in (IDENTITY, FILE_NAME, "files")}
+        found = read_json_object(path)
+        state = converted(found, kind, path)
+        known = msgspec.to_builtins(state)
+        others = [*fields_beyond(found, known), *fields_beyond(known, found)]
+        if others:
+            names = ", ".join(others)
+            raise BadInput(f"{path} lacks fields, or has fields of another version: {names}")
+        return state
     except BadInput as error:
         raise Incompatible(f"{error}{START_OVER}") from error
 

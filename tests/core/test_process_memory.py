@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from vlcpctl.core import peak_memory as module
-from vlcpctl.core.peak_memory import peak_memory
+from vlcpctl.core import process_memory as module
+from vlcpctl.core.process_memory import peak_memory
 
 _CODE = """
-from vlcpctl.core.peak_memory import peak_memory
+from vlcpctl.core.process_memory import peak_memory
 before = peak_memory()["process"]
 block = bytearray(b"x" * 30_000_000)
 del block

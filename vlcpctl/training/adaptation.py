@@ -1,17 +1,112 @@
-"""The batch of a preset cut to data that are fewer."""
+"""A request with the settings that depend on its data, its device and the previous checkpoint.
+
+Torch-free on CPUs.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.model_facts import LEARNED, model_facts
 from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.gpu import is_gpu
+from vlcpctl.core.hashing import file_sha256
 from vlcpctl.data.loading.sampler import count_pairs, replayed_pairs
 from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.settings import replay_share
+from vlcpctl.training.config.settings import OF_MODEL, PREVIOUS, Settings, replay_share
 
 _LEAST = 2  # pairs of a batch: the contrastive loss of one pair has no gradient
+
+
+def adapted(request: TrainRequest) -> TrainRequest:
+    """The request as it is planned, run and recorded; an adapted one stays as it is.
+
+    Raises UsageError if no model or no batch follows from it, and BadInput if an input is not what
+    its option needs.
+    """
+    return with_batch(with_precision(with_model(request)))
+
+
+def adapted_as_far_as_known(request: TrainRequest) -> TrainRequest:
+    """The request to show, whose tasks and model need not exist yet.
+
+    Raises BadInput if an input that does exist is not what its option needs.
+    """
+    if request.previous is not None:
+        request = with_model(request)
+    inputs = [*request.tasks, *([request.buffer] if request.buffer else [])]
+    is_complete = all(path.exists() for path in inputs)
+    return with_batch(with_precision(request)) if is_complete else with_precision(request)
+
+
+def with_model(request: TrainRequest) -> TrainRequest:
+    """The request with the settings of the model as they are in --previous.
+
+    Options that --previous makes idle stay as given; they are refused later. Raises UsageError if
+    there is neither a previous checkpoint nor a model, and BadInput if the checkpoint cannot be
+    read.
+    """
+    if request.previous is None:
+        _require_model(request)
+        return request
+    made = CheckpointManifest.read(request.previous)
+    facts = model_facts(request.previous, made)
+    facts = {name: facts["name" if name == "model" else name] for name in OF_MODEL}
+    decided = [name for name in OF_MODEL if request.origins.get(name) != "flag"]
+    values = {
+        name: facts[name] for name in decided if not _agrees(name, request.settings, facts[name])
+    }
+    return replace(
+        request,
+        settings=replace(request.settings, **values),
+        origins={**request.origins, **dict.fromkeys(decided, PREVIOUS)},
+        inherited={name: facts[name] for name in decided},
+    )
+
+
+def _require_model(request: TrainRequest) -> None:
+    if request.settings.model:
+        return
+    origins = [one for one in request.origins.values() if one.startswith("preset ")]
+    raise UsageError(
+        f"{origins[0].split(',')[0] if origins else 'the preset'} names no model; give --previous "
+        "with a checkpoint ('vlcpctl import-checkpoint' makes one of a pretrained model), or "
+        "--model"
+    )
+
+
+def _agrees(name: str, settings: Settings, fact: str | int | None) -> bool:
+    """Whether a setting says nothing about the model that is not so."""
+    # Settings that describe the model rightly stay as they are written: the identity of the run
+    # contains them. None is "what the model has", except for its weights.
+    value = getattr(settings, name)
+    if value == fact or (value is None and name != "pretrained"):
+        return True
+    if name == "temperature" and fact == LEARNED:
+        return str(value).startswith(LEARNED)
+    is_file = name in {"model", "pretrained"} and value is not None and Path(value).is_file()
+    return is_file and f"sha256:{file_sha256(value)}" == fact
+
+
+def with_precision(request: TrainRequest) -> TrainRequest:
+    """The request with `auto` replaced by the precision that its device has.
+
+    Imports torch only where there is a GPU that could have bfloat16.
+    """
+    if request.settings.precision != "auto":
+        return request
+    precision = "fp32"
+    if is_gpu(request.device):
+        import torch
+
+        # Emulated, it would be slower than fp32.
+        is_native = torch.cuda.is_bf16_supported(including_emulation=False)
+        precision = "bf16" if is_native else "fp32"
+    return replace(request, settings=replace(request.settings, precision=precision))
 
 
 def with_batch(request: TrainRequest) -> TrainRequest:
@@ -26,7 +121,8 @@ def with_batch(request: TrainRequest) -> TrainRequest:
     tasks = [open_task(path) for path in request.tasks]
     # All pairs of the first task count, whatever the others repeat: for most data this decides, and
     # no index needs to be read.
-    if _counted(tasks[0], request.limit) >= request.settings.batch_size:
+    images = int(tasks[0].counts.get("train", 0))
+    if min(images, request.limit or images) >= request.settings.batch_size:
         return request
     available = _available(request, tasks)
     if available.new(request.settings.batch_size) <= available.pairs:
@@ -63,11 +159,6 @@ def _available(request: TrainRequest, tasks: list[Task]) -> _Available:
         held.require("train")
         buffer = held.split("train")
     return _Available(*count_pairs(splits, buffer, share, request.limit), share)
-
-
-def _counted(task: Task, limit: int | None) -> int:
-    count = int(task.counts.get("train", 0))
-    return count if limit is None else min(count, limit)
 
 
 def _cut(request: TrainRequest, available: _Available) -> TrainRequest:

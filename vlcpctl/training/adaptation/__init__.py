@@ -1,1 +1,0 @@
-"""Settings that depend on the data, the device and the previous checkpoint."""

@@ -14,8 +14,7 @@ from pathlib import Path
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.classification.class_folder import CLASS_NAMES, KIND, SHARD_COUNT, TEMPLATES
 from vlcpctl.data.tasks.class_names import name_of
-from vlcpctl.export.captions import one_line
-from vlcpctl.export.layout import Layout, Target
+from vlcpctl.export.layout import Layout, Target, one_line
 from vlcpctl.export.pairs import ExportedPair
 from vlcpctl.export.tar_files import TarFiles
 

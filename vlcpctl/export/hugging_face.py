@@ -13,9 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from vlcpctl.data.tasks.exported import CARD, ParquetFile
-from vlcpctl.export.columns import renamed
 from vlcpctl.export.data_card import data_card
-from vlcpctl.export.layout import Layout, Target
+from vlcpctl.export.layout import Layout, Target, renamed
 from vlcpctl.export.pairs import ExportedPair
 
 # What the hub calls the split, where that is another name.

@@ -17,9 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.export.captions import one_line
-from vlcpctl.export.columns import renamed
-from vlcpctl.export.layout import Layout, Target
+from vlcpctl.export.layout import Layout, Target, one_line, renamed
 from vlcpctl.export.pairs import ExportedPair
 from vlcpctl.export.tar_files import Place, TarFiles
 

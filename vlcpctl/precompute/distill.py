@@ -32,8 +32,7 @@ from vlcpctl.data.loading.workers import read_in_order
 from vlcpctl.data.precomputed.teacher_targets import Parts, write_targets
 from vlcpctl.data.precomputed.vector_files import write_vectors
 from vlcpctl.models.embed import require_finite
-from vlcpctl.models.encoders import Encoder
-from vlcpctl.models.saved_encoder import SavedEncoder
+from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.precompute.distill_plan import DistillPlan
 from vlcpctl.precompute.resumable_parts import (
     ComputeOptions,

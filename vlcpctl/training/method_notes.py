@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from vlcpctl.core.method import Method
 from vlcpctl.data.buffer.manifest import BUFFER_NAME
 from vlcpctl.data.tasks.task import Task
-from vlcpctl.models.width import shared_width
+from vlcpctl.models.configuration import shared_width
 from vlcpctl.training.config.request import TrainRequest
 
 

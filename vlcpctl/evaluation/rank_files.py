@@ -168,7 +168,9 @@ def plan_ranks(
     identity["rows"] = content_id(known)
     if not already_written(out, identity, holds_ranks, _identity_of, force=force):
         return RankFile(out, identity)
-    _verify(out)
+    changed = changed_prefix(out, (_metadata(out) or {}).get("digest", {}))
+    if changed is not None:
+        raise OutputExists(f"{changed}; --force replaces it")
     return None
 
 
@@ -422,13 +424,6 @@ def write_without(path: Path, out: Path, keys: Collection[str]) -> None:
 def holds_ranks(path: Path) -> bool:
     """Whether a file is one of ranks, which `--force` may replace."""
     return _metadata(path) is not None
-
-
-def _verify(path: Path) -> None:
-    """Raise OutputExists if a finished file is not what was written."""
-    changed = changed_prefix(path, (_metadata(path) or {}).get("digest", {}))
-    if changed is not None:
-        raise OutputExists(f"{changed}; --force replaces it")
 
 
 def _different(values: Iterator[Any]) -> list[Any] | dict[str, Any]:

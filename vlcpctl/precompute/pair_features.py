@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 
 from vlcpctl.core.console import progress
 from vlcpctl.core.device_copies import to_device
-from vlcpctl.data.images.transforms import decode_image, eval_view
+from vlcpctl.data.loading.eval_batches import EvalImages
 from vlcpctl.data.precomputed.stored_features import StoredProjections
 from vlcpctl.data.tasks.task import Split
 from vlcpctl.models.encoders import Encoder
@@ -55,12 +55,19 @@ class PairWork:
         self, encoder: Encoder, numbers: Sequence[int]
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """See `Work`; raises BadInput if an image cannot be read or decoded."""
+        images = EvalImages(self.split, self.rows, encoder.transform, BATCH)
         for number in numbers:
-            yield self._result(encoder, self.rows[number * BATCH :][:BATCH].tolist())
+            rows = self.rows[number * BATCH :][:BATCH].tolist()
+            yield self._result(encoder, images[number], [self.split.captions(row) for row in rows])
 
     @torch.inference_mode()
-    def _result(self, encoder: Encoder, rows: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        chunk = _chunk(encoder, self.split, rows)
+    def _result(
+        self, encoder: Encoder, pixels: Tensor, captions: Sequence[list[str]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        texts = encoder.tokenize([caption for some in captions for caption in some])
+        owner = torch.repeat_interleave(torch.tensor([len(some) for some in captions]))
+        images, texts = encoder.inputs(pixels, texts)
+        chunk = PairChunk(images, texts, to_device(owner, images.device))
         if encoder.family == "fusion" and not self.is_raw:
             fused = encoder.fused(chunk.images[chunk.owner], chunk.texts)
             return _array(_mean_direction(fused, chunk)), _NOTHING
@@ -111,17 +118,6 @@ def _computed(
         for number, one in zip(numbers, found, strict=True):
             yield one
             bar.advance(len(work.rows[number * BATCH :][:BATCH]))
-
-
-def _chunk(encoder: Encoder, split: Split, rows: Sequence[int]) -> PairChunk:
-    captions = [split.captions(row) for row in rows]
-    texts = encoder.tokenize([caption for some in captions for caption in some])
-    what = f"{split.path}: the image of key"
-    decoded = (decode_image(split.image(row), f"{what} {split.keys[row]}") for row in rows)
-    pixels = torch.from_numpy(np.stack([eval_view(image, encoder.transform) for image in decoded]))
-    owner = torch.repeat_interleave(torch.tensor([len(some) for some in captions]))
-    images, texts = encoder.inputs(pixels, texts)
-    return PairChunk(images, texts, to_device(owner, images.device))
 
 
 def _mean_direction(of_captions: Tensor, chunk: PairChunk) -> Tensor:

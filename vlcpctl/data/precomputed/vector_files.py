@@ -28,6 +28,7 @@ from vlcpctl.core.atomic import new_part
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.input_files import naming_input, open_regular
 from vlcpctl.core.library_errors import reading
+from vlcpctl.core.parquet_files import read_columns
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.data.tasks.keys import Keys
 
@@ -196,9 +197,8 @@ def read_table(path: Path, schema: pa.Schema, columns: Sequence[str]) -> pa.Tabl
 
     Raises BadInput if they cannot be read or do not fit the schema.
     """
-    open_regular(path).close()  # a pipe would block
-    with reading(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
-        table = file.read(list(columns))
+    table = read_columns(path, columns, page_checksum_verification=True)
+    with reading(path):
         return table.cast(pa.schema([schema.field(name) for name in columns]))
 
 

@@ -89,7 +89,8 @@ class EmbeddingCache:
                 _write(temporary, key, found)
         except (OSError, VlcpError) as error:
             if not self._has_warned:
-                warn(f"cannot write {path}: {error}; the embeddings are not kept")
+                why = f"cannot write {path}: {error}" if isinstance(error, OSError) else str(error)
+                warn(f"{why}; the embeddings are not kept")
             self._has_warned = True
 
     def _path(self, key: Key) -> Path:

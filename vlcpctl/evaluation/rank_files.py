@@ -403,7 +403,8 @@ def write_without(path: Path, out: Path, keys: Collection[str]) -> None:
     the metadata. Raises BadInput if the file cannot be read or was changed since it was written.
     """
     about = _metadata(path) or {}
-    if "digest" in about and (changed := changed_prefix(path, about["digest"])):
+    changed = changed_prefix(path, about.get("digest", {}))
+    if changed is not None:
         raise BadInput(f"{changed}{RESTORE}")
     query_N, wrong_N = rows_about(path, keys)
     table = read_columns(path)
@@ -412,7 +413,7 @@ def write_without(path: Path, out: Path, keys: Collection[str]) -> None:
         empty = pa.scalar(None, table.schema.field(name).type)
         table = table.set_column(place, name, pc.if_else(pa.array(wrong_N), empty, table[name]))
     table = table.filter(pa.array(~query_N)).replace_schema_metadata(None)
-    was = [*about.get(WAS, ()), *([about["digest"][ALGORITHM]] if "digest" in about else [])]
+    was = [*about.get(WAS, ()), about["digest"][ALGORITHM]]
     with out.open("wb") as sink, table_writer(sink, table.schema) as writer:
         writer.write_table(table, row_group_size=_GROUP_ROWS)
         sink.flush()

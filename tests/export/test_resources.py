@@ -59,7 +59,7 @@ def test_no_file_is_open_after_an_error(
 
 
 def test_members_that_were_written_take_no_memory(tmp_path: Path, memory: None) -> None:
-    tars = TarFiles(lambda number: tmp_path / f"{number}.tar", 10**9, 10**6)
+    tars = TarFiles(tmp_path, "{}.tar", 10**9, 10**6)
     before = kilobytes()
     for number in range(300):
         tars.place_for([1, 1])

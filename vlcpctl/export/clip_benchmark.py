@@ -8,7 +8,6 @@ the .cls member, classnames.txt and zeroshot_classification_templates.txt.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
@@ -67,13 +66,9 @@ class ClipBenchmark(Layout):
 
     def _tars_of(self, split: str) -> TarFiles:
         if split not in self._tars:
-            path_of = partial(_path, self.target.directory / split)
-            self._tars[split] = TarFiles(path_of, self.target.shard_bytes, _MOST_SAMPLES)
+            directory, most_bytes = self.target.directory / split, self.target.shard_bytes
+            self._tars[split] = TarFiles(directory, "{}.tar", most_bytes, _MOST_SAMPLES)
         return self._tars[split]
-
-
-def _path(directory: Path, number: int) -> Path:
-    return directory / f"{number}.tar"
 
 
 def _write_lines(path: Path, lines: Sequence[str]) -> None:

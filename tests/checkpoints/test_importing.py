@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from support.ctp_reference import split_tensors
 from torch import Tensor
 
 from vlcpctl.checkpoints.check import check_checkpoint
@@ -23,7 +24,7 @@ from vlcpctl.core.hashing import file_sha256
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.models import dual_encoder, encoders
 from vlcpctl.models.encoders import NewModelOptions
-from vlcpctl.models.fusion.key_mapping import ctp_names, split_tensors
+from vlcpctl.models.fusion.key_mapping import ctp_names
 from vlcpctl.models.imports import open_clip
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training.config.request import TrainRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from vlcpctl.export.markdown import front_matter
+from vlcpctl.export.data_card import front_matter
 
 
 def test_any_text_reads_back() -> None:

@@ -251,7 +251,7 @@ def test_the_loader_prepares_images_as_we_do(mode: str, kind: str) -> None:
 
 @pytest.mark.parametrize("name", ["none", "ctp", "whitespace", "lower", "canonicalize"])
 def test_the_loader_cleans_captions_as_we_do(name: str) -> None:
-    from vlcpctl.models.word_pieces import cleaner
+    from vlcpctl.models.tokenizers import cleaner
 
     for text in ('A "red" CAT; on: the  mat.', "&amp;amp; under_score\n caf\u00e9 ", "w " * 50):
         assert modeling_fusion.CLEAN[name](text) == cleaner(name)(text)

@@ -14,7 +14,6 @@ import pytest
 from support.program import check_refused, run_program
 
 from vlcpctl.data.tasks.exported import PairsWriter
-from vlcpctl.export import data_sets
 from vlcpctl.export.tar_files import TarFiles
 from vlcpctl.testing.tiny_stream import make_task
 
@@ -39,15 +38,15 @@ def test_no_file_is_open_after_an_error(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, to: str
 ) -> None:
     """Nor while the error exists: a full disk could not be unmounted."""
-    task, row, rows = make_task(tmp_path / "task", 4), data_sets._row, []
+    task, add, rows = make_task(tmp_path / "task", 4), PairsWriter.add, []
 
-    def failing(pair: Any) -> Any:
-        rows.append(pair)
+    def failing(writer: PairsWriter, row: dict[str, Any]) -> None:
+        rows.append(row)
         if len(rows) == 3:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return row(pair)
+        add(writer, row)
 
-    monkeypatch.setattr(data_sets, "_row", failing)
+    monkeypatch.setattr(PairsWriter, "add", failing)
     gc.disable()
     try:
         ended = run_program(capfd, "export", task, "--to", to, "-o", tmp_path / "out", "-q")
@@ -60,7 +59,7 @@ def test_no_file_is_open_after_an_error(
 
 
 def test_members_that_were_written_take_no_memory(tmp_path: Path, memory: None) -> None:
-    tars = TarFiles(lambda number: tmp_path / f"{number}.tar", 10**9, 10**6)
+    tars = TarFiles(tmp_path, "{}.tar", 10**9, 10**6)
     before = kilobytes()
     for number in range(300):
         tars.place_for([1, 1])

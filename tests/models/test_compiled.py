@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from vlcpctl.core.errors import VlcpError
-from vlcpctl.models.compiled import compiled
+from vlcpctl.models.execution import compiled
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training.train_step import train_step
 

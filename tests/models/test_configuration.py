@@ -111,7 +111,11 @@ def test_a_hostile_value_is_refused_in_one_line_at_once(
         ),
         ("vision_cfg.image_size", 7, "the model's vision_cfg: image_size is 7, less than patch"),
         ("text_cfg.heads", 0, "the model's text_cfg: heads is 0, not a whole number from 1"),
-        ("text_cfg.vocab_size", "2500", "model.json: vocab_size is '2500'; it must be at least 1"),
+        (
+            "text_cfg.vocab_size",
+            "2500",
+            "field 'text_cfg.vocab_size': expected an integer, got text",
+        ),
         (
             "init_logit_scale",
             "x",

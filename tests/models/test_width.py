@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vlcpctl.models.configuration import PACKAGED
-from vlcpctl.models.width import shared_width
+from vlcpctl.models.configuration import PACKAGED, shared_width
 
 
 @pytest.mark.parametrize(

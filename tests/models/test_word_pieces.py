@@ -11,8 +11,7 @@ import torch
 
 from vlcpctl.core.batch import SpecialTokens
 from vlcpctl.core.errors import Incompatible
-from vlcpctl.models.tokenizers import WordPieces
-from vlcpctl.models.word_pieces import ctp_caption
+from vlcpctl.models.tokenizers import WordPieces, ctp_caption
 
 WORDS = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "Cat", "##s", "red", "naive"),

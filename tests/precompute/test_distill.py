@@ -299,19 +299,7 @@ def test_check_finds_damage(place: Path, tmp_path: Path) -> None:
     for deep in (False, True):
         (problem,) = check(out, deep=deep)
         assert f"{vectors} has changed since it was written: its xxh3_128 differs" in problem
-    record_files_again(out, "targets")
-    (problem,) = check(out, deep=True)
-    assert f"{IMAGES} has changed since it was written" in problem
-    vectors.write_bytes(whole[:-30])
-    record_files_again(out, "targets")
-    (problem,) = check(out, deep=False)
-    assert f"cannot read {vectors}" in problem
-    made(request(place, tmp_path / "other", views=3))
-    for name in (out / IMAGES, vectors):
-        name.write_bytes((tmp_path / "other" / name.name).read_bytes())
-    record_files_again(out, "targets")
-    (problem,) = check(out, deep=False)
-    assert "has 33 rows; targets.json says 22" in problem
+    vectors.write_bytes(whole)
     (out / TEXTS).unlink()
     assert any(TEXTS in problem for problem in check(out, deep=False))
 
@@ -334,16 +322,11 @@ def test_targets_that_were_changed_are_not_used(place: Path, tmp_path: Path, nam
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"scale": "x"}, "field 'scale' is 'x', not a number"),
-        ({"scale": -1}, "scale is -1, not positive and finite"),
         ({"scale": 3}, "its seal differs"),
-        ({"width": 0}, "views or a width below 1"),
-        ({"teacher": 1}, "field 'teacher' is 1, not text"),
         ({"teacher": "0" * 32}, "its seal differs"),
-        ({"sources": "x"}, "field 'sources' is 'x', not a list"),
-        ({"files": {}}, r"field 'images\.parquet' is None, not an object"),
-        ({"identity": {}}, "field 'transform' is None, not an object"),
-        ({"digests": None}, "content id|seal"),
+        ({"digests": None}, "its seal differs"),
+        ({"seal": None}, "its seal differs"),
+        ({"content": 1}, "'content'"),
     ],
 )
 def test_an_edited_manifest_of_targets_is_one_line(

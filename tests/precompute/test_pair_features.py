@@ -79,7 +79,7 @@ def test_batches_change_nothing_and_rows_keep_their_order(
 
 
 def _inputs(split: Split, row: int) -> tuple[Tensor, Tensor]:
-    image = module._view(Stub(), split, row)
+    image = eval_view(decode_image(split.image(row)), Stub().transform)
     texts = Stub().tokenize(split.captions(row))
     return Stub().inputs(torch.from_numpy(image.copy())[None], texts)
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from vlcpctl.core.batch import SpecialTokens
 from vlcpctl.models.fusion.configuration import FusionConfig, ImageConfig, TextConfig
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
-from vlcpctl.models.fusion.key_mapping import ctp_names, from_ctp, split_tensors
+from vlcpctl.models.fusion.key_mapping import Names, ctp_names, from_ctp
 from vlcpctl.models.fusion.model import FusionModel
 
 DATA = Path(__file__).parent / "data"
@@ -104,3 +104,13 @@ def expected_norms(mode: str) -> dict[str, float]:
 @cache
 def _own_names() -> tuple[str, ...]:
     return tuple(FusionModel(CONFIG, words=SPECIAL.words, pad=SPECIAL.pad).state_dict())
+
+
+def split_tensors(ours: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
+    """Our tensors under their names: the inverse of `join_tensors`."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in ours.items():
+        theirs = names[name]
+        parts = tensor.chunk(len(theirs)) if len(theirs) > 1 else (tensor,)
+        found.update(zip(theirs, parts, strict=True))
+    return found

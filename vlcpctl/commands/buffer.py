@@ -242,7 +242,7 @@ def _embed(
 ) -> np.ndarray:
     """Features (N, D) of rows of a split; called only by herding and kmeans."""
     from vlcpctl.models.embed import require_finite
-    from vlcpctl.models.saved_encoder import SavedEncoder
+    from vlcpctl.models.encoders import SavedEncoder
     from vlcpctl.precompute.pair_features import pair_features
 
     assert checkpoint is not None, "check_policy requires --checkpoint"
@@ -259,7 +259,7 @@ def _project(
     """Raw projections of rows of a split, to store beside them."""
     from vlcpctl.core.manifest import content_of
     from vlcpctl.models.embed import require_finite
-    from vlcpctl.models.saved_encoder import SavedEncoder
+    from vlcpctl.models.encoders import SavedEncoder
     from vlcpctl.precompute.pair_features import raw_projections
 
     assert checkpoint is not None, "check_policy requires --checkpoint"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from vlcpctl.core.errors import MOST_NAMES, Incompatible, VlcpError, unreadable
+from vlcpctl.core.errors import MOST_NAMES, Incompatible
+from vlcpctl.core.library_errors import reading, writing_tensors
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -21,21 +20,14 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     plain = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
-    path.touch()
-    mode = stat.S_IMODE(path.stat().st_mode)
-    try:
+    with writing_tensors(path):
         save_file(plain, path)
-        path.chmod(mode)  # safetensors renames a file that only its owner may read
-    except SafetensorError as error:  # raised for a full disk, among others
-        raise VlcpError(f"cannot write {path}: {error}") from error
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read tensors by name. Raises Incompatible if the file is missing or broken."""
-    try:
+    with reading(path, error=Incompatible):
         return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise Incompatible(unreadable(path, error)) from error
 
 
 def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:

@@ -25,9 +25,8 @@ from vlcpctl.evaluation.search.index import Vectors
 from vlcpctl.evaluation.search.items import FusedFeatures
 from vlcpctl.evaluation.splits import EvalSplit
 from vlcpctl.models.embed import image_vectors, pair_vectors, require_finite, text_vectors
-from vlcpctl.models.encoders import Encoder
+from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
-from vlcpctl.models.saved_encoder import SavedEncoder
 
 
 def embed(encoder: Encoder, source: EvalSplit, checkpoint: Path, compute: Compute) -> Embeddings:

@@ -7,27 +7,29 @@ memory map, and only if its digests hold. Shapes: N embeddings, S samples, D dim
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
+import msgspec
 import numpy as np
 import xxhash
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from vlcpctl import __version__
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.atomic import new_part
 from vlcpctl.core.console import warn
-from vlcpctl.core.errors import BadInput, OutputExists, UsageError, unreadable
+from vlcpctl.core.errors import BadInput, UsageError, VlcpError
 from vlcpctl.core.hashing import canonical_json, content_id
 from vlcpctl.core.input_files import open_regular
-from vlcpctl.core.safe_json import parse_json
+from vlcpctl.core.library_errors import reading, writing_tensors
+from vlcpctl.core.structs import decoded
 
-SCHEMA = "vlcpctl.embedding-cache/1"
+SCHEMA = "vlcpctl.embedding-cache/2"  # the key of the metadata
 SUFFIX = ".safetensors"
-_MOST_HEADER_BYTES = 1 << 26
 _ALIGNED = 64  # bytes, as torch aligns its own tensors
 _LENGTH = 8  # bytes of the header's length, in front of it
 _EMBEDDINGS, _SAMPLES = "embeddings", "samples"
@@ -70,15 +72,13 @@ class EmbeddingCache:
         if not path.exists():
             return None
         try:
-            header = _Header.read(path)
-            header.verify()
-            if canonical_json(header.key) != canonical_json(key):
+            stored = _Stored.read(path)
+            if canonical_json(stored.about.key) != canonical_json(key):
                 raise BadInput(f"{path} has embeddings of something else")
-        except (OSError, BadInput) as error:
-            why = unreadable(path, error) if isinstance(error, OSError) else str(error)
-            warn(f"{why}; computing the embeddings again")
+            return Cached(stored.embeddings(), stored.samples(), stored.about.facts)
+        except BadInput as error:
+            warn(f"{error}; computing the embeddings again")
             return None
-        return Cached(header.array(_EMBEDDINGS), header.samples(), header.facts)
 
     def put(self, key: Key, found: Cached) -> None:
         """Store embeddings; a directory that cannot be written to is named in a warning, once."""
@@ -87,9 +87,10 @@ class EmbeddingCache:
             path.parent.mkdir(exist_ok=True)
             with new_part(path) as temporary:
                 _write(temporary, key, found)
-        except (OSError, OutputExists) as error:
+        except (OSError, VlcpError) as error:
             if not self._has_warned:
-                warn(f"cannot write {path}: {error}; the embeddings are not kept")
+                why = f"cannot write {path}: {error}" if isinstance(error, OSError) else str(error)
+                warn(f"{why}; the embeddings are not kept")
             self._has_warned = True
 
     def _path(self, key: Key) -> Path:
@@ -100,103 +101,94 @@ class EmbeddingCache:
 def samples_of(path: Path) -> set[str]:
     """The keys of the samples whose embeddings are in a file. Raises BadInput if it is damaged."""
     try:
-        header = _Header.read(path)
-        header.verify([_SAMPLES])
-        return set(header.samples())
-    except OSError as error:
-        raise BadInput(unreadable(path, error)) from error
+        stored = _Stored.read(path)
+        return set(stored.samples())
     except BadInput as error:
         raise BadInput(f"{error}; delete it, evaluations compute it again") from error
 
 
 def is_cache_file(start: bytes) -> bool:
     """Whether a file that starts with these bytes has cached embeddings."""
-    return f'"schema":"{SCHEMA}"'.encode() in start
+    header = start[_LENGTH:]
+    return header.startswith(b'{"__metadata__":') and SCHEMA.rpartition("/")[0].encode() in header
 
 
 def _write(path: Path, key: Key, found: Cached) -> None:
-    samples = np.frombuffer("\n".join(found.samples).encode(), dtype=np.uint8)
-    vectors = np.ascontiguousarray(found.embeddings, dtype=np.float32)
-    arrays: dict[str, tuple[str, Array]] = {
-        _EMBEDDINGS: ("F32", vectors),
-        _SAMPLES: ("U8", samples),
+    arrays: dict[str, Array] = {
+        _EMBEDDINGS: np.ascontiguousarray(found.embeddings, dtype=np.float32),
+        _SAMPLES: np.frombuffer("\n".join(found.samples).encode(), dtype=np.uint8),
     }
-    about = {
-        "schema": SCHEMA,
-        "key": canonical_json(key),
-        "facts": canonical_json(found.facts),
-        "digests": canonical_json({name: _digest(one) for name, (_, one) in arrays.items()}),
-    }
-    entries: dict[str, Any] = {"__metadata__": about}
-    start = 0
-    for name, (kind, one) in arrays.items():
-        offsets = [start, start + one.nbytes]
-        entries[name] = {"dtype": kind, "shape": list(one.shape), "data_offsets": offsets}
-        start += one.nbytes
-    header = json.dumps(entries, separators=(",", ":")).encode()
-    header += b" " * (-(_LENGTH + len(header)) % _ALIGNED)
-    with path.open("wb") as file:
-        file.write(len(header).to_bytes(_LENGTH, "little") + header)
-        for _, one in arrays.values():
-            file.write(one.data)
+    digests = {name: _digest(array) for name, array in arrays.items()}
+    about = canonical_json({"key": key, "facts": found.facts, "digests": digests})
+    with writing_tensors(path):
+        save_file(arrays, path, {SCHEMA: about})
+        # Spaces move the embeddings, which come first, to where torch and numpy align them: they
+        # are mapped, and products of vectors at other addresses may differ in the last bits.
+        spaces = " " * (-_start(path) % _ALIGNED)
+        if spaces:
+            save_file(arrays, path, {SCHEMA: about + spaces})
+
+
+def _start(path: Path) -> int:
+    """The first byte after the header of a safetensors file, which starts with its length."""
+    with path.open("rb") as file:
+        return _LENGTH + int.from_bytes(file.read(_LENGTH), "little")
 
 
 def _digest(array: Array) -> str:
-    return xxhash.xxh3_128(np.ascontiguousarray(array).data).hexdigest()
+    return xxhash.xxh3_128(array.data).hexdigest()
 
 
 @dataclass(frozen=True)
-class _Header:
-    """What a file says of itself."""
+class _About:
+    """What the metadata of a file says."""
 
-    path: Path
-    start: int  # of the data, in bytes
-    arrays: dict[str, dict[str, Any]]
     key: dict[str, Any]
     facts: dict[str, Any]
     digests: dict[str, str]
 
+
+@dataclass(frozen=True)
+class _Stored:
+    """An open file of the cache."""
+
+    path: Path
+    about: _About
+    shape: tuple[int, ...]
+
     @classmethod
-    def read(cls, path: Path) -> _Header:
-        """The header of a file. Raises BadInput if it is not ours or cannot be opened."""
-        with open_regular(path) as file:
-            size = int.from_bytes(file.read(_LENGTH), "little")
-            if size > _MOST_HEADER_BYTES:
+    def read(cls, path: Path) -> _Stored:
+        """The metadata of a file. Raises BadInput if it is not ours or cannot be opened."""
+        open_regular(path).close()  # a pipe would block
+        with reading(path), safe_open(path, "numpy") as file:
+            text = (file.metadata() or {}).get(SCHEMA)
+            if text is None:
                 raise BadInput(f"{path} is not a file of cached embeddings")
-            try:
-                entries = parse_json(file.read(size))
-                about = entries.pop("__metadata__")
-                is_ours = about["schema"] == SCHEMA
-                parsed = [parse_json(about[name]) for name in ("key", "facts", "digests")]
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
-                raise BadInput(f"{path} is not a file of cached embeddings") from error
-        if not is_ours or not all(isinstance(one, dict) for one in parsed):
-            raise BadInput(f"{path} is not a file of cached embeddings")
-        return cls(path, _LENGTH + size, entries, *parsed)
+            about = decoded(msgspec.json.Decoder(_About), text, path)
+            return cls(path, about, tuple(file.get_slice(_EMBEDDINGS).get_shape()))
 
-    def verify(self, names: Collection[str] = (_EMBEDDINGS, _SAMPLES)) -> None:
-        """Raise BadInput unless these arrays have the digests that were recorded."""
-        for name in names:
-            if _digest(self.array(name)) != self.digests.get(name):
-                raise BadInput(f"{self.path} was changed since it was written")
+    def embeddings(self) -> Array:
+        """The embeddings, mapped; what is written to them stays in this process.
 
-    def array(self, name: str) -> Array:
-        """An array of the file, mapped; what is written to it stays in this process."""
-        try:
-            about = self.arrays[name]
-            shape = tuple(int(one) for one in about["shape"])
-            kind = {"F32": np.float32, "U8": np.uint8}[about["dtype"]]
-            if 0 in shape:
-                return np.empty(shape, kind)
-            offset = self.start + int(about["data_offsets"][0])
-            return np.memmap(self.path, kind, mode="c", offset=offset, shape=shape)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise BadInput(f"{self.path} was changed since it was written") from error
+        Raises BadInput if they are not what was written.
+        """
+        if 0 in self.shape:
+            return self._verified(_EMBEDDINGS, np.empty(self.shape, np.float32))
+        with reading(self.path):
+            found = np.memmap(self.path, np.float32, "c", _start(self.path), self.shape)
+        return self._verified(_EMBEDDINGS, found)
 
     def samples(self) -> list[str]:
-        """The keys of the samples."""
-        text = self.array(_SAMPLES).tobytes().decode(errors="replace")
+        """The keys of the samples. Raises BadInput if they are not what was written."""
+        with reading(self.path), safe_open(self.path, "numpy") as file:
+            found = self._verified(_SAMPLES, file.get_tensor(_SAMPLES))
+        text = found.tobytes().decode()
         return text.split("\n") if text else []
+
+    def _verified(self, name: str, found: Array) -> Array:
+        if _digest(found) != self.about.digests.get(name):
+            raise BadInput(f"{self.path} was changed since it was written")
+        return found
 
 
 def key_of(checkpoint: Path, device: str, batch_size: int, about: Mapping[str, Any]) -> Key:

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vlcpctl.core.atomic import new_part
-from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.parquet_files import read_columns
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.data.precomputed.vector_files import Matrix, kept_blocks, write_vectors
 from vlcpctl.evaluation.search.gallery import Embeddings
@@ -73,7 +74,7 @@ def rows_of(directory: Path, keys: Collection[str]) -> dict[str, np.ndarray]:
     wanted = pa.array(sorted(keys), pa.string())
     found = {}
     for path in sorted((directory / "metadata").glob("metadata_*.parquet")):
-        column = _table(path)["image_path"].cast(pa.string())
+        column = read_columns(path, ["image_path"])[0].cast(pa.string())
         found[path.stem.removeprefix("metadata_")] = pc.is_in(column, value_set=wanted).to_numpy()
     return found
 
@@ -81,7 +82,11 @@ def rows_of(directory: Path, keys: Collection[str]) -> dict[str, np.ndarray]:
 def keys_of(directory: Path) -> set[str]:
     """The keys of all samples. Raises BadInput if a table cannot be read."""
     paths = (directory / "metadata").glob("metadata_*.parquet")
-    return {key for path in paths for key in _table(path)["image_path"].to_pylist()}
+    return {
+        key
+        for path in paths
+        for key in read_columns(path, ["image_path"])["image_path"].to_pylist()
+    }
 
 
 def part_files(part: str) -> tuple[str, str, str]:
@@ -108,13 +113,6 @@ def write_part_without(source: Path, target: Path, part: str, drop_N: np.ndarray
             )
         shape = (int((~drop_N).sum()), matrix.width)
         write_vectors(target / name, kept_blocks(matrix, ~drop_N), shape, np.float16)
-    table = _table(source / metadata).filter(pa.array(~drop_N))
+    table = read_columns(source / metadata).filter(pa.array(~drop_N))
     with new_part(target / metadata) as temporary:
         pq.write_table(table, temporary)
-
-
-def _table(path: Path) -> pa.Table:
-    try:
-        return pq.read_table(path)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise BadInput(unreadable(path, error)) from error

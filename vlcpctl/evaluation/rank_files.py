@@ -19,7 +19,6 @@ one query and one answer, unless `--duplicates separate`; it has the key of its 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -36,9 +35,11 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.atomic import already_written, new_file
 from vlcpctl.core.digests import ALGORITHM, changed_prefix, prefix_digest
-from vlcpctl.core.errors import BadInput, OutputExists, UsageError, unreadable
+from vlcpctl.core.errors import BadInput, OutputExists, UsageError
 from vlcpctl.core.hashing import canonical_json, content_id
-from vlcpctl.core.input_files import arrow_source, open_regular
+from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.library_errors import reading
+from vlcpctl.core.parquet_files import read_about, read_columns, table_writer, write_about
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.versions import WAS, earlier_ids
@@ -98,9 +99,7 @@ class RankFile:
         with (
             new_file(self.out, holds_ranks) as temporary,
             temporary.open("wb") as sink,
-            pq.ParquetWriter(
-                sink, _COLUMNS, compression="zstd", write_page_checksum=True
-            ) as writer,
+            table_writer(sink, _COLUMNS) as writer,
         ):
             self._writer = writer
             yield
@@ -108,8 +107,7 @@ class RankFile:
             sink.flush()
             size = sink.tell()  # all but the footer
             digest = {"bytes": size, ALGORITHM: prefix_digest(temporary, size)}
-            about = {**about, "digest": digest}
-            writer.add_key_value_metadata({METADATA: json.dumps(about, ensure_ascii=False)})
+            write_about(writer, METADATA, {**about, "digest": digest})
 
     def add(
         self,
@@ -170,7 +168,9 @@ def plan_ranks(
     identity["rows"] = content_id(known)
     if not already_written(out, identity, holds_ranks, _identity_of, force=force):
         return RankFile(out, identity)
-    _verify(out)
+    changed = changed_prefix(out, (_metadata(out) or {}).get("digest", {}))
+    if changed is not None:
+        raise OutputExists(f"{changed}; --force replaces it")
     return None
 
 
@@ -287,12 +287,12 @@ class SavedRanks:
     @property
     def rows(self) -> int:
         """The number of ranks in the file."""
-        return int(pq.read_metadata(self.path).num_rows)
+        return read_about(self.path, METADATA)[1]
 
     def checkpoints(self) -> set[str]:
         """The checkpoints that the file has ranks of. Raises BadInput as `read` does."""
         self._check()
-        table = _columns(self.path, ["checkpoint"], read_dictionary=["checkpoint"])
+        table = read_columns(self.path, ["checkpoint"], read_dictionary=["checkpoint"])
         return set(table["checkpoint"].unique().to_pylist()) - {None}
 
     def read_answers(self, places: Collection[tuple[str, str]], gallery: str) -> list[GalleryRanks]:
@@ -318,19 +318,18 @@ class SavedRanks:
 
     def _check(self) -> None:
         """Raise BadInput if the file is too large or lacks columns."""
-        try:
-            if pq.read_metadata(self.path).num_rows > _MOST_ROWS:
-                raise BadInput(f"{self.path} has more than {_MOST_ROWS} ranks")
-            if not pq.read_schema(self.path).equals(_COLUMNS):
-                raise BadInput(f"{self.path} does not have the columns of a file of ranks")
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise BadInput(unreadable(self.path, error)) from error
+        if self.rows > _MOST_ROWS:
+            raise BadInput(f"{self.path} has more than {_MOST_ROWS} ranks")
+        with reading(self.path):
+            columns = pq.read_schema(self.path)
+        if not columns.equals(_COLUMNS):
+            raise BadInput(f"{self.path} does not have the columns of a file of ranks")
 
     def _galleries(self, wanted: pc.Expression, more: Sequence[str] = ()) -> list[GalleryRanks]:
         """The ranks where a condition is true, with these additional columns."""
         self._check()
         columns = [*_GALLERY, *_QUERY, "label", "rank", *more]
-        table = _columns(self.path, columns, filters=wanted)
+        table = read_columns(self.path, columns, filters=wanted)
         order = [(name, "ascending") for name in (*_GALLERY, *_QUERY)]
         table = table.take(pc.sort_indices(table, sort_keys=order)).combine_chunks()
         groups = _parts(table, _GALLERY)
@@ -380,7 +379,7 @@ def named_in(path: Path) -> set[str]:
 
     Raises BadInput if the file cannot be read.
     """
-    columns = _columns(path, ["query", "wrong"]).columns
+    columns = read_columns(path, ["query", "wrong"]).columns
     return {name for column in columns for name in column.unique().to_pylist()}
 
 
@@ -390,7 +389,7 @@ def rows_about(path: Path, keys: Collection[str]) -> tuple[np.ndarray, np.ndarra
     Raises BadInput if the file cannot be read.
     """
     wanted = pa.array(sorted(keys), _TEXT)
-    table = _columns(path, ["query", "wrong"])
+    table = read_columns(path, ["query", "wrong"])
     query_N, wrong_N = (
         pc.is_in(column.cast(_TEXT), value_set=wanted).to_numpy() for column in table.columns
     )
@@ -404,47 +403,28 @@ def write_without(path: Path, out: Path, keys: Collection[str]) -> None:
     the metadata. Raises BadInput if the file cannot be read or was changed since it was written.
     """
     about = _metadata(path) or {}
-    if "digest" in about and (changed := changed_prefix(path, about["digest"])):
+    changed = changed_prefix(path, about.get("digest", {}))
+    if changed is not None:
         raise BadInput(f"{changed}{RESTORE}")
     query_N, wrong_N = rows_about(path, keys)
-    table = _columns(path, None)
+    table = read_columns(path)
     for name in ("wrong", "wrong_caption"):
         place = table.schema.get_field_index(name)
         empty = pa.scalar(None, table.schema.field(name).type)
         table = table.set_column(place, name, pc.if_else(pa.array(wrong_N), empty, table[name]))
     table = table.filter(pa.array(~query_N)).replace_schema_metadata(None)
-    was = [*about.get(WAS, ()), *([about["digest"][ALGORITHM]] if "digest" in about else [])]
-    with (
-        out.open("wb") as sink,
-        pq.ParquetWriter(
-            sink, table.schema, compression="zstd", write_page_checksum=True
-        ) as writer,
-    ):
+    was = [*about.get(WAS, ()), about["digest"][ALGORITHM]]
+    with out.open("wb") as sink, table_writer(sink, table.schema) as writer:
         writer.write_table(table, row_group_size=_GROUP_ROWS)
         sink.flush()
         size = sink.tell()
         digest = {"bytes": size, ALGORITHM: prefix_digest(out, size)}
-        found = {**about, "digest": digest, WAS: was}
-        writer.add_key_value_metadata({METADATA: json.dumps(found, ensure_ascii=False)})
-
-
-def _columns(path: Path, names: list[str] | None, **how: Any) -> pa.Table:
-    try:
-        return pq.read_table(path, columns=names, **how)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise BadInput(unreadable(path, error)) from error
+        write_about(writer, METADATA, {**about, "digest": digest, WAS: was})
 
 
 def holds_ranks(path: Path) -> bool:
     """Whether a file is one of ranks, which `--force` may replace."""
     return _metadata(path) is not None
-
-
-def _verify(path: Path) -> None:
-    """Raise OutputExists if a finished file is not what was written."""
-    changed = changed_prefix(path, (_metadata(path) or {}).get("digest", {}))
-    if changed is not None:
-        raise OutputExists(f"{changed}; --force replaces it")
 
 
 def _different(values: Iterator[Any]) -> list[Any] | dict[str, Any]:
@@ -468,9 +448,8 @@ def _identity_list(about: Mapping[str, Any], name: str) -> list[str]:
 def _metadata(path: Path) -> dict[str, Any] | None:
     """What the file's footer records about it; None if it is not a file of ranks."""
     try:
-        metadata = pq.read_metadata(arrow_source(path)).metadata or {}
-        found = parse_json(metadata.get(METADATA, b"null"))
-    except (OSError, ValueError, pa.ArrowException, BadInput):
+        found = parse_json(read_about(path, METADATA)[0] or b"null")
+    except (ValueError, BadInput):
         return None
     is_ours = isinstance(found, dict) and str(found.get("schema")).startswith("vlcpctl.ranks/")
     return found if is_ours else None

@@ -12,9 +12,8 @@ from typing import Any, TypeVar, final
 from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.jobs import Compute, Job
 from vlcpctl.evaluation.planned_rows import PlannedRow
-from vlcpctl.models.encoders import Encoder
+from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
-from vlcpctl.models.saved_encoder import SavedEncoder
 
 Note = Callable[[dict[str, Any]], object]  # called with each timing
 Value = TypeVar("Value")

@@ -8,14 +8,12 @@ the .cls member, classnames.txt and zeroshot_classification_templates.txt.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.classification.class_folder import CLASS_NAMES, KIND, SHARD_COUNT, TEMPLATES
 from vlcpctl.data.tasks.class_names import name_of
-from vlcpctl.export.captions import one_line
-from vlcpctl.export.layout import Layout, Target
+from vlcpctl.export.layout import Layout, Target, one_line
 from vlcpctl.export.pairs import ExportedPair
 from vlcpctl.export.tar_files import TarFiles
 
@@ -68,13 +66,9 @@ class ClipBenchmark(Layout):
 
     def _tars_of(self, split: str) -> TarFiles:
         if split not in self._tars:
-            path_of = partial(_path, self.target.directory / split)
-            self._tars[split] = TarFiles(path_of, self.target.shard_bytes, _MOST_SAMPLES)
+            directory, most_bytes = self.target.directory / split, self.target.shard_bytes
+            self._tars[split] = TarFiles(directory, "{}.tar", most_bytes, _MOST_SAMPLES)
         return self._tars[split]
-
-
-def _path(directory: Path, number: int) -> Path:
-    return directory / f"{number}.tar"
 
 
 def _write_lines(path: Path, lines: Sequence[str]) -> None:

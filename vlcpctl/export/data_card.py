@@ -1,12 +1,14 @@
-"""The card of a data set: a README.md with the header that the Hugging Face hub reads."""
+"""The card of a data set, a README.md, and what every card has: a header and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import yaml
+
 from vlcpctl.core.amounts import counted
-from vlcpctl.export.markdown import front_matter, table
+from vlcpctl.core.markdown import escaped
 from vlcpctl.export.pairs import Selection
 
 LICENSES = "https://huggingface.co/docs/hub/repositories-licenses"
@@ -63,3 +65,33 @@ To fill in: the name of the data set, where the images and captions are from, an
 def _counts(selection: Selection, counts: Mapping[str, int]) -> str:
     shown = (f"{counts[name]} {name}" for name in selection.splits if counts.get(name))
     return ", ".join(shown)
+
+
+def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    r"""A table with a head and rows of as many cells.
+
+    >>> print(table(("task", "pairs"), [("a|b", 3)]))
+    | task | pairs |
+    |---|---|
+    | a\|b | 3 |
+    """
+    lines = [_line(head), "|---" * len(head) + "|", *map(_line, rows)]
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[object]) -> str:
+    return f"| {' | '.join(escaped(str(cell)) for cell in cells)} |"
+
+
+def front_matter(fields: Mapping[str, Any]) -> str:
+    """The header of a card, which the Hugging Face hub reads.
+
+    >>> print(front_matter({"license": "unknown", "tags": ["clip", "no"]}))
+    ---
+    license: unknown
+    tags:
+    - clip
+    - 'no'
+    ---
+    """
+    return f"---\n{yaml.safe_dump(dict(fields), sort_keys=False, width=1000)}---"

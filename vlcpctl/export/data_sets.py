@@ -31,7 +31,7 @@ from vlcpctl.export.hugging_face import HuggingFace
 from vlcpctl.export.image_folder import ImageFolder
 from vlcpctl.export.img2dataset import Img2Dataset
 from vlcpctl.export.layout import DEFAULT_SHARD_BYTES, Layout, Target
-from vlcpctl.export.pairs import ExportedPair, Selection, select
+from vlcpctl.export.pairs import Selection, select
 
 CLIP_BENCHMARK = "clip-benchmark"
 
@@ -81,55 +81,45 @@ class DataSetExport:
         Raises BadInput if a task is damaged or has nothing to export, and OutputExists if something
         else is at `out`.
         """
-        _export(self)
-
-
-def _clip_benchmark(target: Target, request: DataSetExport) -> Layout:
-    return ClipBenchmark(target, request.dataset_type, request.templates)
+        found, identity = self.selection(), self.identity()
+        if already_made(self.out, KIND, identity, force=self.force):
+            say(f"export: {self.out} is already finished")
+            return
+        with new_directory(self.out, MANIFEST) as directory:
+            layout = LAYOUTS[self.to](Target(directory, found, self.shard_bytes), self)
+            pairs = PairsWriter(directory, found.kept_columns)
+            try:
+                _write(layout, found, pairs)
+            except BaseException:
+                layout.abandon()
+                pairs.abandon()
+                raise
+            _write_manifest(directory, self, found, identity)
+        images, captions = (found.total(what) for what in ("images", "captions"))
+        said = f"{counted(images, 'image')} with {counted(captions, 'caption')}"
+        written = sum(path.stat().st_size for path in self.out.rglob("*") if path.is_file())
+        say(f"export: {said} in {counted(len(found.splits), 'split')}, {size(written)}")
 
 
 LAYOUTS: dict[str, Callable[[Target, DataSetExport], Layout]] = {
-    CLIP_BENCHMARK: _clip_benchmark,
+    CLIP_BENCHMARK: lambda target, request: ClipBenchmark(
+        target, request.dataset_type, request.templates
+    ),
     "img2dataset": lambda target, _: Img2Dataset(target),
     "hf": lambda target, _: HuggingFace(target),
     "imagefolder": lambda target, _: ImageFolder(target),
 }
 
 
-def _export(request: DataSetExport) -> None:
-    found, identity = request.selection(), request.identity()
-    if already_made(request.out, KIND, identity, force=request.force):
-        say(f"export: {request.out} is already finished")
-        return
-    with new_directory(request.out, MANIFEST) as directory:
-        layout = LAYOUTS[request.to](Target(directory, found, request.shard_bytes), request)
-        pairs = PairsWriter(directory, found.kept_columns)
-        try:
-            _write(layout, found, pairs)
-        except BaseException:
-            layout.abandon()
-            pairs.abandon()
-            raise
-        _write_manifest(directory, request, found, identity)
-    images, captions = (found.total(what) for what in ("images", "captions"))
-    said = f"{counted(images, 'image')} with {counted(captions, 'caption')}"
-    written = sum(path.stat().st_size for path in request.out.rglob("*") if path.is_file())
-    say(f"export: {said} in {counted(len(found.splits), 'split')}, {size(written)}")
-
-
 def _write(layout: Layout, found: Selection, pairs: PairsWriter) -> None:
     with progress("export", found.total("images"), "images") as bar:
         for pair in found.pairs():
             layout.add(pair)
-            pairs.add(_row(pair))
+            own = {name: getattr(pair, name) for name in COLUMNS if name != SPLIT}
+            pairs.add({**own, SPLIT: pair.split, **pair.kept})
             bar.advance()
     layout.close()
     pairs.close()
-
-
-def _row(pair: ExportedPair) -> dict[str, Any]:
-    own = {name: getattr(pair, name) for name in COLUMNS if name != SPLIT}
-    return {**own, SPLIT: pair.split, **pair.kept}
 
 
 def _write_manifest(

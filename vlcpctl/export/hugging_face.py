@@ -7,15 +7,15 @@ library `datasets` and the hub's viewer that the column `image` contains images.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from vlcpctl.data.tasks.exported import CARD, ParquetFile
-from vlcpctl.export.columns import renamed
 from vlcpctl.export.data_card import data_card
-from vlcpctl.export.layout import Layout, Target
+from vlcpctl.export.layout import Layout, Target, renamed
 from vlcpctl.export.pairs import ExportedPair
 
 # What the hub calls the split, where that is another name.
@@ -24,11 +24,31 @@ SPLIT_NAMES = {"val": "validation"}
 _TEXTS = ("label", "key", "source_key", "task", "sha256")
 _SIZES = ("width", "height")
 _OWN = ("image", "captions", *_TEXTS, *_SIZES)
-_IMAGE = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
 
 # A row group is what readers hold in memory at once.
 _GROUP_BYTES = 32_000_000
 _GROUP_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of column: in Arrow, as a feature of `datasets`, and in the header of a card."""
+
+    arrow: pa.DataType
+    feature: dict[str, Any]
+    card: dict[str, str]
+
+
+_TEXT = _Kind(pa.string(), {"dtype": "string", "_type": "Value"}, {"dtype": "string"})
+_NUMBER = _Kind(pa.int32(), {"dtype": "int32", "_type": "Value"}, {"dtype": "int32"})
+# Lists are written as Sequence, which all versions read; version 4 calls them List.
+_SEQUENCE = {"feature": _TEXT.feature, "_type": "Sequence"}
+_LIST = _Kind(pa.list_(pa.string()), _SEQUENCE, {"sequence": "string"})
+_IMAGE = _Kind(
+    pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())]),
+    {"_type": "Image"},
+    {"dtype": "image"},
+)
 
 
 class HuggingFace(Layout):
@@ -38,15 +58,25 @@ class HuggingFace(Layout):
         self.target = target
         (target.directory / "data").mkdir()
         self._kept = renamed(target.selection.kept_columns, _OWN)
-        self.features = features(list(self._kept.values()))
+        self._columns = {
+            "image": _IMAGE,
+            "captions": _LIST,
+            **dict.fromkeys(_TEXTS, _TEXT),
+            **dict.fromkeys(_SIZES, _NUMBER),
+            **dict.fromkeys(self._kept.values(), _LIST),
+        }
         self._shards: dict[str, _Shards] = {}
 
     def add(self, pair: ExportedPair) -> None:
         """See `Layout`."""
         split = SPLIT_NAMES.get(pair.split, pair.split)
         if split not in self._shards:
-            shards = _Shards(self.target, split, _schema(self.features, self._kept.values()))
-            self._shards[split] = shards
+            features = {name: kind.feature for name, kind in self._columns.items()}
+            schema = pa.schema(
+                [pa.field(name, kind.arrow) for name, kind in self._columns.items()],
+                {"huggingface": json.dumps({"info": {"features": features}})},
+            )
+            self._shards[split] = _Shards(self.target, split, schema)
         kept = {name: pair.kept.get(column, []) for column, name in self._kept.items()}
         own = {name: getattr(pair, name) for name in (*_TEXTS, *_SIZES, "captions")}
         image = {"bytes": pair.image, "path": f"{pair.key}.{pair.kind}"}
@@ -56,7 +86,8 @@ class HuggingFace(Layout):
         """See `Layout`."""
         splits = [shards.close() for shards in self._shards.values()]
         files = {one["name"]: f"data/{one['name']}-*" for one in splits}
-        info = {"features": _described(self.features), "splits": splits}
+        listed = [{"name": name, **kind.card} for name, kind in self._columns.items()]
+        info = {"features": listed, "splits": splits}
         card = data_card(self.target.selection, files, info)
         (self.target.directory / CARD).write_text(card, encoding="utf-8")
 
@@ -119,45 +150,3 @@ class _Shards:
         self._writer.close()
         self._writer = None
         self._files, self._in_file = self._files + 1, 0
-
-
-def features(kept: list[str]) -> dict[str, Any]:
-    """The features of the columns, as `datasets` stores them in the schema of a Parquet file.
-
-    Lists are written as Sequence, which all versions read; version 4 calls them List.
-    """
-    text = {"dtype": "string", "_type": "Value"}
-    number = {"dtype": "int32", "_type": "Value"}
-    texts = {"feature": text, "_type": "Sequence"}
-    return {
-        "image": {"_type": "Image"},
-        "captions": texts,
-        **dict.fromkeys(_TEXTS, text),
-        **dict.fromkeys(_SIZES, number),
-        **dict.fromkeys(kept, texts),
-    }
-
-
-def _schema(found: dict[str, Any], kept: Any) -> pa.Schema:
-    texts = pa.list_(pa.string())
-    fields = [
-        pa.field("image", _IMAGE),
-        pa.field("captions", texts),
-        *(pa.field(name, pa.string()) for name in _TEXTS),
-        *(pa.field(name, pa.int32()) for name in _SIZES),
-        *(pa.field(name, texts) for name in kept),
-    ]
-    return pa.schema(fields, {"huggingface": json.dumps({"info": {"features": found}})})
-
-
-def _described(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """The features as the header of a card lists them."""
-    return [{"name": name, **_kind(one)} for name, one in found.items()]
-
-
-def _kind(one: dict[str, Any]) -> dict[str, str]:
-    if one["_type"] == "Image":
-        return {"dtype": "image"}
-    if one["_type"] == "Sequence":
-        return {"sequence": str(one["feature"]["dtype"])}
-    return {"dtype": str(one["dtype"])}

@@ -11,10 +11,9 @@ from contextlib import ExitStack, suppress
 from typing import Any, TextIO
 
 from vlcpctl.data.tasks.exported import CARD
-from vlcpctl.export.columns import renamed
 from vlcpctl.export.data_card import data_card
 from vlcpctl.export.hugging_face import SPLIT_NAMES
-from vlcpctl.export.layout import Layout, Target
+from vlcpctl.export.layout import Layout, Target, renamed
 from vlcpctl.export.pairs import ExportedPair
 
 METADATA = "metadata.jsonl"

@@ -17,9 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.export.captions import one_line
-from vlcpctl.export.columns import renamed
-from vlcpctl.export.layout import Layout, Target
+from vlcpctl.export.layout import Layout, Target, one_line, renamed
 from vlcpctl.export.pairs import ExportedPair
 from vlcpctl.export.tar_files import Place, TarFiles
 
@@ -65,7 +63,7 @@ class _Shards:
 
     def __init__(self, directory: Path, schema: pa.Schema, most_bytes: int) -> None:
         self.directory, self.schema = directory, schema
-        self.tars = TarFiles(self._path, most_bytes, _MOST_SAMPLES, self._end)
+        self.tars = TarFiles(directory, "{:05d}.tar", most_bytes, _MOST_SAMPLES, self._end)
         self._rows: list[dict[str, Any]] = []
         self._started = time.time()
 
@@ -76,9 +74,6 @@ class _Shards:
         row["key"] = _key(place)
         self.tars.write(row["key"], {pair.kind: pair.image, "txt": text, "json": _described(row)})
         self._rows.append(row)
-
-    def _path(self, number: int) -> Path:
-        return self.directory / f"{number:05d}.tar"
 
     def _end(self, number: int) -> None:
         """Write the table of a finished tar, then its counts."""

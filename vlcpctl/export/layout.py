@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,3 +35,31 @@ class Layout(ABC):
     @abstractmethod
     def abandon(self) -> None:
         """Close open files after an error; what they contain does not matter. Raises nothing."""
+
+
+def one_line(text: str) -> str:
+    r"""A caption with a space for each line break, of any kind that `str.splitlines` knows.
+
+    Tokenizers make a space of white space anyway, and CLIP_benchmark splits lines in this way.
+
+    >>> one_line("a\r\nb\u2028c")
+    'a b c'
+    """
+    return " ".join(text.splitlines())
+
+
+def renamed(kept: Sequence[str], own: Collection[str]) -> dict[str, str]:
+    """The name of each kept column in an export whose own columns are `own`.
+
+    A name that the export uses itself gets a prefix.
+
+    >>> renamed(["customer", "caption"], ["caption", "key"])
+    {'customer': 'customer', 'caption': 'source_caption'}
+    """
+    found: dict[str, str] = {}
+    for name in kept:
+        new = name
+        while new in own or new in found.values() or (new != name and new in kept):
+            new = f"source_{new}"
+        found[name] = new
+    return found

@@ -88,29 +88,25 @@ class ModelExport:
         Raises BadInput or Incompatible if the checkpoint or rows are damaged or do not fit, and
         OutputExists if something else is at `out`.
         """
-        _export(self)
-
-
-def _export(request: ModelExport) -> None:
-    identity, rows = request.identity(), request.own_rows()
-    if already_made(request.out, KIND, identity, force=request.force):
-        say(f"export: {request.out} is already finished")
-        return
-    source, files = read_path(request.checkpoint), request.files()
-    verify_model(request.checkpoint)
-    with new_directory(request.out, MANIFEST) as directory:
-        for name in files:
-            (directory / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source / name, directory / name)
-        verify_files(directory, files, error=Incompatible, use_cache=False)
-        if request.facts["family"] == "fusion":
-            shutil.copyfile(Path(__file__).with_name(LOADER), directory / LOADER)
-        card = model_card(CardFacts(request.made, request.facts, request.tasks, rows))
-        digests = digests_of(directory)
-        (directory / CARD).write_text(card, encoding="utf-8")
-        _write_manifest(directory, request, identity, digests)
-    written = sum(entry["bytes"] for entry in digests.values())
-    say(f"export: {counted(len(digests), 'file')} and a model card, {size(written)}")
+        identity, rows = self.identity(), self.own_rows()
+        if already_made(self.out, KIND, identity, force=self.force):
+            say(f"export: {self.out} is already finished")
+            return
+        source, files = read_path(self.checkpoint), self.files()
+        verify_model(self.checkpoint)
+        with new_directory(self.out, MANIFEST) as directory:
+            for name in files:
+                (directory / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source / name, directory / name)
+            verify_files(directory, files, error=Incompatible, use_cache=False)
+            if self.facts["family"] == "fusion":
+                shutil.copyfile(Path(__file__).with_name(LOADER), directory / LOADER)
+            card = model_card(CardFacts(self.made, self.facts, self.tasks, rows))
+            digests = digests_of(directory)
+            (directory / CARD).write_text(card, encoding="utf-8")
+            _write_manifest(directory, self, identity, digests)
+        written = sum(entry["bytes"] for entry in digests.values())
+        say(f"export: {counted(len(digests), 'file')} and a model card, {size(written)}")
 
 
 def _write_manifest(

@@ -14,8 +14,7 @@ from vlcpctl.core.markdown import escaped
 from vlcpctl.core.rows import Row
 from vlcpctl.core.versions import Versions
 from vlcpctl.data.tasks.task import Task
-from vlcpctl.export.data_card import LICENSES
-from vlcpctl.export.markdown import front_matter, table
+from vlcpctl.export.data_card import LICENSES, front_matter, table
 from vlcpctl.methods import TABLE
 
 _LOAD = {

@@ -24,18 +24,19 @@ class Place:
 class TarFiles:
     """Appends samples to tars numbered from 0, each of at most so many bytes and samples.
 
-    A tar with a single sample may be larger. `ended` is called with the number of each finished
-    tar.
+    `name` is the format of their names, such as "{:05d}.tar". A tar with a single sample may be
+    larger. `ended` is called with the number of each finished tar.
     """
 
     def __init__(
         self,
-        path_of: Callable[[int], Path],
+        directory: Path,
+        name: str,
         most_bytes: int,
         most_samples: int,
         ended: Callable[[int], None] = lambda _: None,
     ) -> None:
-        self.path_of, self.ended = path_of, ended
+        self.directory, self.name, self.ended = directory, name, ended
         self.most_bytes, self.most_samples = most_bytes, most_samples
         self.count = 0  # of tars
         self._samples = self._bytes = 0  # in the open one
@@ -74,7 +75,7 @@ class TarFiles:
 
     def _open(self) -> None:
         self.close()
-        path = self.path_of(self.count)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / self.name.format(self.count)
         self._tar = tarfile.TarFile(path, "w", format=tarfile.USTAR_FORMAT)
         self.count, self._samples, self._bytes = self.count + 1, 0, 0

@@ -6,11 +6,13 @@ import os
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.safe_json import read_json_object
+from vlcpctl.core.structs import converted
 from vlcpctl.core.transform import INTERPOLATIONS, RESIZE_MODES, ImageTransform
 from vlcpctl.models.bounds import check_numbers, check_weights, dual_weights
 from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FILE
@@ -22,7 +24,50 @@ PACKAGED = Path(__file__).parent / "configs"
 
 MOST_CONFIG_BYTES = 1 << 24
 
-_PARTS = {"embed_dim": int, "vision_cfg": dict, "text_cfg": dict}
+
+_Size = Annotated[int, msgspec.Meta(ge=1)]
+_Colors = tuple[float, float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Text:
+    """What is read here of a text encoder's settings; building the model checks the others."""
+
+    hf_tokenizer_name: str | None = None
+    hf_model_name: str | None = None
+    tokenizer_kwargs: dict[str, Any] | None = None
+    context_length: _Size = 1
+    vocab_size: _Size = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Model:
+    """What is read here of an open_clip model configuration."""
+
+    embed_dim: _Size
+    vision_cfg: dict[str, Any]
+    text_cfg: _Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Preprocess:
+    """How images are prepared; None is open_clip's default."""
+
+    mean: _Colors | None = None
+    std: _Colors | None = None
+    size: _Size | Annotated[list[_Size], msgspec.Meta(min_length=1)] = 1
+    interpolation: str | None = None
+    resize_mode: str | None = None
+    fill_color: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """A configuration in a checkpoint, with the architecture in `model_cfg`."""
+
+    model_cfg: dict[str, Any] | None = None
+    preprocess_cfg: dict[str, Any] | None = None
+    learns_temperature: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +208,19 @@ def checkpoint_transform(directory: Path) -> ImageTransform:
     )
 
 
+def shared_width(model: str) -> int | None:
+    """D, the channels of the shared space, of a model given as a path or by name.
+
+    None where it is not known without loading the model, as for the names of a hub. Raises BadInput
+    for a path that is not a model.
+    """
+    fusion = fusion_configuration(model)
+    if fusion is not None:
+        return fusion.embed_dim
+    dual = configuration_here(model)
+    return None if dual is None else int(dual.model["embed_dim"])
+
+
 def preprocess_of(transform: ImageTransform) -> dict[str, Any]:
     """The preprocessing settings in open_clip's format (`preprocess_cfg`)."""
     return {
@@ -179,50 +237,28 @@ def preprocess_of(transform: ImageTransform) -> dict[str, Any]:
 def _read(path: Path) -> Configuration:
     """A model configuration, bare or inside `model_cfg` with `preprocess_cfg` beside it."""
     stored = read_json_object(path, most_bytes=MOST_CONFIG_BYTES)
-    fields = Fields(stored, path)
-    model: dict[str, Any] = fields("model_cfg", dict, stored)
-    preprocess = fields("preprocess_cfg", dict, {})
-    learns_temperature = fields("learns_temperature", bool, True)
-    wrong = [name for name, kind in _PARTS.items() if not isinstance(model.get(name), kind)]
-    if wrong:
-        parts = ", ".join(f"{name} ({_PARTS[name].__name__})" for name in wrong)
-        raise BadInput(f"{path} is not an open_clip model configuration: it lacks {parts}")
+    found = converted(stored, _File, path)
+    model = stored if found.model_cfg is None else found.model_cfg
+    parts = converted(model, _Model, f"{path} is not an open_clip model configuration")
     check_numbers(model, str(path))
     check_weights(dual_weights(model), str(path))
-    _check_preprocess(Fields(preprocess, f"{path}: preprocess_cfg"))
-    text = model["text_cfg"]
-    names = Fields(text, f"{path}: text_cfg")
-    for name in ("hf_tokenizer_name", "hf_model_name"):
-        names(name, str, None)
-    names("tokenizer_kwargs", dict, {})
-    for part, name in ((model, "embed_dim"), (text, "context_length"), (text, "vocab_size")):
-        size = part.get(name, 1)
-        if type(size) is not int or size < 1:
-            raise BadInput(f"{path}: {name} is {size!r:.80}; it must be at least 1")
+    preprocess = found.preprocess_cfg or {}
+    what = f"{path}: preprocess_cfg"
+    prepared = converted(preprocess, _Preprocess, what)
+    check_numbers(preprocess, what)
+    for name, known in (("interpolation", INTERPOLATIONS), ("resize_mode", RESIZE_MODES)):
+        value = getattr(prepared, name)
+        if value is not None and value not in known:
+            raise BadInput(f"{what}: {unknown_name(name, value, known)}")
+    names = ("hf_tokenizer_name", "hf_model_name")
+    given = {name: getattr(parts.text_cfg, name) for name in names}
     beside = {
-        name: os.path.abspath(path.parent / text[name])
-        for name in ("hf_tokenizer_name", "hf_model_name")
-        if text.get(name) and (path.parent / text[name]).is_dir()
+        name: os.path.abspath(path.parent / value)
+        for name, value in given.items()
+        if value and (path.parent / value).is_dir()
     }
     return Configuration(
-        model={**model, "text_cfg": {**text, **beside}},
+        model={**model, "text_cfg": {**model["text_cfg"], **beside}},
         preprocess=preprocess,
-        learns_temperature=learns_temperature,
+        learns_temperature=found.learns_temperature is not False,
     )
-
-
-def _check_preprocess(take: Fields) -> None:
-    """Refuse how images are prepared if a value is of a wrong type or unknown."""
-    check_numbers(take.value, str(take.place))
-    for name in ("mean", "std"):
-        values = take(name, list, [0.5, 0.5, 0.5])
-        if len(values) != 3 or any(type(value) not in (int, float) for value in values):
-            raise BadInput(f"{take.place}: {name} is {values!r:.80}, not three numbers")
-    size = take.value.get("size", 1)
-    sides = size if isinstance(size, list) else [size]
-    if not sides or any(type(side) is not int or side < 1 for side in sides):
-        raise BadInput(f"{take.place}: size is {size!r:.80}, not a number of pixels")
-    for name, known in (("interpolation", INTERPOLATIONS), ("resize_mode", RESIZE_MODES)):
-        if take(name, str, known[0]) not in known:
-            raise BadInput(f"{take.place}: {unknown_name(name, take(name, str), known)}")
-    take("fill_color", int, 0)

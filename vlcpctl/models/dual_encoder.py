@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -18,7 +18,6 @@ from torch.func import functional_call
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.tensors import write_tensors
 from vlcpctl.models.base import BaseEncoder
-from vlcpctl.models.compiled import compiled
 from vlcpctl.models.configuration import (
     CONFIG_FILE,
     Configuration,
@@ -28,14 +27,13 @@ from vlcpctl.models.configuration import (
     transform_of,
     with_shape,
 )
-from vlcpctl.models.execution import checkpoint_open_clip
+from vlcpctl.models.execution import checkpoint_open_clip, compiled, evaluating
 from vlcpctl.models.pretrained import (
     find_pretrained,
     set_foreign,
     set_temperature,
     set_weights,
 )
-from vlcpctl.models.projections import ProjectionModule, evaluating
 from vlcpctl.models.temperature import parse_temperature
 from vlcpctl.models.text_tower import TextTower, open_clip_tower
 from vlcpctl.models.tokenizers import tokenizer_of
@@ -44,8 +42,28 @@ from vlcpctl.models.towers import new_module, portable, save_tower, without_down
 WEIGHTS_FILE = "open_clip_model.safetensors"
 FOREIGN_WEIGHTS_FILES = ("open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin")
 
-
 Sides = tuple[Tensor | None, Tensor | None]
+
+
+class ProjectionModule(nn.Module):
+    """Both encoders as one module.
+
+    torch's functional_call replaces the weights of a module's forward; open_clip's own forward
+    normalises, so this one returns raw projections (B, D) of images and token ids, None for None.
+    """
+
+    def __init__(self, clip: nn.Module) -> None:
+        super().__init__()
+        self.clip = clip
+
+    def forward(
+        self, images: Tensor | None, texts: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Raw projections (B, D) of pixels (B, 3, H, W) and of token ids (B, L); None for None."""
+        clip: Any = self.clip
+        image = None if images is None else clip.encode_image(images)
+        text = None if texts is None else clip.encode_text(texts)
+        return image, text
 
 
 @final

@@ -123,6 +123,17 @@ def load_for_inference(directory: Path, device: str) -> Encoder:
     return encoder
 
 
+@dataclass(frozen=True)
+class SavedEncoder:
+    """The model in a checkpoint directory, as the processes of a pool load it."""
+
+    directory: Path
+
+    def load(self, device: str) -> Encoder:
+        """The model in eval mode; raises as `load_for_inference` does."""
+        return load_for_inference(self.directory, device)
+
+
 def save(encoder: Encoder, directory: Path) -> None:
     """Write config, weights and tokenizer files into a directory."""
     if encoder.family == "dual":

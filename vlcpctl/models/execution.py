@@ -1,13 +1,20 @@
-"""How a module is run on a device: memory formats, and activations recomputed in backward."""
+"""How a module is run: memory format, torch.compile, eval mode, activations computed again."""
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from vlcpctl.core.console import say
+from vlcpctl.core.errors import VlcpError, first_line
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
@@ -71,3 +78,40 @@ def checkpoint_open_clip(module: nn.Module) -> None:
         text.transformer.gradient_checkpointing_enable({"use_reentrant": False})
     else:
         text.set_grad_checkpointing()
+
+
+def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The function, compiled at its first call, and again for another mode or kind of input.
+
+    The result raises VlcpError in one line if it cannot be compiled. Loads torch._dynamo.
+    """
+    from torch._dynamo.exc import TorchDynamoException
+
+    # It warns of any CUDA toolkit that it finds no GPU for.
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
+    # Dropout draws from torch's generator, as without compilation: the second forward pass of a
+    # micro-batch must draw the masks of the first.
+    fast = torch.compile(function, options={"fallback_random": True})
+
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return fast(*args, **kwargs)
+        except TorchDynamoException as error:
+            raise VlcpError(
+                f"torch cannot compile the model: {first_line(error)}; leave out --compile"
+            ) from error
+
+    return call
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Run the block in eval mode; afterwards each submodule has its own mode again."""
+    training = [part for part in module.modules() if part.training]
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
+from collections.abc import Callable
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, final
@@ -16,12 +18,17 @@ from vlcpctl.core.safe_json import parse_json
 from vlcpctl.models.checkpoint_files import TOKENIZER_FILES
 from vlcpctl.models.hub import quietly, why_unavailable
 from vlcpctl.models.imports import open_clip
-from vlcpctl.models.word_pieces import cleaner, of_vocabulary
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Fast
 
 VOCABULARIES = ("tokenizer.json", "vocab.txt")
+
+UNKNOWN = "[UNK]"
+SPECIAL = ("[PAD]", UNKNOWN, "[CLS]", "[SEP]", "[MASK]")
+LONGEST_WORD = 100  # in characters; BERT's tokenizer makes a longer one [UNK]
+
+MOST_WORDS = 30  # of a caption, in the CTP authors' data
 
 
 class Tokenizer(Protocol):
@@ -210,3 +217,50 @@ def _fast(files: dict[str, bytes], described: dict[str, Any]) -> Fast:
 def _content(token: str | dict[str, Any] | None) -> str | None:
     """A special token as tokenizer_config.json writes it: plain, or with its properties."""
     return token["content"] if isinstance(token, dict) else token
+
+
+def of_vocabulary(text: str, described: dict[str, Any]) -> Fast:
+    """The tokenizer for the text of a vocab.txt, one word piece per line.
+
+    `described` is its tokenizer_config.json. Each Chinese character is a separate word unless
+    `tokenize_chinese_chars` is false. Raises KeyError if [SEP] or [CLS] is missing.
+    """
+    from tokenizers import Tokenizer as Building
+    from tokenizers.models import WordPiece
+    from tokenizers.normalizers import BertNormalizer
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+    from tokenizers.processors import BertProcessing
+
+    words = {word: number for number, word in enumerate(text.removesuffix("\n").split("\n"))}
+    tokenizer = Building(WordPiece(words, unk_token=UNKNOWN, max_input_chars_per_word=LONGEST_WORD))
+    tokenizer.normalizer = BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=described.get("tokenize_chinese_chars", True),
+        strip_accents=described.get("strip_accents"),
+        lowercase=described.get("do_lower_case", True),
+    )
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.add_special_tokens([word for word in SPECIAL if word in words])
+    ends = [(word, words[word]) for word in ("[SEP]", "[CLS]")]
+    tokenizer.post_processor = BertProcessing(*ends)
+    return tokenizer
+
+
+def cleaner(name: str) -> Callable[[str], str]:
+    """The cleaning function of a name: `none`, `ctp` (as the CTP authors do), or open_clip's."""
+    if name == "none":
+        return str
+    if name == "ctp":
+        return ctp_caption
+    found: Callable[[str], str] = open_clip().tokenizer.get_clean_fn(name)
+    return found
+
+
+def ctp_caption(caption: str) -> str:
+    """Clean a caption as the CTP authors do: lower case, some punctuation removed, 30 words kept.
+
+    >>> ctp_caption('A "red" CAT; on: the mat.')
+    'a red cat on the mat'
+    """
+    plain = re.sub(r"[.!\"()*#:;~\s]+", " ", caption.lower()).strip()
+    return " ".join(plain.split(" ")[:MOST_WORDS])

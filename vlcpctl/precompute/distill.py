@@ -32,8 +32,7 @@ from vlcpctl.data.loading.workers import read_in_order
 from vlcpctl.data.precomputed.teacher_targets import Parts, write_targets
 from vlcpctl.data.precomputed.vector_files import write_vectors
 from vlcpctl.models.embed import require_finite
-from vlcpctl.models.encoders import Encoder
-from vlcpctl.models.saved_encoder import SavedEncoder
+from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.precompute.distill_plan import DistillPlan
 from vlcpctl.precompute.resumable_parts import (
     ComputeOptions,
@@ -163,24 +162,6 @@ def _join(plan: DistillPlan, facts: dict[str, Any], *, force: bool) -> None:
     Staging(out).drop_partial()
 
 
-@dataclass(frozen=True)
-class TargetWork:
-    """Work that computes parts: the number, the image and the text embeddings of each."""
-
-    plan: DistillPlan
-    compute: ComputeOptions
-
-    def share(self, numbers: Sequence[int]) -> TargetWork:
-        """See `Work`."""
-        return self
-
-    def results(
-        self, teacher: Encoder, numbers: Sequence[int]
-    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """See `Work`; raises Diverged for non-finite embeddings."""
-        return TargetParts(self.plan, self.compute, teacher).parts(numbers)
-
-
 @dataclass
 class ViewBatches(Dataset[Tensor]):
     """The views of the images of some parts as (n, H, W, 3) bytes; no batch spans two parts."""
@@ -208,57 +189,55 @@ class ViewBatches(Dataset[Tensor]):
 
 
 @dataclass(frozen=True)
-class TargetParts:
-    """Computes the teacher's embeddings of each part."""
+class TargetWork:
+    """Work that computes parts: the number, the image and the text embeddings of each."""
 
     plan: DistillPlan
     compute: ComputeOptions
-    teacher: Encoder
 
-    def parts(self, numbers: Sequence[int]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield for each part its number, its image and its text embeddings, (N, D) float32."""
-        counts = [self._batches(len(self.plan.part(number))) for number in numbers]
+    def share(self, numbers: Sequence[int]) -> TargetWork:
+        """See `Work`."""
+        return self
+
+    def results(
+        self, teacher: Encoder, numbers: Sequence[int]
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """See `Work`; the embeddings are (N, D) float32. Raises Diverged if they are not finite."""
+        size, views = self.compute.batch_size, self.plan.views
+        counts = [-(-len(self.plan.part(number)) * views // size) for number in numbers]
         batches = [
             (number, batch)
             for number, count in zip(numbers, counts, strict=True)
             for batch in range(count)
         ]
-        dataset = ViewBatches(self.plan, batches, self.compute.batch_size)
+        dataset = ViewBatches(self.plan, batches, size)
         # One reader for all parts, so that workers prefetch across their borders.
-        on_gpu, workers = self.teacher.device.type == "cuda", self.compute.worker_count
+        on_gpu, workers = teacher.device.type == "cuda", self.compute.worker_count
         pixels = read_in_order(dataset, range(len(batches)), workers, pins=on_gpu)
         for number, count in zip(numbers, counts, strict=True):
-            yield number, self._images(number, islice(pixels, count)), self._texts(number)
-
-    def _batches(self, pairs: int) -> int:
-        return -(-pairs * self.plan.views // self.compute.batch_size)
+            images = self._joined(number, self._image_vectors(teacher, islice(pixels, count)))
+            yield number, images, self._joined(number, self._text_vectors(teacher, number))
 
     @torch.inference_mode()
-    def _images(self, number: int, batches: Iterator[Tensor]) -> np.ndarray:
-        """Embeddings of all views of the part's first image, then of its second, ..."""
-        return self._finite(np.concatenate(list(to_host(self._raw_images(batches)))), number)
-
-    def _raw_images(self, batches: Iterator[Tensor]) -> Iterator[Tensor]:
-        device = self.teacher.device
-        for batch in copied_ahead(batches, device, lambda pixels, move: move(pixels)):
-            raw, _ = self.teacher.features(self.teacher.pixels(batch), None)
+    def _image_vectors(self, teacher: Encoder, batches: Iterator[Tensor]) -> Iterator[Tensor]:
+        """Embeddings of all views of a part's first image, then of its second, ..."""
+        for batch in copied_ahead(batches, teacher.device, lambda pixels, move: move(pixels)):
+            raw, _ = teacher.features(teacher.pixels(batch), None)
             assert raw is not None
             yield raw.float()
 
     @torch.inference_mode()
-    def _texts(self, number: int) -> np.ndarray:
-        """Embeddings of all captions of the part's first image, then of its second, ..."""
+    def _text_vectors(self, teacher: Encoder, number: int) -> Iterator[Tensor]:
+        """Embeddings of all captions of a part's first image, then of its second, ..."""
         places = self.plan.part(number).tolist()
         texts = [text for source, row in places for text in self.plan.splits[source].captions(row)]
-        return self._finite(np.concatenate(list(to_host(self._raw_texts(texts)))), number)
-
-    def _raw_texts(self, texts: Sequence[str]) -> Iterator[Tensor]:
         for start in range(0, len(texts), self.compute.batch_size):
-            ids = self.teacher.tokenize(list(texts[start : start + self.compute.batch_size]))
-            _, raw = self.teacher.features(None, to_device(ids, self.teacher.device))
+            ids = teacher.tokenize(texts[start : start + self.compute.batch_size])
+            _, raw = teacher.features(None, to_device(ids, teacher.device))
             assert raw is not None
             yield raw.float()
 
-    def _finite(self, vectors: np.ndarray, number: int) -> np.ndarray:
+    def _joined(self, number: int, parts: Iterator[Tensor]) -> np.ndarray:
+        vectors = np.concatenate(list(to_host(parts)))
         require_finite(vectors, f"{self.plan.request.teacher}, part {number}")
         return vectors

@@ -138,15 +138,15 @@ def _settings(request: DistillRequest, teacher: CheckpointManifest) -> Settings:
                 "pass the --preset that train-step will use"
             )
         # Version 0.2.0 left `jpeg_decode` out if it was exact.
-        inherited = {name: _plain(trained[name]) for name in AUGMENTATION if name in trained}
+        given = {name: trained[name] for name in AUGMENTATION if name in trained}
+        inherited = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in given.items()
+        }
     from_options = {**inherited, **request.augmentation}
     settings, _ = resolve(request.preset or "tiny", from_options, {})
     refuse_idle_settings(settings, dict.fromkeys(request.augmentation, "flag"))
     return settings
-
-
-def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _views(request: DistillRequest, transform: ImageTransform) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -23,8 +22,7 @@ from vlcpctl.data.loading.loader import PlannedBatches
 from vlcpctl.data.loading.sampler import BufferSampler
 from vlcpctl.data.loading.workers import read_in_order
 from vlcpctl.data.precomputed.pseudo_texts import Columns, join_parts, write_part
-from vlcpctl.models import encoders
-from vlcpctl.models.encoders import Encoder
+from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.models.inversion import InversionResult, Inverter, ParentCaptions, draw_parents
 from vlcpctl.precompute.invert_plan import InvertPlan
 from vlcpctl.precompute.resumable_parts import (
@@ -45,7 +43,7 @@ def invert_texts(plan: InvertPlan, compute: ComputeOptions, *, force: bool = Fal
     request = plan.request
     torch.set_num_threads(compute.threads)
     partial = claim(request.out, plan.identity, compute, force=force, versions=plan.versions)
-    source = FrozenEncoder(request.checkpoint)
+    source = SavedEncoder(request.checkpoint)
     parts = [partial / f"part-{number:06d}.parquet" for number in range(plan.parts)]
     missing = missing_parts(request.out, {number: [part] for number, part in enumerate(parts)})
     with (
@@ -59,25 +57,12 @@ def invert_texts(plan: InvertPlan, compute: ComputeOptions, *, force: bool = Fal
             write_part(parts[number], columns)
             record_part(number, [parts[number]])
             bar.advance(plan.texts_of(number))
-    length, width = TextParts(plan, compute, encoder).shape
+    length, width = encoder.tokenize([""]).shape[1], encoder.text_tower.width
     for number, part in enumerate(parts):
         verify_part(number, [part])
     facts = {"length": length, "width": width, "identity": plan.identity}
     join_parts(request.out, parts, facts)
     Staging(request.out).drop_partial()
-
-
-@dataclass(frozen=True)
-class FrozenEncoder:
-    """The model in a checkpoint directory, with weights that have no gradients."""
-
-    directory: Path
-
-    def load(self, device: str) -> Encoder:
-        """The model in eval mode; raises as `encoders.load_for_inference` does."""
-        encoder = encoders.load_for_inference(self.directory, device)
-        encoder.module.requires_grad_(False)
-        return encoder
 
 
 @dataclass(frozen=True)
@@ -93,54 +78,36 @@ class TextWork:
 
     def results(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[tuple[int, Columns]]:
         """See `Work`; raises Diverged if similarities are not finite."""
-        return TextParts(self.plan, self.compute, encoder).parts(numbers)
-
-
-@dataclass(frozen=True)
-class TextParts:
-    """Generates the texts of each part with the model, which is on its device."""
-
-    plan: InvertPlan
-    compute: ComputeOptions
-    encoder: Encoder
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(L, W): tokens of a text, and channels of a token embedding."""
-        return self.encoder.tokenize([""]).shape[1], self.encoder.text_tower.width
-
-    def parts(self, numbers: Sequence[int]) -> Iterator[tuple[int, Columns]]:
-        """Yield for each part its number and its columns."""
+        encoder.module.requires_grad_(False)
         dataset = PlannedBatches(
             splits=[self.plan.buffer],
             plan=BufferSampler(
                 self.plan.buffer, self.plan.settings.pairs, self.plan.request.seed
             ).plan,
-            transform=self.encoder.transform,
-            tokenise=self.encoder.tokenizer,
+            transform=encoder.transform,
+            tokenise=encoder.tokenizer,
             seed=self.plan.request.seed,
             part=lambda count: slice(0, count),
         )
-        on_gpu, workers = self.encoder.device.type == "cuda", self.compute.worker_count
-        batches = copied_ahead(
-            read_in_order(dataset, numbers, workers, pins=on_gpu), self.encoder.device, Batch.moved
-        )
+        on_gpu, workers = encoder.device.type == "cuda", self.compute.worker_count
+        read = read_in_order(dataset, numbers, workers, pins=on_gpu)
+        batches = copied_ahead(read, encoder.device, Batch.moved)
         for number, batch in zip(numbers, batches, strict=True):
-            yield number, self._rows(number, batch)
+            yield number, self._rows(encoder, number, batch)
 
-    def _rows(self, number: int, batch: Batch) -> Columns:
+    def _rows(self, encoder: Encoder, number: int, batch: Batch) -> Columns:
         settings, size = self.plan.settings, self.compute.batch_size
         parents = draw_parents(self.plan.request.seed, number, settings.texts, settings.pairs)
-        images, ids = self.encoder.inputs(batch.images, batch.texts)
+        images, ids = encoder.inputs(batch.images, batch.texts)
         with torch.no_grad():
-            image, _ = self.encoder.features(images, None)
+            image, _ = encoder.features(images, None)
         assert image is not None
         image_BD = normalize(image, dim=-1)
         count = self.plan.texts_of(number)
         slices = [
             parents.part(slice(start, min(start + size, count))) for start in range(0, count, size)
         ]
-        inverter = Inverter(self.encoder, settings)
+        inverter = Inverter(encoder, settings)
         columns_of_slices = [
             _columns(inverter.invert(image_BD, ids, part), part) for part in slices
         ]

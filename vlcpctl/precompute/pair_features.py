@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 
 from vlcpctl.core.console import progress
 from vlcpctl.core.device_copies import to_device
-from vlcpctl.data.images.transforms import decode_image, eval_view
+from vlcpctl.data.loading.eval_batches import EvalImages
 from vlcpctl.data.precomputed.stored_features import StoredProjections
 from vlcpctl.data.tasks.task import Split
 from vlcpctl.models.encoders import Encoder
@@ -55,13 +55,27 @@ class PairWork:
         self, encoder: Encoder, numbers: Sequence[int]
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """See `Work`; raises BadInput if an image cannot be read or decoded."""
+        images = EvalImages(self.split, self.rows, encoder.transform, BATCH)
         for number in numbers:
-            yield self._result(encoder, self.rows[number * BATCH :][:BATCH].tolist())
+            rows = self.rows[number * BATCH :][:BATCH].tolist()
+            yield self._result(encoder, images[number], [self.split.captions(row) for row in rows])
 
     @torch.inference_mode()
-    def _result(self, encoder: Encoder, rows: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        chunk = _chunk(encoder, self.split, rows)
-        return _raw(encoder, chunk) if self.is_raw else (_features(encoder, chunk), _NOTHING)
+    def _result(
+        self, encoder: Encoder, pixels: Tensor, captions: Sequence[list[str]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        texts = encoder.tokenize([caption for some in captions for caption in some])
+        owner = torch.repeat_interleave(torch.tensor([len(some) for some in captions]))
+        images, texts = encoder.inputs(pixels, texts)
+        chunk = PairChunk(images, texts, to_device(owner, images.device))
+        if encoder.family == "fusion" and not self.is_raw:
+            fused = encoder.fused(chunk.images[chunk.owner], chunk.texts)
+            return _array(_mean_direction(fused, chunk)), _NOTHING
+        image, text = encoder.features(chunk.images, chunk.texts)
+        if self.is_raw:
+            return _array(image), _array(text)
+        mean = normalize(image, dim=-1) + _mean_direction(text, chunk)
+        return _array(normalize(mean, dim=-1)), _NOTHING
 
 
 def pair_features(
@@ -106,36 +120,6 @@ def _computed(
             bar.advance(len(work.rows[number * BATCH :][:BATCH]))
 
 
-def _chunk(encoder: Encoder, split: Split, rows: Sequence[int]) -> PairChunk:
-    captions = [split.captions(row) for row in rows]
-    texts = encoder.tokenize([caption for some in captions for caption in some])
-    pixels = torch.from_numpy(np.stack([_view(encoder, split, row) for row in rows]))
-    owner = torch.repeat_interleave(torch.tensor([len(some) for some in captions]))
-    images, texts = encoder.inputs(pixels, texts)
-    return PairChunk(images, texts, to_device(owner, images.device))
-
-
-def _features(encoder: Encoder, chunk: PairChunk) -> np.ndarray:
-    of_pairs = _fused if encoder.family == "fusion" else _of_both_sides
-    features: np.ndarray = of_pairs(encoder, chunk).float().cpu().numpy()
-    return features
-
-
-def _raw(encoder: Encoder, chunk: PairChunk) -> tuple[np.ndarray, np.ndarray]:
-    image, text = encoder.features(chunk.images, chunk.texts)
-    return image.float().cpu().numpy(), text.float().cpu().numpy()
-
-
-def _of_both_sides(encoder: Encoder, chunk: PairChunk) -> Tensor:
-    image, text = encoder.features(chunk.images, chunk.texts)
-    return normalize(normalize(image, dim=-1) + _mean_direction(text, chunk), dim=-1)
-
-
-def _fused(encoder: Encoder, chunk: PairChunk) -> Tensor:
-    assert encoder.family == "fusion"
-    return _mean_direction(encoder.fused(chunk.images[chunk.owner], chunk.texts), chunk)
-
-
 def _mean_direction(of_captions: Tensor, chunk: PairChunk) -> Tensor:
     """(N, D): the mean direction of each image's captions, unit length, from (T, D)."""
     sums = of_captions.new_zeros(len(chunk.images), of_captions.shape[1])
@@ -143,6 +127,6 @@ def _mean_direction(of_captions: Tensor, chunk: PairChunk) -> Tensor:
     return normalize(sums, dim=-1)
 
 
-def _view(encoder: Encoder, split: Split, row: int) -> np.ndarray:
-    what = f"{split.path}: the image of key {split.keys[row]}"
-    return eval_view(decode_image(split.image(row), what), encoder.transform)
+def _array(vectors: Tensor) -> np.ndarray:
+    found: np.ndarray = vectors.float().cpu().numpy()
+    return found

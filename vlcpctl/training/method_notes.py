@@ -15,8 +15,7 @@ from vlcpctl.core.method import Method
 from vlcpctl.core.shown_paths import as_word
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.models.checkpoint_files import SLOTS
-from vlcpctl.models.configuration import fusion_configuration
-from vlcpctl.models.width import shared_width
+from vlcpctl.models.configuration import fusion_configuration, shared_width
 from vlcpctl.training.config.request import TrainRequest
 
 

@@ -42,8 +42,6 @@ def read(path: Path) -> object:
 
 
 CHANGES: dict[str, Any] = {
-    "deep": "[" * 100_000,
-    "deep and whole": '{"schema":' + "[" * 500 + "]" * 500 + "}",
     "a list": "[]",
     "not JSON": "{",
     "not UTF-8": b"\xff",

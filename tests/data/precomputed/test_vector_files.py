@@ -101,7 +101,7 @@ def test_parts_join_to_the_same_bytes_wherever_they_are_cut(
         assert np.array_equal(all_of(other), VALUES)
 
 
-def test_the_id_is_that_of_the_earlier_format(file: VectorFile) -> None:
+def test_the_id_is_what_it_was(file: VectorFile) -> None:
     """Targets computed again have the same identity, so runs trained with the old ones resume."""
     assert file.content() == ID_BEFORE
 
@@ -116,13 +116,6 @@ def test_another_value_key_or_order_is_another_id(file: VectorFile, tmp_path: Pa
         joined(tmp_path / "order", values=VALUES[::-1]).content(),
     }
     assert len(ids) == 4
-
-
-def test_a_value_that_is_not_finite_is_found(file: VectorFile, tmp_path: Path) -> None:
-    assert file.is_finite()
-    values = VALUES.copy()
-    values[-1, -1] = np.nan
-    assert not joined(tmp_path, values=values).is_finite()
 
 
 def test_a_spawned_worker_opens_the_file_again(file: VectorFile) -> None:
@@ -197,7 +190,7 @@ def test_a_file_that_is_cut_short_while_it_is_open_is_an_error(tmp_path: Path) -
     path = opened.path.with_suffix(".npy")
     os.truncate(path, path.stat().st_size - 4096 // 16)
     assert np.array_equal(opened.vectors(np.array([0])), VALUES[:1])
-    for read in (all_of, VectorFile.content, VectorFile.is_finite):
+    for read in (all_of, VectorFile.content):
         with pytest.raises(BadInput, match=r"v\.npy was cut short while it was being read"):
             read(opened)
 

@@ -109,9 +109,7 @@ def test_a_text_that_is_a_link_is_not_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"[" * 500 + b"]" * 500, "nested more than 100"),
-        (b"[" * 100_000, "nested more than 100"),
-        (b'{"a":' * 101 + b"1" + b"}" * 101, "nested more than 100"),
+        (b"[" * 100_000, "recursion depth"),
         (b'{"caption": "\\ud800"}', "surrogate"),
         (b'{"n": ' + b"1" * 5000 + b"}", "digits"),
         (b"\xff", "decode"),

@@ -11,7 +11,7 @@ from vlcpctl.commands.split import Cap
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources import limits
-from vlcpctl.data.sources.limits import Caps, is_too_deep, parse_caps
+from vlcpctl.data.sources.limits import Caps, parse_caps
 from vlcpctl.data.tasks.samples import Pair
 
 PAIR = Pair("p", "k", b"", ["ab", "c"], "l", "v", None)
@@ -54,11 +54,3 @@ def test_every_cap_can_be_changed_and_is_explained() -> None:
 def test_names_are_shown_on_one_short_line() -> None:
     assert shortened("a\x1b[31m\n") == "a\\x1b[31m\\n"
     assert len(shortened("x" * 10**6)) < 300
-
-
-def test_depth_is_counted_without_recursion() -> None:
-    value: object = 1
-    for _ in range(100):
-        value = {"a": [value]} if isinstance(value, int) else [value]
-    assert is_too_deep(value)
-    assert not is_too_deep([[{"a": 1}]] * 1000)

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vlcpctl.data.splitting.seen_keys import SeenKeys, scratch_table
+from vlcpctl.data.splitting.scratch_tables import SeenKeys, scratch_table
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

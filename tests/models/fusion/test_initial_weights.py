@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.ctp_reference import split_tensors
 from torch import Tensor, nn
 
 from vlcpctl.core.errors import Incompatible
@@ -14,7 +15,7 @@ from vlcpctl.models import encoders
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
-from vlcpctl.models.fusion.key_mapping import ctp_names, split_tensors
+from vlcpctl.models.fusion.key_mapping import ctp_names
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "##s", "red", "heart", "x"]
 TEXTS = ["a red heart", "cats x", ""]

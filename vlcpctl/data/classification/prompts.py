@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from vlcpctl.core.errors import BadInput, unknown_name
 from vlcpctl.core.input_files import read_text
@@ -17,6 +18,7 @@ DEFAULT_TEMPLATES = (f"a photo of a {HERE}.",)
 
 # Templates for all classes, or the finished prompts of each class.
 Templates = Sequence[str] | Mapping[str, Sequence[str]]
+_Content = list[str] | dict[str, list[str] | dict[str, list[str]]]  # of a JSON file
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,17 @@ def read_templates(path: Path) -> TemplatesFile:
     """
     try:
         text = read_text(path)
-        content = parse_json(text) if path.suffix == ".json" else _lines(text)
+        if path.suffix != ".json":
+            lines = (line.strip() for line in text.splitlines())
+            return TemplatesFile(path, [line for line in lines if line])
+        return TemplatesFile(path, msgspec.convert(parse_json(text), _Content))
     except ValueError as error:
         raise BadInput(f"{path} is not a templates file: {error}") from error
-    entries = content.values() if isinstance(content, dict) else [content]
-    if not all(_is_templates(entry) for entry in entries):
+    except msgspec.ValidationError as error:
         raise BadInput(
             f"{path} is not a templates file: write a list of templates, or an object that maps "
             "data sets to lists of templates, or data sets and classes to lists of prompts"
-        )
-    return TemplatesFile(path, content)
+        ) from error
 
 
 def prompts_of(classes: Sequence[str], templates: Templates, where: object) -> list[list[str]]:
@@ -79,17 +82,3 @@ def prompts_of(classes: Sequence[str], templates: Templates, where: object) -> l
         )
         raise BadInput(f"{where}: {found}; write {HERE} where the class name goes")
     return [[template.replace(HERE, name) for template in templates] for name in classes]
-
-
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def _is_templates(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(_is_texts(prompts) for prompts in value.values())
-    return _is_texts(value)
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)

@@ -223,7 +223,9 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 def _unaugmented(image: Decoded, transform: ImageTransform) -> np.ndarray:
     """The evaluation view; or, with crop "none", the whole image squashed to a square."""
-    return _squashed(image, transform) if transform.crop == "none" else _eval_view(image, transform)
+    if transform.crop == "none":
+        return np.asarray(_resized(image, (transform.image_size,) * 2, transform))
+    return _eval_view(image, transform)
 
 
 def _eval_view(image: Decoded, transform: ImageTransform) -> np.ndarray:
@@ -232,8 +234,13 @@ def _eval_view(image: Decoded, transform: ImageTransform) -> np.ndarray:
         return np.asarray(image.pixels)
     resized = _resized(image, _target(image.size, transform), transform)
     if transform.resize_mode == "longest":
-        return _padded(resized, transform)
-    return _center(resized, size) if transform.resize_mode == "shortest" else np.asarray(resized)
+        solid = Image.new("RGB", (size, size), (transform.fill_color,) * 3)
+        solid.paste(resized, ((size - resized.width) // 2, (size - resized.height) // 2))
+        return np.asarray(solid)
+    if transform.resize_mode == "shortest":
+        left, top = round((resized.width - size) / 2.0), round((resized.height - size) / 2.0)
+        return np.asarray(resized.crop((left, top, left + size, top + size)))
+    return np.asarray(resized)
 
 
 def _target(size: Size, transform: ImageTransform) -> Size:
@@ -249,27 +256,10 @@ def _target(size: Size, transform: ImageTransform) -> Size:
     return int(side * width / height), side
 
 
-def _squashed(image: Decoded, transform: ImageTransform) -> np.ndarray:
-    return np.asarray(_resized(image, (transform.image_size,) * 2, transform))
-
-
 def _resized(image: Decoded, target: Size, transform: ImageTransform) -> Image.Image:
     if image.size == target:
         return image.pixels
     return image.resize(target, transform.interpolation)
-
-
-def _center(image: Image.Image, size: int) -> np.ndarray:
-    left = round((image.width - size) / 2.0)
-    top = round((image.height - size) / 2.0)
-    return np.asarray(image.crop((left, top, left + size, top + size)))
-
-
-def _padded(image: Image.Image, transform: ImageTransform) -> np.ndarray:
-    size = transform.image_size
-    solid = Image.new("RGB", (size, size), (transform.fill_color,) * 3)
-    solid.paste(image, ((size - image.width) // 2, (size - image.height) // 2))
-    return np.asarray(solid)
 
 
 def _random_box(size: Size, transform: ImageTransform, draw: np.random.Generator) -> Box | None:

@@ -8,26 +8,26 @@ from. The same texts give the same bytes.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vlcpctl.core.atomic import new_file, new_part
-from vlcpctl.core.errors import BadInput, first_line, unreadable
-from vlcpctl.core.fields import Fields
+from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import content_id
-from vlcpctl.core.input_files import arrow_source
+from vlcpctl.core.library_errors import reading
+from vlcpctl.core.parquet_files import read_about, read_columns, table_writer, write_about
 from vlcpctl.core.recorded_files import RESTORE
-from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.seals import renewed
+from vlcpctl.core.structs import converted, decoded
 from vlcpctl.core.versions import earlier_ids
 
 SCHEMA = "vlcpctl.pseudo-texts/1"
@@ -42,6 +42,27 @@ _MOST_NUMBERS = 2**26  # of one text
 _MOST_COMPRESSED = 1000  # numbers per byte of a file; zeros are compressed less
 
 _HASHED = (*PARENTS, "end", "embeddings")  # the columns hashed; the others are diagnostics
+
+
+@dataclass(frozen=True)
+class _Identity:
+    """What readers need of the settings that texts were generated with."""
+
+    checkpoint: str
+    buffer: str
+    count: int
+
+
+@dataclass(frozen=True)
+class _Metadata:
+    """What readers need of the metadata."""
+
+    content: str
+    length: Annotated[int, msgspec.Meta(ge=1)]
+    width: Annotated[int, msgspec.Meta(ge=1)]
+    identity: _Identity
+    removed: Annotated[int, msgspec.Meta(ge=0)] = 0
+
 
 Columns = Mapping[str, np.ndarray | Sequence[str]]
 
@@ -87,10 +108,7 @@ class PseudoTextFile:
 
     def column_of_texts(self, name: str) -> pa.ChunkedArray:
         """The column of the first or second parents' keys, read without the embeddings."""
-        try:
-            return pq.read_table(self.path, columns=[name])[name].cast(pa.string())
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise BadInput(unreadable(self.path, error)) from error
+        return read_columns(self.path, [name])[name].cast(pa.string())
 
     def computed_content(self) -> str:
         """The content id computed from the rows; if it differs from `content`, they are damaged."""
@@ -137,16 +155,13 @@ def join_parts(out: Path, parts: Iterable[Path], facts: dict[str, Any]) -> None:
     content = _Content(shape, facts["identity"])
     with (
         new_file(out, holds_pseudo_texts) as temporary,
-        pq.ParquetWriter(
-            temporary, _schema(shape), compression="zstd", write_page_checksum=True
-        ) as writer,
+        table_writer(temporary, _schema(shape)) as writer,
     ):
         for part in parts:
             table = _read(part, shape)
             content.add(table)
             writer.write_table(table)
-        metadata = {"schema": SCHEMA, "content": content.id(), **facts}
-        writer.add_key_value_metadata({METADATA: json.dumps(metadata, ensure_ascii=False)})
+        write_about(writer, METADATA, {"schema": SCHEMA, "content": content.id(), **facts})
 
 
 def texts_of_parents(file: PseudoTextFile, keys: Collection[str]) -> np.ndarray:
@@ -169,60 +184,32 @@ def write_without(file: PseudoTextFile, out: Path, drop_N: np.ndarray) -> None:
     content = _Content(file.shape, file.identity)
     content.add(kept)
     removed = file.metadata.get(REMOVED, 0) + int(drop_N.sum())
-    metadata = renewed(file.metadata, content.id(), {REMOVED: removed})
-    with pq.ParquetWriter(
-        out, _schema(file.shape), compression="zstd", write_page_checksum=True
-    ) as writer:
+    with table_writer(out, _schema(file.shape)) as writer:
         writer.write_table(kept)
-        writer.add_key_value_metadata({METADATA: json.dumps(metadata, ensure_ascii=False)})
+        write_about(writer, METADATA, renewed(file.metadata, content.id(), {REMOVED: removed}))
 
 
 def open_pseudo_texts(path: Path) -> PseudoTextFile:
     """Open a file of pseudo texts, reading only its footer. Raises BadInput if it is not one."""
-    try:
-        found = pq.read_metadata(arrow_source(path))
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise BadInput(f"{path} is not a file of pseudo texts: {first_line(error)}") from error
-    stored = (found.metadata or {}).get(METADATA)
+    stored, count = read_about(path, METADATA, f"{path} is not a file of pseudo texts")
     if stored is None:
         raise BadInput(
             f"{path} is not a file of pseudo texts; make one with 'vlcpctl invert-texts'"
         )
-    return PseudoTextFile(path, _metadata(path, stored, found.num_rows), found.num_rows)
-
-
-def _metadata(path: Path, stored: bytes, count: int) -> dict[str, Any]:
-    """The metadata of a file with `count` rows. Raises BadInput if an entry is missing or wrong."""
-    try:
-        metadata = parse_json(stored)
-    except ValueError as error:
-        raise BadInput(f"{path} has metadata that is not readable JSON: {error}") from error
-    fields = Fields(metadata if isinstance(metadata, dict) else {}, f"{path}, metadata")
-    if fields.value.get("schema") != SCHEMA:
-        found = fields.value.get("schema")
+    place = f"{path}, metadata"
+    metadata = decoded(msgspec.json.Decoder(dict[str, Any]), stored, place)
+    if metadata.get("schema") != SCHEMA:
+        found = metadata.get("schema")
         raise BadInput(f"{path} has schema {found!r:.80}; this version reads {SCHEMA}")
-    _check_types(fields)
-    length, width = fields.value["length"], fields.value["width"]
-    most = _MOST_COMPRESSED * path.stat().st_size
-    if length * width > _MOST_NUMBERS or count * length * width > most:
+    facts = converted(metadata, _Metadata, place)
+    earlier_ids(metadata, place)
+    numbers = facts.length * facts.width
+    if numbers > _MOST_NUMBERS or count * numbers > _MOST_COMPRESSED * path.stat().st_size:
         raise BadInput(
-            f"{path} cannot contain {count} texts of {length} x {width} numbers: it is damaged"
-            f"{RESTORE}"
+            f"{path} cannot contain {count} texts of {facts.length} x {facts.width} numbers: it is "
+            f"damaged{RESTORE}"
         )
-    return dict(fields.value)
-
-
-def _check_types(take: Fields) -> None:
-    take("content", str)
-    earlier_ids(take.value, take.place)
-    if take("length", int) < 1 or take("width", int) < 1:
-        raise BadInput(f"{take.place} has a length or width below 1{RESTORE}")
-    identity = Fields(take("identity", dict), f"{take.place}, identity")
-    for name in ("checkpoint", "buffer"):
-        identity(name, str)
-    identity("count", int)
-    if take(REMOVED, int, 0) < 0:
-        raise BadInput(f"{take.place}: field {REMOVED!r} is negative{RESTORE}")
+    return PseudoTextFile(path, metadata, count)
 
 
 def holds_pseudo_texts(path: Path) -> bool:
@@ -272,10 +259,9 @@ def _schema(shape: tuple[int, int]) -> pa.Schema:
 def _read(path: Path, shape: tuple[int, int]) -> pa.Table:
     """All rows, with the columns of the schema. Raises BadInput if they cannot be read."""
     schema = _schema(shape)
-    try:
-        return pq.read_table(path, columns=schema.names).cast(schema)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise BadInput(unreadable(path, error)) from error
+    table = read_columns(path, schema.names)
+    with reading(path):
+        return table.cast(schema)
 
 
 def _embeddings(table: pa.Table, shape: tuple[int, int]) -> np.ndarray:

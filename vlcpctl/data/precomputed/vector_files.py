@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -27,18 +25,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vlcpctl.core.atomic import new_part
-from vlcpctl.core.errors import BadInput, first_line
+from vlcpctl.core.errors import BadInput
 from vlcpctl.core.input_files import naming_input, open_regular
+from vlcpctl.core.library_errors import reading
+from vlcpctl.core.parquet_files import read_columns
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.data.tasks.keys import Keys
 
 _ROWS_AT_ONCE = 1 << 16
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
-# What numpy raises for a damaged header, besides ValueError.
-_BAD_HEADER = (TypeError, OverflowError, SyntaxError, TokenError, RecursionError, MemoryError)
 
 
 class VectorFile:
@@ -113,10 +107,6 @@ class VectorFile:
             vectors.update(block.reshape(-1).data)
         return "".join(digest.hexdigest() for digest in (keys, numbers, vectors))
 
-    def is_finite(self) -> bool:
-        """Whether no value is NaN or infinite; reads all of them."""
-        return all(np.isfinite(block).all() for block in self._matrix.blocks())
-
     def _table(self, column: str) -> pa.Table:
         return read_table(self.path, _schema(self.number), [column])
 
@@ -130,14 +120,18 @@ class Matrix:
 
     def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
         self.path, self.dtype = path, np.dtype(dtype)
-        try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with open_regular(path, buffering=0) as file, reading(path):
+            try:
+                version = np.lib.format.read_magic(file)
+                if version != (1, 0):
+                    raise ValueError(f"its format is version {version}")
+                shape, is_fortran, found = np.lib.format.read_array_header_1_0(file)
+            except (TypeError, SyntaxError, TokenError) as error:
+                raise ValueError(f"its header is damaged: {error}") from error
+            self._start, size = file.tell(), os.fstat(file.fileno()).st_size
+            self._descriptor = os.dup(file.fileno())
             weakref.finalize(self, os.close, self._descriptor)
-            with open(self._descriptor, "rb", closefd=False) as file:
-                shape, order, found = _header(file)
-                self._start, size = file.tell(), os.fstat(self._descriptor).st_size
-        except (OSError, ValueError, *_BAD_HEADER) as error:
-            raise BadInput(f"cannot read {path}: {first_line(error)}") from error
+        order = "Fortran" if is_fortran and len(shape) > 1 else "C"
         if len(shape) != 2 or found != self.dtype or order != "C":
             raise BadInput(
                 f"{path} has {found.str} values of shape {shape} in {order} order, "
@@ -178,17 +172,6 @@ class Matrix:
         return values.reshape(-1, self.width) if self.width else values.reshape(len(data), 0)
 
 
-def _header(file: BinaryIO) -> tuple[tuple[int, ...], str, np.dtype[Any]]:
-    """Shape, order and dtype; raises ValueError or one of _BAD_HEADER for a damaged header."""
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        raise ValueError("it is not a regular file")
-    version = np.lib.format.read_magic(file)
-    if version not in _HEADERS:
-        raise ValueError(f"its format is version {version}")
-    shape, is_fortran, dtype = _HEADERS[version](file)
-    return shape, "Fortran" if is_fortran and len(shape) > 1 else "C", dtype
-
-
 def read_vectors(path: Path, dtype: npt.DTypeLike) -> np.ndarray:
     """The (N, D) array of a .npy file, in memory. Raises BadInput as `Matrix` does."""
     matrix = Matrix(path, dtype)
@@ -214,13 +197,9 @@ def read_table(path: Path, schema: pa.Schema, columns: Sequence[str]) -> pa.Tabl
 
     Raises BadInput if they cannot be read or do not fit the schema.
     """
-    open_regular(path).close()  # a pipe would block
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            table = file.read(list(columns))
-            return table.cast(pa.schema([schema.field(name) for name in columns]))
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise BadInput(f"cannot read {path}: {first_line(error)}") from error
+    table = read_columns(path, columns, page_checksum_verification=True)
+    with reading(path):
+        return table.cast(pa.schema([schema.field(name) for name in columns]))
 
 
 def write_table(path: Path, table: pa.Table) -> None:
@@ -252,12 +231,8 @@ def join_vectors(
     numbers = np.arange(len(owners)) - np.repeat(np.cumsum(counts_K) - counts_K, counts_K)
     names, starts = pa.array(keys, pa.string()), range(0, len(owners), _ROWS_AT_ONCE)
     chunks = [names.take(pa.array(owners[start : start + _ROWS_AT_ONCE])) for start in starts]
-    columns = [pa.chunked_array(chunks, pa.string()), pa.array(numbers, pa.int32())]
-    write_table(path, pa.table(columns, schema=_schema(number)))
     blocks = (block for part in parts for block in Matrix(part, np.float32).blocks())
-    write_vectors(path.with_suffix(".npy"), blocks, (len(owners), width), np.float32)
-    written = VectorFile(path, number)
-    return len(written), written.content()
+    return _write(path, number, pa.chunked_array(chunks, pa.string()), numbers, blocks, width)
 
 
 def write_rows_without(file: VectorFile, path: Path, keys: Collection[str]) -> tuple[int, str]:
@@ -267,13 +242,22 @@ def write_rows_without(file: VectorFile, path: Path, keys: Collection[str]) -> t
     """
     names = pa.array(file.keys, pa.string())
     drop_N = pc.is_in(names, value_set=pa.array(sorted(keys), pa.string())).to_numpy(False)
-    columns = [names, pa.array(file.numbers, pa.int32())]
-    table = pa.table(columns, schema=_schema(file.number)).filter(pa.array(~drop_N))
-    write_table(path, table)
-    write_vectors(
-        path.with_suffix(".npy"), file.kept(~drop_N), (len(table), file.width), np.float32
-    )
-    written = VectorFile(path, file.number)
+    kept = names.filter(pa.array(~drop_N))
+    return _write(path, file.number, kept, file.numbers[~drop_N], file.kept(~drop_N), file.width)
+
+
+def _write(
+    path: Path,
+    number: str,
+    keys: pa.Array | pa.ChunkedArray,
+    numbers: np.ndarray,
+    blocks: Iterable[np.ndarray],
+    width: int,
+) -> tuple[int, str]:
+    """Write a table and its vectors; returns the number of rows and the content id."""
+    write_table(path, pa.table([keys, pa.array(numbers, pa.int32())], schema=_schema(number)))
+    write_vectors(path.with_suffix(".npy"), blocks, (len(numbers), width), np.float32)
+    written = VectorFile(path, number)
     return len(written), written.content()
 
 

@@ -11,7 +11,7 @@ from typing import TextIO
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.input_files import open_text
 from vlcpctl.core.printable import shortened
-from vlcpctl.data.sources.json_formats import NumberedRecord
+from vlcpctl.data.sources.json_lists import NumberedRecord
 from vlcpctl.data.sources.limits import RECORD_LENGTH
 from vlcpctl.data.sources.records import Record
 

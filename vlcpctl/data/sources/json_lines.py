@@ -9,8 +9,8 @@ from pathlib import Path
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.data.sources.csv_tables import MISSHAPEN
-from vlcpctl.data.sources.json_formats import NumberedRecord
-from vlcpctl.data.sources.limits import JSON_DEPTH, RECORD_LENGTH, is_too_deep
+from vlcpctl.data.sources.json_lists import NO_RECORD, NumberedRecord
+from vlcpctl.data.sources.limits import RECORD_LENGTH
 from vlcpctl.data.sources.records import Record
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -40,30 +40,11 @@ def line_records(path: Path) -> Iterator[NumberedRecord]:
 
 def _record(line: bytes, number: int) -> Record:
     try:
-        value = _value(line)
-    except ValueError as error:
-        return {MISSHAPEN: f"line {number}: {error}"}
-    if not isinstance(value, dict):
-        return {MISSHAPEN: f"line {number}: expected a record in braces"}
-    return value
-
-
-def _value(line: bytes) -> object:
-    """The value of a line. Raises ValueError, whose message says what is wrong."""
-    try:
-        text = line.decode()  # json.loads would accept UTF-16 and UTF-32 as well
-        value = json.loads(text)
+        value = json.loads(line.decode())  # of bytes, it would accept UTF-16 and UTF-32 as well
     except UnicodeDecodeError as error:
-        raise ValueError(f"it is not UTF-8: {error}") from error
+        return {MISSHAPEN: f"line {number}: it is not UTF-8: {error}"}
     except json.JSONDecodeError as error:
-        raise ValueError(f"character {error.pos}: {error.msg}") from error
-    except RecursionError as error:
-        raise ValueError(_TOO_DEEP) from error
-    except ValueError as error:  # Python refuses integers of thousands of digits
-        raise ValueError("an integer with too many digits") from error
-    if text.count("[") + text.count("{") > JSON_DEPTH and is_too_deep(value):
-        raise ValueError(_TOO_DEEP)
-    return value
-
-
-_TOO_DEEP = f"a value nested more than {JSON_DEPTH} levels deep"
+        return {MISSHAPEN: f"line {number}: character {error.pos}: {error.msg}"}
+    except (ValueError, RecursionError) as error:  # digits by the thousand, brackets
+        return {MISSHAPEN: f"line {number}: {error}"}
+    return value if isinstance(value, dict) else {MISSHAPEN: f"line {number}: {NO_RECORD}"}

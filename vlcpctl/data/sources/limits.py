@@ -15,7 +15,6 @@ Caps that `vlcpctl split --cap NAME=N` changes, because a user's own data may ne
 Fixed caps, and why none needs to be larger:
 
   RECORD_LENGTH     characters of one JSON value, text row or line: a record describes one image
-  JSON_DEPTH        levels of nesting in a record: records of lists are flat
   TEXT_BYTES        bytes of a .txt, .cls or .json member
   EXTENDED_HEADER   bytes of a tar's extended header, which contains a name
   CAPTIONS_HELD     characters of the captions of one COCO list, which are all held in memory
@@ -33,7 +32,6 @@ from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.data.tasks.samples import KeptValues, Pair
 
 RECORD_LENGTH = 1 << 24
-JSON_DEPTH = 100
 TEXT_BYTES = 1 << 22
 EXTENDED_HEADER = 1 << 20
 CAPTIONS_HELD = 1 << 30
@@ -112,22 +110,6 @@ def parse_caps(words: Iterable[str]) -> Caps:
             raise UsageError(f"--cap: {unknown_name('cap', name, known)}")
         given[name.replace("-", "_")] = _number(word, text)
     return Caps(**given)
-
-
-def is_too_deep(value: object) -> bool:
-    """Whether a JSON value is nested more than `JSON_DEPTH` levels deep; without recursion."""
-    level = [value]
-    for _ in range(JSON_DEPTH + 1):
-        level = [part for one in level for part in _parts(one)]
-        if not level:
-            return False
-    return True
-
-
-def _parts(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
 
 
 def _number(word: str, text: str) -> int:

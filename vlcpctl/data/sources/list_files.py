@@ -18,8 +18,8 @@ from vlcpctl.data.sources.csv_tables import (
     table_records,
 )
 from vlcpctl.data.sources.image_files import ImageFiles
-from vlcpctl.data.sources.json_formats import NumberedRecord, json_records
 from vlcpctl.data.sources.json_lines import line_records
+from vlcpctl.data.sources.json_lists import NumberedRecord, json_records
 from vlcpctl.data.sources.limits import Caps
 from vlcpctl.data.sources.records import in_batches, pair_of, text_of
 from vlcpctl.data.tasks.index import split_named

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.errors import BadInput, first_line, unreadable
+from vlcpctl.core.errors import BadInput
 from vlcpctl.core.input_files import open_regular
-from vlcpctl.data.sources.arrow import names_of, plain
-from vlcpctl.data.sources.arrow_pairs import (
-    DAMAGE,
-    arrow_roles,
-    names_files,
-    pairs_of_batch,
-    raise_system_error,
-)
+from vlcpctl.core.library_errors import reading_source
+from vlcpctl.data.sources.arrow import arrow_roles, names_files, names_of, pairs_of_batch, plain
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.sources.limits import GROUP_RATIO, Caps, over
@@ -87,31 +82,23 @@ class ParquetFile:
         """The values of these columns in every row. Raises BadInput if the file is damaged."""
         with self._open() as file:
             row_bytes = self._row_bytes(file, caps)
-            try:
-                for batch in self._batches(file, names, _BATCH_ROWS, row_bytes):
-                    for column in batch.columns:
-                        yield from names_of(plain(column))
-            except DAMAGE as error:
-                raise_system_error(self.path, error)
-                raise BadInput(unreadable(self.path, error)) from error
+            for batch in self._batches(file, names, _BATCH_ROWS, row_bytes):
+                with reading_source(self.path):
+                    columns = [names_of(plain(column)) for column in batch.columns]
+                yield from chain.from_iterable(columns)
 
     def _open(self) -> pq.ParquetFile:
         open_regular(self.path).close()  # refuses what would block
-        try:
+        with reading_source(self.path):
             # The default reads the whole file ahead: 360 MB of memory instead of 14.
             return pq.ParquetFile(self.path, pre_buffer=False, buffer_size=2**20)
-        except DAMAGE as error:
-            raise_system_error(self.path, error)
-            raise BadInput(unreadable(self.path, error)) from error
 
     def _schema(self, file: pq.ParquetFile) -> pa.Schema:
         """The schema. Raises BadInput if it is malformed."""
-        try:
+        with reading_source(self.path):
             schema = file.schema_arrow
             "".join(schema.names).encode()  # decodes the names, which may not be UTF-8
-        except DAMAGE as error:
-            raise BadInput(unreadable(self.path, error)) from error
-        return schema
+            return schema
 
     def _row_bytes(self, file: pq.ParquetFile, caps: Caps) -> int:
         """Decompressed bytes of a row, in the row group with the largest rows.
@@ -139,13 +126,8 @@ class ParquetFile:
             batches = prefetch(batches)
         row = 0
         while True:
-            try:
+            with reading_source(self.path, f"{self.path} is damaged after row {row}"):
                 batch = next(batches, None)
-            except DAMAGE as error:
-                raise_system_error(self.path, error)
-                raise BadInput(
-                    f"{self.path} is damaged after row {row}: {first_line(error)}"
-                ) from error
             if batch is None:
                 return
             yield batch

@@ -8,9 +8,8 @@ from typing import Any
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.columns import CAPTION, LABEL, ColumnOptions
-from vlcpctl.data.sources.kept_values import kept_of_record
-from vlcpctl.data.sources.limits import JSON_DEPTH, TEXT_BYTES, is_too_deep
-from vlcpctl.data.sources.records import captions_in, number_or_text, text_of
+from vlcpctl.data.sources.limits import TEXT_BYTES
+from vlcpctl.data.sources.records import captions_in, kept_of_record, number_or_text, text_of
 from vlcpctl.data.sources.tar_reader import TarMember
 from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD, NO_TEXT, Pair
 
@@ -18,7 +17,6 @@ IMAGES = ("webp", "png", "jpg", "jpeg")  # in the order in which CLIP_benchmark 
 TEXTS = ("txt", "json", "cls")
 # Fields of img2dataset: whether an image was downloaded, and why not.
 STATUS, ERROR, SUCCESS = "status", "error_message", "success"
-_TOO_DEEP = f"it is nested more than {JSON_DEPTH} levels deep"
 
 
 def is_wanted(extension: str, size: int, *, images: bool) -> bool:
@@ -34,8 +32,6 @@ def pair_of_parts(key: str, parts: dict[str, TarMember], columns: ColumnOptions)
         texts = _texts(parts)
         described = _parsed(texts.get("json"))
     except (ValueError, RecursionError) as error:
-        if isinstance(error, RecursionError):
-            error = ValueError(_TOO_DEEP)
         why = f"cannot read its .txt, .cls or .json: {error}"
         return Pair(key, key, None, [], None, None, None, why)
     failure = _failed_download(described)
@@ -98,8 +94,6 @@ def _texts(parts: dict[str, TarMember]) -> dict[str, str]:
 
 def _parsed(text: str | None) -> dict[str, Any]:
     described = json.loads(text) if text else {}
-    if text and text.count("[") + text.count("{") > JSON_DEPTH and is_too_deep(described):
-        raise ValueError(_TOO_DEEP)
     if text and "\\ud" in text.lower():
         # Raises UnicodeEncodeError for a lone surrogate, which could not be written to the index.
         json.dumps(described, ensure_ascii=False).encode()

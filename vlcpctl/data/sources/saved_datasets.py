@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vlcpctl.core.errors import BadInput, first_line, unreadable
+from vlcpctl.core.errors import BadInput
 from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.library_errors import reading_source
 from vlcpctl.core.printable import shortened
 from vlcpctl.core.safe_json import parse_json, read_json_object
-from vlcpctl.data.sources.arrow_pairs import (
-    DAMAGE,
-    arrow_roles,
-    names_files,
-    pairs_of_batch,
-    raise_system_error,
-)
+from vlcpctl.data.sources.arrow import arrow_roles, names_files, pairs_of_batch
 from vlcpctl.data.sources.columns import ColumnOptions, Roles
 from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.sources.limits import BATCH_BYTES
@@ -171,12 +166,8 @@ class ArrowFile:
             raise BadInput(
                 f"{self.path} has no end-of-stream mark: it is truncated or not an Arrow stream"
             )
-        try:
-            with pa.memory_map(str(self.path)) as source:
-                yield _Stream(self.path, source)
-        except DAMAGE as error:
-            raise_system_error(self.path, error)
-            raise BadInput(unreadable(self.path, error)) from error
+        with reading_source(self.path), pa.memory_map(str(self.path)) as source:
+            yield _Stream(self.path, source)
 
 
 class _Stream:
@@ -201,12 +192,11 @@ class _Stream:
         """The record batches, whose values have not been checked."""
         row = 0
         while True:
-            try:
-                batch = self._reader.read_next_batch()
-            except StopIteration:
-                break
-            except DAMAGE as error:
-                raise self._damaged(row, error) from error
+            with self._reading(row):
+                try:
+                    batch = self._reader.read_next_batch()
+                except StopIteration:
+                    break
             yield batch
             row += batch.num_rows
         if self._source.tell() != self._source.size():
@@ -216,17 +206,15 @@ class _Stream:
         """The columns `names` of each batch, in which no offset points outside its buffer."""
         row = 0
         for batch in self.batches():
-            try:
+            with self._reading(row):
                 part = batch.select(names)
                 part.validate(full=True)
                 part = self._with_classes(part)
-            except DAMAGE as error:
-                raise self._damaged(row, error) from error
             yield part
             row += batch.num_rows
 
-    def _damaged(self, row: int, error: Exception) -> BadInput:
-        return BadInput(f"{self._path} is damaged after row {row}: {first_line(error)}")
+    def _reading(self, row: int) -> AbstractContextManager[None]:
+        return reading_source(self._path, f"{self._path} is damaged after row {row}")
 
     def _with_classes(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for place, name in enumerate(batch.schema.names):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -37,7 +37,11 @@ class TarFile:
 
         Raises BadInput if the tar is damaged or a sample has two members with the same extension.
         """
-        groups = groupby(members(self.path, _chooser(images=images)), key=sample_of)
+
+        def wants(name: str, size: int) -> bool:
+            return is_wanted(extension_of(name), size, images=images)
+
+        groups = groupby(members(self.path, wants), key=sample_of)
         found = (self._pair(key, group, columns) for (_, key), group in groups)
         yield from in_batches(pair for pair in found if pair is not None)
 
@@ -51,10 +55,6 @@ class TarFile:
         if not parts:
             return None  # a directory, or a file that is not part of a pair
         return pair_of_parts(key, parts, columns)
-
-
-def _chooser(*, images: bool) -> Callable[[str, int], bool]:
-    return lambda name, size: is_wanted(extension_of(name), size, images=images)
 
 
 def sample_of(member: TarMember) -> tuple[int, str]:

@@ -50,7 +50,10 @@ def read_lists(paths: Iterable[Path]) -> list[LeftOutList]:
             raise BadInput(f"--not {path} does not exist")
         else:
             stop = read_stop_list(path)
-            keys = _keys(stop.keys, path)
+            try:
+                keys = Keys.of(sorted(stop.keys))
+            except ValueError as error:
+                raise BadInput(f"{path}: {error}") from error
             found.append(
                 LeftOutList(DELETED, stop.request, stop.content, keys, stop.images, stop.values)
             )
@@ -61,13 +64,6 @@ def _of_task(task: Task) -> LeftOutList:
     keys = Keys.joined([task.split(name).keys for name in task.manifest.splits])
     # As it was written first, so that a split stays the same one after `forget` in the task.
     return LeftOutList(KNOWN, task.name, (*task.was, task.content)[0], keys)
-
-
-def _keys(texts: Iterable[str], path: Path) -> Keys:
-    try:
-        return Keys.of(sorted(texts))
-    except ValueError as error:
-        raise BadInput(f"{path}: {error}") from error
 
 
 class LeftOut:

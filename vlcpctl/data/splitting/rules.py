@@ -17,7 +17,7 @@ import numpy as np
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.seeds import generator
-from vlcpctl.data.splitting.seen_keys import scratch_table
+from vlcpctl.data.splitting.scratch_tables import scratch_table
 from vlcpctl.data.tasks.samples import Pair, UnusablePair
 
 Value = str | int | float

@@ -17,9 +17,8 @@ from vlcpctl.data.sources.file_log import FileLog
 from vlcpctl.data.sources.fingerprints import fingerprint
 from vlcpctl.data.splitting.leaving_out import LeftOut
 from vlcpctl.data.splitting.pseudo_labels import PseudoLabels, labelled
-from vlcpctl.data.splitting.repeats import RepeatedValues
 from vlcpctl.data.splitting.rules import Rule
-from vlcpctl.data.splitting.seen_keys import SeenKeys, scratch_table
+from vlcpctl.data.splitting.scratch_tables import RepeatedValues, SeenKeys, scratch_table
 from vlcpctl.data.tasks.index import split_named
 from vlcpctl.data.tasks.samples import Pair, Sample, UnusablePair, identify
 from vlcpctl.data.tasks.skips import SkipLog

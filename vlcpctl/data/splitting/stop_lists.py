@@ -13,18 +13,46 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from vlcpctl.core.atomic import new_part
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.seals import SEAL, broken_seal, seal_of
 from vlcpctl.core.staging import sync
+from vlcpctl.core.structs import converted
 from vlcpctl.data.tasks.index import is_own_column
 
 SCHEMA = "vlcpctl.stop-list/1"
 RECEIPT = "vlcpctl.receipt/1"
 _DIRECTORY = "deleted"  # of a state directory
+
+
+class _Key(msgspec.Struct, tag_field="by", tag="key"):
+    key: str
+
+
+class _SourceKey(msgspec.Struct, tag_field="by", tag="source-key"):
+    sha256: str
+
+
+class _Image(msgspec.Struct, tag_field="by", tag="sha256"):
+    sha256: str
+
+
+class _Where(msgspec.Struct, tag_field="by", tag="where"):
+    column: str
+    sha256: str
+
+
+class _Listed(msgspec.Struct):
+    """What is read of a stop list or a receipt; only a receipt has a state."""
+
+    request: str
+    selectors: list[_Key | _SourceKey | _Image | _Where]
+    keys: list[str]
+    state: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,29 +79,28 @@ def read_stop_list(path: Path) -> StopList:
     found = read_json_object(path)
     if found.get("schema") not in {SCHEMA, RECEIPT}:
         raise BadInput(f"{path} is neither a receipt of 'vlcpctl forget' nor a stop list")
-    take = Fields(found, path)
-    if found["schema"] == RECEIPT and take("state", str) != "finished":
+    listed = converted(found, _Listed, path)
+    if found["schema"] == RECEIPT and listed.state != "finished":
         raise BadInput(
             f"{path} is of a deletion that was interrupted; run its 'vlcpctl forget' again"
         )
     if found["schema"] == SCHEMA and (broken := broken_seal(path, found)):
         raise BadInput(f"{broken}; restore it from a backup")
-    selectors = [Fields(one, path) for one in _objects(take, "selectors")]
-    keys = [one("key", str) for one in selectors if one("by", str) == "key"]
+    keys, images = set(listed.keys), set()
     values: dict[str, set[str]] = {}
-    for one in selectors:
-        if one("by", str) == "where" and not is_own_column(one("column", str)):
-            values.setdefault(one("column", str), set()).add(one("sha256", str))
+    for one in listed.selectors:
+        if isinstance(one, _Key):
+            keys.add(one.key)
+        elif isinstance(one, _Image):
+            images.add(one.sha256)
+        elif isinstance(one, _Where) and not is_own_column(one.column):
+            values.setdefault(one.column, set()).add(one.sha256)
     return StopList(
-        request=take("request", str),
-        keys=frozenset([*take.texts("keys"), *keys]),
-        images=frozenset(one("sha256", str) for one in selectors if one("by", str) == "sha256"),
+        request=listed.request,
+        keys=frozenset(keys),
+        images=frozenset(images),
         values={name: frozenset(digests) for name, digests in values.items()},
     )
-
-
-def _objects(take: Fields, name: str) -> list[Mapping[str, Any]]:
-    return [Fields({"entry": one}, take.place)("entry", dict) for one in take(name, list)]
 
 
 def stop_lists_in(state: Path) -> list[Path]:

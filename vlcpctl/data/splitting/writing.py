@@ -15,7 +15,6 @@ from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.data.sources.discovery import Source
 from vlcpctl.data.splitting.holdout import CountedHoldout, Holdout
 from vlcpctl.data.splitting.leaving_out import Counts, sentence
-from vlcpctl.data.splitting.repeats import RepeatedValues, repeated_values
 from vlcpctl.data.splitting.rules import (
     MAX_CLASSES,
     NO_CLASSES,
@@ -29,6 +28,7 @@ from vlcpctl.data.splitting.rules import (
     by_time,
     numbered,
 )
+from vlcpctl.data.splitting.scratch_tables import RepeatedValues, repeated_values
 from vlcpctl.data.splitting.selection import PairReader, SelectedPair, SelectionPass
 from vlcpctl.data.tasks.index import SPLITS
 from vlcpctl.data.tasks.manifests import TaskSummary

@@ -17,7 +17,7 @@ from vlcpctl.evaluation.session import Session
 from vlcpctl.evaluation.spatial.angles import spatial
 from vlcpctl.evaluation.spatial.plan import SpatialPlan
 from vlcpctl.evaluation.splits import EvalSplit
-from vlcpctl.models.saved_encoder import SavedEncoder
+from vlcpctl.models.encoders import SavedEncoder
 
 
 @final

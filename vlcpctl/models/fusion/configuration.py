@@ -7,10 +7,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.safe_json import read_json
+from vlcpctl.core.structs import converted
 from vlcpctl.core.transform import INTERPOLATIONS, RESIZE_MODES, ImageTransform
 from vlcpctl.models.bounds import check_numbers, check_weights, transformer_weights
 
@@ -24,17 +27,9 @@ CLEAN = ("none", "ctp", "whitespace", "lower", "canonicalize")  # the last three
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
-# The types that a JSON value may have for an annotation.
-_KINDS: dict[str, tuple[type, ...]] = {
-    "bool": (bool,),
-    "int": (int,),
-    "int | None": (int, type(None)),
-    "float": (int, float),
-    "str": (str,),
-    "str | None": (str, type(None)),
-    "tuple[float, float, float]": (list, tuple),
-}
-
+Size = Annotated[int, msgspec.Meta(ge=1)]
+Number = int | float  # of a JSON file: a whole number stays one
+Colors = tuple[Number, Number, Number]
 
 # What to do if the hub is out of reach.
 ELSEWHERE = (
@@ -47,28 +42,28 @@ ELSEWHERE = (
 class ImageConfig:
     """A vision transformer of timm; sizes in pixels."""
 
-    image_size: int
-    patch_size: int
-    width: int
-    layers: int
-    heads: int
-    mlp_ratio: float = 4.0
+    image_size: Size
+    patch_size: Size
+    width: Size
+    layers: Size
+    heads: Size
+    mlp_ratio: Number = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig:
     """A BERT whose last `fusion_layers` layers also attend to the image; lengths in tokens."""
 
-    context_length: int
-    width: int
-    layers: int
-    fusion_layers: int
-    heads: int
-    feed_forward: int
-    positions: int = 512
-    token_types: int = 2
-    vocab_size: int | None = None  # None: the tokenizer's
-    dropout: float = 0.1
+    context_length: Size
+    width: Size
+    layers: Size
+    fusion_layers: Size
+    heads: Size
+    feed_forward: Size
+    positions: Size = 512
+    token_types: Size = 2
+    vocab_size: Size | None = None  # None: the tokenizer's
+    dropout: Number = 0.1
     tokenizer: str | None = None  # None: the tokenizer of `text_pretrained`
     clean: str = "none"
 
@@ -77,8 +72,8 @@ class TextConfig:
 class Preprocessing:
     """How images are prepared, with open_clip's names."""
 
-    mean: tuple[float, float, float] = CLIP_MEAN
-    std: tuple[float, float, float] = CLIP_STD
+    mean: Colors = CLIP_MEAN
+    std: Colors = CLIP_STD
     interpolation: str = "bicubic"
     resize_mode: str = "squash"
     fill_color: int = 0
@@ -88,7 +83,7 @@ class Preprocessing:
 class FusionConfig:
     """The architecture, the preparation of images, and the source of initial weights."""
 
-    embed_dim: int
+    embed_dim: Size
     image_cfg: ImageConfig
     text_cfg: TextConfig
     preprocess_cfg: Preprocessing = Preprocessing()
@@ -110,6 +105,9 @@ class FusionConfig:
         for name in ("directory", "image_pretrained", "text_pretrained"):
             del values[name]
         return {"family": FAMILY, **values}
+
+
+_PARTS = {"image_cfg": ImageConfig, "text_cfg": TextConfig, "preprocess_cfg": Preprocessing}
 
 
 def read_fusion(path: Path) -> FusionConfig | None:
@@ -140,12 +138,14 @@ def parse(stored: Mapping[str, Any], what: str) -> FusionConfig:
     """
     check_numbers(stored, what)
     values = {name: value for name, value in stored.items() if name != "family"}
-    for name, kind in (("image_cfg", ImageConfig), ("text_cfg", TextConfig)):
-        values[name] = _fill(kind, values.get(name), f"{what}: {name}")
-    values["preprocess_cfg"] = _fill(
-        Preprocessing, values.get("preprocess_cfg", {}), f"{what}: preprocess_cfg"
-    )
-    found: FusionConfig = _fill(FusionConfig, values, what)
+    for name, kind in ((None, FusionConfig), *_PARTS.items()):
+        given = values if name is None else values.get(name)
+        known = [each.name for each in dataclasses.fields(kind) if each.name != "directory"]
+        unknown = sorted(given.keys() - known) if isinstance(given, dict) else ()
+        if unknown:
+            place = what if name is None else f"{what}: {name}"
+            raise BadInput(f"{place}: {unknown_name('setting', unknown[0], known)}")
+    found = converted(values, FusionConfig, what)
     _check(found, what)
     return found
 
@@ -173,40 +173,8 @@ def with_changes(
     return replace(found, text_cfg=text, image_cfg=image, heads=heads or found.heads)
 
 
-def _fill(kind: Any, values: Any, what: str) -> Any:
-    """A dataclass from a JSON object. Raises BadInput if names or types do not match."""
-    if not isinstance(values, dict):
-        raise BadInput(f"{what} is not an object")
-    known = {each.name: each for each in dataclasses.fields(kind) if each.name != "directory"}
-    unknown = sorted(values.keys() - known.keys())
-    if unknown:
-        raise BadInput(f"{what}: {unknown_name('setting', unknown[0], known)}")
-    for name, value in values.items():
-        kinds = _KINDS.get(str(known[name].type))
-        if kinds is not None and (type(value) not in kinds or not _is_whole(value)):
-            raise BadInput(f"{what}: {name} must be {known[name].type}, not {value!r}")
-    missing = [
-        name
-        for name, each in known.items()
-        if name not in values
-        and each.default is dataclasses.MISSING
-        and each.default_factory is dataclasses.MISSING
-    ]
-    if missing:
-        raise BadInput(f"{what} lacks {', '.join(map(repr, missing))}")
-    return kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
-
-
-def _is_whole(value: Any) -> bool:
-    """Whether a value that is a list is one of three numbers."""
-    return not isinstance(value, list | tuple) or (
-        len(value) == 3 and all(type(one) in (int, float) for one in value)
-    )
-
-
 def _check(found: FusionConfig, what: str) -> None:
     """Raise BadInput if no model can be built from the configuration."""
-    _check_sizes(found, what)
     image, text, prepared = found.image_cfg, found.text_cfg, found.preprocess_cfg
     modes = ", ".join(RESIZE_MODES)
     wrong = {
@@ -230,14 +198,6 @@ def _check(found: FusionConfig, what: str) -> None:
         if holds:
             raise BadInput(f"{what}: {reason}")
     check_weights(_weights(found), what)
-
-
-def _check_sizes(found: FusionConfig, what: str) -> None:
-    """Raise BadInput for a size that is not positive."""
-    parts = (vars(found.image_cfg), vars(found.text_cfg), {"embed_dim": found.embed_dim})
-    for name, value in (pair for part in parts for pair in part.items()):
-        if type(value) is int and value < 1:
-            raise BadInput(f"{what}: {name} is {value}; it must be at least 1")
 
 
 def _weights(found: FusionConfig) -> float:

@@ -16,9 +16,8 @@ from torch.func import functional_call
 
 from vlcpctl.core.batch import SpecialTokens
 from vlcpctl.models.base import BaseEncoder
-from vlcpctl.models.compiled import compiled
+from vlcpctl.models.execution import compiled, evaluating
 from vlcpctl.models.fusion.model import FusionModel, Outputs
-from vlcpctl.models.projections import evaluating
 from vlcpctl.models.text_tower import TextTower, tower_around
 from vlcpctl.models.tokenizers import WordPieces
 

@@ -90,16 +90,6 @@ def join_tensors(theirs: Mapping[str, Tensor], names: Names) -> dict[str, Tensor
     }
 
 
-def split_tensors(ours: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
-    """Our tensors under their names: the inverse of `join_tensors`."""
-    found: dict[str, Tensor] = {}
-    for name, tensor in ours.items():
-        theirs = names[name]
-        parts = tensor.chunk(len(theirs)) if len(theirs) > 1 else (tensor,)
-        found.update(zip(theirs, parts, strict=True))
-    return found
-
-
 @dataclass(frozen=True)
 class CtpTensors:
     """A checkpoint of the CTP authors under our names, with its missing and unexpected tensors."""

@@ -1,4 +1,4 @@
-"""Which keys were seen before, for any number of keys: a table on disk, with a bounded cache."""
+"""Tables on disk for the time of a pass: which keys were seen, and values of pairs that repeat."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from vlcpctl.core.errors import BadInput
+from vlcpctl.data.sources.limits import Caps
+from vlcpctl.data.tasks.samples import KeptValues
+
 _CACHE_KIB = 65536
 _KEYS_IN_MEMORY = 250_000  # 25 MB
 _KEYS_PER_STATEMENT = 500  # below the oldest limit on parameters, 999
+_COLUMNS = "place BLOB, number INTEGER, value TEXT, PRIMARY KEY (place, number, value)"
+_SELECT = "SELECT place, number, value FROM scratch WHERE place = ?"
 # The table is temporary: nothing needs to survive a crash.
 _SETTINGS = f"""
 PRAGMA journal_mode = OFF;
@@ -71,3 +77,46 @@ class SeenKeys:
         rows = ((key,) for key in sorted(self._latest))
         self._database.executemany("INSERT INTO scratch VALUES (?)", rows)
         self._latest, self._has_older = set(), True
+
+
+class RepeatedValues:
+    """Values of `columns` kept columns by the place of a pair (its key and split), on disk.
+
+    They are those of pairs that repeat an earlier one, and belong to the sample of the first: a
+    deletion request for a value must find a pair if any of its rows had that value.
+    """
+
+    def __init__(self, database: sqlite3.Connection, columns: int, caps: Caps) -> None:
+        self._database, self._columns, self._caps = database, columns, caps
+        self.is_empty = True
+
+    def add(self, place: bytes, kept: KeptValues) -> None:
+        """Add the values of a row that repeats the pair at `place`."""
+        rows = [(place, number, value) for number, values in enumerate(kept) for value in values]
+        self._database.executemany("INSERT OR IGNORE INTO scratch VALUES (?, ?, ?)", rows)
+        self.is_empty = self.is_empty and not rows
+
+    def of(self, places: list[bytes]) -> dict[bytes, KeptValues]:
+        """The values of those places that have some.
+
+        Raises BadInput for more values in a column than --cap kept-values.
+        """
+        found: dict[bytes, list[list[str]]] = {}
+        rows = (row for place in places for row in self._database.execute(_SELECT, (place,)))
+        for place, number, value in rows:
+            columns = found.setdefault(place, [[] for _ in range(self._columns)])
+            columns[number].append(value)
+            if len(columns[number]) > self._caps.kept_values:
+                why = self._caps.exceeded_by((tuple(columns[number]),))
+                raise BadInput(f"the rows that repeat the pair {place[:16].hex()} have {why}")
+        return {place: tuple(map(tuple, columns)) for place, columns in found.items()}
+
+
+@contextmanager
+def repeated_values(path: Path, columns: int, caps: Caps) -> Iterator[RepeatedValues | None]:
+    """Space for the values of repeated pairs during the block; None without kept columns."""
+    if not columns:
+        yield None
+        return
+    with scratch_table(path, _COLUMNS) as table:
+        yield RepeatedValues(table, columns, caps)

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.sources import json_stream
-from vlcpctl.data.sources.json_formats import json_records
-from vlcpctl.data.sources.json_stream import JsonReader
+from vlcpctl.data.sources import json_lists
+from vlcpctl.data.sources.json_lists import JsonReader, json_records
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -30,7 +29,7 @@ def reader_of(text: str) -> JsonReader:
 @given(VALUES, st.sampled_from([None, 1]), st.booleans())
 def test_a_value_in_pieces_is_the_value(value: object, indent: int | None, plain: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_stream, "_PIECE", 3)
+        patch.setattr(json_lists, "_PIECE", 3)
         reader = reader_of(json.dumps(value, indent=indent, ensure_ascii=plain) + " \n")
         assert reader.value() == value
         reader.end()
@@ -39,7 +38,7 @@ def test_a_value_in_pieces_is_the_value(value: object, indent: int | None, plain
 @given(st.dictionaries(st.text(), st.lists(VALUES, max_size=3), max_size=3))
 def test_walking_through_finds_every_element(value: dict[str, list[object]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_stream, "_PIECE", 5)
+        patch.setattr(json_lists, "_PIECE", 5)
         reader = reader_of(json.dumps(value))
         walked = {name: [reader.value() for _ in reader.elements()] for name in reader.members()}
         assert walked == value
@@ -78,7 +77,7 @@ BROKEN = {
     '{"images": {}}': r"expected '\['",
     '{"images": [{"id": 1, "file_name": "x"}]}': "images without captions",
     '[{"n": ' + "9" * 5000 + "}]": "digits",
-    "[" + '{"a":' * 100_000 + "}]": "nested more than 100 levels",
+    "[" + '{"a":' * 100_000 + "}]": "recursion depth",
 }
 
 
@@ -102,8 +101,8 @@ def test_bytes_that_are_no_text_are_bad_input(tmp_path: Path) -> None:
 def test_a_value_without_an_end_is_not_read_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_stream, "_PIECE", 10)
-    monkeypatch.setattr(json_stream, "RECORD_LENGTH", 100)
+    monkeypatch.setattr(json_lists, "_PIECE", 10)
+    monkeypatch.setattr(json_lists, "RECORD_LENGTH", 100)
     path = tmp_path / "list.json"
     path.write_text('[{"image": "' + "a" * 10_000)
     with pytest.raises(BadInput, match="does not end"):

@@ -19,7 +19,7 @@ from vlcpctl.production.gate_texts import check_gates
 from vlcpctl.production.left_out import TRAIN
 from vlcpctl.production.records import objects, refuse_later
 from vlcpctl.training.config.composition import compose, settings_of_methods
-from vlcpctl.training.config.settings import resolve
+from vlcpctl.training.config.resolution import resolve
 
 NONE: Final = "none"  # the value of an option that empties a list
 UNDEFINED: Final = ("error", "pass")

@@ -28,7 +28,7 @@ from vlcpctl.training.config.per_step import dependence, refuse_idle_scale, scal
 from vlcpctl.training.config.phases import PhasePlan, plan_phases
 from vlcpctl.training.config.processes import check_processes
 from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.settings import refuse_idle_settings, replay_share
+from vlcpctl.training.config.resolution import refuse_idle_settings, replay_share
 from vlcpctl.training.lineage import lineage_warnings
 from vlcpctl.training.method_notes import policy_notes, shape_notes, shape_warnings
 from vlcpctl.training.model_checks import batch_norm_notes, check_model

@@ -6,7 +6,7 @@ import inspect
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -291,10 +291,14 @@ def with_fields(
     """
 
     def decorate(run: Command) -> Command:
-        made = {one.name: one for kind in kinds for one in _parameters(kind, words or {})}
         own = inspect.signature(run, eval_str=True).parameters.values()
+        rows = {name: row for kind in kinds for name, row in option_rows(kind).items()}
+        defaults = {name: getattr(kind, name) for kind in kinds for name in option_rows(kind)}
+        hints = {name: one for kind in kinds for name, one in get_type_hints(kind).items()}
         parameters = [one for one in own if one.kind is one.POSITIONAL_OR_KEYWORD]
-        parameters += [made[name] for name in only or made]
+        for name in only or rows:
+            row = rows[name]._replace(help=(words or {}).get(name, rows[name].help))
+            parameters.append(_parameter(name, hints[name], defaults[name], row))
         parameters += [one for one in own if one.kind is one.KEYWORD_ONLY]
         run.__dict__["__signature__"] = inspect.Signature(parameters)
         run.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -303,36 +307,27 @@ def with_fields(
     return decorate
 
 
-def _parameters(kind: type, words: Mapping[str, str]) -> Iterator[inspect.Parameter]:
-    """The options of a dataclass."""
-    hints = get_type_hints(kind)
-    for name, row in option_rows(kind).items():
-        default = None if row.otherwise else getattr(kind, name)
-        type_of_value, _ = kind_of(hints[name])
-        yield inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=default,
-            annotation=_annotation(name, type_of_value, row, words.get(name, row.help)),
-        )
-
-
-def _annotation(name: str, kind: Any, row: OptionRow, words: str) -> Any:
-    """The type of an option, with typer's information about it."""
-    option = f"--{name.replace('_', '-')}"
+def _parameter(name: str, annotation: Any, default: Any, row: OptionRow) -> inspect.Parameter:
+    """The parameter of a command for an option, with typer's information about it."""
+    option, (kind, _) = f"--{name.replace('_', '-')}", kind_of(annotation)
     least, most = _whole_bounds(row.within) if kind is int else (None, None)
     is_pair = get_origin(kind) is tuple
     information = typer.Option(
         f"{option}/--no-{option[2:]}" if row.has_opposite else option,
         metavar=row.metavar,
-        help=f"{words} (default: {row.otherwise})." if row.otherwise else f"{words}.",
+        help=f"{row.help} (default: {row.otherwise})." if row.otherwise else f"{row.help}.",
         rich_help_panel=row.section,
         min=least,
         max=most,
         parser=pair_parser(option, get_args(kind)[0]) if is_pair else None,
         autocompletion=_completer(row.choices) if row.choices else None,
     )
-    return Annotated[(str if is_pair else kind) | None, information]
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None if row.otherwise else default,
+        annotation=Annotated[(str if is_pair else kind) | None, information],
+    )
 
 
 def _whole_bounds(interval: str) -> tuple[int, int | None]:

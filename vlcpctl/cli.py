@@ -19,9 +19,8 @@ import typer.main
 
 import vlcpctl
 from vlcpctl.commands import COMMANDS, module_name, options
-from vlcpctl.commands.output_locks import with_locks
 from vlcpctl.commands.paths import checked_paths
-from vlcpctl.commands.ranks import with_ranks
+from vlcpctl.commands.processes import with_locks, with_ranks
 from vlcpctl.commands.values import arguments, variable_of, warn_of_unknown
 from vlcpctl.core import console
 from vlcpctl.core.ending import ending_at_signals

@@ -419,8 +419,10 @@ def run(
       vlcpctl inspect prod
     """
     given = options.given(run, locals() | training)
-    state = _plain(state)
     options.start(quiet=quiet, threads=threads or options.DEFAULT_THREADS)
+    from vlcpctl.production.layout import word_of
+
+    state = word_of(state)
     if rollback is not None:
         _refuse_beside_rollback(given)
         _roll_back(state, rollback, wait, dry_run=dry_run, as_json=as_json)
@@ -459,12 +461,6 @@ def run(
     elif outcome.judged.accepted:
         console.emit(outcome.checkpoint)
     outcome.refuse()
-
-
-def _plain(state: Path) -> Path:
-    from vlcpctl.production.layout import word_of
-
-    return word_of(state)
 
 
 def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:

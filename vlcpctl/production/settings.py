@@ -20,6 +20,7 @@ from vlcpctl.production.left_out import TRAIN
 from vlcpctl.production.records import objects, refuse_later
 from vlcpctl.training.config.composition import compose, settings_of_methods
 from vlcpctl.training.config.resolution import resolve
+from vlcpctl.training.config.settings import SETTINGS
 
 NONE: Final = "none"  # the value of an option that empties a list
 UNDEFINED: Final = ("error", "pass")
@@ -224,7 +225,7 @@ class Settings:
 
     def of_training(self) -> dict[str, Any]:
         """The settings that `train-step` takes by the same name, without those that are None."""
-        names = ("epochs", "steps", "lr", "batch_size", "micro_batch", "precision", "replay")
+        names = [one.name for one in fields(self) if one.name in SETTINGS]
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property

@@ -68,6 +68,13 @@ finally:
     assert ended.stderr.splitlines()[-1] == "[]"
 
 
+def test_only_public_names_of_typer_are_used() -> None:
+    """Its version has no upper bound: what starts with an underscore may change in any."""
+    files = Path(cli.__file__).parent.rglob("*.py")
+    private = re.compile(r"typer(\.\w+)*\._[^_]|_protected_args|_shell_completion|_opt_prefixes")
+    assert [one.name for one in files if private.search(one.read_text(encoding="utf-8"))] == []
+
+
 def test_help_takes_little_more_than_typer_itself() -> None:
     """About 0.14 s of CPU, where importing typer takes 0.12; a heavy import costs several times."""
 

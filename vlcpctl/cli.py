@@ -11,21 +11,20 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 import typer.core
+import typer.main
 
 import vlcpctl
-from vlcpctl.commands import COMMANDS, environment, module_name, options
-from vlcpctl.commands.mistakes import TYPER_ERROR, usage_words
-from vlcpctl.commands.output_locks import with_locks
+from vlcpctl.commands import COMMANDS, module_name, options
 from vlcpctl.commands.paths import checked_paths
-from vlcpctl.commands.ranks import with_ranks
-from vlcpctl.commands.values import convert_here
+from vlcpctl.commands.processes import with_locks, with_ranks
+from vlcpctl.commands.values import arguments, variable_of, warn_of_unknown
 from vlcpctl.core import console
 from vlcpctl.core.ending import ending_at_signals
-from vlcpctl.core.errors import UsageError, VlcpError, debugging, unknown_name
+from vlcpctl.core.errors import UsageError, VlcpError, debugging, nearest, unknown_name
 from vlcpctl.core.printable import printable, printable_lines
 from vlcpctl.core.resource_limits import is_about_limits, limit_text, require_threads
 
@@ -36,6 +35,9 @@ EPILOG = (
     "traceback of an error."
 )
 COMPLETION = "_VLCPCTL_COMPLETE"  # the variable in which a shell asks for completion
+SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
+# typer shows only this class of its errors for command lines; the others have a common base.
+TYPER_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 PIPE_CLOSED = 141  # 128 + the number of SIGPIPE
 MANY = 12  # the help of a command with more options lists them in sections
 COLUMN = 30  # widest column of option names; the text of a longer one starts on the next line
@@ -47,6 +49,9 @@ def main() -> None:
     words = [word for word in sys.argv[1:] if word != "--debug"]
     if len(words) < len(sys.argv) - 1:
         os.environ["VLCPCTL_DEBUG"] = "1"
+    shell = os.environ.get(COMPLETION, "").removeprefix("complete_")
+    if shell in SHELLS:
+        _complete(shell)
     try:
         application(_command_named(words))(words, prog_name="vlcpctl")
     except OSError as error:  # help, the version or a usage error could not be printed
@@ -54,6 +59,18 @@ def main() -> None:
         if not isinstance(error, BrokenPipeError):
             console.log(f"vlcpctl: {_error_text(error)}")
         sys.exit(PIPE_CLOSED if isinstance(error, BrokenPipeError) else 1)
+
+
+def _complete(shell: str) -> NoReturn:
+    """Answer a shell that asks for completion, and exit."""
+    from vlcpctl.commands.completion import answer
+
+    line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
+    program = typer.main.get_command(application(_command_named(line.split()[1:])))
+    text, code = answer(shell, program)
+    if text is not None:
+        print(text)
+    sys.exit(code)
 
 
 class _Group(typer.core.TyperGroup):
@@ -67,15 +84,7 @@ class _Group(typer.core.TyperGroup):
         except TYPER_ERROR as error:
             if not words:  # typer shows the help by raising an error
                 raise
-            raise _usage_exit("", usage_words(error, words)) from error
-
-    def _main_shell_completion(self, *args: Any, **extra: Any) -> None:
-        if COMPLETION not in os.environ:
-            return
-        from vlcpctl.commands.completion import quietly
-
-        with quietly():
-            super()._main_shell_completion(*args, **extra)
+            raise _usage_exit("", _usage_words(error, words)) from error
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands and not args[0].startswith("-"):
@@ -92,37 +101,40 @@ class _Group(typer.core.TyperGroup):
 
 
 class _Command(typer.core.TyperCommand):
-    """A command with help in plain text: options in sections, examples as they would be typed."""
+    """A command whose words become arguments in `commands.values`, with help in plain text.
+
+    The help has options in sections, and examples as they would be typed.
+    """
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
-        words, prefix = list(args), environment.prefix_of(str(info_name))
+        words = list(args)
         try:
-            convert_here(self.params, self.callback or _not_loaded, prefix)
-            if COMPLETION in os.environ:
-                from vlcpctl.commands.completion import offer_values
-
-                offer_values(str(info_name), self.params)
             with _exiting_at_closed_pipe():
-                context = super().make_context(info_name, args, parent=parent, **extra)
+                return super().make_context(info_name, args, parent=parent, **extra)
         except UsageError as error:
             raise _usage_exit(info_name, str(error)) from error
         except TYPER_ERROR as error:
-            raise _usage_exit(info_name, usage_words(error, words)) from error
-        environment.warn_of_unknown(prefix, [str(one.envvar) for one in self.params if one.envvar])
-        return context
+            raise _usage_exit(info_name, _usage_words(error, words)) from error
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        parameters: list[Any] = super().get_params(ctx)
-        for parameter in parameters:
-            if parameter.name == "help":
-                parameter.default = False  # for a None, typer imports pydantic (0.2 s)
-        return parameters
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given, rest, order = self.make_parser(ctx).parse_args(args=options.with_wait_values(args))
+        *parameters, help_option = self.get_params(ctx)
+        if given.get(help_option.name):
+            help_option.handle_parse_result(ctx, given, rest)
+        # Of several mistakes, the first one on the command line is reported.
+        places = [*order, *parameters]
+        parameters.sort(key=lambda one: (not one.is_eager, places.index(one)))
+        name, run = str(ctx.info_name), self.callback or _not_loaded
+        for one, value in arguments(name, run, parameters, given):
+            ctx.params[one.name] = one.callback(ctx, one, value) if one.callback else value
+        if rest:
+            raise UsageError(f"got unexpected extra argument(s) ({' '.join(rest)})")
+        with_variable = [one for one in parameters if one.param_type_name == "option"]
+        warn_of_unknown(name, [variable_of(one, name) for one in with_variable])
+        return rest
 
     def get_help(self, ctx: Any) -> str:
         return super().get_help(ctx).replace(HYPHEN, "-")
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, options.with_wait_values(args))
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         # After a \b, typer keeps the lines of a paragraph; here of those with an indented line.
@@ -159,6 +171,25 @@ def _exiting_at_closed_pipe() -> Iterator[None]:
     except BrokenPipeError:
         console.drop_stdout()
         raise typer.Exit(PIPE_CLOSED) from None
+
+
+def _usage_words(error: Any, words: Sequence[str]) -> str:
+    """One line for an error that typer raised while it parsed `words`."""
+    option = getattr(error, "option_name", None)
+    if option is None:
+        text = error.format_message().rstrip(".")
+        return printable(text[:1].lower() + text[1:])
+    if type(error).__name__ != "NoSuchOption":
+        text = "needs a value" if "requires" in error.message else "does not take a value"
+        return f"{printable(option)} {text}"
+    files = [word for word in words if word.startswith("-") and os.path.lexists(word)]
+    if files:
+        name = printable(files[0])
+        return f"unknown option {name}; write ./{name} for the file of this name"
+    known = [one for parameter in error.ctx.command.params for one in parameter.opts]
+    near = nearest(option, known)
+    guess = f"did you mean {near}?" if near else f"see '{error.ctx.command_path} --help'"
+    return f"unknown option {printable(option)}; {guess}"
 
 
 def _usage_exit(name: str, message: str) -> typer.Exit:
@@ -216,10 +247,6 @@ def _not_loaded() -> None:
 
 
 def _command_named(words: Sequence[str]) -> str | None:
-    """The command named in the words; for shell completion they are in the environment."""
-    if COMPLETION in os.environ:
-        line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
-        words = line.split()[1:]
     return next((word for word in words if not word.startswith("-")), None)
 
 

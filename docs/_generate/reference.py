@@ -10,17 +10,8 @@ from vlcpctl.core import errors
 from vlcpctl.core.rows import Row
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.training.config.presets import PRESETS, source_of
-from vlcpctl.training.config.settings import Settings
+from vlcpctl.training.config.settings import ROWS, Settings
 
-# The defaults that are None: what is used instead.
-_UNSET = {
-    "model": "that of `--previous`; a first task needs the option",
-    "pretrained": "none; for albef models those of the configuration",
-    "temperature": "that of the model",
-    "text_length": "that of the model",
-    "clip_norm": "no clipping",
-    "randaugment": "none",
-}
 QUICKSTART = Path(__file__).parents[2] / "recipes" / "quickstart_output.txt"
 
 
@@ -53,10 +44,9 @@ def _defaults() -> str:
     given = dict.fromkeys(setting for values in PRESETS.values() for setting in values)
     required = set.intersection(*(set(values) for values in PRESETS.values()))
     rows = [
-        (f"`--{setting.replace('_', '-')}`", _UNSET.get(setting) or f"`{_shown(default)}`")
-        for setting in given
-        if setting not in required
-        for default in (getattr(Settings(), setting),)
+        (f"`--{name.replace('_', '-')}`", ROWS[name].none or f"`{_shown(getattr(Settings, name))}`")
+        for name in given
+        if name not in required
     ]
     head = "An option that a preset does not list has this value:"
     return f"## Defaults\n\n{head}\n\n" + table(("option", "default"), rows)

@@ -44,7 +44,7 @@ from vlcpctl.models.embed import as_features
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.phases import PhasePlan
-from vlcpctl.training.config.settings import resolve
+from vlcpctl.training.config.resolution import resolve
 from vlcpctl.training.loop.loss_share import LossShare
 from vlcpctl.training.loop.optim import new_optimizer
 from vlcpctl.training.loop.state import TrainRun

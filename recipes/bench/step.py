@@ -46,7 +46,8 @@ from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.phases import PhasePlan
-from vlcpctl.training.config.settings import Settings, resolve
+from vlcpctl.training.config.resolution import resolve
+from vlcpctl.training.config.settings import Settings
 from vlcpctl.training.loop.optim import new_optimizer
 from vlcpctl.training.loop.optimizers import Optimizer
 from vlcpctl.training.loop.slots import start_slots

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from vlcpctl.commands.interpolate import parse_alphas
-from vlcpctl.commands.options import wait_seconds, with_pairs, workers
+from vlcpctl.commands.options import pair_parser, wait_seconds, workers
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.buffer.size import _share
 from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
@@ -18,17 +18,17 @@ from vlcpctl.report.gates.grammar import parse_gate
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.per_step import parse_scale
 from vlcpctl.training.config.request import save_every
-from vlcpctl.training.config.settings import replay_share
+from vlcpctl.training.config.resolution import replay_share
 
 COUNTED = parse_holdout("test=5")
 PARSERS: dict[str, Callable[[str], object]] = {
     "--alpha": parse_alphas,
-    "--betas": lambda text: with_pairs({"betas": f"0.9,{text}"}),
+    "--betas": lambda text: pair_parser("--betas", float)(f"0.9,{text}"),
     "--fail-if": lambda text: parse_gate(f"bwt_gem:lt:{text}", ["rm"]),
     "--holdout": lambda text: parse_holdout(f"test={text}"),
     "--holdout-most": lambda text: parse_most(f"{text}%", COUNTED),
     "--max-skip": lambda text: Tolerance.parse(f"{text}%"),
-    "--randaugment": lambda text: with_pairs({"randaugment": f"2,{text}"}),
+    "--randaugment": lambda text: pair_parser("--randaugment", int)(f"2,{text}"),
     "--replay": lambda text: replay_share(f"share={text}"),
     "--save-every": lambda text: save_every(f"{text}min"),
     "--save-every, steps": save_every,

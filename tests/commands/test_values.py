@@ -17,7 +17,7 @@ from support.program import ProgramResult, check_refused, make_inputs, run_progr
 from typer.models import OptionInfo
 
 from vlcpctl import cli
-from vlcpctl.commands import COMMANDS, environment, module_name
+from vlcpctl.commands import COMMANDS, module_name, values
 from vlcpctl.commands.paths import refuse_url
 from vlcpctl.core.amounts import LARGEST
 
@@ -37,7 +37,7 @@ def program(
     """Runs a command line in this process, in an empty directory, without variables of ours."""
     for name in [name for name in os.environ if name.startswith("VLCPCTL_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(environment, "_warned", set())
+    monkeypatch.setattr(values, "_warned", set())
     monkeypatch.chdir(tmp_path)
     return lambda *words: run_program(capfd, *words)
 
@@ -263,7 +263,7 @@ def test_a_variable_that_sets_nothing_is_told_with_the_nearest(
             "did you mean VLCPCTL_METHODS_JSON?"
         ),
     ]
-    monkeypatch.setattr(environment, "_warned", set())
+    monkeypatch.setattr(values, "_warned", set())
     assert "VLCPCTL_TRAIN_STEP_LRR has no effect; did you mean VLCPCTL_TRAIN_STEP_LR?" in (
         program(*TRAIN).err
     )

@@ -38,7 +38,7 @@ from vlcpctl.precompute.resumable_parts import ComputeOptions
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.settings import resolve
+from vlcpctl.training.config.resolution import resolve
 from vlcpctl.training.train_step import train_step
 
 FLAGS = {"model": "micro", "batch_size": 4, "epochs": 1, "image_size": 16, "crop": "random"}

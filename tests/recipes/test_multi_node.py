@@ -12,7 +12,7 @@ from support.recipe_lines import RECIPES, options_of
 
 from vlcpctl.commands.train_step import _request
 from vlcpctl.jobs.script import CommandLine, parse
-from vlcpctl.training.config.processes import check_processes
+from vlcpctl.training.config.execution import check_processes
 
 SLURM = RECIPES / "slurm"
 TASKS = ("00-shop", "01-travel")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.commands.options import with_pairs
 from vlcpctl.core.console import emit, say
 from vlcpctl.core.errors import UsageError
+from vlcpctl.training.config.settings import Settings
 
 if TYPE_CHECKING:
     from vlcpctl.precompute.distill_plan import DistillPlan
@@ -82,6 +82,7 @@ ShardIndex = Annotated[
 ]
 
 
+@options.with_fields(Settings, only=("crop", "crop_scale", "flip", "randaugment", "jpeg_decode"))
 def run(
     tasks: Tasks,
     out: options.Out,
@@ -89,11 +90,7 @@ def run(
     buffer: Buffer = None,
     views: Views = None,
     preset: Preset = None,
-    crop: options.Crop = None,
-    crop_scale: options.CropScale = None,
-    flip: options.Flip = None,
-    randaugment: options.RandAugment = None,
-    jpeg_decode: options.JpegDecode = None,
+    *,
     batch_size: BatchSize = 256,
     num_shards: NumShards = 1,
     shard_index: ShardIndex = 0,
@@ -106,6 +103,7 @@ def run(
     dry_run: options.DryRun = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    **augmentation: Any,
 ) -> None:
     r"""Precompute a teacher's embeddings of tasks, so that training does not run the teacher.
 
@@ -127,13 +125,6 @@ def run(
       vlcpctl train-step stream/01-* -o run/01 --method modx --previous run/00 \
           --targets targets/01
     """
-    augmentation = {
-        "crop": crop,
-        "crop_scale": crop_scale,
-        "flip": flip,
-        "randaugment": randaugment,
-        "jpeg_decode": jpeg_decode,
-    }
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.distributed.ranks import processes
     from vlcpctl.precompute.distill_plan import DistillRequest, make_plan
@@ -147,9 +138,7 @@ def run(
         buffer=buffer,
         views=views,
         preset=preset,
-        augmentation=with_pairs(
-            {name: one for name, one in augmentation.items() if one is not None}
-        ),
+        augmentation={name: one for name, one in augmentation.items() if one is not None},
         seed=seed,
     )
     compute = ComputeOptions(

@@ -62,20 +62,35 @@ def run(as_json: options.Json = False) -> None:
 
 def _checks() -> Iterator[Check]:
     yield Check("python", "ok", f"{platform.python_version()} on {platform.platform()}")
-    yield _import_check("torch", _torch)
+    yield _import_check(
+        "torch",
+        lambda torch: Check(
+            "torch", "ok", f"{torch.__version__}, {torch.backends.cpu.get_cpu_capability()}"
+        ),
+    )
     yield _import_check("cuda", _cuda, needs="torch")
     yield _import_check(
         "torchvision", lambda module: Check("torchvision", "ok", module.__version__)
     )
-    yield _import_check("open_clip", _open_clip)
+    yield _import_check(
+        "open_clip",
+        lambda module: Check(
+            "open_clip", "ok", f"{module.__version__}, {len(module.list_models())} models"
+        ),
+    )
     yield _import_check("tokenizer", _tokenizer, needs="open_clip")
     yield _compiler()
     yield _faiss()
     yield _threads()
-    yield _memory()
-    yield _disk(Path.cwd())
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    yield Check("memory", "ok", f"{total / 2**30:.0f} GiB")
+    free = shutil.disk_usage(Path.cwd()).free
+    status: Status = "ok" if free > LITTLE_DISK else "warn"
+    yield Check("disk", status, f"{free / 2**30:.0f} GiB free in {Path.cwd()}")
     yield _temporary()
-    yield _children()
+    method = CONTEXT.get_start_method()
+    cost = "share imported modules" if method == "fork" else "import everything themselves"
+    yield Check("batch", "ok", f"child processes start by {method} and {cost}")
 
 
 def _import_check(name: str, check: Callable[[Any], Check], needs: str | None = None) -> Check:
@@ -84,10 +99,6 @@ def _import_check(name: str, check: Callable[[Any], Check], needs: str | None = 
         return check(importlib.import_module(needs or name))
     except IMPORT_ERRORS as error:
         return Check(name, "fail", f"{type(error).__name__}: {error}")
-
-
-def _torch(torch: Any) -> Check:
-    return Check("torch", "ok", f"{torch.__version__}, {torch.backends.cpu.get_cpu_capability()}")
 
 
 def _cuda(torch: Any) -> Check:
@@ -117,12 +128,6 @@ def _compiler() -> Check:
     except VlcpError as error:
         return Check("compile", "warn", str(error))
     return Check("compile", "ok", "a C compiler for train-step --compile is installed")
-
-
-def _open_clip(open_clip: Any) -> Check:
-    return Check(
-        "open_clip", "ok", f"{open_clip.__version__}, {len(open_clip.list_models())} models"
-    )
 
 
 def _tokenizer(open_clip: Any) -> Check:
@@ -167,17 +172,6 @@ def _threads() -> Check:
     )
 
 
-def _memory() -> Check:
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Check("memory", "ok", f"{total / 2**30:.0f} GiB")
-
-
-def _disk(directory: Path) -> Check:
-    free = shutil.disk_usage(directory).free
-    status: Status = "ok" if free > LITTLE_DISK else "warn"
-    return Check("disk", status, f"{free / 2**30:.0f} GiB free in {directory}")
-
-
 def _temporary() -> Check:
     try:
         with tempfile.TemporaryFile() as file:
@@ -185,9 +179,3 @@ def _temporary() -> Check:
     except OSError as error:
         return Check("temporary", "fail", f"cannot write to TMPDIR: {error.strerror}")
     return Check("temporary", "ok", f"{tempfile.gettempdir()} can be written")
-
-
-def _children() -> Check:
-    method = CONTEXT.get_start_method()
-    cost = "share imported modules" if method == "fork" else "import everything themselves"
-    return Check("batch", "ok", f"child processes start by {method} and {cost}")

@@ -69,7 +69,8 @@ def run(
         _list(registry.listed(console.warn), as_json=as_json)
     elif cite:
         entries = [bibtex(paper) for paper in _papers(names, registry)]
-        _emit_lines("\n\n".join(entries))
+        for line in "\n\n".join(entries).split("\n"):
+            console.emit(line)
     else:
         chosen = [_method_of(name, registry) for name in dict.fromkeys(names)]
         _describe(chosen, as_json=as_json)
@@ -104,11 +105,6 @@ def _papers(names: Sequence[str], registry: MethodRegistry) -> list[Paper]:
     if unpublished:
         console.warn(why)
     return papers
-
-
-def _emit_lines(text: str) -> None:
-    for line in text.split("\n"):
-        console.emit(line)
 
 
 def _emit_wrapped(line: str) -> None:
@@ -219,8 +215,10 @@ def _list(methods: Sequence[type[Method]], *, as_json: bool) -> None:
         console.emit(json.dumps({"schema": SCHEMA, "methods": described}))
         return
     rows = [(method.name, method.title, _origin(method)) for method in methods]
-    for line in _columns(rows):
-        console.emit(line)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        console.emit("  ".join(cells).rstrip())
     depending = [
         method.name
         for method in methods
@@ -248,25 +246,15 @@ def _description(facts: dict[str, Any]) -> list[str]:
     lines += [f"{word:{names}} {', '.join(facts[word]) or 'none'}" for word in ("needs", "hooks")]
     lines.append(f"preset   {facts['preset']}")
     for parameter in facts["parameters"]:
+        default = parameter["default"]
+        shown = str(default).lower() if isinstance(default, bool) else default
         allowed = f" One of {', '.join(parameter['choices'])}." if parameter["choices"] else ""
         allowed += f" Within {parameter['within']}." if parameter["within"] else ""
         lines += [
             "",
-            f"{facts['name']}.{parameter['name']}={_value_text(parameter['default'])}",
+            f"{facts['name']}.{parameter['name']}={shown}",
             f"    {parameter['help']}{allowed}",
             f"    Origin: {parameter['origin']}",
         ]
         lines += [f"    Depends on {parameter['depends']}"] if parameter["depends"] else []
     return lines
-
-
-def _value_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]

@@ -8,27 +8,19 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
-from vlcpctl.commands.values import run_name
+from vlcpctl.commands.values import kind_of, run_name
 from vlcpctl.core import console
 from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError
+from vlcpctl.core.option_rules import SECTIONS, OptionRow, option_rows
 from vlcpctl.core.printable import printable
 
-# The sections in which the help of a command with many options lists them, in this order.
-PANELS = INPUT, METHOD, MODEL, OPTIMIZATION, DATA, EXECUTION, TABLES, OUTPUT = (
-    "Input",
-    "Method",
-    "Model",
-    "Optimization",
-    "Data",
-    "Execution",
-    "Tables and figures",
-    "Output",
-)
+PANELS = INPUT, METHOD, MODEL, OPTIMIZATION, DATA, EXECUTION, TABLES, OUTPUT = SECTIONS
+Command = TypeVar("Command", bound=Callable[..., None])
 
 Out = Annotated[
     Path,
@@ -254,50 +246,6 @@ Rows = Annotated[
 
 DEFAULT_THREADS = 1  # two OpenMP threads on a busy machine can be ten times slower than one
 
-Crop = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Crop of training images: none, center or random (default: from the preset).",
-        rich_help_panel=DATA,
-    ),
-]
-CropScale = Annotated[
-    str | None,
-    typer.Option(
-        metavar="LOW,HIGH",
-        help="Smallest and largest share of the area that --crop random keeps, above 0 and at most "
-        "1 (default: from the preset).",
-        rich_help_panel=DATA,
-    ),
-]
-Flip = Annotated[
-    bool | None,
-    typer.Option(
-        "--flip/--no-flip",
-        help="Mirror training images with probability 0.5 (default: from the preset).",
-        rich_help_panel=DATA,
-    ),
-]
-RandAugment = Annotated[
-    str | None,
-    typer.Option(
-        metavar="N,M",
-        help="Apply RandAugment with N operations (at most 14) of magnitude M (at most 10); 0,0 "
-        "applies none (default: from the preset).",
-        rich_help_panel=DATA,
-    ),
-]
-JpegDecode = Annotated[
-    str | None,
-    typer.Option(
-        metavar="exact|scaled",
-        help="Decoding of JPEG training images: exact, or scaled down by the decoder to what the "
-        "crop needs, which is faster and changes pixels slightly (default: from the preset, or "
-        "exact).",
-        rich_help_panel=DATA,
-    ),
-]
 SaveRanks = Annotated[
     Path | None,
     typer.Option(
@@ -331,11 +279,88 @@ EmbeddingCache = Annotated[
     ),
 ]
 
-_TWO_NUMBERS: tuple[tuple[str, Callable[[str], float]], ...] = (
-    ("betas", parse_number),
-    ("crop_scale", parse_number),
-    ("randaugment", parse_whole_number),
-)
+
+def with_fields(
+    *kinds: type, only: Sequence[str] = (), words: Mapping[str, str] | None = None
+) -> Callable[[Command], Command]:
+    """A decorator for a command: the fields of these dataclasses that have a row become options.
+
+    They come before the keyword-only parameters of the command, which gets their values in its
+    `**` parameter: None for an option whose row says what holds without it, else the default.
+    `only` names the fields to take, and `words` replaces the help of some.
+    """
+
+    def decorate(run: Command) -> Command:
+        own = inspect.signature(run, eval_str=True).parameters.values()
+        rows = {name: row for kind in kinds for name, row in option_rows(kind).items()}
+        defaults = {name: getattr(kind, name) for kind in kinds for name in option_rows(kind)}
+        hints = {name: one for kind in kinds for name, one in get_type_hints(kind).items()}
+        parameters = [one for one in own if one.kind is one.POSITIONAL_OR_KEYWORD]
+        for name in only or rows:
+            row = rows[name]._replace(help=(words or {}).get(name, rows[name].help))
+            parameters.append(_parameter(name, hints[name], defaults[name], row))
+        parameters += [one for one in own if one.kind is one.KEYWORD_ONLY]
+        run.__dict__["__signature__"] = inspect.Signature(parameters)
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        return run
+
+    return decorate
+
+
+def _parameter(name: str, annotation: Any, default: Any, row: OptionRow) -> inspect.Parameter:
+    """The parameter of a command for an option, with typer's information about it."""
+    option, (kind, _) = f"--{name.replace('_', '-')}", kind_of(annotation)
+    least, most = _whole_bounds(row.within) if kind is int else (None, None)
+    is_pair = get_origin(kind) is tuple
+    information = typer.Option(
+        f"{option}/--no-{option[2:]}" if row.has_opposite else option,
+        metavar=row.metavar,
+        help=f"{row.help} (default: {row.otherwise})." if row.otherwise else f"{row.help}.",
+        rich_help_panel=row.section,
+        min=least,
+        max=most,
+        parser=pair_parser(option, get_args(kind)[0]) if is_pair else None,
+        autocompletion=_completer(row.choices) if row.choices else None,
+    )
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None if row.otherwise else default,
+        annotation=Annotated[(str if is_pair else kind) | None, information],
+    )
+
+
+def _whole_bounds(interval: str) -> tuple[int, int | None]:
+    """The least and the most of an interval of whole numbers such as "[4, 4096]" or "[1, inf)"."""
+    low, high = interval[1:-1].split(", ")
+    return int(low), None if high == "inf" else int(high)
+
+
+def pair_parser(option: str, kind: type) -> Callable[[str], tuple[float, float]]:
+    """A parser of an option's two numbers of this kind; it raises UsageError for anything else.
+
+    >>> pair_parser("--crop-scale", float)("0.2,1")
+    (0.2, 1.0)
+    """
+    parse = parse_whole_number if kind is int else parse_number
+
+    def two_numbers(text: str) -> tuple[float, float]:
+        first, comma, second = text.partition(",")
+        try:
+            if comma:
+                return parse(first), parse(second)
+        except ValueError:
+            pass
+        raise UsageError(f"{option} {text!r} is not two numbers such as 0.9,0.99")
+
+    return two_numbers
+
+
+def _completer(choices: Sequence[str]) -> Callable[[str], list[str]]:
+    def offered(incomplete: str) -> list[str]:
+        return [one for one in choices if one.startswith(incomplete)]
+
+    return offered
 
 
 def with_wait_values(words: Sequence[str]) -> list[str]:
@@ -374,31 +399,4 @@ def start(*, quiet: bool = False, threads: int = DEFAULT_THREADS) -> None:
 def given(command: Callable[..., object], values: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a command that have a value, from its `locals()`, by parameter name."""
     names = inspect.signature(command).parameters
-    return {name: values[name] for name in names if values[name] is not None}
-
-
-def with_pairs(options: dict[str, Any]) -> dict[str, Any]:
-    """The options by name, with each pair of numbers parsed.
-
-    Raises UsageError if a value is not two numbers with a comma.
-
-    >>> with_pairs({"crop": "random", "crop_scale": "0.2,1"})
-    {'crop': 'random', 'crop_scale': (0.2, 1.0)}
-    """
-    pairs = {
-        name: _two_numbers(name, options[name], parse)
-        for name, parse in _TWO_NUMBERS
-        if name in options
-    }
-    return {**options, **pairs}
-
-
-def _two_numbers(name: str, text: str, parse: Callable[[str], float]) -> tuple[float, float]:
-    """Parse two numbers with a comma between them."""
-    first, comma, second = text.partition(",")
-    try:
-        if comma:
-            return parse(first), parse(second)
-    except ValueError:
-        pass
-    raise UsageError(f"--{name.replace('_', '-')} {text!r} is not two numbers such as 0.9,0.99")
+    return {name: values[name] for name in names if values.get(name) is not None}

@@ -15,6 +15,7 @@ from vlcpctl.commands import options
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError
 from vlcpctl.tracking.destinations import destinations
+from vlcpctl.training.config.settings import Settings
 
 Sources = Annotated[
     list[str] | None,
@@ -176,65 +177,6 @@ def _setting(name: str, metavar: str, text: str, panel: str) -> Any:
 
 
 _O, _D, _E = options.OPTIMIZATION, options.DATA, options.EXECUTION
-_PRESET = "(default: from the preset)"
-Epochs = Annotated[
-    int | None,
-    typer.Option(
-        "--epochs", min=1, metavar="N", help=f"Number of epochs {_PRESET}.", rich_help_panel=_O
-    ),
-]
-Steps = Annotated[
-    int | None,
-    typer.Option(
-        "--steps",
-        min=1,
-        metavar="N",
-        help="Number of optimizer steps, instead of --epochs (default: from --epochs).",
-        rich_help_panel=_O,
-    ),
-]
-Rate = Annotated[float | None, _setting("--lr", "X", f"Peak learning rate, above 0 {_PRESET}.", _O)]
-BatchSize = Annotated[
-    int | None,
-    typer.Option(
-        "--batch-size",
-        min=2,
-        metavar="N",
-        help="Pairs per batch; more than the week has are refused (default: from the preset, or "
-        "all pairs if they are fewer).",
-        rich_help_panel=_O,
-    ),
-]
-MicroBatch = Annotated[
-    int | None,
-    typer.Option(
-        "--micro-batch",
-        min=1,
-        metavar="N",
-        help="Pairs to encode at once, to save memory; batch norms see these pairs (default: the "
-        "batch size).",
-        rich_help_panel=_E,
-    ),
-]
-Precision = Annotated[
-    str | None,
-    _setting(
-        "--precision",
-        "NAME",
-        "Floating-point precision: fp32, bf16, fp16 or auto (default: from the preset, or fp32).",
-        _E,
-    ),
-]
-Replay = Annotated[
-    str | None,
-    _setting(
-        "--replay",
-        "union|share=X",
-        "Use of the buffer: union (shuffled with the week), or share=X of each batch (default: "
-        "union).",
-        options.METHOD,
-    ),
-]
 HoldoutOption = Annotated[
     str | None,
     _setting(
@@ -385,15 +327,25 @@ Force = Annotated[
         rich_help_panel=options.OUTPUT,
     ),
 ]
+# The settings of train-step that a week takes, too.
+_OF_TRAINING = ("epochs", "steps", "lr", "batch_size", "micro_batch", "precision", "replay")
 _SAME = {
-    "method", "preset", "epochs", "steps", "lr", "batch_size", "micro_batch", "precision",
-    "replay", "buffer_size", "policy", "holdout", "holdout_most", "split_column", "keep_columns",
-    "image_column", "caption_column", "max_skip", "undefined", "seed", "device", "threads",
+    *_OF_TRAINING, "method", "preset", "buffer_size", "policy", "holdout", "holdout_most",
+    "split_column", "keep_columns", "image_column", "caption_column", "max_skip", "undefined",
+    "seed", "device", "threads",
 }  # fmt: skip
 _BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback"}
 _OTHERWISE_NAMED = {"set_": "set", "run_name": "run", "junit_xml": "junit"}
 
 
+@options.with_fields(
+    Settings,
+    only=_OF_TRAINING,
+    words={
+        "batch_size": "Pairs per batch; more than the week has are refused",
+        "replay": "Use of the buffer: union (shuffled with the week), or share=X of each batch",
+    },
+)
 def run(
     state: StateDir,
     sources: Sources = None,
@@ -410,13 +362,7 @@ def run(
     preset: Preset = None,
     set_: Assign = None,
     fresh_state: FreshState = False,
-    epochs: Epochs = None,
-    steps: Steps = None,
-    lr: Rate = None,
-    batch_size: BatchSize = None,
-    micro_batch: MicroBatch = None,
-    precision: Precision = None,
-    replay: Replay = None,
+    *,
     buffer_size: BufferSize = None,
     policy: Policy = None,
     holdout: HoldoutOption = None,
@@ -442,6 +388,7 @@ def run(
     dry_run: options.DryRun = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    **training: Any,
 ) -> None:
     r"""Update a model in production with the new data of a week.
 
@@ -471,9 +418,11 @@ def run(
       vlcpctl update --state prod --rollback 1
       vlcpctl inspect prod
     """
-    given = options.given(run, locals())
-    state = _plain(state)
+    given = options.given(run, locals() | training)
     options.start(quiet=quiet, threads=threads or options.DEFAULT_THREADS)
+    from vlcpctl.production.layout import word_of
+
+    state = word_of(state)
     if rollback is not None:
         _refuse_beside_rollback(given)
         _roll_back(state, rollback, wait, dry_run=dry_run, as_json=as_json)
@@ -512,12 +461,6 @@ def run(
     elif outcome.judged.accepted:
         console.emit(outcome.checkpoint)
     outcome.refuse()
-
-
-def _plain(state: Path) -> Path:
-    from vlcpctl.production.layout import word_of
-
-    return word_of(state)
 
 
 def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The values of options and arguments: text from the command line or the environment, converted.
+"""The values of options and arguments: from the command line or the environment, converted.
 
 typer would convert them with pydantic, whose import takes 0.2 s in every command, and would report
 mistakes in pydantic's words.
@@ -6,44 +6,82 @@ mistakes in pydantic's words.
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import types
 import typing
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, get_args, get_origin
 
+from vlcpctl.commands import COMMANDS
 from vlcpctl.commands.paths import TEXTS, is_path, refuse_url
+from vlcpctl.core import console
 from vlcpctl.core.amounts import parse_number, parse_whole_number
-from vlcpctl.core.errors import UsageError
+from vlcpctl.core.errors import UsageError, nearest
 from vlcpctl.core.printable import printable
 
 _FALSE = frozenset({"0", "false", "no", "off", "n", "f"})
 _TRUE = frozenset({"1", "true", "yes", "on", "y", "t"})
+_PROGRAM = "VLCPCTL_"
+_OTHERS = ("VLCPCTL_DEBUG",)  # variables that belong to no option
+_warned: set[str] = set()  # lines of `batch` are forked, and inherit it
 
 
-def convert_here(parameters: Sequence[Any], run: Callable[..., Any], prefix: str) -> None:
-    """Let typer's parameters of the command `run` convert their values with this module.
+def arguments(
+    command: str, run: Callable[..., Any], parameters: Iterable[Any], given: Mapping[str, Any]
+) -> Iterator[tuple[Any, Any]]:
+    """Each of typer's `parameters` of a command, whose function is `run`, with its value.
 
-    Their types are those of the annotations of `run`. `prefix` starts the names of the environment
-    variables, such as VLCPCTL_TRAIN_STEP. Raises nothing itself; the parameters raise UsageError
-    when they are given a value that does not fit.
+    `given` has the words of the command line by the parameters' names. What is not given has the
+    value of its variable, or its default. Values are converted to the types of the annotations.
+    Raises UsageError for one that is missing or does not fit.
     """
-    hints = typing.get_type_hints(run, include_extras=True)
+    declared = inspect.signature(run, eval_str=True).parameters
     for parameter in parameters:
-        if parameter.name in hints:
-            kind, information = _kind_of(hints[parameter.name])
-            parameter.process_value = partial(_process, parameter, kind, information)
-        if parameter.param_type_name == "option" and parameter.name != "help":
-            parameter.envvar = variable_of(parameter, prefix)
-            parameter.allow_from_autoenv = False  # typer's name is that of the Python parameter
-            parameter.value_from_envvar = partial(_from_environment, parameter)
+        name, words = _shown_name(parameter), given.get(parameter.name)
+        if words in (None, ()) and parameter.param_type_name == "option":
+            words = _from_environment(parameter, variable_of(parameter, command))
+            name = variable_of(parameter, command) if words is not None else name
+        one = declared[parameter.name]
+        if words not in (None, ()):
+            kind, information = kind_of(one.annotation)
+            try:
+                value = _converted(one.name, information, kind, words)
+            except ValueError as error:
+                raise UsageError(f"{name}: {error}") from error
+            yield parameter, value
+        elif one.default is one.empty:
+            raise UsageError(f"{name} is missing; see 'vlcpctl {command} --help'")
+        else:
+            yield parameter, one.default
 
 
-def variable_of(parameter: Any, prefix: str) -> str:
+def variable_of(parameter: Any, command: str) -> str:
     """The environment variable of an option, such as VLCPCTL_TRAIN_STEP_SET for --set."""
-    return f"{prefix}_{_option(parameter).lstrip('-').replace('-', '_').upper()}"
+    option = _shown_name(parameter).lstrip("-")
+    return f"{_prefix_of(command)}_{option.replace('-', '_').upper()}"
+
+
+def warn_of_unknown(command: str, known: Collection[str]) -> None:
+    """Warn of every VLCPCTL_ variable that sets nothing, naming the nearest one that exists.
+
+    `known` are the variables of the command that runs. Variables of other commands are checked when
+    those run.
+    """
+    prefixes = [_prefix_of(one) for one in COMMANDS]
+    names = [name for name in os.environ if name.startswith(_PROGRAM) and os.environ[name]]
+    for name in sorted(names):
+        if name in {*known, *_OTHERS} or name in _warned:
+            continue
+        # VLCPCTL_CHECK_X could belong to `check` or to a longer name: the longest one counts.
+        owner = max((one for one in prefixes if name.startswith(f"{one}_")), key=len, default=None)
+        if owner not in {None, _prefix_of(command)}:
+            continue
+        _warned.add(name)
+        near = nearest(name, [*known, *_OTHERS], cutoff=0.75)
+        guess = f"; did you mean {near}?" if near else ""
+        console.warn(f"the environment variable {printable(name)} has no effect{guess}")
 
 
 def run_name(text: str) -> str:
@@ -61,7 +99,7 @@ def run_name(text: str) -> str:
     return text
 
 
-def _kind_of(annotation: Any) -> tuple[Any, Any]:
+def kind_of(annotation: Any) -> tuple[Any, Any]:
     """The Python type of an annotated parameter without None, and typer's information about it."""
     information = None
     if get_origin(annotation) is typing.Annotated:
@@ -71,41 +109,23 @@ def _kind_of(annotation: Any) -> tuple[Any, Any]:
     return annotation, information
 
 
-def _process(parameter: Any, kind: Any, information: Any, ctx: Any, value: Any) -> Any:
-    """What typer's `process_value` returns: the converted value, passed on to any callback."""
-    source = ctx.get_parameter_source(parameter.name)
-    from_environment = source is not None and source.name == "ENVIRONMENT"
-    name = parameter.envvar if from_environment else _shown_name(parameter)
-    if parameter.value_is_missing(value):
-        if parameter.required:
-            raise UsageError(f"{name} is missing; see '{ctx.command_path} --help'")
-    elif source is None or source.name != "DEFAULT":
-        convert = partial(_converted, parameter.name, information)
-        try:
-            if get_origin(kind) is list:
-                value = [convert(get_args(kind)[0], one) for one in value]
-            else:
-                value = convert(kind, value)
-        except ValueError as error:
-            raise UsageError(f"{name}: {error}") from error
-    return value if parameter.callback is None else parameter.callback(ctx, parameter, value)
-
-
-def _converted(parameter: str, information: Any, kind: Any, value: Any) -> Any:
-    """A value as the type `kind`; raises ValueError if it does not fit."""
-    if not isinstance(value, str):
-        return value  # a default
-    if not value:
+def _converted(parameter: str, information: Any, kind: Any, words: Any) -> Any:
+    """The words as values of the type `kind`; raises ValueError if one does not fit."""
+    if get_origin(kind) is list:
+        return [_converted(parameter, information, get_args(kind)[0], one) for one in words]
+    if isinstance(words, bool):
+        return words  # a switch of the command line
+    if not words:
         raise ValueError("the value is empty (an unset shell variable gives an empty value)")
     if is_path(parameter, kind):
-        refuse_url(value)
+        refuse_url(words)
     if getattr(information, "parser", None) is not None:
-        return information.parser(value)
+        return information.parser(words)
     if kind in (int, float):
-        found = parse_whole_number(value) if kind is int else parse_number(value)
+        found = parse_whole_number(words) if kind is int else parse_number(words)
         _check_range(found, information)
         return found
-    return _boolean(value) if kind is bool else kind(value)
+    return _boolean(words) if kind is bool else kind(words)
 
 
 def _check_range(value: float, information: Any) -> None:
@@ -123,12 +143,12 @@ def _boolean(text: str) -> bool:
     return word in _TRUE
 
 
-def _from_environment(parameter: Any, _: Any) -> Any:
-    """The value of the parameter's variable; an empty variable counts as not set.
+def _from_environment(parameter: Any, variable: str) -> Any:
+    """The value of an option's variable; an empty variable counts as not set.
 
     The values of an option that can be repeated are separated by spaces, paths as those in PATH.
     """
-    text = os.environ.get(parameter.envvar, "")
+    text = os.environ.get(variable, "")
     if not text.strip():
         return None
     if not parameter.multiple:
@@ -139,12 +159,17 @@ def _from_environment(parameter: Any, _: Any) -> Any:
     return text.split()
 
 
-def _option(parameter: Any) -> str:
-    return str(max(parameter.opts, key=len))
+def _prefix_of(command: str) -> str:
+    """The start of the names of a command's variables.
+
+    >>> _prefix_of("train-step")
+    'VLCPCTL_TRAIN_STEP'
+    """
+    return _PROGRAM + command.replace("-", "_").upper()
 
 
 def _shown_name(parameter: Any) -> str:
     """The name of a parameter in messages: --lr, or TASK for an argument."""
     if parameter.param_type_name == "option":
-        return _option(parameter)
+        return str(max(parameter.opts, key=len))
     return str(parameter.metavar or parameter.name.upper())

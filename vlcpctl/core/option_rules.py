@@ -1,4 +1,4 @@
-"""Options that have an effect only together with others: rules as rows of a table, and one check.
+"""Options as rows of tables: what each one is, at its field, and which ones go together.
 
 Rules that need opened data are not here: they are checked where the data is.
 """
@@ -6,10 +6,54 @@ Rules that need opened data are not here: they are checked where the data is.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 from vlcpctl.core.errors import UsageError
+
+# The sections in which the help of a command with many options lists them, in this order.
+SECTIONS = INPUT, METHOD, MODEL, OPTIMIZATION, DATA, EXECUTION, TABLES, OUTPUT = (
+    "Input",
+    "Method",
+    "Model",
+    "Optimization",
+    "Data",
+    "Execution",
+    "Tables and figures",
+    "Output",
+)
+_ROW = "option"  # in the metadata of a field
+
+
+class OptionRow(NamedTuple):
+    """What an option is; its name, type and default are those of the field that it is written at.
+
+    `help` ends before the words that say what holds without the option, which are `otherwise`, if
+    it is not the default. `none` says the same of a preset that lacks it. A text is one of
+    `choices`, which shells offer. Numbers are `within` an interval such
+    as "(0, 1]". `goes_with` is another option, and its values with which this one has an effect. A
+    switch with `has_opposite` has --no-NAME, too.
+    """
+
+    section: str
+    metavar: str | None
+    help: str
+    otherwise: str = ""
+    none: str = ""
+    choices: tuple[str, ...] = ()
+    within: str = ""
+    goes_with: tuple[str, tuple[str, ...]] | None = None
+    has_opposite: bool = False
+
+
+def option(default: Any, section: str, metavar: str | None, text: str, **more: Any) -> Any:
+    """A dataclass field that commands take as an option; `more` are fields of its `OptionRow`."""
+    return field(default=default, metadata={_ROW: OptionRow(section, metavar, text, **more)})
+
+
+def option_rows(kind: type) -> dict[str, OptionRow]:
+    """The rows of a dataclass by the names of their fields, in their order."""
+    return {one.name: one.metadata[_ROW] for one in fields(kind) if _ROW in one.metadata}
 
 
 @dataclass(frozen=True)

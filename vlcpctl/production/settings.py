@@ -20,7 +20,8 @@ from vlcpctl.production.layout import relative_to_root, shown_path
 from vlcpctl.production.left_out import TRAIN
 from vlcpctl.report.gates.grammar import parse_gate
 from vlcpctl.training.config.composition import compose, settings_of_methods
-from vlcpctl.training.config.settings import resolve
+from vlcpctl.training.config.resolution import resolve
+from vlcpctl.training.config.settings import SETTINGS
 
 NONE: Final = "none"  # the value of an option that empties a list
 UNDEFINED: Final = ("error", "pass")
@@ -199,7 +200,7 @@ class Settings:
 
     def of_training(self) -> dict[str, Any]:
         """The settings that `train-step` takes by the same name, without those that are None."""
-        names = ("epochs", "steps", "lr", "batch_size", "micro_batch", "precision", "replay")
+        names = [one.name for one in fields(self) if one.name in SETTINGS]
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property

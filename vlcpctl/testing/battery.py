@@ -25,7 +25,7 @@ from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
 from vlcpctl.training.config.composition import compose, settings_of_methods
 from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.settings import resolve
+from vlcpctl.training.config.resolution import resolve
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 

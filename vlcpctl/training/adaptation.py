@@ -17,7 +17,8 @@ from vlcpctl.core.hashing import file_sha256
 from vlcpctl.data.loading.sampler import count_pairs, replayed_pairs
 from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.settings import OF_MODEL, PREVIOUS, Settings, replay_share
+from vlcpctl.training.config.resolution import replay_share
+from vlcpctl.training.config.settings import OF_MODEL, PREVIOUS, Settings
 
 _LEAST = 2  # pairs of a batch: the contrastive loss of one pair has no gradient
 

@@ -23,12 +23,11 @@ from vlcpctl.data.precomputed.stored_features import StoredProjections, read_fea
 from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.training.adaptation import adapted
-from vlcpctl.training.config.execution import check_execution, execution_line
+from vlcpctl.training.config.execution import check_execution, check_processes, execution_line
 from vlcpctl.training.config.per_step import dependence, refuse_idle_scale, scale_lines, scaled
 from vlcpctl.training.config.phases import PhasePlan, plan_phases
-from vlcpctl.training.config.processes import check_processes
 from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.settings import refuse_idle_settings, replay_share
+from vlcpctl.training.config.resolution import refuse_idle_settings, replay_share
 from vlcpctl.training.lineage import lineage_warnings
 from vlcpctl.training.method_notes import (
     policy_notes,

@@ -39,7 +39,7 @@ from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.batches import training_batches, training_transform, validation_batches
 from vlcpctl.training.config.phases import steps_before
 from vlcpctl.training.config.request import TrainRequest, save_every
-from vlcpctl.training.config.settings import configuration
+from vlcpctl.training.config.resolution import configuration
 from vlcpctl.training.loop.expected_state import require_complete
 from vlcpctl.training.loop.loop import (
     Observer,

@@ -11,7 +11,8 @@ import pytest
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.tasks.keys import Keys
-from vlcpctl.training.config.settings import Settings, replay_share
+from vlcpctl.training.config.resolution import replay_share
+from vlcpctl.training.config.settings import Settings
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 from vlcpctl.core.errors import UsageError
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.settings import refuse_idle_settings, resolve
+from vlcpctl.training.config.resolution import refuse_idle_settings, resolve
 from vlcpctl.training.plan import refuse_idle_inputs
 
 

@@ -23,7 +23,7 @@ from vlcpctl.training.config.per_step import (
     scaled_weight,
 )
 from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.settings import resolve
+from vlcpctl.training.config.resolution import resolve
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 

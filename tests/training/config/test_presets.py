@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from vlcpctl.training.config.presets import OURS, PRESETS, SOURCES, source_of
-from vlcpctl.training.config.settings import resolve
+from vlcpctl.training.config.resolution import resolve
 
 # The values as the papers print them, transcribed: CTP, section 5.1; IncCLIP, section 4.1; Mod-X,
 # appendix B.1 with table 4; DHA, sections 3.2 and 4.2. The text encoder is part of each model.

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
+from types import UnionType
+from typing import get_args, get_origin, get_type_hints
 
 import pytest
 
 from vlcpctl.core.errors import UsageError
+from vlcpctl.core.method import lies_within
+from vlcpctl.core.option_rules import option_rows
 from vlcpctl.data.images.randaugment import MAX_MAGNITUDE, OPERATIONS
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.phases import plan_phases
 from vlcpctl.training.config.presets import OURS, PRESETS
 from vlcpctl.training.config.request import SaveEvery, save_every
-from vlcpctl.training.config.settings import (
-    RANDAUGMENT_MOST,
-    SETTINGS,
-    Settings,
-    replay_share,
-    resolve,
-)
+from vlcpctl.training.config.resolution import replay_share, resolve
+from vlcpctl.training.config.settings import RANDAUGMENT_MOST, SETTINGS, RunOptions, Settings
 from vlcpctl.training.loop.optim import Plateau, learning_rate
 
 
@@ -75,12 +74,29 @@ def test_presets_set_only_settings_there_are(name: str) -> None:
         ({"mask_share": 1.0}, "--mask-share must be at least 0 and below 1"),
         ({"steps": 0}, "--steps must be at least 1"),
         ({"epochs": 0}, "--epochs must be at least 1"),
-        ({"batch_size": 0}, "--batch-size must be at least 1"),
+        ({"batch_size": 0}, "--batch-size must be at least 2"),
     ],
 )
 def test_impossible_settings_are_refused(flags: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         resolve("tiny", flags, {})
+
+
+@pytest.mark.parametrize("kind", [Settings, RunOptions])
+def test_a_default_fits_its_type_and_its_row(kind: type) -> None:
+    """mypy cannot compare them: the function that makes a field returns Any."""
+    hints = get_type_hints(kind)
+    for name, row in option_rows(kind).items():
+        default = getattr(kind, name)
+        types = get_args(hints[name]) if isinstance(hints[name], UnionType) else (hints[name],)
+        assert type(default) in {get_origin(one) or one for one in types}, name
+        assert default is None or not row.choices or default in row.choices, name
+        numbers = default if isinstance(default, tuple) else (default,)
+        assert (
+            default is None
+            or not row.within
+            or all(lies_within(one, row.within) for one in numbers)
+        ), name
 
 
 def test_randaugment_is_bounded_by_its_implementation() -> None:

@@ -14,11 +14,11 @@ from vlcpctl.core.method import Method
 from vlcpctl.core.staging import read_path
 from vlcpctl.methods.plugins.transfer import packed, unpacked
 from vlcpctl.tracking.destinations import Destination
-from vlcpctl.training.config.settings import Settings
+from vlcpctl.training.config.settings import RunOptions, Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainRequest:
+class TrainRequest(RunOptions):
     """The inputs, methods and settings of a train-step, and how it is executed.
 
     `origins` names where each setting comes from: default, preset, method or flag.
@@ -30,34 +30,17 @@ class TrainRequest:
     settings: Settings
     origins: Mapping[str, str] = field(default_factory=dict)
     run: str = ""
-    previous: Path | None = None
-    teacher: Path | None = None
-    buffer: Path | None = None
-    pseudo_texts: Path | None = None
-    targets: Path | None = None
     seed: int = 0
-    from_scratch: bool = False
-    fresh_state: bool = False
     limit: int | None = None
     # Filled in by `training.adaptation`, once the inputs are known.
     notes: tuple[str, ...] = ()  # what was adapted, as lines of the plan
     asked: Mapping[str, Any] = field(default_factory=dict)  # settings as they were before
     inherited: Mapping[str, Any] = field(default_factory=dict)  # the facts of --previous's model
-    # How it is executed: no field below decides what is computed. The first three decide the last
-    # bits.
-    compile: bool = False
-    tf32: bool = False
-    grad_checkpointing: bool = False
+    # How it is executed: no field below decides what is computed.
     force: bool = False
-    accept_inexact: bool = False
     device: str = "auto"
     workers: int | None = None  # None: auto
     threads: int = 1
-    nproc: int = 1
-    nodes: int = 1
-    rendezvous: str | None = None
-    local_loss: bool = False
-    save_every: str = "10min"
     log: tuple[Destination, ...] = ()
 
     @property

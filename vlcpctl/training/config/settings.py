@@ -1,249 +1,416 @@
-"""The resolved settings of a train-step, with the origin of each value. Torch-free."""
+"""The options of a train-step, each described once, at its field. Torch-free.
+
+Command lines, help, completion, checks, and the pages of the documentation follow from the rows.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from pathlib import Path
 
-from vlcpctl.core.amounts import parse_number
-from vlcpctl.core.errors import UsageError
-from vlcpctl.core.method import Method, lies_within
-from vlcpctl.core.option_rules import GoesWith, refuse_idle
-from vlcpctl.core.transform import EXACT, JPEG_DECODINGS
-from vlcpctl.models.temperature import parse_temperature
-from vlcpctl.training.config.per_step import parse_scale
-from vlcpctl.training.config.presets import preset, source_of
-
-CHOICES = {
-    "optimizer": ("adamw", "adam", "sgd", "lamb"),
-    "schedule": ("cosine", "constant", "plateau"),
-    "decay": ("weights", "all"),
-    "captions": ("one", "all"),
-    "crop": ("none", "center", "random"),
-    "jpeg_decode": JPEG_DECODINGS,
-    "precision": ("auto", "fp32", "bf16", "fp16"),
-    "base_loss": ("mean", "sum"),
-    "negatives": ("all", "distinct"),
-    "masking": ("bert", "all"),
-    "heads": ("linear", "cosine"),
-    "keep": ("last", "best:val_loss", "best:val_rmean"),
-}
-
-# The values that numbers and pairs of numbers may have. RANDAUGMENT_MOST are the limits of our
-# RandAugment: number of operations, and magnitude (data/images/randaugment.py).
-_WITHIN = {
-    "lr": "(0, 1e30]",  # beyond it, the arithmetic of optimizers overflows
-    "min_lr": "[0, 1e30]",
-    "weight_decay": "[0, 1e30]",
-    "eps": "(0, inf)",
-    "momentum": "[0, 1)",
-    "clip_norm": "(0, inf)",
-    "warmup": "[0, 1)",
-    "patience": "[0, inf)",
-    "epochs": "[1, inf)",
-    "steps": "[1, inf)",
-    "batch_size": "[1, inf)",
-    "micro_batch": "[1, inf)",
-    "text_length": "[1, inf)",
-    "image_size": "[1, inf)",
-    "mask_share": "[0, 1)",
-    "betas": "[0, 1)",
-    "crop_scale": "(0, 1]",
-}
-RANDAUGMENT_MOST = (14, 10)
-
-_GOES_WITH = (
-    GoesWith("crop_scale", "crop", ("random",)),
-    GoesWith("patience", "schedule", ("plateau",)),
-    GoesWith("min_lr", "schedule", ("cosine", "plateau")),
-    GoesWith("momentum", "optimizer", ("sgd",)),
-    GoesWith("betas", "optimizer", ("adamw", "adam", "lamb")),
-    GoesWith("eps", "optimizer", ("adamw", "adam", "lamb")),
+from vlcpctl.core.option_rules import (
+    DATA,
+    EXECUTION,
+    INPUT,
+    METHOD,
+    MODEL,
+    OPTIMIZATION,
+    option,
+    option_rows,
 )
+from vlcpctl.core.transform import EXACT, JPEG_DECODINGS
+
+# The limits of our RandAugment: number of operations, and magnitude (data/images/randaugment.py).
+RANDAUGMENT_MOST = (14, 10)
+_WITH_BETAS = ("optimizer", ("adamw", "adam", "lamb"))
+_setting = partial(option, otherwise="from the preset")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The settings of one train-step, apart from its methods' own hyper-parameters."""
 
-    model: str = ""
-    pretrained: str | None = None
-    temperature: str | None = None
-    text_length: int | None = None
-    optimizer: str = "adamw"
-    lr: float = 1e-4
-    min_lr: float = 0.0
-    weight_decay: float = 0.05
-    decay: str = "weights"
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-    momentum: float = 0.9
-    clip_norm: float | None = None
-    schedule: str = "cosine"
-    warmup: float = 0.0
-    patience: int = 1
-    epochs: int = 1
-    steps: int | None = None
-    batch_size: int = 64
-    micro_batch: int | None = None
-    precision: str = "fp32"
-    replay: str = "union"
-    captions: str = "one"
-    base_loss: str = "mean"
-    negatives: str = "all"
-    image_size: int | None = None
-    crop: str = "center"
-    crop_scale: tuple[float, float] = (0.2, 1.0)
-    flip: bool = False
-    randaugment: tuple[int, int] | None = None
-    jpeg_decode: str = EXACT
-    keep: str = "last"
-    blend_buffers: bool = False
-    mask_share: float = 0.15
-    masking: str = "bert"
-    heads: str | None = None  # None: as in the model's configuration
-    scale_per_step: str | None = None  # the steps that shares per step were chosen for, or "paper"
+    model: str = _setting(
+        "",
+        MODEL,
+        "NAME|FILE.json",
+        "Model of a first task: an open_clip or albef name, or a JSON configuration",
+        none="that of `--previous`; a first task needs the option",
+    )
+    pretrained: str | None = _setting(
+        None,
+        MODEL,
+        "WEIGHTS",
+        "Pretrained weights of a first task: an open_clip tag or a file; for albef models also "
+        "none or image=NAME|FILE,text=NAME|DIR (timm, BERT)",
+        none="none; for albef models those of the configuration",
+    )
+    temperature: str | None = _setting(
+        None,
+        MODEL,
+        "fixed:X|learn:X",
+        "Temperature of the contrastive loss: fixed, or learned from an initial value",
+        none="that of the model",
+    )
+    text_length: int | None = _setting(
+        None,
+        MODEL,
+        "N",
+        "Number of tokens per caption",
+        none="that of the model",
+        within="[4, 4096]",
+    )
+    optimizer: str = _setting(
+        "adamw",
+        OPTIMIZATION,
+        "NAME",
+        "Optimizer: adamw, adam, sgd or lamb",
+        choices=("adamw", "adam", "sgd", "lamb"),
+    )
+    lr: float = _setting(
+        1e-4,
+        OPTIMIZATION,
+        "X",
+        "Peak learning rate, above 0",
+        within="(0, 1e30]",  # beyond it, the arithmetic of optimizers overflows
+    )
+    min_lr: float = _setting(
+        0.0,
+        OPTIMIZATION,
+        "X",
+        "Final learning rate of the schedule, at most --lr",
+        within="[0, 1e30]",
+        goes_with=("schedule", ("cosine", "plateau")),
+    )
+    weight_decay: float = _setting(
+        0.05, OPTIMIZATION, "X", "Weight decay of the optimizer", within="[0, 1e30]"
+    )
+    decay: str = _setting(
+        "weights",
+        OPTIMIZATION,
+        "NAME",
+        "Parameters with weight decay: weights (not norms and biases) or all",
+        choices=("weights", "all"),
+    )
+    betas: tuple[float, float] = _setting(
+        (0.9, 0.999),
+        OPTIMIZATION,
+        "B1,B2",
+        "Betas of adamw, adam and lamb, below 1",
+        within="[0, 1)",
+        goes_with=_WITH_BETAS,
+    )
+    eps: float = _setting(
+        1e-8,
+        OPTIMIZATION,
+        "X",
+        "Epsilon of adamw, adam and lamb",
+        within="(0, inf)",
+        goes_with=_WITH_BETAS,
+    )
+    momentum: float = _setting(
+        0.9,
+        OPTIMIZATION,
+        "X",
+        "Momentum of sgd, below 1",
+        otherwise="0.9",
+        within="[0, 1)",
+        goes_with=("optimizer", ("sgd",)),
+    )
+    clip_norm: float | None = _setting(
+        None,
+        OPTIMIZATION,
+        "X",
+        "Norm to clip the gradient to, above 0",
+        otherwise="no clipping",
+        none="no clipping",
+        within="(0, inf)",
+    )
+    schedule: str = _setting(
+        "cosine",
+        OPTIMIZATION,
+        "NAME",
+        "Learning rate schedule: cosine, constant or plateau",
+        choices=("cosine", "constant", "plateau"),
+    )
+    warmup: float = _setting(
+        0.0,
+        OPTIMIZATION,
+        "SHARE",
+        "Share of the steps with a linear warm-up, below 1",
+        within="[0, 1)",
+    )
+    patience: int = _setting(
+        1,
+        OPTIMIZATION,
+        "N",
+        "Epochs without improvement before --schedule plateau lowers the learning rate",
+        within="[0, inf)",
+        goes_with=("schedule", ("plateau",)),
+    )
+    epochs: int = _setting(1, OPTIMIZATION, "N", "Number of epochs", within="[1, inf)")
+    steps: int | None = _setting(
+        None,
+        OPTIMIZATION,
+        "N",
+        "Number of optimizer steps, instead of --epochs",
+        otherwise="from --epochs",
+        within="[1, inf)",
+    )
+    batch_size: int = _setting(
+        64,
+        OPTIMIZATION,
+        "N",
+        "Pairs per batch, over all processes",
+        otherwise="from the preset, or all pairs if they are fewer",
+        within="[2, inf)",
+    )
+    micro_batch: int | None = _setting(
+        None,
+        EXECUTION,
+        "N",
+        "Pairs to encode at once, to save memory; the loss still sees the whole batch, but batch "
+        "norms see these pairs",
+        otherwise="the batch size",
+        within="[1, inf)",
+    )
+    precision: str = _setting(
+        "fp32",
+        EXECUTION,
+        "NAME",
+        "Floating-point precision: fp32, bf16, fp16, or auto: bf16 on a GPU that has it, else fp32",
+        otherwise="from the preset, or fp32",
+        choices=("auto", "fp32", "bf16", "fp16"),
+    )
+    replay: str = _setting(
+        "union",
+        METHOD,
+        "union|share=X",
+        "Use of --buffer: union (shuffled with the task), or share=X of each batch",
+        otherwise="union",
+    )
+    captions: str = _setting(
+        "one",
+        DATA,
+        "one|all",
+        "Captions per image and epoch: one or all",
+        otherwise="one",
+        choices=("one", "all"),
+    )
+    base_loss: str = _setting(
+        "mean",
+        METHOD,
+        "mean|sum",
+        "Reduction of the two directions of the contrastive loss: mean or sum",
+        choices=("mean", "sum"),
+    )
+    negatives: str = _setting(
+        "all",
+        METHOD,
+        "all|distinct",
+        "Negatives of a pair in the contrastive loss: all other pairs, or only distinct ones, "
+        "which share neither the image nor a caption with it, directly or through other pairs",
+        otherwise="from the preset, or all",
+        choices=("all", "distinct"),
+    )
+    image_size: int | None = _setting(
+        None,
+        MODEL,
+        "PIXELS",
+        "Side of the square images",
+        otherwise="that of the model",
+        within="[8, 4096]",
+    )
+    crop: str = _setting(
+        "center",
+        DATA,
+        "NAME",
+        "Crop of training images: none, center or random",
+        choices=("none", "center", "random"),
+    )
+    crop_scale: tuple[float, float] = _setting(
+        (0.2, 1.0),
+        DATA,
+        "LOW,HIGH",
+        "Smallest and largest share of the area that --crop random keeps, above 0 and at most 1",
+        within="(0, 1]",
+        goes_with=("crop", ("random",)),
+    )
+    flip: bool = _setting(
+        False, DATA, None, "Mirror training images with probability 0.5", has_opposite=True
+    )
+    randaugment: tuple[int, int] | None = _setting(
+        None,
+        DATA,
+        "N,M",
+        "Apply RandAugment with N operations (at most 14) of magnitude M (at most 10); 0,0 applies "
+        "none",
+        none="none",
+    )
+    jpeg_decode: str = _setting(
+        EXACT,
+        DATA,
+        "exact|scaled",
+        "Decoding of JPEG training images: exact, or scaled down by the decoder to what the crop "
+        "needs, which is faster and changes pixels slightly",
+        otherwise="from the preset, or exact",
+        choices=JPEG_DECODINGS,
+    )
+    keep: str = _setting(
+        "last",
+        OPTIMIZATION,
+        "NAME",
+        "Epoch whose weights to keep: last, best:val_loss or best:val_rmean",
+        choices=("last", "best:val_loss", "best:val_rmean"),
+    )
+    blend_buffers: bool = _setting(
+        False,
+        METHOD,
+        None,
+        "Average BatchNorm statistics, not only weights, in momentum models",
+        otherwise="weights only",
+    )
+    mask_share: float = _setting(
+        0.15,
+        DATA,
+        "SHARE",
+        "Share of tokens to mask and predict, in fusion models",
+        otherwise="0.15",
+        within="[0, 1)",
+    )
+    masking: str = _setting(
+        "bert",
+        DATA,
+        "NAME",
+        "Masking of tokens in fusion models: bert (80/10/10) or all (always [MASK])",
+        otherwise="bert",
+        choices=("bert", "all"),
+    )
+    heads: str | None = _setting(
+        None,
+        MODEL,
+        "NAME",
+        "Projection heads of a new fusion model: linear or cosine",
+        otherwise="from its configuration",
+        choices=("linear", "cosine"),
+    )
+    scale_per_step: str | None = _setting(
+        None,
+        METHOD,
+        "N|paper",
+        "Rescale the decays of averages that are updated at each step (ctp.m, dha.main_share, "
+        "dha.history_share, ema.decay) from the N steps per task that they were chosen for, or "
+        "those of the paper, to the steps of this run",
+        otherwise="as given",
+    )
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The options of one train-step that are no settings: its inputs, and how it is executed."""
+
+    previous: Path | None = option(
+        None,
+        INPUT,
+        "DIR",
+        "Checkpoint of the previous task, for initial weights, teacher and method state; required "
+        "after the first task, unless --from-scratch is given",
+    )
+    buffer: Path | None = option(
+        None, INPUT, "DIR", "Buffer of earlier pairs to replay", otherwise="none"
+    )
+    pseudo_texts: Path | None = option(
+        None,
+        INPUT,
+        "FILE",
+        "Negative texts from invert-texts",
+        otherwise="generated during training",
+    )
+    targets: Path | None = option(
+        None,
+        INPUT,
+        "DIR",
+        "Teacher embeddings precomputed by distill",
+        otherwise="run the teacher",
+    )
+    teacher: Path | None = option(
+        None, INPUT, "DIR", "Checkpoint of the frozen teacher", otherwise="--previous"
+    )
+    from_scratch: bool = option(
+        False, METHOD, None, "Allow training on a later task without --previous"
+    )
+    fresh_state: bool = option(
+        False,
+        METHOD,
+        None,
+        "Initialise the method's state instead of taking it from --previous",
+    )
+    # No option below decides what is computed. The first three decide the last bits.
+    compile: bool = option(
+        False,
+        EXECUTION,
+        None,
+        "Compile the model with torch.compile: minutes at the start, then faster steps",
+    )
+    tf32: bool = option(
+        False,
+        EXECUTION,
+        None,
+        "Multiply float32 in TF32, on GPUs that have it: faster, with 10 bits of mantissa",
+    )
+    grad_checkpointing: bool = option(
+        False,
+        EXECUTION,
+        None,
+        "Recompute activations in backward instead of storing them: less memory, slower steps",
+    )
+    save_every: str = option(
+        "10min",
+        EXECUTION,
+        "N|TIME",
+        "Interval at which the training state is saved: steps, or a time such as 10min",
+    )
+    accept_inexact: bool = option(
+        False,
+        EXECUTION,
+        None,
+        "Resume even on a different kind of machine or with other versions of libraries, where "
+        "results are not bit-exact",
+    )
+    nproc: int = option(
+        1,
+        EXECUTION,
+        "N",
+        "Number of processes that train together, one per GPU",
+        otherwise="1, or as started by torchrun",
+        within="[1, inf)",
+    )
+    nodes: int = option(
+        1,
+        EXECUTION,
+        "N",
+        "Number of machines that the processes run on; start the same command on each",
+        within="[1, inf)",
+    )
+    rendezvous: str | None = option(
+        None,
+        EXECUTION,
+        "HOST:PORT",
+        "Address on one of the machines; required if --nodes is above 1",
+    )
+    local_loss: bool = option(
+        False,
+        EXECUTION,
+        None,
+        "With several processes, compute only the loss rows of a process's own pairs, to save "
+        "memory and time; the loss is the same",
+        otherwise="every process computes all",
+    )
+
+
+ROWS = option_rows(Settings)
+SETTINGS = tuple(ROWS)
 # The settings of the model itself, which a previous checkpoint decides, and their origin then.
-OF_MODEL = ("model", "pretrained", "temperature", "text_length", "image_size", "heads")
+OF_MODEL = tuple(name for name, row in ROWS.items() if row.section == MODEL)
 PREVIOUS = "previous"
-
-SETTINGS = tuple(field.name for field in dataclasses.fields(Settings))
-
-
-def configuration(
-    settings: Settings, origins: Mapping[str, str], methods: Sequence[Method]
-) -> Iterator[tuple[str, Any, str]]:
-    """(name, value, origin) of every setting and hyper-parameter, for --dry-run."""
-    for name in SETTINGS:
-        yield name, getattr(settings, name), origins.get(name, "default")
-    for method in methods:
-        for field in dataclasses.fields(method):
-            value = getattr(method, field.name)
-            yield (
-                f"{method.name}.{field.name}",
-                value,
-                field.metadata["origin"] if value == field.default else "flag",
-            )
-
-
-def resolve(
-    preset_name: str, flags: Mapping[str, Any], inherited: Mapping[str, Any]
-) -> tuple[Settings, dict[str, str]]:
-    """The settings, and the origin of each value.
-
-    A value from a flag wins over one from the methods (`inherited`), that over the preset's, and
-    that over the default. Raises UsageError for a value that is not allowed.
-    """
-    values: dict[str, Any] = {}
-    origins = dict.fromkeys(SETTINGS, "default")
-    for name, value in preset(preset_name).items():
-        values[name] = value
-        origins[name] = f"preset {preset_name}{source_of(preset_name, name)}"
-    for source, given in (("method", inherited), ("flag", flags)):
-        for name, value in given.items():
-            values[name] = value
-            origins[name] = source
-    settings = Settings(**values)
-    _check(settings)
-    return settings, origins
-
-
-def _check(settings: Settings) -> None:
-    for name, choices in CHOICES.items():
-        value = getattr(settings, name)
-        if value is not None and value not in choices:
-            raise UsageError(
-                f"--{name.replace('_', '-')} {value!r} is not one of {', '.join(choices)}"
-            )
-    for name, interval in _WITHIN.items():
-        _check_number(name, getattr(settings, name), interval)
-    if settings.micro_batch and settings.batch_size % settings.micro_batch:
-        raise UsageError(
-            f"--batch-size {settings.batch_size} is not divisible by "
-            f"--micro-batch {settings.micro_batch}"
-        )
-    _check_augmentation(settings)
-    # A constant schedule never falls to --min-lr, which a preset may have set.
-    if settings.schedule != "constant" and settings.min_lr > settings.lr:
-        raise UsageError(f"--min-lr {settings.min_lr:g} is above --lr {settings.lr:g}")
-    if settings.temperature is not None:
-        parse_temperature(settings.temperature)
-    replay_share(settings.replay)
-    if settings.scale_per_step is not None:
-        parse_scale(settings.scale_per_step)
-
-
-def _check_number(name: str, value: Any, interval: str) -> None:
-    """Raise UsageError unless a number, or each number of a pair, is in the interval."""
-    numbers = value if isinstance(value, tuple) else () if value is None else (value,)
-    for number in numbers:
-        if not lies_within(number, interval):
-            is_bounded = "inf" not in interval
-            finite = "" if is_bounded or math.isfinite(number) else " and finite"
-            raise UsageError(
-                f"--{name.replace('_', '-')} must be {in_words(interval)}{finite}, not {number}"
-            )
-
-
-def in_words(interval: str) -> str:
-    """An interval as words for a message.
-
-    >>> in_words("(0, inf)"), in_words("[0, 1)")
-    ('above 0', 'at least 0 and below 1')
-    """
-    low, high = interval[1:-1].split(", ")
-    words = f"{'above' if interval[0] == '(' else 'at least'} {low}"
-    if high == "inf":
-        return words
-    return f"{words} and {'below' if interval[-1] == ')' else 'at most'} {high}"
-
-
-def _check_augmentation(settings: Settings) -> None:
-    low, high = settings.crop_scale
-    if low > high:
-        raise UsageError(f"--crop-scale {low:g},{high:g}: the first number is above the second")
-    for number, most in zip(settings.randaugment or (), RANDAUGMENT_MOST, strict=False):
-        if not 0 <= number <= most:
-            count, magnitude = RANDAUGMENT_MOST
-            raise UsageError(
-                f"--randaugment {','.join(map(str, settings.randaugment or ()))}: "
-                f"N must be from 0 to {count}, and M from 0 to {magnitude}"
-            )
-
-
-def replay_share(replay: str) -> float | None:
-    """Parse `--replay`: the share of each batch from the buffer; None if shuffled with the tasks.
-
-    Raises UsageError for anything but `union` and `share=X`.
-
-    >>> replay_share("share=0.5"), replay_share("union")
-    (0.5, None)
-    """
-    if replay == "union":
-        return None
-    name, _, text = replay.partition("=")
-    try:
-        share = parse_number(text)
-    except ValueError:
-        share = -1.0
-    if name != "share" or not 0 < share < 1:
-        raise UsageError(f"--replay {replay!r} is neither 'union' nor 'share=X' with 0 < X < 1")
-    return share
-
-
-def refuse_idle_settings(settings: Settings, origins: Mapping[str, str]) -> None:
-    """Raise UsageError for a flag that has no effect with the other settings.
-
-    Only flags count: a preset may set a value that has no effect with another flag.
-    """
-    flags = [name for name, origin in origins.items() if origin == "flag"]
-    refuse_idle(_GOES_WITH, vars(settings), flags)
-    if "decay" in flags and not settings.weight_decay:
-        raise UsageError("--decay has no effect with --weight-decay 0")
-    if "epochs" in flags and "steps" in flags:
-        raise UsageError("--epochs has no effect with --steps: both set the length; give one")

@@ -1,4 +1,4 @@
-"""Adds --wait to commands that write, and locks their outputs while they run."""
+"""A command among other processes: locks of its outputs, --wait for them, ranks of a launcher."""
 
 from __future__ import annotations
 
@@ -10,10 +10,37 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.commands.options import Wait
+from vlcpctl.commands import options
 from vlcpctl.commands.paths import OUTPUTS
+from vlcpctl.distributed.ranks import process_ranks, processes
 
-_WAIT = inspect.Parameter("wait", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Wait)
+_WAIT = inspect.Parameter(
+    "wait", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options.Wait
+)
+
+
+def with_ranks(run: Callable[..., None]) -> Callable[..., None]:
+    """The command, which a launcher such as torchrun can start in several processes.
+
+    Rank 0 runs it, and the others compute for it.
+    """
+    parameters = inspect.signature(run).parameters
+    if "nproc" not in parameters or "nodes" in parameters:  # all ranks of train-step run it
+        return run
+
+    @functools.wraps(run)
+    def command(**arguments: Any) -> None:
+        ranks = process_ranks()
+        if ranks is None or ranks.size == 1:
+            run(**arguments)
+            return
+        processes(arguments["nproc"])  # refused before the processes wait for each other
+        options.start(quiet=arguments["quiet"], threads=arguments["threads"])
+        from vlcpctl.distributed.pool_ranks import run_as_rank
+
+        run_as_rank(ranks, arguments["device"], functools.partial(run, **arguments))
+
+    return command
 
 
 def with_locks(run: Callable[..., None]) -> Callable[..., None]:
@@ -28,7 +55,7 @@ def with_locks(run: Callable[..., None]) -> Callable[..., None]:
             run(**arguments)
 
     command.__dict__["__signature__"] = inspect.Signature(list(_with_wait(parameters)))
-    command.__annotations__ = {"wait": Wait, **run.__annotations__}
+    command.__annotations__ = {"wait": options.Wait, **run.__annotations__}
     return command
 
 

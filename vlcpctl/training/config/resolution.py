@@ -1,0 +1,149 @@
+"""The resolved settings of a train-step, with the origin of each value. Torch-free."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from vlcpctl.core.amounts import parse_number
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.method import Method, lies_within
+from vlcpctl.core.option_rules import GoesWith, OptionRow, refuse_idle
+from vlcpctl.models.temperature import parse_temperature
+from vlcpctl.training.config.per_step import parse_scale
+from vlcpctl.training.config.presets import preset, source_of
+from vlcpctl.training.config.settings import RANDAUGMENT_MOST, ROWS, SETTINGS, Settings
+
+_GOES_WITH = tuple(GoesWith(name, *row.goes_with) for name, row in ROWS.items() if row.goes_with)
+
+
+def configuration(
+    settings: Settings, origins: Mapping[str, str], methods: Sequence[Method]
+) -> Iterator[tuple[str, Any, str]]:
+    """(name, value, origin) of every setting and hyper-parameter, for --dry-run."""
+    for name in SETTINGS:
+        yield name, getattr(settings, name), origins.get(name, "default")
+    for method in methods:
+        for field in dataclasses.fields(method):
+            value = getattr(method, field.name)
+            yield (
+                f"{method.name}.{field.name}",
+                value,
+                field.metadata["origin"] if value == field.default else "flag",
+            )
+
+
+def resolve(
+    preset_name: str, flags: Mapping[str, Any], inherited: Mapping[str, Any]
+) -> tuple[Settings, dict[str, str]]:
+    """The settings, and the origin of each value.
+
+    A value from a flag wins over one from the methods (`inherited`), that over the preset's, and
+    that over the default. Raises UsageError for a value that is not allowed.
+    """
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(SETTINGS, "default")
+    for name, value in preset(preset_name).items():
+        values[name] = value
+        origins[name] = f"preset {preset_name}{source_of(preset_name, name)}"
+    for source, given in (("method", inherited), ("flag", flags)):
+        for name, value in given.items():
+            values[name] = value
+            origins[name] = source
+    settings = Settings(**values)
+    _check(settings)
+    return settings, origins
+
+
+def _check(settings: Settings) -> None:
+    for name, row in ROWS.items():
+        _check_row(name, row, getattr(settings, name))
+    if settings.micro_batch and settings.batch_size % settings.micro_batch:
+        raise UsageError(
+            f"--batch-size {settings.batch_size} is not divisible by "
+            f"--micro-batch {settings.micro_batch}"
+        )
+    _check_augmentation(settings)
+    # A constant schedule never falls to --min-lr, which a preset may have set.
+    if settings.schedule != "constant" and settings.min_lr > settings.lr:
+        raise UsageError(f"--min-lr {settings.min_lr:g} is above --lr {settings.lr:g}")
+    if settings.temperature is not None:
+        parse_temperature(settings.temperature)
+    replay_share(settings.replay)
+    if settings.scale_per_step is not None:
+        parse_scale(settings.scale_per_step)
+
+
+def _check_row(name: str, row: OptionRow, value: Any) -> None:
+    """Raise UsageError for another text than the choices, or a number outside of the interval."""
+    option = f"--{name.replace('_', '-')}"
+    if value is None:
+        return
+    if row.choices and value not in row.choices:
+        raise UsageError(f"{option} {value!r} is not one of {', '.join(row.choices)}")
+    for number in (value if isinstance(value, tuple) else (value,)) if row.within else ():
+        if not lies_within(number, row.within):
+            is_bounded = "inf" not in row.within
+            finite = "" if is_bounded or math.isfinite(number) else " and finite"
+            raise UsageError(f"{option} must be {in_words(row.within)}{finite}, not {number}")
+
+
+def in_words(interval: str) -> str:
+    """An interval as words for a message.
+
+    >>> in_words("(0, inf)"), in_words("[0, 1)")
+    ('above 0', 'at least 0 and below 1')
+    """
+    low, high = interval[1:-1].split(", ")
+    words = f"{'above' if interval[0] == '(' else 'at least'} {low}"
+    if high == "inf":
+        return words
+    return f"{words} and {'below' if interval[-1] == ')' else 'at most'} {high}"
+
+
+def _check_augmentation(settings: Settings) -> None:
+    low, high = settings.crop_scale
+    if low > high:
+        raise UsageError(f"--crop-scale {low:g},{high:g}: the first number is above the second")
+    for number, most in zip(settings.randaugment or (), RANDAUGMENT_MOST, strict=False):
+        if not 0 <= number <= most:
+            count, magnitude = RANDAUGMENT_MOST
+            raise UsageError(
+                f"--randaugment {','.join(map(str, settings.randaugment or ()))}: "
+                f"N must be from 0 to {count}, and M from 0 to {magnitude}"
+            )
+
+
+def replay_share(replay: str) -> float | None:
+    """Parse `--replay`: the share of each batch from the buffer; None if shuffled with the tasks.
+
+    Raises UsageError for anything but `union` and `share=X`.
+
+    >>> replay_share("share=0.5"), replay_share("union")
+    (0.5, None)
+    """
+    if replay == "union":
+        return None
+    name, _, text = replay.partition("=")
+    try:
+        share = parse_number(text)
+    except ValueError:
+        share = -1.0
+    if name != "share" or not 0 < share < 1:
+        raise UsageError(f"--replay {replay!r} is neither 'union' nor 'share=X' with 0 < X < 1")
+    return share
+
+
+def refuse_idle_settings(settings: Settings, origins: Mapping[str, str]) -> None:
+    """Raise UsageError for a flag that has no effect with the other settings.
+
+    Only flags count: a preset may set a value that has no effect with another flag.
+    """
+    flags = [name for name, origin in origins.items() if origin == "flag"]
+    refuse_idle(_GOES_WITH, vars(settings), flags)
+    if "decay" in flags and not settings.weight_decay:
+        raise UsageError("--decay has no effect with --weight-decay 0")
+    if "epochs" in flags and "steps" in flags:
+        raise UsageError("--epochs has no effect with --steps: both set the length; give one")

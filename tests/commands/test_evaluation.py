@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vlcpctl.commands.row_files import has_rows, rows_to
+from vlcpctl.commands.evaluation import has_rows, rows_to
 from vlcpctl.core.atomic import already_made, new_file
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.rows import is_row_file

@@ -26,7 +26,7 @@ from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.class_names import distinct_labels
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.evaluation.classification import class_vectors
-from vlcpctl.evaluation.search.scores import BAND
+from vlcpctl.evaluation.search.index import BAND
 from vlcpctl.metrics.accuracy import accuracies, tally
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions

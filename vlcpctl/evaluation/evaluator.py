@@ -25,7 +25,6 @@ from vlcpctl.evaluation.rank_files import RankFile
 if TYPE_CHECKING:  # they import torch
     from vlcpctl.models.encoders import Encoder
     from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
-    from vlcpctl.models.saved_encoder import SavedEncoder
 
 Note = Callable[[dict[str, Any]], object]  # called with each timing
 Value = TypeVar("Value")
@@ -166,21 +165,23 @@ class Session:
         """The directory of the checkpoint."""
         return self.job.checkpoint
 
-    @property
-    def source(self) -> SavedEncoder:
-        """The model as the processes of a pool load it."""
-        from vlcpctl.models.saved_encoder import SavedEncoder
-
-        return SavedEncoder(self.checkpoint)
-
     @cached_property
     def encoder(self) -> Encoder:
-        """The model in eval mode, on its device, loaded at first use."""
-        return self.compute.pool.load(self.source, self.compute.device)
+        """The model of the checkpoint, loaded at first use."""
+        return self.load(self.checkpoint)
+
+    def load(self, checkpoint: Path) -> Encoder:
+        """The model of a checkpoint in eval mode, on the device."""
+        from vlcpctl.models.saved_encoder import SavedEncoder
+
+        return self.compute.pool.load(SavedEncoder(checkpoint), self.compute.device)
 
     def results(self, work: Work[Encoder, Value], count: int) -> Iterator[Value]:
         """The results of `count` items of work with the model, by all processes of the pool."""
-        return self.compute.pool.results(self.source, self.encoder, work, range(count))
+        from vlcpctl.models.saved_encoder import SavedEncoder
+
+        source = SavedEncoder(self.checkpoint)
+        return self.compute.pool.results(source, self.encoder, work, range(count))
 
     @property
     def fusion_encoder(self) -> FusionEncoder:

@@ -10,8 +10,8 @@ import pytest
 from vlcpctl.evaluation.retrieval.multi_modal import TOP, MultiModalResult, result
 from vlcpctl.evaluation.search.backends import Backend, choose
 from vlcpctl.evaluation.search.hits import HitSearch
+from vlcpctl.evaluation.search.index import QueryAndGallery
 from vlcpctl.evaluation.search.items import ClassSearch, GrowingItems
-from vlcpctl.evaluation.search.scores import QueryAndGallery
 from vlcpctl.metrics.average_precision import DEFAULT_VARIANT, VARIANTS
 
 ARRAYS = np.load(Path(__file__).parents[2] / "metrics" / "data" / "average_precision.npz")

@@ -19,9 +19,8 @@ from torch.nn.functional import cross_entropy, linear
 
 from vlcpctl.core.seeds import generator
 from vlcpctl.evaluation.classification.labelled_sets import Images
-from vlcpctl.evaluation.search.index import Ids
+from vlcpctl.evaluation.search.index import BAND, Ids
 from vlcpctl.evaluation.search.queries import Ranks
-from vlcpctl.evaluation.search.scores import BAND
 from vlcpctl.metrics.accuracy import accuracies, tally
 from vlcpctl.metrics.recall import count_touched
 
@@ -152,7 +151,10 @@ class _Objective:
 
 def fit_sgd(data: LabelledFeatures, strength: float, settings: Sgd) -> Probe:
     """Fit a probe by mini-batch SGD with momentum, in an order that depends on seed and epoch."""
-    weight, bias = _parameters(data)
+    weight = data.feature_ND.new_zeros(
+        (data.classes, data.feature_ND.shape[1]), dtype=torch.float64, requires_grad=True
+    )
+    bias = weight.detach().new_zeros(data.classes, requires_grad=True)
     optimizer = torch.optim.SGD([weight, bias], lr=settings.rate, momentum=_MOMENTUM)
     size = min(settings.batch, len(data.label_N))
     every = len(data.label_N) // size  # each epoch drops an incomplete last batch
@@ -227,13 +229,6 @@ def number_of(classes: Ids, count: int) -> Ids:
     present = np.unique(classes)
     found[present] = np.arange(len(present))
     return found
-
-
-def _parameters(data: LabelledFeatures) -> tuple[Tensor, Tensor]:
-    shape = (data.classes, data.feature_ND.shape[1])
-    weight = data.feature_ND.new_zeros(shape, dtype=torch.float64)
-    bias = weight.new_zeros(data.classes)
-    return weight.requires_grad_(), bias.requires_grad_()
 
 
 def _backward(data: LabelledFeatures, weight: Tensor, bias: Tensor, strength: float) -> float:

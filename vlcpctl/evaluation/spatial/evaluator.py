@@ -16,7 +16,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
 from vlcpctl.core.rows import run_label
 from vlcpctl.data.tasks.task import Task
-from vlcpctl.evaluation.evaluator import Compute, Evaluator, Job, Plan, Session
+from vlcpctl.evaluation.evaluator import Evaluator, Job, Plan, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.planned_rows import PlannedRow, checkpoint_fields, own_rows, place_of
 from vlcpctl.evaluation.search.backends import choose
@@ -72,7 +72,7 @@ class Spatial(Evaluator):
 
         earlier, later = session.job.before, session.checkpoint
         assert earlier is not None
-        before, after = (self._by(path, session.compute) for path in (earlier, later))
+        before, after = (self._by(path, session) for path in (earlier, later))
         one, other = (embedded[0].image_ID.shape[1] for embedded in (before, after))
         if one != other:
             raise Incompatible(
@@ -91,15 +91,14 @@ class Spatial(Evaluator):
         for path in self._embedded.keys() - needed:
             del self._embedded[path]
 
-    def _by(self, checkpoint: Path, compute: Compute) -> list[Embeddings]:
+    def _by(self, checkpoint: Path, session: Session) -> list[Embeddings]:
         """The embeddings of each task by a checkpoint, computed at first use."""
         from vlcpctl.evaluation.embedding import embed
-        from vlcpctl.models.saved_encoder import SavedEncoder
 
         if checkpoint not in self._embedded:
-            encoder = compute.pool.load(SavedEncoder(checkpoint), compute.device)
+            encoder = session.load(checkpoint)
             self._embedded[checkpoint] = [
-                embed(encoder, source, checkpoint, compute) for source in self._sources
+                embed(encoder, source, checkpoint, session.compute) for source in self._sources
             ]
         return self._embedded[checkpoint]
 

@@ -11,14 +11,14 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, final, get_type_hints
 
 import typer
 
 from vlcpctl.commands import options
 from vlcpctl.core import console
 from vlcpctl.core.errors import OutputExists, UsageError
-from vlcpctl.tracking.destinations import Destination, destinations
+from vlcpctl.tracking.destinations import destinations
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.evaluator import Compute, Evaluator, Note, Plan
@@ -88,18 +88,8 @@ def evaluation(
         def run(*positional: Any, **named: Any) -> None:
             bound = signature.bind(*positional, **named)
             bound.apply_defaults()
-            given = bound.arguments
-            options.start(quiet=given["quiet"], threads=given["threads"])
-            if given["json_"] and given["out"] == STDOUT and show is not None:
-                raise UsageError(
-                    "--json has no effect with -o -: rows are JSON; write them to a file with "
-                    "-o FILE"
-                )
-            log = destinations(given["log"])
-            evaluator = make(**{name: given[name] for name in own})
-            rows = _rows(command, evaluator, given, log, has_table=show is None)
-            if rows is not None and given["out"] != STDOUT:
-                _print_result(rows, given, show)
+            flow = _Flow(command, bound.arguments, show)
+            flow.finish(make(**{name: bound.arguments[name] for name in own}))
 
         run.__dict__["__signature__"] = signature
         run.__annotations__ = {name: one.annotation for name, one in parameters.items()}
@@ -116,90 +106,96 @@ def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return {name: one.replace(annotation=hints[name]) for name, one in parameters.items()}
 
 
-def _rows(
-    command: str,
-    evaluator: Evaluator,
-    given: Mapping[str, Any],
-    log: Sequence[Destination],
-    *,
-    has_table: bool,
-) -> Rows | None:
-    """The rows of an evaluation with the shared options `given`; None for a dry run.
+@final
+class _Flow:
+    """The way from the options of a command, `given` by name, to its rows."""
 
-    They are read from --out if it has them already and there is nothing else to make.
-    """
-    from vlcpctl.distributed.ranks import processes
-    from vlcpctl.evaluation.evaluator import Compute
+    def __init__(
+        self, command: str, given: Mapping[str, Any], show: Callable[[Rows], None] | None
+    ) -> None:
+        self.command, self.given, self.show = command, given, show
+        self.out: Path | None = given["out"]
+        self.as_json: bool = given["json_"]
+        options.start(quiet=given["quiet"], threads=given["threads"])
+        if self.as_json and self.out == STDOUT and show is not None:
+            raise UsageError(
+                "--json has no effect with -o -: rows are JSON; write them to a file with -o FILE"
+            )
+        self.log = destinations(given["log"])
 
-    compute = Compute(
-        device=given["device"],
-        batch_size=given["batch_size"],
-        workers=given["workers"],
-        nproc=processes(given["nproc"]),
-        embedding_cache=given["embedding_cache"],
-    )
-    plan, out = evaluator.plan(), given["out"]
-    if given["dry_run"]:
-        for line in (str(compute), *plan.lines()):
-            console.say(line)
-        return None
-    if out is not None and has_rows(out, plan.rows, force=given["force"]) and not plan.has_more:
+    def finish(self, evaluator: Evaluator) -> None:
+        """Print the plan for --dry-run, and else make the rows and print where they are.
+
+        Rows that --out has already are not measured again, if there is nothing else to make.
+        """
+        from vlcpctl.distributed.ranks import processes
+        from vlcpctl.evaluation.evaluator import Compute
+
+        given = self.given
+        compute = Compute(
+            device=given["device"],
+            batch_size=given["batch_size"],
+            workers=given["workers"],
+            nproc=processes(given["nproc"]),
+            embedding_cache=given["embedding_cache"],
+        )
+        plan, out = evaluator.plan(), self.out
+        if given["dry_run"]:
+            for line in (str(compute), *plan.lines()):
+                console.say(line)
+            return
+        has = out is not None and has_rows(out, plan.rows, force=given["force"])
+        self._print_result(self._read() if has and not plan.has_more else self._rows(plan, compute))
+
+    def _read(self) -> Rows:
+        """The rows in --out."""
         from vlcpctl.core.safe_json import parse_json
 
-        console.say(f"{command}: {out} is already finished")
-        return [parse_json(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    is_shown = has_table and out == STDOUT and not given["json_"] and console.results().isatty()
-    return _measured(command, plan, compute, None if is_shown else out, log, is_shown=is_shown)
+        assert self.out is not None
+        console.say(f"{self.command}: {self.out} is already finished")
+        return [parse_json(line) for line in self.out.read_text(encoding="utf-8").splitlines()]
 
+    def _rows(self, plan: Plan, compute: Compute) -> Rows:
+        """The rows of a plan, each written as soon as it is measured, or shown at the end."""
+        from vlcpctl.core.rows import write_row
+        from vlcpctl.evaluation.evaluator import evaluate
+        from vlcpctl.tracking.row_log import RowLog
 
-def _measured(
-    command: str,
-    plan: Plan,
-    compute: Compute,
-    out: Path | None,
-    log: Sequence[Destination],
-    *,
-    is_shown: bool,
-) -> Rows:
-    """The rows of a plan, each written to `out` as soon as it is measured, or shown at the end."""
-    from vlcpctl.core.rows import write_row
-    from vlcpctl.evaluation.evaluator import evaluate
-    from vlcpctl.tracking.row_log import RowLog
+        on_terminal = self.out == STDOUT and console.results().isatty()
+        is_table = on_terminal and self.show is None and not self.as_json
+        rows: Rows = []
+        with (
+            RowLog.opened(self.log) as row_log,
+            _shown_at_end(rows) if is_table else nullcontext(),
+            rows_to(None if is_table else self.out) as stream,
+            _timings_to(plan.evaluator.timings, self.command) as note,
+            plan.ranks.opened() if plan.ranks else nullcontext(),
+            compute.started() as started,
+        ):
+            for row in evaluate(plan, started, note):
+                if stream is not None:
+                    write_row(stream, row)
+                rows.append(row)
+                row_log.log(row)
+        return rows
 
-    rows: Rows = []
-    with (
-        RowLog.opened(log) as row_log,
-        _shown_at_end(rows) if is_shown else nullcontext(),
-        rows_to(out) as stream,
-        _timings_to(plan.evaluator.timings, command) as note,
-        plan.ranks.opened() if plan.ranks else nullcontext(),
-        compute.started() as started,
-    ):
-        for row in evaluate(plan, started, note):
-            if stream is not None:
-                write_row(stream, row)
-            rows.append(row)
-            row_log.log(row)
-    return rows
-
-
-def _print_result(
-    rows: Rows, given: Mapping[str, Any], show: Callable[[Rows], None] | None
-) -> None:
-    """Print the path of the file of rows; without a file, and before it by `show`, the rows."""
-    out = given["out"]
-    if given["json_"]:
-        found = {"rows": rows} if out is None else {"path": str(out), "rows": len(rows)}
-        console.emit(json.dumps(found, ensure_ascii=show is None))
-        return
-    if show is not None and (out is None or not given["quiet"]):
-        show(rows)
-    if out is not None:
-        console.emit(out)
+    def _print_result(self, rows: Rows) -> None:
+        """Print the path of the file of rows; without a file, and before it by `show`, the rows."""
+        out = self.out
+        if out == STDOUT:
+            return
+        if self.as_json:
+            found = {"rows": rows} if out is None else {"path": str(out), "rows": len(rows)}
+            console.emit(json.dumps(found, ensure_ascii=self.show is None))
+            return
+        if self.show is not None and (out is None or not self.given["quiet"]):
+            self.show(rows)
+        if out is not None:
+            console.emit(out)
 
 
 @contextmanager
-def _shown_at_end(rows: list[dict[str, Any]]) -> Iterator[None]:
+def _shown_at_end(rows: Rows) -> Iterator[None]:
     """Show the rows that were measured within the block, also if an error or a signal ends it."""
     from vlcpctl.core.ending import at_signal
     from vlcpctl.report.render.terminal import print_report

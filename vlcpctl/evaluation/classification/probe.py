@@ -94,7 +94,7 @@ class LinearProbe(Evaluator):
         places = [place_of(one, self.train_split, self.split) for one in self._data_sets]
         common = {
             "evaluator": "probe",
-            # The solver if it is not Mod-X's, as in earlier versions.
+            # Mod-X's, else the solver.
             "protocol": MODX if self.is_modx else self.solver_name,
             "split": self.split,
             "limit": self.limit,

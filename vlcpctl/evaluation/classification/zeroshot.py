@@ -287,8 +287,7 @@ def _average(several: Sequence[ZeroshotResult]) -> ZeroshotResult:
 def _protocol(which: str, digest: str, united: int) -> dict[str, Any]:
     """The protocol, and the options that decide the numbers.
 
-    `united` is among them where classes were united: rows of earlier versions, in which a tie with
-    such a class was a miss, are without it.
+    `united` is among them only where classes were united: a tie with such a class is no miss.
     """
     options: dict[str, Any] = {"classes": which, "prompts": digest}
     if united:

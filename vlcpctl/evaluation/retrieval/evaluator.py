@@ -159,7 +159,7 @@ class Retrieval(Evaluator):
             options["map_variant"] = self.map_variant or DEFAULT_VARIANT
         common: dict[str, Any] = {"protocol": self.protocol, "split": "+".join(self.splits)}
         common |= {"limit": self.limit, "options": options}
-        # Also as fields of their own, as in rows of schema 1.0, but only when not the default.
+        # Also as fields of their own, but only when not the default.
         if self.duplicates != "unite":
             common["duplicates"] = self.duplicates
         if self.map_variant not in {None, DEFAULT_VARIANT}:

@@ -29,7 +29,7 @@ from vlcpctl.evaluation.classification.linear_probe import (
     Probe,
     fit_lbfgs,
 )
-from vlcpctl.evaluation.classification.probe_plan import STRENGTHS
+from vlcpctl.evaluation.classification.logistic_probe import STRENGTHS
 
 TOLERANCES = (1e-4, 1e-6, 1e-8)  # of scikit-learn; the first is its default
 NOISE = 3.0

@@ -186,11 +186,11 @@ def test_the_names_that_are_written_here_are_those_of_the_code() -> None:
     from vlcpctl.data.splitting.labels_from import FORMS
     from vlcpctl.data.splitting.rules import KINDS
     from vlcpctl.data.tasks.index import SPLITS
-    from vlcpctl.evaluation.classification import probe_plan
+    from vlcpctl.evaluation.classification import probe
     from vlcpctl.evaluation.planned_rows import GALLERIES
-    from vlcpctl.evaluation.retrieval import plan as retrieval_plan
+    from vlcpctl.evaluation.retrieval import evaluator as retrieval
     from vlcpctl.evaluation.search.backends import BACKENDS
-    from vlcpctl.evaluation.spatial.plan import BETWEEN
+    from vlcpctl.evaluation.spatial.evaluator import BETWEEN
     from vlcpctl.metrics.average_precision import VARIANTS
     from vlcpctl.report.gates.verdicts import POLICIES
 
@@ -206,18 +206,18 @@ def test_the_names_that_are_written_here_are_those_of_the_code() -> None:
         "--policy": set(BUFFER_POLICIES),
         "--variant": set(BUFFER_VARIANTS),
         "--map-variant": set(VARIANTS),
-        "--duplicates": set(retrieval_plan.DUPLICATES),
+        "--duplicates": set(retrieval.DUPLICATES),
         "--backend": set(BACKENDS),
         "--classes": set(CLASSES),
-        "--solver": set(probe_plan.SOLVERS),
+        "--solver": set(probe.SOLVERS),
         "--between": set(BETWEEN),
         "--undefined": set(POLICIES),
         "--by": forms(KINDS),
         "--order": {"reverse", "shuffle"},
         "--to": {*_OF_DATA, MODEL},
         "--labels-from": forms(FORMS) - {"COLUMN"},
-        "eval-retrieval --protocol": set(retrieval_plan.PROTOCOLS),
-        "eval-probe --protocol": set(probe_plan.PROTOCOLS),
+        "eval-retrieval --protocol": set(retrieval.PROTOCOLS),
+        "eval-probe --protocol": set(probe.PROTOCOLS),
     }
 
 

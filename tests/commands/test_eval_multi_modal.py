@@ -20,7 +20,7 @@ from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
 from vlcpctl.core.rows import read_rows
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_stream, open_task
-from vlcpctl.evaluation.session import Session
+from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.models import configuration, dual_encoder, encoders
 from vlcpctl.report.build import build
 from vlcpctl.report.request import ReportRequest

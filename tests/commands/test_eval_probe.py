@@ -20,8 +20,8 @@ from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped
 from vlcpctl.core.hashing import unit_hash
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_task
-from vlcpctl.evaluation.classification import probe
-from vlcpctl.evaluation.classification.probe_plan import STRENGTHS
+from vlcpctl.evaluation.classification import logistic_probe
+from vlcpctl.evaluation.classification.logistic_probe import STRENGTHS
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
@@ -131,7 +131,7 @@ def test_the_sweep_ends_when_two_strengths_in_a_row_are_less_accurate(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = iter([50.0, 60.0, 58.0, 60.0, 59.0, 58.0])  # more would raise StopIteration
-    monkeypatch.setattr(probe, "accuracy", lambda fitted, held: next(given))
+    monkeypatch.setattr(logistic_probe, "accuracy", lambda fitted, held: next(given))
     (row,) = probed(place, tmp_path / "rows", first(place), held_out=0.4)
     assert row["strength"] == STRENGTHS[1]
     assert not list(given)
@@ -142,7 +142,7 @@ def test_the_early_end_chooses_as_the_whole_sweep(
     seed: int, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (row,) = probed(place, tmp_path / "rows", first(place), held_out=0.4, seed=seed)
-    monkeypatch.setattr(probe, "FALLS", len(STRENGTHS))
+    monkeypatch.setattr(logistic_probe, "FALLS", len(STRENGTHS))
     (whole,) = probed(place, tmp_path / "whole", first(place), held_out=0.4, seed=seed)
     assert row == whole
 

@@ -27,11 +27,10 @@ from vlcpctl.core.seeds import generator
 from vlcpctl.data.images.transforms import TrainView
 from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.data.tasks.task import Split, open_task
-from vlcpctl.evaluation.classification import modx_probe, modx_views
-from vlcpctl.evaluation.classification.linear_probe import Probe
-from vlcpctl.evaluation.classification.modx_views import RawWork, train_view
-from vlcpctl.evaluation.classification.probe_images import Judged
-from vlcpctl.evaluation.classification.probe_plan import ProbeRequest, make_plan
+from vlcpctl.evaluation.classification import modx_probe
+from vlcpctl.evaluation.classification.linear_probe import Judged, Probe
+from vlcpctl.evaluation.classification.modx_probe import RawWork, train_view
+from vlcpctl.evaluation.classification.probe import LinearProbe
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
@@ -64,7 +63,7 @@ def fitted(monkeypatch: pytest.MonkeyPatch) -> list[Probe]:
         found.append(probe)
         return usual(probe, *more)
 
-    monkeypatch.setattr(modx_probe, "MODX_BATCH", BATCH)
+    monkeypatch.setattr("vlcpctl.evaluation.classification.probe.MODX_BATCH", BATCH)
     monkeypatch.setattr(modx_probe, "judged", noted)
     return found
 
@@ -188,7 +187,7 @@ def test_it_is_the_probe_of_a_naive_loop(place: Path, tmp_path: Path, fitted: li
             "train_split": "train",
             "epochs": EPOCHS,
             "lr": 20.0,
-            "batch": 256,
+            "batch": BATCH,
             "epoch_chosen_on": "test",
             "seed": 3,
         },
@@ -347,20 +346,11 @@ def test_options_without_effect_are_refused(
 
 
 def test_defaults_are_those_of_the_authors_program(place: Path) -> None:
-    nothing: dict[str, Any] = dict.fromkeys(
-        ("data", "solver", "strength", "held_out", "epochs", "lr", "run", "limit")
+    words, checkpoints = (str(first(place)),), (place / "run/00",)
+    evaluator = LinearProbe(
+        words=words, checkpoints=checkpoints, protocol="modx", tolerance=Tolerance.parse("0")
     )
-    request = ProbeRequest(
-        words=(str(first(place)),),
-        checkpoints=(place / "run/00",),
-        protocol="modx",
-        train_split="train",
-        split="test",
-        seed=0,
-        tolerance=Tolerance.parse("0"),
-        **nothing,
-    )
-    (job,) = make_plan(request).jobs
+    (job,) = evaluator.plan().jobs
     (row,) = job.rows
     options = row.fields["options"]
     assert (options["epochs"], options["lr"], options["batch"]) == (100, 0.3, 256)
@@ -373,7 +363,7 @@ def test_views_are_those_of_the_authors_program(place: Path) -> None:
         *(224, "random"),
         *((0.08, 1.0), True),
     )
-    seen = modx_views.test_view(replace(own, image_size=224))
+    seen = modx_probe.test_view(replace(own, image_size=224))
     assert (seen.image_size, seen.crop, seen.flip) == (256, "center", False)
     assert (seen.mean, seen.std) == (MEAN, STD)
 

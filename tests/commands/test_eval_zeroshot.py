@@ -25,8 +25,8 @@ from vlcpctl.core.rows import read_rows
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.class_names import distinct_labels
 from vlcpctl.data.tasks.task import open_stream
-from vlcpctl.evaluation.classification import zeroshot
-from vlcpctl.evaluation.search.scores import BAND
+from vlcpctl.evaluation.classification import class_vectors
+from vlcpctl.evaluation.search.index import BAND
 from vlcpctl.metrics.accuracy import accuracies, tally
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
@@ -251,13 +251,13 @@ def test_scores_are_kept_for_one_batch_only(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[tuple[int, int]] = []
-    real = zeroshot.class_ranks
+    real = class_vectors.class_ranks
 
     def watched(images: Any, labels: Any, classes: Any, device: str, **given: Any) -> Any:
         sizes.append((len(images), len(classes)))
         return real(images, labels, classes, device, **given)
 
-    monkeypatch.setattr(zeroshot, "class_ranks", watched)
+    monkeypatch.setattr(class_vectors, "class_ranks", watched)
     evaluate(place, tmp_path / "rows", place / "pets", batch_size=4)
     assert sizes == [(4, 6)] * 6 + [(1, 6)]
 

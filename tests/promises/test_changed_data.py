@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.edits import INDEX_EDITS, MANIFEST_EDITS, Edit, manifest, record_again
+from support.evaluators import EVALUATORS
 from support.program import TINY, ProgramResult, check_refused, make_inputs, run_program
 
 from vlcpctl.testing.tiny_stream import make_task
@@ -47,7 +48,7 @@ def test_training_on_an_edited_task_or_buffer_is_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["changed"]
 
 
-READERS = ("buffer", "buffer --previous", "distill", "eval-retrieval", "eval-zeroshot", "check")
+READERS = ("buffer", "buffer --previous", "distill", *EVALUATORS, "check")
 
 
 @pytest.mark.parametrize("command", READERS)
@@ -57,13 +58,14 @@ def test_every_reader_refuses_an_edited_index(
     task, changed, out = place / "stream" / "01-part-1", tmp_path / "changed", tmp_path / "out"
     shutil.copytree(place / "buffer" if "--previous" in command else task, changed)
     INDEX_EDITS["captions swapped"](changed)
-    model = ("--checkpoint", place / "plain")
+    model = ("--checkpoint", place / "plain", "--checkpoint", place / "queued")
     words = {
         "buffer": (changed, "--size", 6),
         "buffer --previous": (task, "--size", 6, "--policy", "ring", "--previous", changed),
         "distill": (changed, "--teacher", place / "plain"),
-        "eval-retrieval": (changed, "--split", "train", *model),
+        **dict.fromkeys(EVALUATORS, (changed, "--split", "train", *model)),
         "eval-zeroshot": (changed, "--split", "train", "--classes", "task", *model),
+        "eval-probe": (changed, *model),  # it trains on that split
         "check": (changed,),
     }
     writes = () if command == "check" else ("-q", "-o", out)

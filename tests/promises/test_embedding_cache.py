@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.evaluators import EVALUATORS, evaluation
 from support.program import make_inputs, run_program
 
 from vlcpctl.data.tasks.samples import Pair
@@ -73,16 +74,17 @@ def lines(place: Path) -> dict[str, Words]:
     plain, queued, size = place / "plain", place / "queued", ["--batch-size", 3, "-q"]
     both = ["--checkpoint", plain, "--checkpoint", queued]
     return {
-        "own": ["eval-retrieval", first, second, *both, "--gallery", "both", *size],
+        **{
+            name: [*evaluation(name, (first, second), (plain, queued)), *size, "-o", "-"]
+            for name in EVALUATORS
+        },
+        "merged": ["eval-retrieval", first, second, *both, "--gallery", "both", *size],
         "separate": ["eval-retrieval", first, *both, "--duplicates", "separate", *size],
         "train": ["eval-retrieval", first, "--split", "train", *both, "--limit", 10, *size],
-        "zeroshot": ["eval-zeroshot", first, second, *both, *size],
-        "probe": ["eval-probe", first, "--checkpoint", plain, "--strength", 0.1, *size],
-        "spatial": ["spatial-report", first, second, *both, *size, "-o", "-"],
     }
 
 
-NAMES = ("own", "separate", "train", "zeroshot", "probe", "spatial")
+NAMES = tuple(lines(Path()))
 
 
 def rows(capfd: pytest.CaptureFixture[str], line: Words, *more: object) -> str:
@@ -115,19 +117,21 @@ def test_every_evaluator_reads_what_another_one_stored(
     line, cache = lines(place), tmp_path / "cache"
     wanted = {name: rows(capfd, line[name]) for name in NAMES}
     counted.taken()
-    rows(capfd, line["own"], "--embedding-cache", cache)
+    rows(capfd, line["merged"], "--embedding-cache", cache)
     images, texts = counted.taken()
     assert images
     assert texts
     assert rows(capfd, line["separate"], "--embedding-cache", cache) == wanted["separate"]
-    assert rows(capfd, line["spatial"], "--embedding-cache", cache) == wanted["spatial"]
+    assert (
+        rows(capfd, line["spatial-report"], "--embedding-cache", cache) == wanted["spatial-report"]
+    )
     assert counted.taken() == (0, 0)
-    assert rows(capfd, line["zeroshot"], "--embedding-cache", cache) == wanted["zeroshot"]
+    assert rows(capfd, line["eval-zeroshot"], "--embedding-cache", cache) == wanted["eval-zeroshot"]
     assert counted.taken()[0] == 0  # only the prompts
-    assert rows(capfd, line["probe"], "--embedding-cache", cache) == wanted["probe"]
+    assert rows(capfd, line["eval-probe"], "--embedding-cache", cache) == wanted["eval-probe"]
     train, _ = counted.taken()
     assert train > 0  # of its train split; the test split is there
-    assert rows(capfd, line["probe"], "--embedding-cache", cache) == wanted["probe"]
+    assert rows(capfd, line["eval-probe"], "--embedding-cache", cache) == wanted["eval-probe"]
     assert counted.taken() == (0, 0)
 
 
@@ -157,7 +161,7 @@ def test_what_leaves_out_an_image_is_not_read_by_what_refuses_it(
 def test_a_damaged_or_foreign_file_is_not_used(
     damage: str, place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], counted: Counted
 ) -> None:
-    line, cache = lines(place)["own"], tmp_path / "cache"
+    line, cache = lines(place)["merged"], tmp_path / "cache"
     wanted = rows(capfd, line, "--embedding-cache", cache)
     stored = {path: path.read_bytes() for path in files(cache)}
     paths = list(stored)
@@ -195,7 +199,7 @@ def test_another_batch_size_or_number_of_threads_is_another_key(
 def test_a_cache_that_cannot_be_written_to_is_named_once(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    line, cache = lines(place)["own"], tmp_path / "cache"
+    line, cache = lines(place)["merged"], tmp_path / "cache"
     wanted = rows(capfd, line)
     rows(capfd, line, "--embedding-cache", cache)
     for folder in list(cache.iterdir()):
@@ -213,7 +217,7 @@ def test_a_file_is_not_a_cache(
 ) -> None:
     other = tmp_path / "file"
     other.write_text("text")
-    ended = run_program(capfd, *lines(place)["own"], "--embedding-cache", other)
+    ended = run_program(capfd, *lines(place)["merged"], "--embedding-cache", other)
     assert ended.code == 2
     assert "is not a directory" in ended.err
     assert other.read_text() == "text"

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.evaluators import EVALUATORS, evaluation, files_besides
 from support.marks import mostly_slow
 from support.processes import exit_code_of, run_line, run_together, start_child, wait_until
 from support.program import check_refused, make_inputs, run_program
@@ -26,6 +27,7 @@ from vlcpctl.precompute import distill_plan, pair_features
 pytestmark = pytest.mark.dist
 
 Words = list[object]
+RETRIEVAL = "eval-retrieval"
 REAL = embedding.image_vectors
 
 
@@ -49,15 +51,19 @@ def lines(place: Path) -> dict[str, Words]:
     plain, queued, size = place / "plain", place / "queued", ["--batch-size", 3, "-q"]
     both = ["--checkpoint", plain, "--checkpoint", queued]
     return {
-        "own": ["eval-retrieval", first, second, *both, "--gallery", "both", *size],
+        **{
+            name: [*evaluation(name, (first, second), (plain, queued)), *size]
+            for name in EVALUATORS
+        },
+        "eval-retrieval": [
+            *evaluation("eval-retrieval", (first, second), (plain, queued)),
+            *("--gallery", "both", *size),
+        ],
         "train": ["eval-retrieval", first, "--split", "train", *both, "--limit", 10, *size],
-        "zeroshot": ["eval-zeroshot", first, second, *both, *size],
-        "probe": ["eval-probe", first, "--checkpoint", plain, "--strength", 0.1, *size],
         "modx-probe": [
             *("eval-probe", first, "--checkpoint", plain, "--protocol", "modx", "--epochs", 2),
             *size,
         ],
-        "spatial": ["spatial-report", first, second, *both, *size],
         "distill": ["distill", second, "--teacher", plain, "--preset", "modx", *size],
         "invert": [
             *("invert-texts", "--checkpoint", plain, "--buffer", place / "buffer"),
@@ -90,15 +96,11 @@ def _bytes(path: Path) -> bytes:
 def outputs(words: Words, out: Path) -> Words:
     """The options for everything that a command can write."""
     out.mkdir()
-    more: Words = []
-    if words[0] in {"eval-retrieval", "eval-zeroshot"}:
-        more = ["--save-ranks", out / "ranks"]
-    if words[0] == "eval-retrieval" and "train" not in words:
-        more += ["--save-embeddings", out / "embeddings"]
+    more = files_besides(str(words[0]), out) if words[0] in EVALUATORS else []
     return ["-o", out / "out", *more]
 
 
-@pytest.mark.parametrize("command", mostly_slow(COMMANDS, kept=["own", "distill", "herding"]))
+@pytest.mark.parametrize("command", mostly_slow(COMMANDS, kept=[RETRIEVAL, "distill", "herding"]))
 def test_any_number_of_processes_gives_the_same_bytes(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
@@ -117,7 +119,7 @@ def test_any_number_of_processes_gives_the_same_bytes(
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(one, marks=[] if one in ("own", "distill") else pytest.mark.slow)
+        pytest.param(one, marks=[] if one in (RETRIEVAL, "distill") else pytest.mark.slow)
         for one in COMMANDS
     ],
 )
@@ -156,7 +158,7 @@ def test_every_process_embeds(place: Path, tmp_path: Path) -> None:
 
     def act(_: int) -> None:
         _with_images(lambda pid: (pids / str(pid)).touch())
-        run_line([*lines(place)["own"], "--nproc", 2], tmp_path / "log")
+        run_line([*lines(place)[RETRIEVAL], "--nproc", 2], tmp_path / "log")
 
     pid = start_child(act)
     assert exit_code_of(pid) == 0
@@ -205,7 +207,7 @@ def _odd() -> None:
 def test_a_process_that_fails_is_one_line_and_its_code(
     place: Path, tmp_path: Path, fail: Callable[[], object], code: int, said: str
 ) -> None:
-    words = [*lines(place)["own"], "-o", tmp_path / "out", "--nproc", 3]
+    words = [*lines(place)[RETRIEVAL], "-o", tmp_path / "out", "--nproc", 3]
     assert _failing(words, tmp_path / "log", fail) == code
     assert (tmp_path / "log.err").read_text() == f"vlcpctl eval-retrieval: {said}\n"
     assert (tmp_path / "log.out").read_text() == ""
@@ -227,7 +229,7 @@ def test_under_a_launcher_a_lost_process_ends_the_others(place: Path, tmp_path: 
 
 
 def test_under_a_launcher_an_error_of_rank_0_ends_the_others(place: Path, tmp_path: Path) -> None:
-    words = [*lines(place)["own"], "--gallery", "none", "-o", tmp_path / "out"]
+    words = [*lines(place)[RETRIEVAL], "--gallery", "none", "-o", tmp_path / "out"]
     codes = run_together(lambda rank: run_line(words, tmp_path / f"log-{rank}"), 3)
     assert codes == [2, 0, 0]
     said = [(tmp_path / f"log-{rank}.err").read_text() for rank in range(3)]
@@ -251,7 +253,10 @@ def test_a_signal_ends_all_processes(place: Path, tmp_path: Path, number: int) -
     def act(_: int) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         _with_images(slow)
-        run_line([*lines(place)["own"], "-o", tmp_path / "out", "--nproc", 3], tmp_path / "log")
+        run_line(
+            [*lines(place)[RETRIEVAL], "-o", tmp_path / "out", "--nproc", 3],
+            tmp_path / "log",
+        )
 
     pid = start_child(act)
     wait_until(lambda: len(list(pids.iterdir())) == 2)  # of three batches, one is of texts
@@ -321,7 +326,7 @@ def test_another_writer_finds_the_output_locked(place: Path, tmp_path: Path) -> 
             _with_images(lambda _: (begun.touch(), time.sleep(3)))
         else:
             wait_until(begun.exists)
-        words = [*lines(place)["own"], "-o", tmp_path / "out", "--nproc", 2]
+        words = [*lines(place)[RETRIEVAL], "-o", tmp_path / "out", "--nproc", 2]
         run_line(words, tmp_path / f"log-{rank}")
 
     pids = [start_child(act, rank) for rank in range(2)]
@@ -334,7 +339,7 @@ def test_another_writer_finds_the_output_locked(place: Path, tmp_path: Path) -> 
 def test_batch_runs_lines_with_processes_of_their_own(place: Path, tmp_path: Path) -> None:
     script = tmp_path / "lines"
     rows = [tmp_path / "one", tmp_path / "two"]
-    words = " ".join(str(word) for word in lines(place)["own"])
+    words = " ".join(str(word) for word in lines(place)[RETRIEVAL])
     script.write_text("".join(f"{words} --nproc 2 -o {path}\n" for path in rows))
 
     command = [sys.executable, "-m", "vlcpctl", "batch", script, "--jobs", "2", "-q"]
@@ -351,7 +356,7 @@ def test_spawned_processes_as_with_gpus_give_the_same_bytes(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    words = [*lines(place)["own"], "--workers", 1]
+    words = [*lines(place)[RETRIEVAL], "--workers", 1]
     assert run_program(capfd, *words, "-o", tmp_path / "one").code == 0
     monkeypatch.setattr(pool_children, "start_method", lambda device: "spawn")
     ended = run_program(capfd, *words, "-o", tmp_path / "two", "--nproc", 3)
@@ -361,7 +366,7 @@ def test_spawned_processes_as_with_gpus_give_the_same_bytes(
 
 @pytest.mark.slow
 def test_torchrun(place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = lines(place)["own"]
+    words = lines(place)[RETRIEVAL]
     assert run_program(capfd, *words, "-o", tmp_path / "one").code == 0
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
     command = [*launcher, "2", "-m", "vlcpctl", *words, "-o", tmp_path / "two"]

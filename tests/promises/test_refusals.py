@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 from support.eval_rows import own_rows, write_rows
+from support.evaluators import EVALUATORS
 from support.program import MICRO, TINY, ProgramResult, check_refused, make_inputs, run_program
 
 Program = Callable[..., ProgramResult]
 
+CHECKPOINTS = ("--checkpoint", "plain", "--checkpoint", "queued")
 MISTYPED = (*TINY, *MICRO, "--set", "ctp.keep_queu=true")
 
 
@@ -237,8 +239,7 @@ def test_an_unknown_model_lists_those_of_like_names(
     [
         ("train-step", (*TINY, *MICRO, "--dry-run"), 0),
         ("train-step", MISTYPED, 2),
-        ("eval-retrieval", ("--checkpoint", "plain", "--dry-run"), 0),
-        ("eval-zeroshot", ("--checkpoint", "plain", "--split", "train", "--dry-run"), 0),
+        *((name, (*CHECKPOINTS, "--dry-run"), 0) for name in EVALUATORS),
         ("eval-probe", ("--checkpoint", "plain", "--lr", "0.1"), 2),
         ("spatial-report", ("--checkpoint", "plain"), 2),
     ],
@@ -246,7 +247,7 @@ def test_an_unknown_model_lists_those_of_like_names(
 def test_dry_runs_and_refusals_do_not_import_torch(
     place: Path, tmp_path: Path, command: str, how: tuple[str, ...], code: int
 ) -> None:
-    given = [str(place / word) if word == "plain" else word for word in how]
+    given = [str(place / word) if word in {"plain", "queued"} else word for word in how]
     words = [command, place / "stream" / "00-part-0", "-o", tmp_path / "out", *given]
     program = f"""
 import sys

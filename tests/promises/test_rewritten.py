@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.evaluators import EVALUATORS, evaluation, files_besides
 from support.program import MICRO, TINY, ProgramResult, check_refused, run_program
 from support.rewritten import rewrite_pseudo_texts, rewrite_stream, rewrite_targets, rewrite_task
 
@@ -34,7 +35,6 @@ def lines(place: Path) -> dict[str, Words]:
     tasks, both = (first, second), ("--checkpoint", model, "--checkpoint", run)
     replay = ("--previous", model, "--buffer", buffer)
     targets, texts = place / "targets", place / "texts.parquet"
-    rows = place / "rows.ndjson"
     return {
         "train-step": ("train-step", first, "-o", model, "--method", "modx", *MICRO, *HOW),
         "buffer": ("buffer", first, "-o", buffer, *RING),
@@ -65,19 +65,22 @@ def lines(place: Path) -> dict[str, Words]:
             *("buffer", second, "-o", place / "buffer-01", "--previous", buffer, *RING),
         ),
         "interpolate": ("interpolate", model, run, "-o", place / "average"),
-        "eval-retrieval": (
-            *("eval-retrieval", *tasks, *both, "--gallery", "both", "-o", rows),
-            *("--save-embeddings", place / "embeddings", "--save-ranks", place / "ranks.parquet"),
+        **{
+            name: (
+                *evaluation(name, tasks, (model, run)),
+                *("-o", place / f"{name}.ndjson", *files_besides(name, place / f"{name}.files")),
+            )
+            for name in EVALUATORS
+        },
+        "merged": (
+            "eval-retrieval",
+            *tasks,
+            *both,
+            "--gallery",
+            "both",
+            "-o",
+            place / "rows.ndjson",
         ),
-        "eval-zeroshot": (
-            *("eval-zeroshot", *tasks, *both, "-o", place / "zeroshot.ndjson"),
-            *("--save-ranks", place / "classes.parquet"),
-        ),
-        "eval-probe": (
-            *("eval-probe", *tasks, "--checkpoint", run, "--strength", 0.01),
-            *("-o", place / "probe.ndjson"),
-        ),
-        "spatial-report": ("spatial-report", *tasks, *both, "-o", place / "angles.ndjson"),
     }
 
 

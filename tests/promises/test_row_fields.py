@@ -5,28 +5,29 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
 import pytest
 from support.doc_pages import generator
+from support.evaluators import EVALUATORS, evaluation
 
+from vlcpctl import cli
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.commands.distill import run as distill
-from vlcpctl.commands.eval_probe import run as eval_probe
 from vlcpctl.commands.eval_retrieval import run as eval_retrieval
-from vlcpctl.commands.eval_zeroshot import run as eval_zeroshot
 from vlcpctl.commands.export import run as export
 from vlcpctl.commands.import_checkpoint import run as import_checkpoint
 from vlcpctl.commands.interpolate import run as interpolate
-from vlcpctl.commands.spatial_report import run as spatial_report
 from vlcpctl.commands.train_step import run as train_step
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import MANIFESTS, content_of, read_manifest
 from vlcpctl.core.rows import OPTIONS_OF_DATA, OPTIONS_OF_SEED, SCHEMA, read_rows
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
+BOTH = {"eval-retrieval": ("--gallery", "both")}
 INTEGER, TEXT = (int, NoneType), (str, NoneType)  # or null
 FIELDS = {
     **dict.fromkeys(("schema", "run", "method", "evaluator", "protocol", "gallery", "task"), str),
@@ -83,19 +84,23 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 
 def evaluated(
-    name: str, place: Path, out: Path, checkpoints: Sequence[Path], **options: Any
+    name: str,
+    place: Path,
+    out: Path,
+    checkpoints: Sequence[Path],
+    *more: str,
+    paths: Sequence[Path] = (),
 ) -> list[dict[str, Any]]:
-    paths: list[Any] = options.pop("paths", None) or tasks(place)
-    how: Any = {"out": out, "quiet": True, **options}
-    if name == "retrieval":
-        eval_retrieval(paths, list(checkpoints), gallery="both", **how)
-    elif name == "zeroshot":
-        eval_zeroshot([str(path) for path in paths], list(checkpoints), **how)
-    elif name == "probe":
-        eval_probe([str(path) for path in paths], list(checkpoints), strength=0.1, **how)
-    else:
-        spatial_report(paths, list(checkpoints), **how)
+    words = [*evaluation(name, paths or tasks(place), checkpoints), *BOTH.get(name, ())]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["vlcpctl", *map(str, words), *more, "-o", str(out), "-q"])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+    assert not stop.value.code, words
     return rows_of(out)
+
+
+retrieved = partial(evaluated, "eval-retrieval")
 
 
 def test_every_field_of_a_manifest_is_described(place: Path, tmp_path: Path) -> None:
@@ -120,10 +125,10 @@ def test_every_field_of_a_manifest_is_described(place: Path, tmp_path: Path) -> 
     assert read_manifest(tmp_path / "buffer", "task")["buffer"].keys() <= known
 
 
-@pytest.mark.parametrize("name", ["retrieval", "zeroshot", "probe", "spatial"])
+@pytest.mark.parametrize("name", EVALUATORS)
 def test_every_row_has_every_field(name: str, place: Path, tmp_path: Path) -> None:
     start = place / "start"
-    rows = evaluated(name, place, tmp_path / "rows", [start, *chain(place)], limit=6)
+    rows = evaluated(name, place, tmp_path / "rows", [start, *chain(place)], "--limit", "6")
     for row in rows:
         assert row.keys() >= FIELDS.keys()
         assert all(f"| `{one}` |" in DESCRIBED for one in row)
@@ -158,7 +163,7 @@ def test_every_row_has_every_field(name: str, place: Path, tmp_path: Path) -> No
 
 
 def test_rows_without_a_limit_say_so(place: Path, tmp_path: Path) -> None:
-    rows = evaluated("retrieval", place, tmp_path / "rows", chain(place)[:1])
+    rows = retrieved(place, tmp_path / "rows", chain(place)[:1])
     assert {row["limit"] for row in rows} == {None}
 
 
@@ -168,7 +173,11 @@ def test_the_settings_are_those_of_the_step_whatever_the_seed(place: Path, tmp_p
         for seed in (0, 1)
         for rows in [
             evaluated(
-                "retrieval", place, tmp_path / f"{seed}", chain(place, seed), paths=tasks(place)[:1]
+                "eval-retrieval",
+                place,
+                tmp_path / f"{seed}",
+                chain(place, seed),
+                paths=tasks(place)[:1],
             )
         ]
     ]
@@ -178,13 +187,17 @@ def test_the_settings_are_those_of_the_step_whatever_the_seed(place: Path, tmp_p
         out = tmp_path / f"other{number}"
         first = tasks(place)[0]
         train_step([first], out, "ewc", previous=place / "start", **{**HOW, **more})
-        (row,) = evaluated("retrieval", place, tmp_path / f"rows{number}", [out], paths=[first])[:1]
+        (row,) = evaluated(
+            "eval-retrieval", place, tmp_path / f"rows{number}", [out], paths=[first]
+        )[:1]
         assert row["config"]["id"] != found[0][0]
 
 
 def test_a_run_that_continues_a_trained_model_starts_from_it(place: Path, tmp_path: Path) -> None:
     """CLIP_0 of Mod-X: trained on COCO, and the start of runs on another stream."""
-    rows = evaluated("retrieval", place, tmp_path / "rows", [place / "taught", place / "other"])
+    rows = evaluated(
+        "eval-retrieval", place, tmp_path / "rows", [place / "taught", place / "other"]
+    )
     taught, other = (
         [row for row in rows if row["run"] == run and row["gallery"] == "own"]
         for run in ("seqf", "own")
@@ -196,7 +209,7 @@ def test_a_run_that_continues_a_trained_model_starts_from_it(place: Path, tmp_pa
 
 
 def test_a_start_alone_is_outside_of_every_stream(place: Path, tmp_path: Path) -> None:
-    for name in ("retrieval", "zeroshot", "probe"):
+    for name in sorted({*EVALUATORS} - {"spatial-report"}):  # which compares two
         rows = evaluated(name, place, tmp_path / name, [place / "start"])
         assert [row["task_step"] for row in rows] == [None] * 4
 
@@ -206,7 +219,7 @@ def test_an_average_has_the_settings_of_both_and_their_start(place: Path, tmp_pa
     for one, other, start in ((place / "start", last, "start"), (first, last, "start")):
         out = tmp_path / one.name
         interpolate(one, other, out, quiet=True)
-        (row,) = evaluated("retrieval", place, tmp_path / f"{one.name}.rows", [out])[:1]
+        (row,) = retrieved(place, tmp_path / f"{one.name}.rows", [out])[:1]
         assert row["start"] == content_of(place / start, "checkpoint")
         assert row["config"]["values"]["alpha"] == 0.5
         assert len(row["config"]["values"]["parents"]) == 2
@@ -215,5 +228,7 @@ def test_an_average_has_the_settings_of_both_and_their_start(place: Path, tmp_pa
 def test_options_that_differ_between_seeds_are_those_of_the_probe(
     place: Path, tmp_path: Path
 ) -> None:
-    rows = evaluated("probe", place, tmp_path / "rows", chain(place)[:1], paths=tasks(place)[:1])
+    rows = evaluated(
+        "eval-probe", place, tmp_path / "rows", chain(place)[:1], paths=tasks(place)[:1]
+    )
     assert set(OPTIONS_OF_SEED) <= rows[0]["options"].keys()

@@ -11,13 +11,12 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from support.evaluators import EVALUATORS
 from support.recipe_lines import RECIPES, dry_run_of
 
 from vlcpctl.data.classification.benchmarks import GROUPS
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.report.published.definition import PublishedTable
-
-EVALUATORS = ("eval-retrieval", "eval-zeroshot", "eval-probe", "spatial-report")
 
 
 @dataclass(frozen=True)

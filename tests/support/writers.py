@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from support.eval_rows import own_rows, write_rows
+from support.evaluators import EVALUATORS, evaluation
 from support.pair_files import rows, write_parquet
 from support.program import TINY, make_inputs
 
@@ -33,6 +34,7 @@ def lines(place: Path) -> dict[str, Words]:
     first, second = place / "stream" / "00-part-0", place / "stream" / "01-part-1"
     plain, buffer = place / "plain", place / "buffer"
     evaluate: Words = [second, "--checkpoint", plain, "-q"]
+    models = (plain, place / "queued")
     report: Words = ["forgetting-report", place / "rows.ndjson", "-q"]
     return {
         "sample": ["sample", "emoji9", "--limit", 1, "--views", 1, "--size", 16, "-q", "-o"],
@@ -46,17 +48,11 @@ def lines(place: Path) -> dict[str, Words]:
         ],
         "interpolate": ["interpolate", plain, place / "queued", "-q", "-o"],
         "import-checkpoint": ["import-checkpoint", plain, "-q", "-o"],
-        "eval-retrieval": ["eval-retrieval", *evaluate, "-o"],
+        **{name: [*evaluation(name, [second], models), "-q", "-o"] for name in EVALUATORS},
         "timings": ["eval-retrieval", *evaluate, "--timings"],
         "embeddings": ["eval-retrieval", *evaluate, "--save-embeddings"],
         "ranks": ["eval-retrieval", *evaluate, "--save-ranks"],
-        "eval-zeroshot": ["eval-zeroshot", *evaluate, "-o"],
         "zero-shot ranks": ["eval-zeroshot", *evaluate, "--save-ranks"],
-        "eval-probe": ["eval-probe", *evaluate, "-o"],
-        "spatial-report": [
-            *("spatial-report", second, "--checkpoint", plain),
-            *("--checkpoint", place / "queued", "-q", "-o"),
-        ],
         "forgetting-report": [*report, "-o"],
         "csv": [*report, "--csv"],
         "latex": [*report, "--latex"],

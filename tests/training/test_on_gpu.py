@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from vlcpctl.evaluation.jobs import Compute
+from vlcpctl.evaluation.evaluator import Compute
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training.train_step import train_step
 

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.commands.row_files import STDOUT, RowOutput, evaluate_to
-from vlcpctl.tracking.destinations import destinations
+from vlcpctl.commands.evaluation import evaluation
 
 if TYPE_CHECKING:
-    from vlcpctl.evaluation.classification.probe_plan import ProbePlan
-    from vlcpctl.evaluation.driver import Evaluator
-    from vlcpctl.evaluation.jobs import Compute
+    from vlcpctl.evaluation.evaluator import Evaluator
 
 DataSets = Annotated[
     list[str],
@@ -91,6 +88,7 @@ TrainSplit = Annotated[
 ]
 
 
+@evaluation("eval-probe")
 def run(
     data_sets: DataSets,
     checkpoint: options.Checkpoints,
@@ -104,22 +102,10 @@ def run(
     train_split: TrainSplit = "train",
     split: options.Split = "test",
     run_name: options.Run = None,
-    batch_size: options.BatchSize = 256,
     max_skip: options.MaxSkip = "0.1%",
-    out: options.Rows = STDOUT,
     seed: options.Seed = 0,
-    device: options.Device = "auto",
-    workers: options.Workers = None,
-    nproc: options.Nproc = None,
-    threads: options.Threads = options.DEFAULT_THREADS,
-    log: options.Log = None,
-    embedding_cache: options.EmbeddingCache = None,
     limit: options.Limit = None,
-    force: options.Force = False,
-    dry_run: options.DryRun = False,
-    json_: options.JsonRows = False,
-    quiet: options.Quiet = False,
-) -> None:
+) -> Evaluator:
     r"""Evaluate linear probes on frozen image features, and write rows.
 
     For each checkpoint and data set, a linear classifier is trained on the image embeddings of one
@@ -149,23 +135,11 @@ def run(
       vlcpctl eval-probe imagenet1k --data benchmarks --checkpoint run/02 \
           --protocol modx --nproc 8
     """
-    options.start(quiet=quiet, threads=threads)
-    output = RowOutput(
-        command="eval-probe",
-        out=out,
-        force=force,
-        dry_run=dry_run,
-        as_json=json_,
-        log=destinations(log),
-        has_table=True,
-    )
     from vlcpctl.data.classification.benchmarks import expand_groups
     from vlcpctl.data.tasks.skips import Tolerance
-    from vlcpctl.distributed.ranks import processes
-    from vlcpctl.evaluation.classification.probe_plan import ProbeRequest, make_plan
-    from vlcpctl.evaluation.jobs import Compute
+    from vlcpctl.evaluation.classification.probe import LinearProbe
 
-    request = ProbeRequest(
+    return LinearProbe(
         words=tuple(dict.fromkeys(expand_groups(data_sets))),
         checkpoints=tuple(dict.fromkeys(checkpoint)),
         data=data,
@@ -182,21 +156,3 @@ def run(
         seed=seed,
         tolerance=Tolerance.parse(max_skip),
     )
-    compute = Compute(
-        device=device,
-        batch_size=batch_size,
-        workers=workers,
-        nproc=processes(nproc),
-        embedding_cache=embedding_cache,
-    )
-    evaluate_to(output, make_plan(request), _evaluator, compute)
-
-
-def _evaluator(plan: ProbePlan, compute: Compute) -> Evaluator:
-    if plan.request.is_modx:
-        from vlcpctl.evaluation.classification.modx_probe import ModxEvaluator
-
-        return ModxEvaluator(plan, compute)
-    from vlcpctl.evaluation.classification.probe import ProbeEvaluator
-
-    return ProbeEvaluator(plan, compute)

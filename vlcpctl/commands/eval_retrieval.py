@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.commands.row_files import STDOUT, RowOutput, evaluate_to, with_ranks
-from vlcpctl.core import console
-from vlcpctl.tracking.destinations import destinations
+from vlcpctl.commands.evaluation import STDOUT, evaluation
 
 if TYPE_CHECKING:
-    from vlcpctl.evaluation.driver import Evaluator
-    from vlcpctl.evaluation.jobs import Compute
-    from vlcpctl.evaluation.retrieval.plan import RetrievalPlan
+    from vlcpctl.evaluation.evaluator import Evaluator
 
 Gallery = Annotated[
     str,
@@ -97,9 +89,9 @@ Timings = Annotated[
         rich_help_panel=options.OUTPUT,
     ),
 ]
-_TIMINGS = "vlcpctl.timings/1"
 
 
+@evaluation("eval-retrieval")
 def run(
     tasks: options.Tasks,
     checkpoint: options.Checkpoints,
@@ -112,21 +104,11 @@ def run(
     save_embeddings: SaveEmbeddings = None,
     save_ranks: options.SaveRanks = None,
     run_name: options.Run = None,
-    batch_size: options.BatchSize = 256,
     timings: Timings = None,
     out: options.Rows = STDOUT,
-    device: options.Device = "auto",
-    workers: options.Workers = None,
-    nproc: options.Nproc = None,
-    threads: options.Threads = options.DEFAULT_THREADS,
-    log: options.Log = None,
-    embedding_cache: options.EmbeddingCache = None,
     limit: options.Limit = None,
     force: options.Force = False,
-    dry_run: options.DryRun = False,
-    json_: options.JsonRows = False,
-    quiet: options.Quiet = False,
-) -> None:
+) -> Evaluator:
     r"""Evaluate image-text retrieval of checkpoints on tasks, and write rows.
 
     Writes one JSON line for each checkpoint and gallery as soon as it is computed: recall at 1, 5
@@ -159,22 +141,10 @@ def run(
       vlcpctl eval-retrieval coco --checkpoint run/02 --split val \
           --save-embeddings emb
     """
-    options.start(quiet=quiet, threads=threads)
-    output = RowOutput(
-        command="eval-retrieval",
-        out=out,
-        force=force,
-        dry_run=dry_run,
-        as_json=json_,
-        log=destinations(log),
-        has_table=True,
-    )
     from vlcpctl.data.tasks.task import open_task
-    from vlcpctl.distributed.ranks import processes
-    from vlcpctl.evaluation.jobs import Compute
-    from vlcpctl.evaluation.retrieval.plan import RetrievalRequest, make_plan
+    from vlcpctl.evaluation.retrieval.evaluator import Retrieval
 
-    request = RetrievalRequest(
+    return Retrieval(
         tasks=tuple(open_task(path) for path in dict.fromkeys(tasks)),
         checkpoints=tuple(dict.fromkeys(checkpoint)),
         gallery=gallery,
@@ -182,54 +152,12 @@ def run(
         map_variant=map_variant,
         split=split,
         duplicates=duplicates,
+        backend=backend,
         run=run_name,
         limit=limit,
+        timings=timings,
         save_embeddings=save_embeddings,
-        force=force,
         save_ranks=save_ranks,
         out=out,
+        force=force,
     )
-    plan = make_plan(request)
-    compute = Compute(
-        device=device,
-        batch_size=batch_size,
-        workers=workers,
-        backend=backend,
-        nproc=processes(nproc),
-        embedding_cache=embedding_cache,
-    )
-    notes = with_ranks(plan.ranks, _timings_to(timings))
-    has_more = bool(plan.embeddings) or plan.ranks is not None
-    evaluate_to(output, plan, _evaluator, compute, notes, has_more=has_more)
-
-
-def _evaluator(plan: RetrievalPlan, compute: Compute) -> Evaluator:
-    from vlcpctl.evaluation.retrieval.run import retrieval_evaluator
-
-    return retrieval_evaluator(plan, compute)
-
-
-@contextmanager
-def _timings_to(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Collect timings; on exit, log their sums and write all of them to `path`, if given."""
-    from vlcpctl.core.atomic import (
-        is_pipe_or_device,
-        new_file,
-        refuse_foreign_file,
-        refuse_link,
-    )
-    from vlcpctl.core.rows import starts_with_schema
-
-    is_ours = functools.partial(starts_with_schema, schema=_TIMINGS)
-    if path is not None and not is_pipe_or_device(path):
-        refuse_foreign_file(path, is_ours)  # before the work, not after it
-        refuse_link(path)
-    found: list[dict[str, Any]] = []
-    yield found.append
-    for what in ("embed", "search"):
-        seconds = sum(row["seconds"] for row in found if row["what"] == what)
-        console.say(f"eval-retrieval: {what} {seconds:.1f} s")
-    if path is not None:
-        with new_file(path, is_ours) as temporary:
-            lines = (json.dumps({"schema": _TIMINGS, **row}) for row in found)
-            temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

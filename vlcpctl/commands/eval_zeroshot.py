@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.commands.row_files import STDOUT, RowOutput, evaluate_to, with_ranks
-from vlcpctl.tracking.destinations import destinations
+from vlcpctl.commands.evaluation import STDOUT, evaluation
 
 if TYPE_CHECKING:
-    from vlcpctl.evaluation.classification.zeroshot_plan import ZeroshotPlan
-    from vlcpctl.evaluation.driver import Evaluator
-    from vlcpctl.evaluation.jobs import Compute
+    from vlcpctl.evaluation.evaluator import Evaluator
 
 DataSets = Annotated[
     list[str],
@@ -45,6 +42,7 @@ Classes = Annotated[
 ]
 
 
+@evaluation("eval-zeroshot")
 def run(
     data_sets: DataSets,
     checkpoint: options.Checkpoints,
@@ -53,22 +51,12 @@ def run(
     classes: Classes = "all",
     split: options.Split = "test",
     run_name: options.Run = None,
-    batch_size: options.BatchSize = 256,
     max_skip: options.MaxSkip = "0.1%",
     save_ranks: options.SaveRanks = None,
     out: options.Rows = STDOUT,
-    device: options.Device = "auto",
-    workers: options.Workers = None,
-    nproc: options.Nproc = None,
-    threads: options.Threads = options.DEFAULT_THREADS,
-    log: options.Log = None,
-    embedding_cache: options.EmbeddingCache = None,
     limit: options.Limit = None,
     force: options.Force = False,
-    dry_run: options.DryRun = False,
-    json_: options.JsonRows = False,
-    quiet: options.Quiet = False,
-) -> None:
+) -> Evaluator:
     r"""Evaluate zero-shot classification of checkpoints, and write rows.
 
     Writes one JSON line for each checkpoint and data set as soon as it is computed: acc1, acc5 and
@@ -95,23 +83,11 @@ def run(
       vlcpctl eval-zeroshot stream/0* --split train --checkpoint run/00 \
           --checkpoint run/01 | vlcpctl forgetting-report -
     """
-    options.start(quiet=quiet, threads=threads)
-    output = RowOutput(
-        command="eval-zeroshot",
-        out=out,
-        force=force,
-        dry_run=dry_run,
-        as_json=json_,
-        log=destinations(log),
-        has_table=True,
-    )
     from vlcpctl.data.classification.benchmarks import expand_groups
     from vlcpctl.data.tasks.skips import Tolerance
-    from vlcpctl.distributed.ranks import processes
-    from vlcpctl.evaluation.classification.zeroshot_plan import ZeroShotRequest, make_plan
-    from vlcpctl.evaluation.jobs import Compute
+    from vlcpctl.evaluation.classification.zeroshot import Zeroshot
 
-    request = ZeroShotRequest(
+    return Zeroshot(
         words=tuple(dict.fromkeys(expand_groups(data_sets))),
         checkpoints=tuple(dict.fromkeys(checkpoint)),
         data=data,
@@ -125,19 +101,3 @@ def run(
         out=out,
         force=force,
     )
-    plan = make_plan(request)
-    compute = Compute(
-        device=device,
-        batch_size=batch_size,
-        workers=workers,
-        nproc=processes(nproc),
-        embedding_cache=embedding_cache,
-    )
-    notes, has_more = with_ranks(plan.ranks), plan.ranks is not None
-    evaluate_to(output, plan, _evaluator, compute, notes, has_more=has_more)
-
-
-def _evaluator(plan: ZeroshotPlan, compute: Compute) -> Evaluator:
-    from vlcpctl.evaluation.classification.zeroshot import ZeroshotEvaluator
-
-    return ZeroshotEvaluator(plan, compute)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.commands.row_files import STDOUT, RowOutput, evaluate_rows
-from vlcpctl.core import console
-from vlcpctl.tracking.destinations import destinations
+from vlcpctl.commands.evaluation import Rows, evaluation
 
 if TYPE_CHECKING:
-    from vlcpctl.evaluation.driver import Evaluator
-    from vlcpctl.evaluation.jobs import Compute
-    from vlcpctl.evaluation.spatial.plan import SpatialPlan
+    from vlcpctl.evaluation.evaluator import Evaluator
 
 Checkpoints = Annotated[
     list[Path],
@@ -37,37 +32,28 @@ Between = Annotated[
         rich_help_panel=options.METHOD,
     ),
 ]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        "-o",
-        metavar="FILE",
-        help="File to write rows to; - writes them to stdout instead of tables (default: none).",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
 
 
+def _show(rows: Rows) -> None:
+    """Print the tables of spatial disorder."""
+    from vlcpctl.core.rows import row_of
+    from vlcpctl.report.render.terminal import print_report
+    from vlcpctl.report.tables.angles import collect_spatial_tracks
+
+    spaces = collect_spatial_tracks(
+        row_of(row, f"row {number}") for number, row in enumerate(rows, 1)
+    )
+    print_report((), [(space.title, space.tables()) for space in spaces])
+
+
+@evaluation("spatial-report", show=_show)
 def run(
     tasks: options.Tasks,
     checkpoint: Checkpoints,
     between: Between = "neighbours",
     split: options.Split = "test",
-    batch_size: options.BatchSize = 256,
-    out: Out = None,
-    device: options.Device = "auto",
-    workers: options.Workers = None,
-    nproc: options.Nproc = None,
-    threads: options.Threads = options.DEFAULT_THREADS,
-    log: options.Log = None,
-    embedding_cache: options.EmbeddingCache = None,
     limit: options.Limit = None,
-    force: options.Force = False,
-    dry_run: options.DryRun = False,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+) -> Evaluator:
     r"""Report how embedding angles drift between checkpoints, within and across modalities (Mod-X).
 
     Prints tables in the bins of Mod-X's paper, for images and for texts. SAM: the change in the
@@ -86,60 +72,13 @@ def run(
       vlcpctl spatial-report stream/00-* --split train --checkpoint run/00 \
           --checkpoint run/01 -o - | vlcpctl forgetting-report - -o report
     """
-    options.start(quiet=quiet, threads=threads)
-    output = RowOutput(
-        command="spatial-report",
-        out=out,
-        force=force,
-        dry_run=dry_run,
-        as_json=json_,
-        log=destinations(log),
-    )
     from vlcpctl.data.tasks.task import open_task
-    from vlcpctl.distributed.ranks import processes
-    from vlcpctl.evaluation.jobs import Compute
-    from vlcpctl.evaluation.spatial.plan import SpatialRequest, make_plan
+    from vlcpctl.evaluation.spatial.evaluator import Spatial
 
-    request = SpatialRequest(
+    return Spatial(
         tasks=tuple(open_task(path) for path in dict.fromkeys(tasks)),
         checkpoints=tuple(dict.fromkeys(checkpoint)),
         between=between,
         split=split,
         limit=limit,
     )
-    compute = Compute(
-        device=device,
-        batch_size=batch_size,
-        workers=workers,
-        nproc=processes(nproc),
-        embedding_cache=embedding_cache,
-    )
-    rows = evaluate_rows(output, make_plan(request), _evaluator, compute)
-    if rows is None:
-        return
-    if json_:
-        found = {"rows": rows} if out is None else {"path": str(out), "rows": len(rows)}
-        console.emit(json.dumps(found, ensure_ascii=False))
-    elif out != STDOUT:
-        _show(rows, out, quiet=quiet)
-
-
-def _evaluator(plan: SpatialPlan, compute: Compute) -> Evaluator:
-    from vlcpctl.evaluation.spatial.run import SpatialEvaluator
-
-    return SpatialEvaluator(plan, compute)
-
-
-def _show(rows: list[dict[str, Any]], out: Path | None, *, quiet: bool) -> None:
-    """Print the tables unless `quiet`, then the path of the file, if there is one."""
-    from vlcpctl.core.rows import row_of
-    from vlcpctl.report.render.terminal import print_report
-    from vlcpctl.report.tables.angles import collect_spatial_tracks
-
-    if not quiet or out is None:
-        spaces = collect_spatial_tracks(
-            row_of(row, f"row {number}") for number, row in enumerate(rows, 1)
-        )
-        print_report((), [(space.title, space.tables()) for space in spaces])
-    if out is not None:
-        console.emit(out)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -327,6 +326,7 @@ def run(
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit
     from vlcpctl.data.splitting.options import SplitOptions
+    from vlcpctl.data.splitting.stream import describe_plan
 
     given = SplitOptions(
         sources=sources,
@@ -353,15 +353,12 @@ def run(
         seed=seed,
         leave_out=tuple(map(str, not_ or ())),
     )
-    make = _plan if dry_run else partial(_stream, device=device, workers=workers)
-    whole = {"path": str(out), **make(given, out, force=force)}
+    if dry_run:
+        made = describe_plan(given, out, force=force)
+    else:
+        made = _stream(given, out, device=device, workers=workers, force=force)
+    whole = {"path": str(out), **made}
     emit(json.dumps(whole, ensure_ascii=False) if dry_run or json_ else out)
-
-
-def _plan(options: SplitOptions, out: Path, *, force: bool) -> dict[str, Any]:
-    from vlcpctl.data.splitting.stream import describe_plan
-
-    return describe_plan(options, out, force=force)
 
 
 def _stream(

@@ -19,7 +19,7 @@ from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.eval_batches import EvalImages, read_images
 from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.embedding_cache import Cached, key_of
-from vlcpctl.evaluation.jobs import Compute
+from vlcpctl.evaluation.evaluator import Compute
 from vlcpctl.evaluation.search.gallery import Embeddings
 from vlcpctl.evaluation.search.index import Vectors
 from vlcpctl.evaluation.search.items import FusedFeatures

@@ -86,8 +86,13 @@ def run_checkpoints(manifests: Sequence[CheckpointManifest]) -> list[RunCheckpoi
 def steps_of(chain: CheckpointManifest, places: Sequence[TaskPlace]) -> list[int | None]:
     """The step of each task in the stream of a run, given its last checkpoint; None if outside."""
     learned = _learned(chain)
-    places = [_under_first_ids(chain, place) for place in places]
-    steps = [_learned_step(learned, place) for place in places]
+    # Under their first ids, as in `_learned`: the data may be older than what was learned. A later
+    # version of the data records its earlier ids by itself.
+    first = chain.versions.first
+    places = [
+        replace(place, was=[first(one) for one in (place.content, *place.was)]) for place in places
+    ]
+    steps = [learned.get(_learned_id(learned, place) or "") for place in places]
     offsets = _offsets(chain, learned, places)
     taken = {step for step in learned.values() if step is not None}
     found: dict[int, int] = {}  # the number of each future task by its step
@@ -112,30 +117,18 @@ def _learned(chain: CheckpointManifest) -> dict[str, int | None]:
     return dict(zip(map(chain.versions.first, chain.tasks), chain.task_steps, strict=True))
 
 
-def _under_first_ids(chain: CheckpointManifest, place: TaskPlace) -> TaskPlace:
-    """The place, with its ids as `_learned` has them: the data may be older than what was learned.
-
-    A later version of the data records its earlier ids by itself.
-    """
-    return replace(place, was=[chain.versions.first(one) for one in (place.content, *place.was)])
-
-
 def _learned_id(learned: Mapping[str, int | None], place: TaskPlace) -> str | None:
     """The content id by which the run has learned the data; None if it has not."""
     return next((one for one in (place.content, *place.was) if one in learned), None)
-
-
-def _learned_step(learned: Mapping[str, int | None], place: TaskPlace) -> int | None:
-    name = _learned_id(learned, place)
-    return learned[name] if name else None
 
 
 def _offsets(
     chain: CheckpointManifest, learned: Mapping[str, int | None], places: Sequence[TaskPlace]
 ) -> dict[str | None, int]:
     """What to add to the steps of each stream that continues the run, to get the run's steps."""
-    if not learned:
-        return _offsets_of_unlearned(chain, places)
+    if not learned:  # a model without tasks: only if its step was given when it was imported
+        streams = {chain.stream} if chain.stream else {one.stream for one in places if one.stream}
+        return dict.fromkeys(streams, 0) if chain.step is not None and len(streams) == 1 else {}
     given: dict[str | None, list[bool]] = {}
     for place in places:
         name = _learned_id(learned, place)
@@ -148,14 +141,6 @@ def _offsets(
         if chain.step is not None and chain.stream_step is not None and chain.alpha is None:
             offsets[chain.stream] = chain.step - chain.stream_step
     return offsets
-
-
-def _offsets_of_unlearned(
-    chain: CheckpointManifest, places: Sequence[TaskPlace]
-) -> dict[str | None, int]:
-    """The same for a model without tasks: only if its step was given when it was imported."""
-    streams = {chain.stream} if chain.stream else {one.stream for one in places if one.stream}
-    return dict.fromkeys(streams, 0) if chain.step is not None and len(streams) == 1 else {}
 
 
 def _chain_of(

@@ -52,6 +52,29 @@ class PlannedRow:
         return {**fixed, **{name: found[name] for name in self.measured}, **last}
 
 
+def own_rows(
+    checkpoint: RunCheckpoint,
+    places: Sequence[TaskPlace],
+    about: Mapping[str, Any],
+    measured: tuple[str, ...],
+    each: Sequence[Mapping[str, Any]] | None = None,
+) -> list[PlannedRow]:
+    """A row of a checkpoint for each place by itself, in their order.
+
+    `about` are the fields that say how it is evaluated: evaluator, protocol, split, limit, options;
+    `each` are those that differ between the places.
+    """
+    found = []
+    for number, (place, step) in enumerate(zip(places, checkpoint.steps(places), strict=True)):
+        name = place.name_at(step, checkpoint.digits)
+        where = {"task_step": step, "stream": place.stream, "task": name, "tasks": [name]}
+        fields = {"gallery": "own", **where, **data_fields([place]), **about}
+        if each is not None:
+            fields |= each[number]
+        found.append(PlannedRow((number,), row_fields(checkpoint, fields), measured))
+    return found
+
+
 def gallery_rows(
     checkpoint: RunCheckpoint,
     places: Sequence[TaskPlace],
@@ -66,12 +89,8 @@ def gallery_rows(
     """
     steps = checkpoint.steps(places)
     common = {"evaluator": "retrieval", **common}
-    found = []
-    if gallery in {"own", "both"}:
-        for number, (place, step) in enumerate(zip(places, steps, strict=True)):
-            where = {**own_fields(place, step, checkpoint.digits), "gallery": "own"}
-            found.append(PlannedRow((number,), row_fields(checkpoint, where, common), measured))
-    if gallery in {"merged", "both"}:
+    found = [] if gallery == "merged" else own_rows(checkpoint, places, common, measured)
+    if gallery != "own":
         for members in _prefixes(checkpoint.manifest, steps):
             where = {
                 "task_step": len(members) - 1,
@@ -83,7 +102,8 @@ def gallery_rows(
                 ],
                 **data_fields([places[number] for number in members]),
             }
-            found.append(PlannedRow(members, row_fields(checkpoint, where, common), measured))
+            fields = row_fields(checkpoint, {**where, **common})
+            found.append(PlannedRow(members, fields, measured))
     return found
 
 
@@ -99,7 +119,7 @@ def holds(path: Path, expected: Iterable[PlannedRow]) -> bool:
     planned = list(expected)
     return len(rows) == len(planned) and all(
         isinstance(row, dict)
-        and as_first_written(_fixed(row, one.measured))
+        and as_first_written({name: row[name] for name in row if name not in one.measured})
         == as_first_written({"schema": SCHEMA, **one.fields})
         for row, one in zip(rows, planned, strict=True)
     )
@@ -110,10 +130,6 @@ def as_first_written(fields: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(fields)
     was = found.pop("data_was", None)
     return found | {"data": was[0]} if isinstance(was, list) and was else found
-
-
-def _fixed(row: Mapping[str, Any], measured: Sequence[str]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in measured}
 
 
 def checkpoint_fields(checkpoint: RunCheckpoint) -> dict[str, Any]:
@@ -129,16 +145,6 @@ def checkpoint_fields(checkpoint: RunCheckpoint) -> dict[str, Any]:
     return {**about, **lineage, "checkpoint": made.content}
 
 
-def own_fields(place: TaskPlace, step: int | None, digits: int = 2) -> dict[str, Any]:
-    """The fields that describe one task or data set by itself, given its step in the run.
-
-    `digits` are those of the run's tasks.
-    """
-    name = place.name_at(step, digits)
-    where = {"task_step": step, "stream": place.stream, "task": name, "tasks": [name]}
-    return {**where, **data_fields([place])}
-
-
 def data_fields(places: Sequence[TaskPlace]) -> dict[str, Any]:
     """The content id of the data of a row, and earlier ids of the same data, if there are any."""
     ids = _data_id([place.content for place in places])
@@ -151,11 +157,9 @@ def data_fields(places: Sequence[TaskPlace]) -> dict[str, Any]:
     return {"data": ids, **({"data_was": was} if was else {})}
 
 
-def row_fields(
-    checkpoint: RunCheckpoint, where: Mapping[str, Any], common: Mapping[str, Any]
-) -> dict[str, Any]:
+def row_fields(checkpoint: RunCheckpoint, about: Mapping[str, Any]) -> dict[str, Any]:
     """The fixed fields of a row: those of the schema in its order, then all others."""
-    everything = {**checkpoint_fields(checkpoint), **where, **common}
+    everything = {**checkpoint_fields(checkpoint), **about}
     ordered = {name: everything.pop(name) for name in _FIRST if name in everything}
     return {**ordered, **everything}
 

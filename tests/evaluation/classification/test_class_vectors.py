@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlcpctl.evaluation.classification.class_vectors import TOP, class_embeddings, class_ranks
-from vlcpctl.evaluation.search.scores import BAND
+from vlcpctl.evaluation.search.index import BAND
 
 
 def unit(shape: tuple[int, int], seed: int) -> np.ndarray:

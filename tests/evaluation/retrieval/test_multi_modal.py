@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vlcpctl.evaluation.retrieval.multi_modal import multi_modal
-from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.items import ClassSearch
-from vlcpctl.evaluation.search.scores import QueryAndGallery
-from vlcpctl.metrics.average_precision import VARIANTS
+from vlcpctl.evaluation.retrieval.multi_modal import TOP, MultiModalResult, result
+from vlcpctl.evaluation.search.backends import Backend, choose
+from vlcpctl.evaluation.search.hits import HitSearch
+from vlcpctl.evaluation.search.index import QueryAndGallery
+from vlcpctl.evaluation.search.items import ClassSearch, GrowingItems
+from vlcpctl.metrics.average_precision import DEFAULT_VARIANT, VARIANTS
 
 ARRAYS = np.load(Path(__file__).parents[2] / "metrics" / "data" / "average_precision.npz")
 LEFT = {  # see tests/metrics/test_average_precision.py
@@ -42,11 +43,17 @@ def of_the_authors(name: str) -> ClassSearch:
     )
 
 
+def found_in(
+    search: ClassSearch, backend: Backend, variant: str = DEFAULT_VARIANT
+) -> MultiModalResult:
+    return result(HitSearch(GrowingItems.of(search), backend, TOP), variant=variant)
+
+
 @pytest.mark.golden
 @pytest.mark.parametrize("backend", ["faiss", "torch"])
 @pytest.mark.parametrize("name", GALLERIES)
 def test_a_search_scores_as_in_the_authors_code(backend: str, name: str) -> None:
-    found = multi_modal(of_the_authors(name), choose(backend, "cpu"), "ctp")
+    found = found_in(of_the_authors(name), choose(backend, "cpu"), "ctp")
     wanted = ARRAYS[f"map/{name}/mAP_1_5_10"].tolist()
     assert list(found.metrics.values()) == pytest.approx(wanted, abs=1e-9)
     assert found.n_ties == 0
@@ -57,7 +64,7 @@ def test_a_perfect_model_scores_100(variant: str) -> None:
     classes = np.repeat(np.arange(20), 12)
     random = np.random.default_rng(0)
     vectors = np.eye(20)[classes] + 0.01 * random.standard_normal((240, 20))
-    found = multi_modal(together(vectors, classes), choose("auto", "cpu"), variant)
+    found = found_in(together(vectors, classes), choose("auto", "cpu"), variant)
     assert found.metrics == {"map_1": 100.0, "map_5": 100.0, "map_10": 100.0}
     assert (found.n_queries, found.n_gallery, found.n_ties, found.n_alone) == (240, 240, 0, 0)
 
@@ -65,7 +72,7 @@ def test_a_perfect_model_scores_100(variant: str) -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_collapsed_model_scores_0_and_every_query_is_a_tie(variant: str) -> None:
     classes = np.repeat(np.arange(10), 30)
-    found = multi_modal(together(np.ones((300, 8)), classes), choose("auto", "cpu"), variant)
+    found = found_in(together(np.ones((300, 8)), classes), choose("auto", "cpu"), variant)
     assert found.metrics == {"map_1": 0.0, "map_5": 0.0, "map_10": 0.0}
     assert found.n_ties == 300
 
@@ -74,19 +81,19 @@ def test_the_authors_cut_offs_know_a_query_that_the_gallery_holds() -> None:
     # The other of the class is second: of a class of two, two places are looked at.
     vectors = np.array([[1, 0], [1, 0.1], [1, 0.2]])
     inside = together(vectors, np.array([0, 1, 0]))
-    found = multi_modal(inside, choose("auto", "cpu"), "ctp")
+    found = found_in(inside, choose("auto", "cpu"), "ctp")
     assert found.metrics["map_5"] == pytest.approx(100 * (0.5 + 0 + 0.5) / 3)
 
 
 def test_a_query_without_a_right_answer_scores_0_and_is_counted() -> None:
     classes = np.array([0, 0, 1])
-    found = multi_modal(together(np.eye(3) + 0.1, classes), choose("auto", "cpu"))
+    found = found_in(together(np.eye(3) + 0.1, classes), choose("auto", "cpu"))
     assert found.n_alone == 1
     assert found.metrics["map_10"] == pytest.approx(100 * (0.5 + 0.5) / 3)
 
 
 def test_a_gallery_smaller_than_the_list_is_searched_whole() -> None:
     vectors = np.array([[1, 0], [1, 0.1], [1, 0.3], [0, 1]])
-    found = multi_modal(together(vectors, np.array([0, 1, 0, 1])), choose("auto", "cpu"))
+    found = found_in(together(vectors, np.array([0, 1, 0, 1])), choose("auto", "cpu"))
     assert found.metrics["map_1"] == 0
     assert found.n_gallery == 4

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from vlcpctl.evaluation.search import hits
 from vlcpctl.evaluation.search.backends import Backend, choose
 from vlcpctl.evaluation.search.hits import Hits, HitSearch, best_right_scores
-from vlcpctl.evaluation.search.index import Vectors
+from vlcpctl.evaluation.search.index import BAND, QueryAndGallery, Vectors
 from vlcpctl.evaluation.search.items import ClassSearch, GrowingItems
-from vlcpctl.evaluation.search.scores import BAND, QueryAndGallery
 
 TOP = 10
 

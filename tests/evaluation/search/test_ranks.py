@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from vlcpctl.evaluation.search import ranks
 from vlcpctl.evaluation.search.backends import Backend, choose
 from vlcpctl.evaluation.search.gallery import RightAnswers
-from vlcpctl.evaluation.search.index import Vectors
+from vlcpctl.evaluation.search.index import BAND, Vectors
 from vlcpctl.evaluation.search.queries import Queries, Ranks
 from vlcpctl.evaluation.search.ranks import search_ranks
 from vlcpctl.evaluation.search.scan import Scanned
-from vlcpctl.evaluation.search.scores import BAND
 
 
 class NaiveIndex:

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from vlcpctl.evaluation.search import scan as module
 from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.gallery import RightAnswers
-from vlcpctl.evaluation.search.index import Vectors
+from vlcpctl.evaluation.search.index import BAND, Vectors
 from vlcpctl.evaluation.search.queries import ExactRanks, Queries
 from vlcpctl.evaluation.search.ranks import search_ranks
-from vlcpctl.evaluation.search.scores import BAND
 
 
 def unit(vectors: np.ndarray) -> Vectors:

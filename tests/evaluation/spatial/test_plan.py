@@ -11,8 +11,7 @@ from support.checkpoints import write_checkpoint_manifest
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
-from vlcpctl.evaluation.jobs import planned_rows
-from vlcpctl.evaluation.spatial.plan import SpatialRequest, make_plan
+from vlcpctl.evaluation.spatial.evaluator import Spatial
 from vlcpctl.testing.tiny_stream import make_stream, make_task
 
 
@@ -31,10 +30,10 @@ def checkpoint(root: Path, run: str, step: int | None, **body: Any) -> Path:
 
 
 def turns(task: Task, paths: list[Path], between: str = "neighbours") -> list[str]:
-    request = SpatialRequest(
+    evaluator = Spatial(
         tasks=(task,), checkpoints=tuple(paths), between=between, split="test", limit=None
     )
-    return [line.split(":")[0] for line in make_plan(request).lines()]
+    return [line.split(":")[0] for line in evaluator.plan().lines()]
 
 
 def test_neighbours_are_compared_and_the_first_with_the_last(tmp_path: Path, task: Task) -> None:
@@ -83,14 +82,14 @@ def test_a_model_that_runs_begin_with_belongs_to_each_of_them(tmp_path: Path, ta
 
 
 def test_a_row_says_since_which_checkpoint(tmp_path: Path, task: Task) -> None:
-    request = SpatialRequest(
+    evaluator = Spatial(
         tasks=(task,),
         checkpoints=(checkpoint(tmp_path, "r", 0), checkpoint(tmp_path, "r", 1)),
         between="all",
         split="test",
         limit=3,
     )
-    (row,) = planned_rows(make_plan(request))
+    (row,) = evaluator.plan().rows
     assert row.fields["since"] == {"run": "r", "step": 0, "checkpoint": "r/0"}
     assert (row.fields["step"], row.fields["limit"]) == (1, 3)
 
@@ -112,10 +111,10 @@ def test_each_share_of_averages_is_a_run_of_its_own(tmp_path: Path, task: Task) 
 
 def test_a_row_names_the_share_of_either_checkpoint(tmp_path: Path, task: Task) -> None:
     paths = [checkpoint(tmp_path / f"{alpha}", "mix", 1, alpha=alpha) for alpha in (0.25, 1)]
-    request = SpatialRequest(
+    evaluator = Spatial(
         tasks=(task,), checkpoints=tuple(paths), between="all", split="test", limit=None
     )
-    (row,) = planned_rows(make_plan(request))
+    (row,) = evaluator.plan().rows
     assert (row.fields["since"]["alpha"], row.fields["alpha"]) == (0.25, 1)
 
 

@@ -20,10 +20,10 @@ from vlcpctl.core.method import Run
 from vlcpctl.evaluation.search.backends import Backend
 from vlcpctl.evaluation.search.gallery import RightAnswers
 from vlcpctl.evaluation.search.hits import HitSearch
+from vlcpctl.evaluation.search.index import QueryAndGallery
 from vlcpctl.evaluation.search.items import ClassSearch, GrowingItems
 from vlcpctl.evaluation.search.queries import Queries
 from vlcpctl.evaluation.search.scan import scan
-from vlcpctl.evaluation.search.scores import QueryAndGallery
 from vlcpctl.methods import TABLE
 from vlcpctl.methods.ema import Ema
 from vlcpctl.models import encoders

@@ -67,14 +67,11 @@ def class_vectors(
     `what` names the model and the data in messages; `results` embeds batches in several processes.
     Raises Diverged for non-finite embeddings.
     """
-    parts = _embedded(results or _in_this_process(encoder), prompts, batch_size, what)
+    results = results or (lambda work, count: work.results(encoder, range(count)))
+    parts = _embedded(results, prompts, batch_size, what)
     class_CD = class_embeddings(parts, len(prompts), encoder.width)
     require_finite(class_CD, f"{what}, class names")
     return class_CD
-
-
-def _in_this_process(encoder: Encoder) -> Results:
-    return lambda work, count: work.results(encoder, range(count))
 
 
 def _embedded(

@@ -20,8 +20,8 @@ from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.embedding import images_of
 from vlcpctl.evaluation.embedding_cache import Cached, key_of
+from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.search.index import Ids, Vectors
-from vlcpctl.evaluation.session import Session
 from vlcpctl.models.embed import embed_images, require_finite
 from vlcpctl.models.encoders import Encoder
 
@@ -63,6 +63,19 @@ class Way:
 
 
 USUAL = Way("images", lambda own: own, LabelledWork)  # unit embeddings of the model's own view
+
+
+@dataclass(frozen=True)
+class Images:
+    """A split embedded by a checkpoint: N features, their classes and keys, and images left out.
+
+    The keys identify images for the held-out draw.
+    """
+
+    feature_ND: Vectors
+    label_N: Ids
+    keys: list[str]
+    skipped: int
 
 
 @final
@@ -139,6 +152,23 @@ class LabelledSet:
                 if row in why_of
             ]
             yield kept[first:last], found.embeddings[first:last], flaws
+
+    def images_by(self, session: Session, tolerance: Tolerance, way: Way = USUAL) -> Images:
+        """The split embedded by the checkpoint of a session.
+
+        Raises Diverged if embeddings are not finite, and TooManySkipped and BadInput as
+        `check_flaws`.
+        """
+        what = f"{session.checkpoint} on {self.name} ({self.split})"
+        flaws, rows, features = list(self.images.flaws), [], []
+        for batch_rows, image_BD, bad in self.embed(session, what, way):
+            flaws += bad
+            rows.append(batch_rows)
+            features.append(image_BD)
+        self.check_flaws(flaws, tolerance)
+        kept = np.concatenate(rows)
+        keys = [self.images.key(row) for row in kept.tolist()]
+        return Images(np.concatenate(features), self.images.labels[kept], keys, len(flaws))
 
     def check_flaws(self, flaws: Sequence[Flaw], tolerance: Tolerance) -> None:
         """Warn of the images left out, once for all checkpoints.

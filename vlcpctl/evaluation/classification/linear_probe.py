@@ -18,9 +18,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
 from vlcpctl.core.seeds import generator
-from vlcpctl.evaluation.search.index import Ids
+from vlcpctl.evaluation.classification.labelled_sets import Images
+from vlcpctl.evaluation.search.index import BAND, Ids
 from vlcpctl.evaluation.search.queries import Ranks
-from vlcpctl.evaluation.search.scores import BAND
+from vlcpctl.metrics.accuracy import accuracies, tally
+from vlcpctl.metrics.recall import count_touched
 
 # Largest component of the gradient when L-BFGS stops: to choose a strength, as small as single
 # precision allows (rounding stops the line search near 1e-7), and for the probe that is evaluated.
@@ -149,7 +151,10 @@ class _Objective:
 
 def fit_sgd(data: LabelledFeatures, strength: float, settings: Sgd) -> Probe:
     """Fit a probe by mini-batch SGD with momentum, in an order that depends on seed and epoch."""
-    weight, bias = _parameters(data)
+    weight = data.feature_ND.new_zeros(
+        (data.classes, data.feature_ND.shape[1]), dtype=torch.float64, requires_grad=True
+    )
+    bias = weight.detach().new_zeros(data.classes, requires_grad=True)
     optimizer = torch.optim.SGD([weight, bias], lr=settings.rate, momentum=_MOMENTUM)
     size = min(settings.batch, len(data.label_N))
     every = len(data.label_N) // size  # each epoch drops an incomplete last batch
@@ -178,6 +183,42 @@ def accuracy(probe: Probe, data: LabelledFeatures) -> float:
     return 100 * float(np.mean(probe_ranks(probe, data).worst == 1))
 
 
+@dataclass(frozen=True)
+class Judged:
+    """What a probe achieves on a split."""
+
+    metrics: dict[str, float]
+    n_images: int
+    n_unseen: int
+    n_ties: int
+
+
+def labelled(images: Images, place_C: Ids, device: torch.device) -> LabelledFeatures:
+    """The images on a device; `place_C` numbers the classes that have weights."""
+    return LabelledFeatures(
+        # Copied, so that the address of the features, and with it the last bits of products,
+        # does not depend on where they come from.
+        torch.from_numpy(images.feature_ND).to(device, copy=True),
+        torch.from_numpy(place_C[images.label_N]).to(device),
+        int(place_C.max()) + 1,
+    )
+
+
+def judged(probe: Probe, test: Images, place_C: Ids) -> Judged:
+    """The accuracies of a probe; an image whose class has no weights (-1 in `place_C`) is wrong."""
+    is_seen, count = place_C[test.label_N] >= 0, len(place_C)
+    seen = Images(test.feature_ND[is_seen], test.label_N[is_seen], [], 0)
+    ranks = probe_ranks(probe, labelled(seen, place_C, probe.weight_CD.device))
+    rank_N = np.full(len(test.label_N), count + 1)  # unseen classes rank last: never a hit
+    rank_N[is_seen] = ranks.worst
+    return Judged(
+        metrics=accuracies(tally(rank_N, test.label_N, count)),
+        n_images=len(test.label_N),
+        n_unseen=int(np.count_nonzero(~is_seen)),
+        n_ties=count_touched(ranks.worst, ranks.best),
+    )
+
+
 def number_of(classes: Ids, count: int) -> Ids:
     """(count,) index of each class among those that occur, -1 for the others.
 
@@ -188,13 +229,6 @@ def number_of(classes: Ids, count: int) -> Ids:
     present = np.unique(classes)
     found[present] = np.arange(len(present))
     return found
-
-
-def _parameters(data: LabelledFeatures) -> tuple[Tensor, Tensor]:
-    shape = (data.classes, data.feature_ND.shape[1])
-    weight = data.feature_ND.new_zeros(shape, dtype=torch.float64)
-    bias = weight.new_zeros(data.classes)
-    return weight.requires_grad_(), bias.requires_grad_()
 
 
 def _backward(data: LabelledFeatures, weight: Tensor, bias: Tensor, strength: float) -> float:

@@ -1,45 +1,84 @@
 """The linear probe of Mod-X's authors: SGD on augmented images, and the best epoch on the test.
 
-The images are embedded again in each epoch, because their views differ. So the number is
-comparable with the authors', and optimistic: the split that it is of also chooses the epoch.
-Shapes: C classes.
+How images are seen and a layer is trained is that of their released program
+(linear_evaluation_ddp/evaluate_clip.py); the paper (Ni et al., ICML 2023, Section A.3) says only
+that a linear layer is trained behind the fixed image encoder. Ours are double precision, and the
+order and the first weights, which are drawn from the seed. The images are embedded again in each
+epoch, because their views differ. So the number is comparable with the authors', and optimistic:
+the split that it is of also chooses the epoch.
+Shapes: B images of H x W pixels, C classes, D dimensions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from vlcpctl.core.console import Progress, progress, say
+from vlcpctl.core.device_copies import copied_ahead, to_device
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import BadInput, Diverged
+from vlcpctl.core.seeds import generator
+from vlcpctl.core.transform import EXACT, ImageTransform
 from vlcpctl.data.classification.labelled_images import Flaw
-from vlcpctl.data.loading.eval_batches import AugmentedBatches
-from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
-from vlcpctl.evaluation.classification.linear_probe import Probe, number_of
-from vlcpctl.evaluation.classification.modx_training import LinearLayer, Settings, full_batches
-from vlcpctl.evaluation.classification.modx_views import TEST, RawWork, train_view
-from vlcpctl.evaluation.classification.probe_images import Images, images_of, judged
-from vlcpctl.evaluation.classification.probe_plan import (
-    MODX_BATCH,
-    MODX_EPOCHS,
-    MODX_RATE,
-    ProbePlan,
+from vlcpctl.data.loading.eval_batches import (
+    AugmentedBatches,
+    LabelledBatch,
+    LabelledBatches,
+    read_labelled,
 )
-from vlcpctl.evaluation.driver import Evaluator
-from vlcpctl.evaluation.jobs import Compute
-from vlcpctl.evaluation.planned_rows import PlannedRow
+from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.evaluation.classification.labelled_sets import Images, LabelledSet, Way
+from vlcpctl.evaluation.classification.linear_probe import Probe, Sgd, judged, number_of
+from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.search.index import Ids, Vectors
-from vlcpctl.evaluation.session import Session
 from vlcpctl.models.embed import require_finite
+from vlcpctl.models.encoders import Encoder
+
+# The shorter side of a test image is resized to 256 pixels, of which the centre of 224 is cut out.
+_RESIZED, _CROPPED = 256, 224
+_CROP_SCALE = (0.08, 1.0)  # share of the area of a random resized crop: torchvision's default
+# Channel statistics of ImageNet, whatever those that the model was trained with.
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+MOMENTUM, WEIGHT_DECAY = 0.9, 1e-6
+_FIRST_STD = 0.01  # of the weights at the start; the biases start at 0
 
 _Part = tuple[Ids, Vectors, list[Flaw]]
+
+
+def measured(
+    session: Session,
+    settings: Sgd,
+    train_set: LabelledSet,
+    test_set: LabelledSet,
+    tolerance: Tolerance,
+) -> dict[str, Any]:
+    """Train a probe on one split of a data set, and measure its best epoch on the other.
+
+    Raises Diverged if features or a probe are not finite, BadInput if images or classes are too
+    few, and TooManySkipped if more images than `tolerance` cannot be read.
+    """
+    training = _Training(session, settings, train_set, tolerance)
+    test = test_set.images_by(session, tolerance, TEST)
+    best, last = training.best(test)
+    say(
+        f"{training.what}: {best.acc1:.2f} % at epoch {best.epoch} of {settings.epochs}, "
+        f"chosen on split {test_set.split}; {last:.2f} % at the last one"
+    )
+    return {
+        **vars(judged(best.probe, test, training.place_C)),
+        "n_train": training.used,
+        "n_skipped": training.skipped + test.skipped,
+        "best_epoch": best.epoch,
+        "last_acc1": last,
+    }
 
 
 @dataclass(frozen=True)
@@ -51,56 +90,15 @@ class BestEpoch:
     probe: Probe
 
 
-@final
-class ModxEvaluator(Evaluator):
-    """Accuracies of the probes of Mod-X's authors on the image features of checkpoints."""
-
-    def __init__(self, plan: ProbePlan, compute: Compute) -> None:
-        request = self.request = plan.request
-        self.settings = Settings(
-            epochs=request.epochs or MODX_EPOCHS,
-            rate=request.lr or MODX_RATE,
-            batch=MODX_BATCH,
-            seed=request.seed,
-        )
-        splits = (request.train_split, request.split)
-        self.sets = [
-            [LabelledSet(data, split, request.limit) for split in splits] for data in plan.data_sets
-        ]
-        self.device = torch_device(compute.device)
-
-    def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
-        """Train a probe on one split of a data set, and measure its best epoch on the other.
-
-        Raises Diverged if features or a probe are not finite, BadInput if images or classes are too
-        few, and TooManySkipped if too many images cannot be read.
-        """
-        (number,) = row.tasks
-        train_set, test_set = self.sets[number]
-        training = _Training(self, session, train_set)
-        test = images_of(session, test_set, self.request.tolerance, TEST)
-        best, last = training.best(test)
-        say(
-            f"{training.what}: {best.acc1:.2f} % at epoch {best.epoch} of {self.settings.epochs}, "
-            f"chosen on split {test_set.split}; {last:.2f} % at the last one"
-        )
-        found = judged(best.probe, test, training.place_C)
-        return {
-            **found.fields(),
-            "n_train": training.used,
-            "n_skipped": training.skipped + test.skipped,
-            "best_epoch": best.epoch,
-            "last_acc1": last,
-        }
-
-
 class _Training:
     """The training of a probe on the images of a split, with a checkpoint."""
 
-    def __init__(self, evaluator: ModxEvaluator, session: Session, train_set: LabelledSet) -> None:
-        self.settings, self.device = evaluator.settings, evaluator.device
-        self.tolerance = evaluator.request.tolerance
-        self.session, self.set = session, train_set
+    def __init__(
+        self, session: Session, settings: Sgd, train_set: LabelledSet, tolerance: Tolerance
+    ) -> None:
+        self.session, self.settings = session, settings
+        self.set, self.tolerance = train_set, tolerance
+        self.device = torch_device(session.compute.device)
         self.what = f"{session.checkpoint} on {train_set.name}"
         label_N = train_set.images.labels[: train_set.count]
         # Classes without a training image get no weights, as in the other probe.
@@ -167,3 +165,140 @@ class _Training:
                 torch.from_numpy(feature_BD).to(self.device, copy=True),
                 self.label_N[torch.from_numpy(np.asarray(rows)).to(self.device)],
             )
+
+
+class LinearLayer:
+    """A linear layer in training, on a device."""
+
+    def __init__(self, classes: int, width: int, settings: Sgd, device: torch.device) -> None:
+        draw = generator(settings.seed, "probe", "weights")
+        drawn_CD = torch.from_numpy(draw.normal(0.0, _FIRST_STD, (classes, width)))
+        self.weight_CD = drawn_CD.to(device).requires_grad_()
+        self.bias_C = torch.zeros_like(self.weight_CD[:, 0]).requires_grad_()
+        # The decay takes hold of the biases, too.
+        self.optimizer = torch.optim.SGD(
+            [self.weight_CD, self.bias_C],
+            lr=settings.rate,
+            momentum=MOMENTUM,
+            weight_decay=WEIGHT_DECAY,
+        )
+        self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, settings.epochs)
+        self.steps = 0
+
+    def learn(self, feature_BD: Tensor, label_B: Tensor) -> None:
+        """Take a step on the mean cross-entropy of a batch of features of any precision."""
+        logit_BC = torch.nn.functional.linear(feature_BD.double(), self.weight_CD, self.bias_C)
+        self.optimizer.zero_grad()
+        cross_entropy(logit_BC, label_B).backward()
+        self.optimizer.step()
+        self.steps += 1
+
+    def end_epoch(self) -> None:
+        """Lower the rate for the next epoch."""
+        self.schedule.step()
+
+    @property
+    def probe(self) -> Probe:
+        """The layer as it is now; later steps do not change it."""
+        return Probe(self.weight_CD.detach().clone(), self.bias_C.detach().clone(), self.steps)
+
+
+def full_batches(
+    parts: Iterable[tuple[Tensor, Tensor]], size: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Features (size, D) and labels (size,) of an epoch, from parts with any number of images.
+
+    What is left at the end is dropped, unless the epoch has no full batch at all.
+    """
+    features: list[Tensor] = []
+    labels: list[Tensor] = []
+    waiting, is_full = 0, False
+    for feature_BD, label_B in parts:
+        features.append(feature_BD)
+        labels.append(label_B)
+        waiting += len(label_B)
+        if waiting < size:
+            continue
+        is_full, all_ND, all_N = True, torch.cat(features), torch.cat(labels)
+        whole = waiting - waiting % size
+        # Copied: the last bits of products may depend on the address of what is multiplied.
+        for start in range(0, whole, size):
+            end = start + size
+            yield all_ND[start:end].clone(), all_N[start:end].clone()
+        features, labels, waiting = [all_ND[whole:]], [all_N[whole:]], waiting - whole
+    if waiting and not is_full:
+        yield torch.cat(features), torch.cat(labels)
+
+
+def train_view(own: ImageTransform) -> ImageTransform:
+    """A random resized crop of the model's image size, flipped half of the time."""
+    return replace(_common(own), crop="random", crop_scale=_CROP_SCALE, flip=True)
+
+
+def test_view(own: ImageTransform) -> ImageTransform:
+    """The image at 256 / 224 of the model's image size; `RawWork` cuts out its centre."""
+    return replace(_common(own), image_size=round(own.image_size * _RESIZED / _CROPPED))
+
+
+def _common(own: ImageTransform) -> ImageTransform:
+    return replace(
+        own,
+        mean=_MEAN,
+        std=_STD,
+        interpolation="bilinear",
+        resize_mode="shortest",
+        crop="center",
+        flip=False,
+        randaugment=None,
+        jpeg_decode=EXACT,
+    )
+
+
+@dataclass(frozen=True)
+class RawWork:
+    """Work that embeds batches of labelled images: rows (B,), features (B, D) and flaws.
+
+    The features are the projections of the image encoder as they are, not of unit length.
+    """
+
+    batches: LabelledBatches | AugmentedBatches
+    workers: int
+
+    def share(self, numbers: Sequence[int]) -> RawWork:
+        """See `Work`."""
+        return self
+
+    def results(
+        self, encoder: Encoder, numbers: Sequence[int]
+    ) -> Iterator[tuple[Ids, Vectors, list[Flaw]]]:
+        """See `Work`."""
+        encoder.module.eval()
+        pins = encoder.device.type == "cuda"
+        read = read_labelled(self.batches, self.workers, numbers, pins=pins)
+        for batch in copied_ahead(read, encoder.device, LabelledBatch.moved):
+            yield batch.rows, self._features(encoder, batch.pixels), batch.flaws
+
+    @torch.inference_mode()
+    def _features(self, encoder: Encoder, images: Tensor) -> Vectors:
+        if not len(images):
+            return torch.empty(0, encoder.width).numpy()
+        own = encoder.transform.image_size
+        edge = round((images.shape[1] - own) / 2)
+        cut = images[:, edge : edge + own, edge : edge + own]
+        view = self.batches.transform
+        pixels = normalised(cut, view.mean, view.std, next(encoder.module.parameters()))
+        features, _ = encoder.features(pixels, None)
+        assert features is not None
+        found: Vectors = features.float().cpu().numpy()
+        return found
+
+
+def normalised(images: Tensor, mean: Sequence[float], std: Sequence[float], like: Tensor) -> Tensor:
+    """Pixels (B, 3, H, W) of bytes (B, H, W, 3), normalised by channel, on the device of `like`."""
+    statistics = torch.tensor((mean, std), dtype=torch.float64)
+    mean_C, std_C = to_device(statistics, like.device).to(like.dtype)
+    scaled = to_device(images, like.device).to(like.dtype) / 255
+    return scaled.sub(mean_C).div(std_C).permute(0, 3, 1, 2)
+
+
+TEST = Way("images of Mod-X's probe", test_view, RawWork)

@@ -1,179 +1,214 @@
-"""Linear probes of checkpoints: embed both splits, choose the L2 strength, fit, and evaluate."""
+"""Linear probes: their options, their rows, and which protocol measures them."""
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
-from typing import Any, final
+import math
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-import torch
+from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.data.classification.data_sets import DataSet, open_data_sets
+from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.evaluation.evaluator import Evaluator, Job, Plan, Session
+from vlcpctl.evaluation.planned_rows import PlannedRow, own_rows, place_of
 
-from vlcpctl.core.console import say, warn
-from vlcpctl.core.devices import torch_device
-from vlcpctl.core.errors import BadInput, Diverged
-from vlcpctl.core.hashing import unit_hash
-from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
-from vlcpctl.evaluation.classification.linear_probe import (
-    LOOSE,
-    MOST_STEPS,
-    TIGHT,
-    LabelledFeatures,
-    Probe,
-    Sgd,
-    accuracy,
-    fit_lbfgs,
-    fit_sgd,
-    number_of,
+if TYPE_CHECKING:
+    from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
+
+LOGISTIC, MODX = PROTOCOLS = ("logistic", "modx")
+LBFGS, SGD = SOLVERS = ("lbfgs", "sgd")
+HELD_OUT = 0.1
+EPOCHS, RATE, SGD_BATCH = 100, 1.0, 1024
+# Of the program that Mod-X's authors released; their paper has none of these values.
+MODX_EPOCHS, MODX_RATE, MODX_BATCH = 100, 0.3, 256
+_BY_SGD = f"it applies only to --solver {SGD} and --protocol {MODX}"
+_IDLE = (
+    GoesWith("solver", "protocol", (LOGISTIC,)),
+    GoesWith("strength", "protocol", (LOGISTIC,)),
+    GoesWith("held_out", "protocol", (LOGISTIC,)),
 )
-from vlcpctl.evaluation.classification.probe_images import (
-    Images,
-    images_of,
-    judged,
-    labelled,
+_IDLE_IN_LOGISTIC = (
+    GoesWith("epochs", "solver", (SGD,), _BY_SGD),
+    GoesWith("lr", "solver", (SGD,), _BY_SGD),
+    GoesWith("held_out", "strength", (), "no strength is chosen"),
 )
-from vlcpctl.evaluation.classification.probe_plan import (
-    EPOCHS,
-    FALLS,
-    HELD_OUT,
-    RATE,
-    SGD,
-    SGD_BATCH,
-    STRENGTHS,
-    ProbePlan,
-)
-from vlcpctl.evaluation.driver import Evaluator
-from vlcpctl.evaluation.jobs import Compute
-from vlcpctl.evaluation.planned_rows import PlannedRow
-from vlcpctl.evaluation.session import Session
-
-
-@dataclass(frozen=True)
-class ProbeResult:
-    """The accuracies in percent over `n_images`; the class of `n_unseen` has no training image.
-
-    Those count as wrong. `strength` is the L2 penalty of the probe, given or chosen.
-    """
-
-    metrics: dict[str, float]
-    strength: float
-    n_train: int
-    n_images: int
-    n_unseen: int
-    n_ties: int
-    n_skipped: int
+_COUNTS = ("metrics", "n_images", "n_ties", "n_skipped", "n_train", "n_unseen")
+_MEASURED = {LOGISTIC: (*_COUNTS, "strength"), MODX: (*_COUNTS, "best_epoch", "last_acc1")}
 
 
 @final
-class ProbeEvaluator(Evaluator):
-    """Accuracies of probes trained on the image features of checkpoints."""
+@dataclass(frozen=True, kw_only=True)
+class LinearProbe(Evaluator):
+    """Accuracies of probes that are trained on the image features of checkpoints.
 
-    def __init__(self, plan: ProbePlan, compute: Compute) -> None:
-        request = self.request = plan.request
-        splits = (request.train_split, request.split)
-        self.sets = [
-            [LabelledSet(data, split, request.limit) for split in splits] for data in plan.data_sets
+    None means the default, and for `strength` that it is chosen. `words` are names or paths of data
+    sets; `data` is the directory of those given by name.
+    """
+
+    words: tuple[str, ...]
+    data: Path | None = None
+    protocol: str = LOGISTIC
+    solver: str | None = None
+    strength: float | None = None
+    held_out: float | None = None
+    epochs: int | None = None
+    lr: float | None = None
+    train_split: str = "train"
+    split: str = "test"
+    seed: int = 0
+    tolerance: Tolerance  # of images that cannot be read
+
+    @property
+    def is_modx(self) -> bool:
+        """Whether the probe is that of Mod-X's authors."""
+        return self.protocol == MODX
+
+    @property
+    def solver_name(self) -> str:
+        """The solver of the probe."""
+        return SGD if self.is_modx else self.solver or LBFGS
+
+    @property
+    def epoch_count(self) -> int:
+        """The epochs of SGD."""
+        return self.epochs or (MODX_EPOCHS if self.is_modx else EPOCHS)
+
+    @property
+    def rate(self) -> float:
+        """The initial learning rate of SGD."""
+        return self.lr or (MODX_RATE if self.is_modx else RATE)
+
+    def plan(self) -> Plan:
+        """See `Evaluator`; also raises UsageError for options that have no effect."""
+        self._check_options()
+        for one in self._data_sets:
+            one.check(self.train_split)
+            one.check(self.split)
+            if len(one.classes) < 2:
+                raise UsageError(
+                    f"{one.name} has one class, {one.classes[0]!r}; a probe needs two or more"
+                )
+        places = [place_of(one, self.train_split, self.split) for one in self._data_sets]
+        common = {
+            "evaluator": "probe",
+            # Mod-X's, else the solver.
+            "protocol": MODX if self.is_modx else self.solver_name,
+            "split": self.split,
+            "limit": self.limit,
+            "options": self._options(),
+            **self._unusual(),
+        }
+        measured = _MEASURED[self.protocol]
+        each = [{"n_classes": len(data.classes)} for data in self._data_sets]
+        jobs = [
+            Job(path, one.manifest, own_rows(one, places, common, measured, each))
+            for path, one in self.read_checkpoints().items()
         ]
-        self.device = torch_device(compute.device)
+        return Plan(self, jobs)
+
+    def line(self, job: Job, row: PlannedRow) -> str:
+        classes, solver = row.fields["n_classes"], row.fields["protocol"]
+        cost = f", every training image embedded in each of {self.epoch_count} epochs"
+        what = f"{job.label}: {row.fields['task']}, {classes} classes, by {solver}"
+        return what + cost if self.is_modx else what
 
     def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
-        """Train a probe on one split of a data set and measure it on the other.
+        """See `Evaluator`; raises TooManySkipped if too many images cannot be read."""
+        from vlcpctl.evaluation.classification.linear_probe import Sgd
+        from vlcpctl.evaluation.classification.logistic_probe import LogisticProbe
+        from vlcpctl.evaluation.classification.modx_probe import measured
 
-        Raises Diverged if embeddings or a probe are not finite, BadInput if images or classes are
-        too few, and TooManySkipped if too many images cannot be read.
-        """
         (number,) = row.tasks
-        train_set, test_set = self.sets[number]
-        tolerance = self.request.tolerance
-        train, test = (images_of(session, one, tolerance) for one in (train_set, test_set))
-        what = f"{session.checkpoint} on {train_set.name}"
-        return dataclasses.asdict(self._probe(train, test, len(train_set.data.classes), what))
+        train, test = self._sets[number]
+        batch = MODX_BATCH if self.is_modx else SGD_BATCH
+        sgd = Sgd(epochs=self.epoch_count, rate=self.rate, batch=batch, seed=self.seed)
+        if self.is_modx:
+            return measured(session, sgd, train, test, self.tolerance)
+        probe = LogisticProbe(
+            sgd=sgd if self.solver_name == SGD else None,
+            strength=self.strength,
+            held_out=self.held_out or HELD_OUT,
+            seed=self.seed,
+        )
+        return asdict(probe.measure(session, train, test, self.tolerance))
 
-    def _probe(self, train: Images, test: Images, count: int, what: str) -> ProbeResult:
-        """Train a probe on `train` and measure it on `test`, both of `count` classes."""
-        # Only classes with training images get weights: the others would only be pushed away from
-        # every image, and still take part in the softmax.
-        place_C = number_of(train.label_N, count)
-        data = labelled(train, place_C, self.device)
-        if data.classes < 2:
-            raise BadInput(f"{what}: all training images have one class; a probe needs two or more")
-        strength = self.request.strength or self._chosen(data, train.keys, what)
-        probe = self._fitted(data, strength)
-        if not probe.is_finite:
-            raise Diverged(self._why(what, f"strength {strength:g}"))
-        if self.request.solver_name != SGD and probe.steps >= MOST_STEPS:
-            warn(
-                f"{what}: L-BFGS did not converge in {MOST_STEPS} steps; "
-                "it needs fewer with a larger --strength"
+    @cached_property
+    def _data_sets(self) -> list[DataSet]:
+        return open_data_sets(self.words, self.data, "own")
+
+    @cached_property
+    def _sets(self) -> list[tuple[LabelledSet, LabelledSet]]:
+        """The two splits of each data set, read once for all checkpoints."""
+        from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
+
+        return [
+            (
+                LabelledSet(data, self.train_split, self.limit),
+                LabelledSet(data, self.split, self.limit),
             )
-        return ProbeResult(
-            **judged(probe, test, place_C).fields(),
-            strength=strength,
-            n_train=len(train.label_N),
-            n_skipped=train.skipped + test.skipped,
-        )
+            for data in self._data_sets
+        ]
 
-    def _chosen(self, data: LabelledFeatures, keys: list[str], what: str) -> float:
-        """The strength with the best accuracy on the held-out part; of ties the strongest.
+    def _check_options(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise UsageError(f"--protocol: {unknown_name('protocol', self.protocol, PROTOCOLS)}")
+        if self.solver_name not in SOLVERS:
+            raise UsageError(f"--solver: {unknown_name('solver', self.solver_name, SOLVERS)}")
+        refuse_idle(_IDLE, vars(self))
+        if not self.is_modx:
+            refuse_idle(_IDLE_IN_LOGISTIC, {**vars(self), "solver": self.solver_name})
+        for option, value in (("--lr", self.lr), ("--strength", self.strength)):
+            if value is not None and not 0 < value < math.inf:
+                raise UsageError(f"{option} {value} must be above 0 and finite")
+        if self.train_split == self.split:
+            raise UsageError(f"--train-split and --split are both {self.split!r}")
+        self._check_choice()
 
-        The weaker ones are left out once `FALLS` in a row are less accurate than the best so far:
-        below the best strength probes only fit noise, ever more of it and ever more slowly.
-        """
-        share = self.request.held_out or HELD_OUT
-        # Drawn by key, so that the same images are held out for every checkpoint, also where
-        # another one leaves an image out.
-        draws = np.array([unit_hash("probe", self.request.seed, key) for key in keys])
-        is_held = torch.from_numpy(draws < share).to(data.label_N.device)
-        held, rest = data.at(is_held), data.at(~is_held)
-        if not len(held.label_N) or not len(rest.label_N):
-            raise BadInput(
-                f"{what}: of {len(keys)} training images, {len(held.label_N)} are held out to "
-                "choose the strength; use another --held-out, or give --strength"
+    def _check_choice(self) -> None:
+        """Refuse options for choosing the strength that do not fit."""
+        if self.held_out is not None and not 0 < self.held_out < 1:
+            raise UsageError(f"--held-out {self.held_out} must be between 0 and 1")
+        if self.strength is not None and self.seed and self.solver_name != SGD:
+            raise UsageError(
+                f"--seed {self.seed} has no effect with --strength: nothing is drawn at random"
             )
-        found: dict[float, float] = {}
-        start: Probe | None = None
-        falls = 0
-        # From strong to weak, each started from the last: neighbouring optima are close, so that
-        # L-BFGS needs few steps. `max` keeps the first of ties, the strongest.
-        for strength in STRENGTHS:
-            probe = self._fitted(rest, strength, start, LOOSE)
-            if not probe.is_finite:
-                continue
-            found[strength], start = accuracy(probe, held), probe
-            falls = falls + 1 if found[strength] < max(found.values()) else 0
-            if falls == FALLS:
-                break
-        if not found:
-            raise Diverged(self._why(what, "every strength"))
-        best = max(found, key=found.__getitem__)
-        say(
-            f"{what}: strength {best:g}, {found[best]:.2f} % of {len(held.label_N)} held-out images"
-        )
-        return best
 
-    def _why(self, what: str, where: str) -> str:
-        """The message for probes with non-finite weights."""
-        way_out = (
-            "a smaller --lr or --strength"
-            if self.request.solver_name == SGD
-            else "another --strength"
-        )
-        return f"{what}: the probe diverged to NaN or infinity at {where}; use {way_out}"
+    def _options(self) -> dict[str, Any]:
+        """All options that decide the numbers; None for those that have no effect."""
+        if self.is_modx:
+            return {
+                "protocol": MODX,
+                "train_split": self.train_split,
+                "epochs": self.epoch_count,
+                "lr": self.rate,
+                "batch": MODX_BATCH,
+                "epoch_chosen_on": self.split,
+                "seed": self.seed,
+            }
+        is_sgd, is_chosen = self.solver_name == SGD, self.strength is None
+        return {
+            "solver": self.solver_name,
+            "train_split": self.train_split,
+            "strength": self.strength,  # None: chosen
+            "held_out": (self.held_out or HELD_OUT) if is_chosen else None,
+            "epochs": self.epoch_count if is_sgd else None,
+            "lr": self.rate if is_sgd else None,
+            "batch": SGD_BATCH if is_sgd else None,
+            "seed": self.seed,
+        }
 
-    def _fitted(
-        self,
-        data: LabelledFeatures,
-        strength: float,
-        start: Probe | None = None,
-        tolerance: float = TIGHT,
-    ) -> Probe:
-        request = self.request
-        if request.solver_name != SGD:
-            return fit_lbfgs(data, strength, start, tolerance)
-        how = Sgd(
-            epochs=request.epochs or EPOCHS,
-            rate=request.lr or RATE,
-            batch=SGD_BATCH,
-            seed=request.seed,
-        )
-        return fit_sgd(data, strength, how)
+    def _unusual(self) -> dict[str, Any]:
+        """The row fields for options that differ from their defaults."""
+        epochs, rate = (MODX_EPOCHS, MODX_RATE) if self.is_modx else (EPOCHS, RATE)
+        usual = {
+            "train_split": (self.train_split, "train"),
+            "fixed_strength": (self.strength, None),
+            "held_out": (self.held_out or HELD_OUT, HELD_OUT),
+            "epochs": (self.epoch_count, epochs),
+            "lr": (self.rate, rate),
+            "probe_seed": (self.seed, 0),
+        }
+        return {name: given for name, (given, expected) in usual.items() if given != expected}

@@ -5,33 +5,27 @@ Each task is embedded once for all its galleries.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
-from vlcpctl.core.atomic import new_directory
-from vlcpctl.core.digests import digests_of
-from vlcpctl.core.hashing import content_id
-from vlcpctl.core.manifest import MANIFESTS, write_manifest
-from vlcpctl.evaluation.driver import Evaluator
+import numpy as np
+import pyarrow as pa
+
 from vlcpctl.evaluation.embedding import embed
-from vlcpctl.evaluation.embedding_files import write_part
-from vlcpctl.evaluation.jobs import Compute
+from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.planned_rows import PlannedRow
-from vlcpctl.evaluation.rank_files import RankFile
-from vlcpctl.evaluation.retrieval.entry_names import entry_names
-from vlcpctl.evaluation.retrieval.plan import RetrievalPlan
-from vlcpctl.evaluation.search.backends import Backend, choose
+from vlcpctl.evaluation.rank_files import Named, RankFile
+from vlcpctl.evaluation.search.backends import Backend
 from vlcpctl.evaluation.search.gallery import (
     GATHER,
     GATHER_GROWING,
+    SOURCES,
     Embeddings,
     Gallery,
 )
 from vlcpctl.evaluation.search.queries import Queries, both_ways, growing_ways
 from vlcpctl.evaluation.search.ranks import RankSearch, search_ranks
-from vlcpctl.evaluation.session import Session
 from vlcpctl.evaluation.splits import EvalSplit
 from vlcpctl.metrics.recall import CUTOFFS, count_touched, recalls
 
@@ -39,78 +33,79 @@ TOP = max(CUTOFFS)
 
 
 @final
-class CrossModalEvaluator(Evaluator):
-    """Recalls in galleries of the tasks of a plan."""
+@dataclass(frozen=True)
+class CrossModal:
+    """Recalls in galleries of the tasks whose splits are given, each embedded once."""
 
-    def __init__(self, plan: RetrievalPlan, compute: Compute) -> None:
-        (split,) = plan.request.splits
-        self.plan = plan
-        self.sources = [EvalSplit(task, split, plan.request.limit) for task in plan.request.tasks]
-        self.gather = GATHER[plan.request.duplicates]
-        self.gather_growing = GATHER_GROWING[plan.request.duplicates]
-        self.backend = choose(compute.backend, compute.device)
+    sources: Sequence[EvalSplit]
+    duplicates: str
+    backend: Backend
 
-    def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
+    def measure(self, session: Session, row: PlannedRow) -> CrossModalResult:
+        """The recalls of a row; its ranks are saved, if the plan has a file for them."""
         is_merged = row.fields["gallery"] == "merged"
         found = self._merged(session, row) if is_merged else self._own(session, row)
         parts = len(row.tasks) if is_merged else 1
-        if self.plan.ranks is not None:
-            self._save_ranks(self.plan.ranks, session, row, found, parts)
-        return dataclasses.asdict(result(found, parts))
+        if session.plan.ranks is not None:
+            self._save_ranks(session.plan.ranks, session, row, found, parts)
+        return result(found, parts)
 
     def _own(self, session: Session, row: PlannedRow) -> BothWays:
-        gallery = self.gather([self._part(session, number) for number in row.tasks])
+        gallery = GATHER[self.duplicates](self._parts(session, row))
         with session.timed_search(row):
-            return self._search(both_ways(gallery))
+            return self._search(session, both_ways(gallery))
 
     def _merged(self, session: Session, row: PlannedRow) -> BothWays:
         """The ranks in the galleries of the first tasks, from one search for all of them."""
-        last = max((one.tasks for one in session.job.rows), key=len)
-        parts = [self._part(session, number) for number in last]
+        parts = self._parts(session, max(session.job.rows, key=lambda one: len(one.tasks)))
+        gather = GATHER_GROWING[self.duplicates]
         with session.timed_search(row):
             return session.once(
-                "merged", lambda: self._search(growing_ways(self.gather_growing(parts)))
+                "merged", lambda: self._search(session, growing_ways(gather(parts)))
             )
 
-    def _search(self, ways: Mapping[str, Queries]) -> BothWays:
-        return search(ways, self.backend, is_exact=self.plan.ranks is not None)
+    def _search(self, session: Session, ways: Mapping[str, Queries]) -> BothWays:
+        return search(ways, self.backend, is_exact=session.plan.ranks is not None)
 
-    def finish(self, session: Session) -> None:
-        """Save the embeddings of every task, if --save-embeddings is given."""
-        saved = self.plan.embeddings.get(session.checkpoint)
-        if saved is None:
-            return
-        identity = saved.identity
-        with new_directory(saved.out, MANIFESTS["embeddings"]) as directory:
-            for number, source in enumerate(self.sources):
-                part = self._part(session, number)
-                write_part(directory, number, len(self.sources), part, source.samples())
-            names = [source.task.slug for source in self.sources]
-            body = {
-                "tasks": names,
-                "inputs": [identity["checkpoint"], *identity["tasks"]],
-                "digests": digests_of(directory),
-            }
-            write_manifest(directory, "embeddings", identity, content_id(identity), body)
+    def _parts(self, session: Session, row: PlannedRow) -> list[Embeddings]:
+        return [embedded(session, self.sources[number]) for number in row.tasks]
 
     def _save_ranks(
         self, file: RankFile, session: Session, row: PlannedRow, found: BothWays, count: int
     ) -> None:
         parts = [self.sources[number] for number in row.tasks]
-        images, texts = entry_names(parts, self.plan.request.duplicates)
+        images, texts = entry_names(parts, self.duplicates)
         for way, one in found.items():
             with session.timed("ranks", direction=way, tasks=row.fields["tasks"]):
                 exact = one.exact(count)
             file.add(row, way, (images, texts) if way == "i2t" else (texts, images), exact)
 
-    def _part(self, session: Session, number: int) -> Embeddings:
-        """The embeddings of one task, computed once for all galleries."""
-        return session.once(number, lambda: self._embed(session, self.sources[number]))
 
-    def _embed(self, session: Session, source: EvalSplit) -> Embeddings:
+def embedded(session: Session, source: EvalSplit) -> Embeddings:
+    """The embeddings of a split by the checkpoint of a session, computed once."""
+
+    def embed_it() -> Embeddings:
         counts = {"images": len(source.layout.image_ids), "texts": len(source.layout.texts)}
         with session.timed("embed", task=source.task.slug, **counts):
             return embed(session.encoder, source, session.checkpoint, session.compute)
+
+    return session.once(source, embed_it)
+
+
+def entry_names(parts: Sequence[EvalSplit], duplicates: str) -> tuple[Named, Named]:
+    """The names of the images (I,) and of the texts (T,) of a gallery of these splits.
+
+    A file of ranks refers to them by these names.
+    """
+    sources = SOURCES[duplicates]([part.layout for part in parts])
+    keys = pa.concat_arrays([part.split.keys.texts() for part in parts])
+    first_of_part = np.cumsum([0, *(len(part.split.keys) for part in parts)])
+
+    def keys_of(part_and_sample: np.ndarray) -> pa.Array:
+        return keys.take(pa.array(first_of_part[part_and_sample[:, 0]] + part_and_sample[:, 1]))
+
+    captions = pa.array(sources.text_T3[:, 2], pa.int32())
+    return Named(keys_of(sources.image_I2)), Named(keys_of(sources.text_T3), captions)
 
 
 @dataclass(frozen=True)

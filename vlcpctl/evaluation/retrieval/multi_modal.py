@@ -5,28 +5,21 @@ Each task is fused once for all its galleries.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
-from vlcpctl.evaluation.driver import Evaluator
 from vlcpctl.evaluation.embedding import fuse
-from vlcpctl.evaluation.jobs import Compute
+from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.planned_rows import PlannedRow
-from vlcpctl.evaluation.retrieval.plan import RetrievalPlan
-from vlcpctl.evaluation.search.backends import Backend, choose
-from vlcpctl.evaluation.search.hits import Hits, HitSearch
+from vlcpctl.evaluation.search.backends import Backend
+from vlcpctl.evaluation.search.hits import HitSearch
 from vlcpctl.evaluation.search.items import (
     GATHER_GROWING_ITEMS,
-    GATHER_ITEMS,
-    ClassSearch,
     FusedFeatures,
-    GrowingItems,
 )
-from vlcpctl.evaluation.session import Session
 from vlcpctl.evaluation.splits import EvalSplit
 from vlcpctl.metrics.average_precision import (
     DEFAULT_VARIANT,
@@ -40,62 +33,51 @@ TOP = max(CUTOFFS)
 
 
 @final
-class MultiModalEvaluator(Evaluator):
-    """Mean average precision in galleries of the tasks of a plan."""
+@dataclass(frozen=True)
+class MultiModal:
+    """Mean average precision in galleries of the tasks whose splits are given, each fused once.
 
-    def __init__(self, plan: RetrievalPlan, compute: Compute) -> None:
-        request = plan.request
-        self.sources = [
-            {name: EvalSplit(task, name, request.limit) for name in request.splits}
-            for task in request.tasks
-        ]
-        self.queries, self.gallery = request.splits[0], request.splits[-1]
-        self.gather = GATHER_ITEMS[request.duplicates]
-        self.gather_growing = GATHER_GROWING_ITEMS[request.duplicates]
-        self.backend = choose(compute.backend, compute.device)
-        self.variant = request.map_variant or DEFAULT_VARIANT
+    The first of `splits` is that of the queries, the last that of the gallery; they may be one.
+    """
 
-    def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
-        is_merged = row.fields["gallery"] == "merged"
-        found = self._merged(session, row) if is_merged else self._own(session, row)
-        return dataclasses.asdict(found)
+    splits: Sequence[Sequence[EvalSplit]]
+    duplicates: str
+    backend: Backend
+    variant: str
 
-    def _own(self, session: Session, row: PlannedRow) -> MultiModalResult:
-        parts = self._parts(session, row.tasks)
+    def measure(self, session: Session, row: PlannedRow) -> MultiModalResult:
+        """The mean average precisions of a row.
+
+        Those in the galleries of the first tasks are from one search for all such galleries.
+        """
+        is_own = row.fields["gallery"] == "own"
+        most = row if is_own else max(session.job.rows, key=lambda one: len(one.tasks))
+        parts = self._parts(session, most)
+
+        def search() -> HitSearch:
+            return HitSearch(GATHER_GROWING_ITEMS[self.duplicates](*parts), self.backend, TOP)
+
         with session.timed_search(row):
-            return multi_modal(self.gather(*parts), self.backend, self.variant)
-
-    def _merged(self, session: Session, row: PlannedRow) -> MultiModalResult:
-        """The result in a gallery of the first tasks, from one search for all such galleries."""
-        parts = self._parts(session, max((one.tasks for one in session.job.rows), key=len))
-        with session.timed_search(row):
-            growing = session.once("merged", lambda: self._search_merged(*parts))
-            count = len(row.tasks)
-            return result(growing.items.first(count), growing.first(count), self.variant)
-
-    def _search_merged(
-        self, queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]
-    ) -> HitSearch:
-        return HitSearch(self.gather_growing(queries, gallery), self.backend, TOP)
+            found = search() if is_own else session.once("merged", search)
+            return result(found, len(row.tasks), self.variant)
 
     def _parts(
-        self, session: Session, tasks: Sequence[int]
+        self, session: Session, row: PlannedRow
     ) -> tuple[Sequence[FusedFeatures], Sequence[FusedFeatures]]:
         """The fused features of the queries and of the gallery: one object where they are one."""
-        queries = [self._part(session, number, self.queries) for number in tasks]
-        if self.gallery == self.queries:
-            return queries, queries
-        return queries, [self._part(session, number, self.gallery) for number in tasks]
+        parts = [[_fused(session, split[number]) for number in row.tasks] for split in self.splits]
+        return parts[0], parts[-1]
 
-    def _part(self, session: Session, number: int, split: str) -> FusedFeatures:
-        """The fused features of one split of a task, computed once for all galleries."""
-        source = self.sources[number][split]
-        return session.once((number, split), lambda: self._fuse(session, source))
 
-    def _fuse(self, session: Session, source: EvalSplit) -> FusedFeatures:
+def _fused(session: Session, source: EvalSplit) -> FusedFeatures:
+    """The fused features of a split by the checkpoint of a session, computed once."""
+
+    def fuse_it() -> FusedFeatures:
         where = {"task": source.task.slug, "split": source.name}
         with session.timed("embed", **where, pairs=len(source.items.texts)):
             return fuse(session.fusion_encoder, source, session.checkpoint, session.compute)
+
+    return session.once(source, fuse_it)
 
 
 @dataclass(frozen=True)
@@ -113,15 +95,9 @@ class MultiModalResult:
     n_alone: int
 
 
-def multi_modal(
-    search: ClassSearch, backend: Backend, variant: str = DEFAULT_VARIANT
-) -> MultiModalResult:
-    """Search the gallery for every query, leaving the query itself out."""
-    return result(search, HitSearch(GrowingItems.of(search), backend, TOP).first(), variant)
-
-
-def result(search: ClassSearch, hits: Hits, variant: str = DEFAULT_VARIANT) -> MultiModalResult:
-    """The mean average precisions of a search."""
+def result(found: HitSearch, parts: int = 1, variant: str = DEFAULT_VARIANT) -> MultiModalResult:
+    """The mean average precisions in the gallery of the first parts."""
+    search, hits = found.items.first(parts), found.first(parts)
     right_Q = search.right_counts()
     worst, best = (
         RankedHits(hit_QN, right_Q, search.itself_Q >= 0) for hit_QN in (hits.worst, hits.best)

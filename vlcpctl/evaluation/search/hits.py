@@ -18,17 +18,19 @@ import numpy as np
 import torch
 
 from vlcpctl.evaluation.search.backends import Backend
-from vlcpctl.evaluation.search.index import Ids, Index, Vectors
-from vlcpctl.evaluation.search.items import ClassSearch, GrowingItems
-from vlcpctl.evaluation.search.scan import device_of, product, tiles
-from vlcpctl.evaluation.search.scores import (
+from vlcpctl.evaluation.search.index import (
     BAND,
     ERROR,
+    Ids,
+    Index,
     Mask,
     QueryAndGallery,
     Scores,
+    Vectors,
     exact_scores,
 )
+from vlcpctl.evaluation.search.items import ClassSearch, GrowingItems
+from vlcpctl.evaluation.search.scan import device_of, product, tiles
 
 _BLOCK_ROWS = 1024
 _TILE_ROWS = 512  # queries of one class; with 8192 of the gallery, a tile of scores takes 32 MB

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vlcpctl.evaluation.search.index import Ids, Vectors
-from vlcpctl.evaluation.search.scores import QueryAndGallery
+from vlcpctl.evaluation.search.index import Ids, QueryAndGallery, Vectors
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from vlcpctl.evaluation.search.gallery import Gallery, GrowingGallery, RightAnswers
-from vlcpctl.evaluation.search.index import Ids, Vectors
-from vlcpctl.evaluation.search.scores import QueryAndGallery, Scores, exact_scores
+from vlcpctl.evaluation.search.index import Ids, QueryAndGallery, Scores, Vectors, exact_scores
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,9 @@ import numpy as np
 
 from vlcpctl.evaluation.search.backends import Backend
 from vlcpctl.evaluation.search.gallery import RightAnswers
-from vlcpctl.evaluation.search.index import Ids, Index
+from vlcpctl.evaluation.search.index import BAND, ERROR, Ids, Index, Mask, exact_scores
 from vlcpctl.evaluation.search.queries import ExactRanks, Queries, Ranks
 from vlcpctl.evaluation.search.scan import Scanned, scan
-from vlcpctl.evaluation.search.scores import BAND, ERROR, Mask, exact_scores
 
 _BLOCK_SCORES = 1 << 21  # candidates at once: about 60 MB
 _SPARE = 2  # candidates beyond those that settle most ranks

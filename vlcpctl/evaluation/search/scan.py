@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vlcpctl.evaluation.search.index import BAND, ERROR, QueryAndGallery, exact_scores
 from vlcpctl.evaluation.search.queries import Queries
-from vlcpctl.evaluation.search.scores import BAND, ERROR, QueryAndGallery, exact_scores
 
 _SCORES = 1 << 21  # of a tile: they take 8 MB, and stay in the cache of a CPU
 _GPU_SCORES = 1 << 26

@@ -57,8 +57,14 @@ def spatial(before: Embeddings, after: Embeddings, backend: Backend) -> SpatialR
         "ram_image": tally(rotations(before.image_ID, after.image_ID)),
         "ram_text": tally(rotations(before.text_TD, after.text_TD)),
     }
-    for way, pairs_P2 in _first_ranked_pairs(before, backend).items():
-        then, now = (_sides(model, pairs_P2) for model in (before, after))
+    ways = both_ways(merge_galleries([before]))  # a gallery of one part keeps its rows
+    pairs_of = {
+        "i2t": first_pairs(ways["i2t"], backend),
+        "t2i": first_pairs(ways["t2i"], backend)[:, ::-1],
+    }
+    for way, pairs_P2 in pairs_of.items():
+        image_P, text_P = pairs_P2.T
+        then, now = ((one.image_ID[image_P], one.text_TD[text_P]) for one in (before, after))
         found[f"imav_{way}"] = tally(pair_changes(then, now))
     return SpatialResult(
         metrics=_metrics(found),
@@ -88,34 +94,16 @@ def _metrics(found: Mapping[str, Angles]) -> dict[str, float | None]:
     return metrics
 
 
-def _first_ranked_pairs(before: Embeddings, backend: Backend) -> dict[str, Ids]:
-    """The (image, text) rows (P, 2) of pairs ranked first, from images to texts and back."""
-    ways = both_ways(merge_galleries([before]))  # a gallery of one part keeps its rows
-    return {
-        "i2t": first_pairs(ways["i2t"], backend),
-        "t2i": first_pairs(ways["t2i"], backend)[:, ::-1],
-    }
-
-
 def first_pairs(queries: Queries, backend: Backend) -> Ids:
     """(P, 2) rows of queries with a right answer at rank 1, and of the best of their right answers.
 
     A tie is never a hit.
     """
     is_first = search_ranks(queries, backend, top=1).ranks().worst == 1
-    return np.stack([np.flatnonzero(is_first), _best_right(queries)[is_first]], 1)
-
-
-def _best_right(queries: Queries) -> Ids:
-    """(Q,) row of each query's best right answer, the last of tied ones."""
     right = queries.right
     order = np.lexsort((queries.right_scores, right.owners))
-    best: Ids = right.ids[order][right.starts[1:] - 1]
-    return best
-
-
-def _sides(model: Embeddings, pairs_P2: Ids) -> tuple[np.ndarray, np.ndarray]:
-    return model.image_ID[pairs_P2[:, 0]], model.text_TD[pairs_P2[:, 1]]
+    best = right.ids[order][right.starts[1:] - 1]  # of each query
+    return np.stack([np.flatnonzero(is_first), best[is_first]], 1)
 
 
 def _trimmed(angles: Angles) -> list[int]:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.evaluation.driver import Evaluator, evaluate
-from vlcpctl.evaluation.jobs import Compute, Job
+from vlcpctl.evaluation.evaluator import Compute, Evaluator, Job, Plan, Session, evaluate
 from vlcpctl.evaluation.planned_rows import PlannedRow
-from vlcpctl.evaluation.session import Session
 
 COMPUTE = Compute(device="cpu", batch_size=2, workers=0)
 
 
-class Pairs:
-    """A plan of two checkpoints with two rows each."""
+def planned(run: str, number: int) -> PlannedRow:
+    return PlannedRow((number,), {"run": run, "checkpoint": f"id {run}"}, ("metrics", "n_images"))
 
-    def __init__(self) -> None:
-        self.jobs = [
+
+@dataclass(frozen=True, kw_only=True)
+class Count(Evaluator):
+    """Two checkpoints with two rows each; counts what is computed, and records the calls."""
+
+    checkpoints: tuple[Path, ...] = ()
+    calls: list[str] = field(default_factory=list)
+
+    def plan(self) -> Plan:
+        jobs = [
             Job(
                 Path(run),
                 CheckpointManifest(identity={}, run=run, method="seqf"),
@@ -29,20 +35,7 @@ class Pairs:
             )
             for run in "ab"
         ]
-
-    def lines(self) -> Iterator[str]:
-        yield from (job.label for job in self.jobs)
-
-
-def planned(run: str, number: int) -> PlannedRow:
-    return PlannedRow((number,), {"run": run, "checkpoint": f"id {run}"}, ("metrics", "n_images"))
-
-
-class Count(Evaluator):
-    """Counts what is computed, not reused, and records the order of the calls."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
+        return Plan(self, jobs)
 
     def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
         shared = session.once("shared", lambda: self.calls.append(f"load {session.checkpoint}"))
@@ -57,7 +50,7 @@ class Count(Evaluator):
 
 def test_each_checkpoint_has_one_session_and_is_finished_after_its_rows() -> None:
     evaluator, notes = Count(), []
-    rows = list(evaluate(Pairs(), evaluator, COMPUTE, notes.append))
+    rows = list(evaluate(evaluator.plan(), COMPUTE, notes.append))
     assert evaluator.calls == [
         *("load a", "a 0", "a 1", "finish a"),
         *("load b", "b 0", "b 1", "finish b"),
@@ -69,7 +62,7 @@ def test_each_checkpoint_has_one_session_and_is_finished_after_its_rows() -> Non
 
 def test_rows_come_one_at_a_time() -> None:
     evaluator = Count()
-    next(evaluate(Pairs(), evaluator, COMPUTE, lambda timing: None))
+    next(evaluate(evaluator.plan(), COMPUTE))
     assert evaluator.calls == ["load a", "a 0"]
 
 

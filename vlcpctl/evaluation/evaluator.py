@@ -1,0 +1,225 @@
+"""What all evaluations share: an evaluator, the plan of its rows, and how these are measured.
+
+Torch-free until a model is loaded, so that --dry-run and refusals are quick.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
+
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.gpu import in_words, worker_count
+from vlcpctl.distributed.pool import ALONE, Pool, pool_of
+from vlcpctl.distributed.serving import Work
+from vlcpctl.evaluation.embedding_cache import EmbeddingCache
+from vlcpctl.evaluation.membership import RunCheckpoint, run_checkpoints
+from vlcpctl.evaluation.planned_rows import PlannedRow
+from vlcpctl.evaluation.rank_files import RankFile
+
+if TYPE_CHECKING:  # they import torch
+    from vlcpctl.models.encoders import Encoder
+    from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
+
+Note = Callable[[dict[str, Any]], object]  # called with each timing
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluator(ABC):
+    """One kind of evaluation; its fields are its options.
+
+    A new one needs `plan` and `measure`, and a command that makes it. `plan` must not import torch.
+    """
+
+    checkpoints: tuple[Path, ...]
+    run: str | None = None  # in rows, in place of the names of the checkpoints' runs
+    limit: int | None = None  # how many samples of a split are used; None: all
+    timings: Path | None = None  # a file for them
+
+    queries: ClassVar[str] = "query"  # what --save-ranks has a row for
+
+    @abstractmethod
+    def plan(self) -> Plan:
+        """What is to be measured, after checking the options and the inputs.
+
+        Raises UsageError for options that do not fit, BadInput for unusable data or checkpoints.
+        """
+
+    @abstractmethod
+    def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
+        """The measured fields of a row, by name, for the checkpoint of the session."""
+
+    def finish(self, session: Session) -> None:
+        """Called after the last row of a checkpoint; does nothing unless overridden."""
+        return
+
+    def line(self, job: Job, row: PlannedRow) -> str:
+        """A row of a job as a line of the plan."""
+        return f"{job.label}: {row.fields['task']}"
+
+    def read_checkpoints(self) -> dict[Path, RunCheckpoint]:
+        """Each checkpoint's manifest and its place in its run.
+
+        Raises BadInput if a path is not a checkpoint.
+        """
+        manifests = [CheckpointManifest.read(path) for path in self.checkpoints]
+        if self.run:
+            manifests = [replace(one, run=self.run) for one in manifests]
+        return dict(zip(self.checkpoints, run_checkpoints(manifests), strict=True))
+
+
+@dataclass(frozen=True)
+class Job:
+    """A checkpoint and its planned rows, which may compare it with an earlier checkpoint."""
+
+    checkpoint: Path
+    manifest: CheckpointManifest
+    rows: Sequence[PlannedRow]
+    before: Path | None = None
+
+    @property
+    def label(self) -> str:
+        """The run and step of the checkpoint, for the lines of a plan."""
+        return f"{self.manifest.run} step {self.manifest.step}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an evaluation will do: jobs in the order of their rows, and files besides the rows.
+
+    `ranks` and the directories of `embeddings`, by checkpoint, are those that are still to be made.
+    """
+
+    evaluator: Evaluator
+    jobs: Sequence[Job]
+    ranks: RankFile | None = None
+    embeddings: Mapping[Path, Path] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> list[PlannedRow]:
+        """The rows of all jobs, in order."""
+        return [row for job in self.jobs for row in job.rows]
+
+    @property
+    def has_more(self) -> bool:
+        """Whether more than rows is to be made."""
+        return self.ranks is not None or bool(self.embeddings)
+
+    def lines(self) -> Iterator[str]:
+        """The plan as lines of text."""
+        for job in self.jobs:
+            yield from (self.evaluator.line(job, row) for row in job.rows)
+            if job.checkpoint in self.embeddings:
+                yield f"{job.label}: embeddings to {self.embeddings[job.checkpoint]}"
+        if self.ranks is not None:
+            yield f"ranks of every {self.evaluator.queries} to {self.ranks.out}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """How the models are run; rows do not depend on it."""
+
+    device: str
+    batch_size: int
+    workers: int | None  # None: auto
+    nproc: int = 1  # processes that embed
+    pool: Pool = ALONE  # these processes, while rows are measured
+    embedding_cache: Path | None = None
+    cache: EmbeddingCache | None = None  # in that directory, while rows are measured
+
+    @property
+    def worker_count(self) -> int:
+        """The number of processes that decode images; 0 decodes them in this process."""
+        return worker_count(self.workers, self.device, self.nproc)
+
+    def __str__(self) -> str:
+        """The device and the workers, as a line of a plan."""
+        return in_words(self.workers, self.device)
+
+    @contextmanager
+    def started(self) -> Iterator[Compute]:
+        """Within the block, the processes run; yields the same with them and the cache."""
+        from vlcpctl.models.imports import preload
+
+        cache = None if self.embedding_cache is None else EmbeddingCache(self.embedding_cache)
+        with pool_of(self.nproc, self.device, preload) as pool:
+            yield replace(self, pool=pool, cache=cache)
+
+
+@final
+class Session:
+    """The checkpoint of one job, what was computed with it, and how to compute more."""
+
+    def __init__(self, plan: Plan, job: Job, compute: Compute, note: Note) -> None:
+        self.plan, self.job, self.compute, self.note = plan, job, compute, note
+        self._kept: dict[Hashable, Any] = {}
+
+    @property
+    def checkpoint(self) -> Path:
+        """The directory of the checkpoint."""
+        return self.job.checkpoint
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The model of the checkpoint, loaded at first use."""
+        return self.load(self.checkpoint)
+
+    def load(self, checkpoint: Path) -> Encoder:
+        """The model of a checkpoint in eval mode, on the device."""
+        from vlcpctl.models.encoders import SavedEncoder
+
+        return self.compute.pool.load(SavedEncoder(checkpoint), self.compute.device)
+
+    def results(self, work: Work[Encoder, Value], count: int) -> Iterator[Value]:
+        """The results of `count` items of work with the model, by all processes of the pool."""
+        from vlcpctl.models.encoders import SavedEncoder
+
+        source = SavedEncoder(self.checkpoint)
+        return self.compute.pool.results(source, self.encoder, work, range(count))
+
+    @property
+    def fusion_encoder(self) -> FusionEncoder:
+        """The model as a fusion model; the plan has refused any other."""
+        encoder = self.encoder
+        assert encoder.family == "fusion"
+        return encoder
+
+    def once(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """The value of `make` at the first call with this key, kept for the later ones."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        value: Value = self._kept[key]
+        return value
+
+    @contextmanager
+    def timed(self, what: str, **fields: Any) -> Iterator[None]:
+        """Report how many seconds the block took, with these fields."""
+        started = time.perf_counter()
+        yield
+        seconds = round(time.perf_counter() - started, 4)
+        about = {"run": self.job.manifest.run, "step": self.job.manifest.step, "what": what}
+        self.note({**about, **fields, "seconds": seconds})
+
+    def timed_search(self, row: PlannedRow) -> AbstractContextManager[None]:
+        """Time the search of a row."""
+        return self.timed("search", gallery=row.fields["gallery"], tasks=row.fields["tasks"])
+
+
+def evaluate(plan: Plan, compute: Compute, note: Note = lambda _: None) -> Iterator[dict[str, Any]]:
+    """Yield each row as soon as it is measured; `note` is called with timings.
+
+    Each checkpoint is loaded once, and its rows are measured in order. Raises what the evaluator
+    raises: Diverged for non-finite embeddings, for instance.
+    """
+    for job in plan.jobs:
+        session = Session(plan, job, compute, note)
+        for row in job.rows:
+            yield row.complete(plan.evaluator.measure(session, row))
+        plan.evaluator.finish(session)

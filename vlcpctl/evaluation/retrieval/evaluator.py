@@ -1,0 +1,236 @@
+"""Retrieval in the galleries of tasks: its options, its rows, and which protocol measures them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+from vlcpctl.core.atomic import already_made, new_directory
+from vlcpctl.core.digests import digests_of
+from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.manifest import MANIFESTS, write_manifest
+from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.core.versions import Versions
+from vlcpctl.data.tasks.task import Task
+from vlcpctl.evaluation.embedding_files import write_part
+from vlcpctl.evaluation.evaluator import Evaluator, Job, Plan, Session
+from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
+from vlcpctl.evaluation.planned_rows import GALLERIES, PlannedRow, gallery_rows, place_of
+from vlcpctl.evaluation.rank_files import plan_ranks
+from vlcpctl.evaluation.search.backends import choose
+from vlcpctl.evaluation.splits import EvalSplit
+from vlcpctl.metrics.average_precision import DEFAULT_VARIANT, VARIANTS
+from vlcpctl.models.configuration import fusion_configuration
+
+DUPLICATES = ("unite", "separate")
+
+CROSS_MODAL, MULTI_MODAL = PROTOCOLS = ("cross-modal", "multi-modal")
+_TWO_SPLITS = ("query", "gallery")
+_USUAL_SPLIT = "test"
+_IDLE = (
+    GoesWith("map_variant", "protocol", (MULTI_MODAL,)),
+    GoesWith("save_embeddings", "protocol", (CROSS_MODAL,)),
+    GoesWith("save_ranks", "protocol", (CROSS_MODAL,)),
+)
+_MEASURED = {
+    CROSS_MODAL: ("metrics", "n_images", "n_texts", "n_ties"),
+    MULTI_MODAL: ("metrics", "n_queries", "n_gallery", "n_ties", "n_alone"),
+}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Retrieval(Evaluator):
+    """Recall or average precision; None for `split` and `map_variant` means the default."""
+
+    tasks: tuple[Task, ...]
+    gallery: str = "own"
+    protocol: str = CROSS_MODAL
+    map_variant: str | None = None
+    split: str | None = None
+    duplicates: str = "unite"
+    backend: str = "auto"
+    save_embeddings: Path | None = None
+    save_ranks: Path | None = None
+    out: Path | None = None  # of the rows
+    force: bool = False
+
+    def plan(self) -> Plan:
+        """See `Evaluator`; raises Incompatible for a model that the protocol cannot evaluate."""
+        self._check_options()
+        for task in self.tasks:
+            for split in self.splits:
+                _check_split(task, split)
+        checkpoints = self.read_checkpoints()
+        if self.protocol == MULTI_MODAL:
+            for path in self.checkpoints:
+                require_fusion(path)
+            for task in self.tasks:
+                require_classes(task)
+        places = [place_of(task) for task in self.tasks]
+        jobs = [
+            Job(path, one.manifest, self._rows(one, places)) for path, one in checkpoints.items()
+        ]
+        embeddings = self._embeddings(jobs)
+        rows = Plan(self, jobs).rows
+        if not rows:
+            raise UsageError(
+                "there is nothing to evaluate: no checkpoint was trained on tasks that make a "
+                "complete merged gallery; --gallery own does not need the other tasks"
+            )
+        ranks = plan_ranks(self.save_ranks, rows, self.out, force=self.force)
+        return Plan(self, jobs, ranks, embeddings)
+
+    def line(self, job: Job, row: PlannedRow) -> str:
+        return f"{job.label}: {row.fields['gallery']} gallery of {', '.join(row.fields['tasks'])}"
+
+    def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
+        """See `Evaluator`; raises UsageError for an unknown backend or one not installed."""
+        from vlcpctl.evaluation.retrieval.cross_modal import CrossModal
+        from vlcpctl.evaluation.retrieval.multi_modal import MultiModal
+
+        backend = choose(self.backend, session.compute.device)
+        if self.protocol == CROSS_MODAL:
+            (sources,) = self._sources
+            return asdict(CrossModal(sources, self.duplicates, backend).measure(session, row))
+        variant = self.map_variant or DEFAULT_VARIANT
+        measured = MultiModal(self._sources, self.duplicates, backend, variant)
+        return asdict(measured.measure(session, row))
+
+    def finish(self, session: Session) -> None:
+        """Save the embeddings of every task, if --save-embeddings is given."""
+        from vlcpctl.evaluation.retrieval.cross_modal import embedded
+
+        out = session.plan.embeddings.get(session.checkpoint)
+        if out is None:
+            return
+        identity = self._identity(session.job)
+        (sources,) = self._sources
+        with new_directory(out, MANIFESTS["embeddings"]) as directory:
+            for number, source in enumerate(sources):
+                part = embedded(session, source)
+                write_part(directory, number, len(sources), part, source.samples())
+            body = {
+                "tasks": [task.slug for task in self.tasks],
+                "inputs": [identity["checkpoint"], *identity["tasks"]],
+                "digests": digests_of(directory),
+            }
+            write_manifest(directory, "embeddings", identity, content_id(identity), body)
+
+    @cached_property
+    def splits(self) -> tuple[str, ...]:
+        """The split to evaluate on, or the splits of queries and gallery."""
+        return splits_of(self.tasks, self.protocol, self.split)
+
+    @cached_property
+    def _sources(self) -> list[list[EvalSplit]]:
+        """By split to evaluate on, that of each task; they are read once for all checkpoints."""
+        return [
+            [EvalSplit(task, split, self.limit) for task in self.tasks] for split in self.splits
+        ]
+
+    def _check_options(self) -> None:
+        for kind, name, known in (
+            ("gallery", self.gallery, GALLERIES),
+            ("value of --duplicates:", self.duplicates, DUPLICATES),
+            ("protocol", self.protocol, PROTOCOLS),
+        ):
+            if name not in known:
+                raise UsageError(unknown_name(kind, name, known))
+        refuse_idle(_IDLE, vars(self))
+        if self.map_variant is not None and self.map_variant not in VARIANTS:
+            raise UsageError(unknown_name("value of --map-variant:", self.map_variant, VARIANTS))
+        names = [path.name for path in self.checkpoints]
+        again = [name for name in names if names.count(name) > 1]
+        if self.save_embeddings and again:
+            raise UsageError(
+                "--save-embeddings makes one directory per checkpoint name, but two are named "
+                f"{again[0]}; evaluate them in separate commands"
+            )
+
+    def _rows(self, checkpoint: RunCheckpoint, places: Sequence[TaskPlace]) -> list[PlannedRow]:
+        # The options that decide the numbers; batch size, device and backend do not.
+        options = {"duplicates": self.duplicates}
+        if self.protocol == MULTI_MODAL:
+            options["map_variant"] = self.map_variant or DEFAULT_VARIANT
+        common: dict[str, Any] = {"protocol": self.protocol, "split": "+".join(self.splits)}
+        common |= {"limit": self.limit, "options": options}
+        # Also as fields of their own, but only when not the default.
+        if self.duplicates != "unite":
+            common["duplicates"] = self.duplicates
+        if self.map_variant not in {None, DEFAULT_VARIANT}:
+            common["map_variant"] = self.map_variant
+        return gallery_rows(checkpoint, places, self.gallery, common, _MEASURED[self.protocol])
+
+    def _embeddings(self, jobs: Iterable[Job]) -> dict[Path, Path]:
+        """The directories of the checkpoints' embeddings, without those that are already saved."""
+        if self.save_embeddings is None:
+            return {}
+        found, versions = {}, Versions.of(task.manifest for task in self.tasks)
+        for job in jobs:
+            several, out = len(self.checkpoints) > 1, self.save_embeddings
+            out = out / job.checkpoint.name if several else out
+            identity = self._identity(job)
+            if not already_made(out, "embeddings", identity, force=self.force, versions=versions):
+                found[job.checkpoint] = out
+        return found
+
+    def _identity(self, job: Job) -> dict[str, Any]:
+        """The identity of the saved embeddings of a checkpoint."""
+        return {
+            "checkpoint": job.manifest.content,
+            "tasks": [task.content for task in self.tasks],
+            "split": "+".join(self.splits),
+            "limit": self.limit,
+        }
+
+
+def _check_split(task: Task, split: str) -> None:
+    if split not in task.counts:
+        known = ", ".join(task.counts)
+        raise BadInput(f"{task.path} has no split {split!r} (it has: {known}); see --split")
+    if task.counts[split] == 0:
+        raise BadInput(f"{task.path}: split {split} has no images")
+
+
+def splits_of(tasks: Iterable[Task], protocol: str, split: str | None) -> tuple[str, ...]:
+    """The splits to evaluate on: `split` if given, else (query, gallery) if tasks have them.
+
+    Without either it is `test`. Raises UsageError if only some tasks have query and gallery.
+    """
+    if split is not None or protocol == CROSS_MODAL:
+        return (split or _USUAL_SPLIT,)
+    has_two = {task.path: set(_TWO_SPLITS) <= set(task.counts) for task in tasks}
+    if all(has_two.values()):
+        return _TWO_SPLITS
+    if any(has_two.values()):
+        one, other = (
+            next(path for path in has_two if has_two[path] is has) for has in (True, False)
+        )
+        raise UsageError(
+            f"{one} has splits query and gallery, but {other} does not; "
+            "use --split to name one that all tasks have"
+        )
+    return (_USUAL_SPLIT,)
+
+
+def require_classes(task: Task) -> None:
+    """Raise BadInput for a task without class labels: they decide which items are relevant."""
+    if not task.manifest.get("labels"):
+        raise BadInput(
+            f"{task.path} has no class labels, which multi-modal retrieval needs; "
+            "use 'vlcpctl split --label-column'"
+        )
+
+
+def require_fusion(checkpoint: Path) -> None:
+    """Raise Incompatible for a dual encoder, which has no joint feature of an image and a text."""
+    if fusion_configuration(str(checkpoint)) is None:
+        raise Incompatible(
+            f"--protocol multi-modal needs a fusion model, such as albef-tiny: {checkpoint} is a "
+            "dual encoder; use --protocol cross-modal"
+        )

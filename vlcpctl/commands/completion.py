@@ -193,7 +193,8 @@ def _metrics(_context: Any, _incomplete: str) -> list[str]:
 
 def _conditions(_context: Any, incomplete: str) -> list[str]:
     """METRIC: of --fail-if, then METRIC:OP: for the metric that is written."""
-    from vlcpctl.report.gates.grammar import DROPS, OPERATORS
+    from vlcpctl.report.facts.language import DROPS
+    from vlcpctl.report.gates.grammar import OPERATORS
 
     metric, colon, _ = incomplete.partition(":")
     if colon:

@@ -206,7 +206,7 @@ def verdicts_of(verdicts: Sequence[dict[str, Any]], file: Path) -> list[Verdict]
 
     Raises BadInput if one lacks a field or has one of another type.
     """
-    return [Verdict.read(Fields(one, file)) for one in verdicts]
+    return [Verdict.read(one, file) for one in verdicts]
 
 
 def _phrase(verdict: Mapping[str, Any]) -> str:

@@ -22,10 +22,10 @@ from vlcpctl.report.sweeps.best import Choice
 from vlcpctl.report.tables.angles import SpatialTrack
 from vlcpctl.report.tables.comparison import comparison_tables, ordered_runs
 from vlcpctl.report.tables.guards import every_metric_table, guards_table, shown_guards
-from vlcpctl.report.tables.matrices import matrix_table, transfer_table
+from vlcpctl.report.tables.matrices import matrix_table
 from vlcpctl.report.tables.per_task import per_task_tables
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
-from vlcpctl.report.tables.transfer import every_step_tables
+from vlcpctl.report.tables.transfer import every_step_tables, transfer_table
 
 TITLE = "Forgetting report"
 

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
-from vlcpctl.core.fields import Fields
 from vlcpctl.report.gates.verdicts import Verdict
 from vlcpctl.report.render.junit import check_junit_path, is_junit, junit, write_junit
 
@@ -42,9 +41,11 @@ EXCUSED = _verdict(value=None, is_early=True, passes=True, data=None)
 @pytest.mark.parametrize("verdict", [FAILS, PASSES, UNDEFINED, EXCUSED])
 def test_a_recorded_verdict_makes_the_same_case(verdict: Verdict) -> None:
     recorded = json.loads(json.dumps(verdict.as_json()))
-    assert Verdict.read(Fields(recorded, "verdict.json")) == verdict
-    with pytest.raises(BadInput, match=r"verdict\.json: field 'holds' is 'no', not true or false"):
-        Verdict.read(Fields({**recorded, "holds": "no"}, "verdict.json"))
+    assert Verdict.read(recorded, "verdict.json") == verdict
+    with pytest.raises(
+        BadInput, match=r"verdict\.json: field 'holds': expected true or false, got text"
+    ):
+        Verdict.read({**recorded, "holds": "no"}, "verdict.json")
 
 
 def _check(root: ET.Element) -> None:

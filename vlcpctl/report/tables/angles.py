@@ -53,13 +53,14 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class CheckpointPair:
-    """How angles changed between two checkpoints of a run, over its seeds."""
+    """How angles changed between two checkpoints of a run, over its seeds: a row for each."""
 
     run: str
     steps: str  # such as "0 -> 1"
     order: tuple[int, int]
     metrics: dict[str, tuple[float, ...]]
     degrees: dict[str, NDArray[np.int64]]  # (180,) angles by degree, of all seeds together
+    rows: tuple[Row, ...]
 
     def share(self, key: str) -> NDArray[np.float64]:
         """(180,) percent of the angles in each degree; zeros where there is no angle."""
@@ -143,7 +144,7 @@ def _pair(run: str, name: str, order: tuple[int, int], rows: list[Row]) -> Check
             degrees[key][: len(counts)] += counts
     known = set.intersection(*(set(row.metrics) for row in rows))
     metrics = {key: tuple(row.metrics[key] for row in rows) for key in sorted(known)}
-    return CheckpointPair(run, name, order, metrics, degrees)
+    return CheckpointPair(run, name, order, metrics, degrees, tuple(rows))
 
 
 def _table(pairs: tuple[CheckpointPair, ...], measure: AngleMeasure, side: str) -> Table:

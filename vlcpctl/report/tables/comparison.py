@@ -8,11 +8,12 @@ from collections.abc import Callable
 
 from vlcpctl.core.errors import some_names
 from vlcpctl.metrics.definitions import DEFINITIONS
-from vlcpctl.report.scores.ahead import bold_note, seed_note
 from vlcpctl.report.scores.runs import RunScores, Track
 from vlcpctl.report.scores.summary import (
     Spread,
+    bold_note,
     change_from_start,
+    seed_note,
     start_score,
     summarise,
     why_undefined,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from vlcpctl.report.scores.ahead import bold_note, seed_note
 from vlcpctl.report.scores.drops import Curve, Drop
 from vlcpctl.report.scores.runs import START
-from vlcpctl.report.scores.summary import Spread
+from vlcpctl.report.scores.summary import Spread, bold_note, seed_note
 from vlcpctl.report.tables.table import (
     UNDEFINED,
     Column,

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlcpctl.metrics.forgetting import NOTHING, Matrix
-from vlcpctl.report.scores.ahead import seed_note
 from vlcpctl.report.scores.runs import RunScores, Track
-from vlcpctl.report.scores.summary import Spread, summarise
+from vlcpctl.report.scores.summary import Spread, seed_note, summarise
 from vlcpctl.report.tables.matrices import cut_notes, shown_tasks, step_label
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
 

@@ -1,12 +1,11 @@
-"""Tables of scores on data outside the stream: every metric, after every step, by data set."""
+"""Tables of scores on data outside the stream: first and last step, and every one by data set."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from vlcpctl.report.scores.ahead import seed_note
 from vlcpctl.report.scores.runs import START, Track, TransferScores
-from vlcpctl.report.scores.summary import Spread
+from vlcpctl.report.scores.summary import Spread, seed_note
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
 
 _MOST_CELLS = 12_000  # of all these tables of a track
@@ -78,3 +77,58 @@ def _at(transfer: TransferScores, key: str, step: int) -> Spread | None:
 
 def _name(step: int) -> str:
     return "start" if step == START else f"after {step}"
+
+
+def transfer_table(
+    track: Track, key: str, left_out: Collection[tuple[str, str]] = ()
+) -> Table | None:
+    """Scores on data outside the stream at the first and last evaluated step; None without any.
+
+    The runs and data in `left_out` are in another table.
+    """
+    rows = [
+        row
+        for transfer in track.transfers
+        if (transfer.run, transfer.task) not in left_out
+        if (row := _transfer_row(transfer, key))
+    ]
+    if not rows:
+        return None
+    columns = (
+        Column("data", is_number=False),
+        Column("run", is_number=False),
+        Column("first step", rank=1),
+        Column("score", rank=1),
+        Column("last step"),
+        Column("score"),
+        Column("change"),
+    )
+    rows.sort(key=lambda row: (row[0].text, row[1].text))
+    notes = ("not part of the stream, so not counted in any forgetting metric",)
+    return Table(
+        f"Transfer: {key} on data outside the stream", columns, (RowGroup("", tuple(rows)),), notes
+    )
+
+
+def _transfer_row(transfer: TransferScores, key: str) -> tuple[TableCell, ...] | None:
+    by_step = transfer.scores.get(key, ())
+    shared = set.intersection(*(set(scores) for scores in by_step)) if by_step else set()
+    if not shared:
+        return None
+    first, last = min(shared), max(shared)
+    before = Spread(tuple(scores[first] for scores in by_step))
+    after = Spread(tuple(scores[last] for scores in by_step))
+    change = Spread(tuple(scores[last] - scores[first] for scores in by_step))
+    return (
+        TableCell(transfer.task),
+        TableCell(transfer.run),
+        TableCell(_step_text(first)),
+        number_cell(before),
+        TableCell(_step_text(last)),
+        number_cell(after),
+        number_cell(change if first != last else None),
+    )
+
+
+def _step_text(step: int) -> str:
+    return "start" if step == START else str(step)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -23,6 +22,7 @@ from vlcpctl.report.scores.settings import setting_of, setting_text
 from vlcpctl.report.scores.summary import (
     Spread,
     needs_second_task,
+    over_seeds,
     start_score,
     summarise,
     why_undefined,
@@ -448,7 +448,7 @@ def _of_task(run: RunScores, name: str, key: str, task: int) -> Measured:
     for one in run.scores.get(key, ()):
         learned, final = one.own[task, task], one.own[last, task]
         found.append(value(np.array([[learned, np.nan], [final, final]])))
-    return _measured(math.nan if one is None else one for one in found)
+    return Measured(over_seeds(found))
 
 
 def _mean_at(run: RunScores, key: str, gallery: str, step: int) -> Measured:
@@ -459,9 +459,13 @@ def _mean_at(run: RunScores, key: str, gallery: str, step: int) -> Measured:
         return Measured(summarise(run, key, f"{gallery}_final"))
     if step >= run.steps:
         return Measured(None)
-    return _measured(
-        float(np.mean(one.own[step, : step + 1]) if gallery == "own" else one.merged[step, step])
-        for one in run.scores.get(key, ())
+    return Measured(
+        over_seeds(
+            float(
+                np.mean(one.own[step, : step + 1]) if gallery == "own" else one.merged[step, step]
+            )
+            for one in run.scores.get(key, ())
+        )
     )
 
 
@@ -469,13 +473,15 @@ def _task_at(run: RunScores, key: str, task: int, step: int) -> Measured:
     if step >= run.steps:
         return Measured(None)
     of_seeds = run.scores.get(key, ())
-    return _measured(
-        float(one.start[task] if step == START else one.own[step, task]) for one in of_seeds
+    return Measured(
+        over_seeds(
+            float(one.start[task] if step == START else one.own[step, task]) for one in of_seeds
+        )
     )
 
 
 def _transfer_at(transfer: TransferScores, key: str, step: int) -> Measured:
-    return _measured(scores.get(step, math.nan) for scores in transfer.scores[key])
+    return Measured(over_seeds(scores.get(step) for scores in transfer.scores[key]))
 
 
 def _of_drop(drop: Drop, name: str | None) -> Measured:
@@ -509,19 +515,13 @@ def _lacks_rows(drop: Drop, *, needs_baseline: bool) -> Measured:
 def _angle(pair: CheckpointPair, metric: Metric) -> Measured:
     """A metric of angles, or percent of them in (low, high] degrees, and those of 0 if low is 0."""
     if metric.kind == "angle":
-        return _measured(row.metrics.get(metric.key or "", math.nan) for row in pair.rows)
+        return Measured(over_seeds(row.metrics.get(metric.key or "") for row in pair.rows))
     shares = []
     for row in pair.rows:
         counts = (row.degrees or {}).get(metric.key or "", ())
         total = sum(counts)
-        shares.append(100 * sum(counts[metric.low : metric.high]) / total if total else math.nan)
-    return _measured(shares)
-
-
-def _measured(values: Iterable[float]) -> Measured:
-    """The values of all seeds; none if a seed lacks its own."""
-    found = tuple(values)
-    return Measured(Spread(found) if found and not any(map(math.isnan, found)) else None)
+        shares.append(100 * sum(counts[metric.low : metric.high]) / total if total else None)
+    return Measured(over_seeds(shares))
 
 
 def _counts(rows: Iterable[Row]) -> Counts:

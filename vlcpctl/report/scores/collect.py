@@ -72,9 +72,11 @@ def _refuse_more(count: int, most: int, what: str) -> None:
 def _track(rows: list[Row], starts: Mapping[str, Sequence[str]], last: Mapping[str, int]) -> Track:
     for row in rows:
         _check(row)
-    foreign = {(row.run, row.task) for row in rows if _is_outside(row)}
-    inside = [row for row in rows if not _is_foreign(row, foreign)]
     outside = [row for row in rows if _is_outside(row)]
+    foreign: dict[str, set[str]] = {}
+    for row in outside:
+        foreign.setdefault(row.run, set()).add(row.task)
+    inside = [row for row in rows if not _is_outside(row) and not _is_foreign(row, foreign)]
     runs = _grouped(inside, lambda row: row.run)
     names = outside_names(outside)
     transfers = _grouped(outside, lambda row: (row.run, row.task, row.tasks))
@@ -127,10 +129,10 @@ def _is_outside(row: Row) -> bool:
     return row.gallery == "own" and row.task_step is None
 
 
-def _is_foreign(row: Row, foreign: set[tuple[str, str]]) -> bool:
-    if row.gallery == "own":
-        return row.task_step is None
-    return bool(foreign) and any((row.run, task) in foreign for task in row.tasks)
+def _is_foreign(row: Row, foreign: Mapping[str, set[str]]) -> bool:
+    """Whether a merged gallery has data outside the stream of its run."""
+    is_merged = row.gallery == "merged" and row.run in foreign
+    return is_merged and not foreign[row.run].isdisjoint(row.tasks)
 
 
 def _cells(rows: list[Row]) -> int:

@@ -78,13 +78,11 @@ def _absent_cells(run: RunScores, scores: SeedScores, unmeasured: NDArray[np.boo
             holes = np.isnan(matrix) & needed(run, matrix) & ~unmeasured
             holes[:, list(run.without)] = False
             count += int(holes.sum())
-            names += [_name(run, gallery, *cell) for cell in np.argwhere(holes)[:_SHOWN].tolist()]
+            for step, task in np.argwhere(holes)[:_SHOWN].tolist():
+                name = run.tasks[task] if gallery == "own" else f"merged 0..{task}"
+                names.append(f"(step {step}, {name})")
     more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
-
-
-def _name(run: RunScores, gallery: str, step: int, task: int) -> str:
-    return f"(step {step}, {run.tasks[task] if gallery == 'own' else f'merged 0..{task}'})"
 
 
 def _own_needed(run: RunScores, own: Matrix) -> NDArray[np.bool_]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,15 +41,24 @@ class Spread:
         return math.sqrt(squares / (len(self.values) - 1))
 
 
+def over_seeds(values: Iterable[float | None]) -> Spread | None:
+    """The values of all seeds; None without any, or if that of a seed is None or NaN.
+
+    >>> over_seeds([1.0, 2.0]), over_seeds([1.0, None])
+    (Spread(values=(1.0, 2.0)), None)
+    """
+    found = tuple(values)
+    known = tuple(value for value in found if value is not None and not math.isnan(value))
+    return Spread(known) if known and len(known) == len(found) else None
+
+
 def summarise(run: RunScores, key: str, name: str) -> Spread | None:
     """One summary metric of a run; None if it is undefined for any seed."""
     definition = DEFINITIONS[name]
     if key not in run.scores or why_undefined(run, definition):
         return None  # the matrix may not even have the shape that the metric expects
     matrices = [run.matrix(scores, definition.gallery) for scores in run.scores[key]]
-    values = [definition.value(matrix) for matrix in matrices]
-    known = tuple(value for value in values if value is not None)
-    return Spread(known) if len(known) == len(values) else None
+    return over_seeds(definition.value(matrix) for matrix in matrices)
 
 
 def start_score(run: RunScores, key: str) -> Spread | None:
@@ -59,9 +68,7 @@ def start_score(run: RunScores, key: str) -> Spread | None:
     One value stands for seeds that start from the same scores.
     """
     means = [float(np.mean(scores.start[run.counted])) for scores in run.scores.get(key, ())]
-    if not means or any(math.isnan(mean) for mean in means):
-        return None
-    return Spread(tuple(means[:1] if len(set(means)) == 1 else means))
+    return over_seeds(means[:1] if len(set(means)) == 1 else means)
 
 
 def change_from_start(run: RunScores, key: str) -> Spread | None:
@@ -72,11 +79,8 @@ def change_from_start(run: RunScores, key: str) -> Spread | None:
     final = summarise(run, key, "own_final")
     if final is None:
         return None
-    starts = [float(np.mean(scores.start[run.counted])) for scores in run.scores[key]]
-    if any(math.isnan(start) for start in starts):
-        return None
-    changes = zip(final.values, starts, strict=True)
-    return Spread(tuple(value - start for value, start in changes))
+    starts = (float(np.mean(scores.start[run.counted])) for scores in run.scores[key])
+    return over_seeds(value - start for value, start in zip(final.values, starts, strict=True))
 
 
 def why_undefined(run: RunScores, definition: Definition) -> str | None:
@@ -134,10 +138,7 @@ def mean_matrix(matrices: list[Matrix]) -> Matrix:
 
 def cell_spread(run: RunScores, key: str, gallery: str, cell: tuple[int, int]) -> Spread | None:
     """One cell of the own or merged matrix over seeds; None if a seed lacks it."""
-    if key not in run.scores:
-        return None
-    values = tuple(float(scores.of(gallery)[cell]) for scores in run.scores[key])
-    return None if any(math.isnan(value) for value in values) else Spread(values)
+    return over_seeds(float(scores.of(gallery)[cell]) for scores in run.scores.get(key, ()))
 
 
 def is_ahead(best: Spread, other: Spread, *, are_paired: bool) -> bool:

@@ -60,7 +60,8 @@ def best_settings(
     of its method is kept in any case. Raises UsageError for a metric that is unknown or that a run
     has more than once, and BadInput if validation rows are missing or it is undefined for a run.
     """
-    methods = {row.run: row.method for row in _by_step(rows) if row.step is not None}
+    trained = sorted((row.step, row.run, row.method) for row in rows if row.step is not None)
+    methods = {run: method for _, run, method in trained}  # those of the last step
     of = {run: first.get(run, method) for run, method in methods.items()}
     if not any(_is_validation(row) for row in rows):
         raise BadInput(
@@ -81,10 +82,6 @@ def best_settings(
             "with --split test and add the rows"
         )
     return kept, tuple(choices)
-
-
-def _by_step(rows: Sequence[Row]) -> list[Row]:
-    return sorted(rows, key=lambda row: -1 if row.step is None else row.step)
 
 
 def _is_validation(row: Row) -> bool:

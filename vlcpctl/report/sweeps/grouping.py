@@ -60,7 +60,9 @@ def grouped(
     """
     if not fields:
         return Grouped(rows, tuple(runs))
-    chains = _by_chain(row for row in rows if row.step is not None and _is_in(row.run, runs))
+    chains = _by_chain(
+        row for row in rows if row.step is not None and (not runs or row.run in runs)
+    )
     _check_fields(fields, [row for members in chains.values() for row in members])
     labels = {chain: _label(members, fields) for chain, members in chains.items()}
     if "config" not in allow_mixed:
@@ -86,10 +88,6 @@ def grouped(
             for chain, found in sorted(chains.items(), key=lambda pair: pair[0])
         },
     )
-
-
-def _is_in(run: str, runs: Sequence[str]) -> bool:
-    return not runs or run in runs
 
 
 def _by_chain(rows: Iterable[Row]) -> dict[Chain, list[Row]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from vlcpctl.report.scores.runs import START, Track, TransferScores
-from vlcpctl.report.scores.summary import Spread, seed_note
+from vlcpctl.report.scores.summary import Spread, over_seeds, seed_note
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
 
 _MOST_CELLS = 12_000  # of all these tables of a track
@@ -54,7 +54,13 @@ def _table(
             notes.append(f"{one.run}: shows {_FIRST + _LAST} of {len(steps)} steps")
             steps = [*steps[:_FIRST], *steps[-_LAST:]]
         rows = tuple(
-            (TableCell(_name(step)), *(number_cell(_at(one, key, step)) for key in shown))
+            (
+                TableCell(_name(step)),
+                *(
+                    number_cell(over_seeds(seed.get(step) for seed in one.scores.get(key, ())))
+                    for key in shown
+                ),
+            )
             for step in steps
         )
         groups.append(RowGroup(one.run, rows))
@@ -66,13 +72,6 @@ def _table(
 
 def _steps(transfer: TransferScores) -> list[int]:
     return sorted({step for seeds in transfer.scores.values() for one in seeds for step in one})
-
-
-def _at(transfer: TransferScores, key: str, step: int) -> Spread | None:
-    """The scores of every seed after a step; None if one lacks it."""
-    values = [one.get(step) for one in transfer.scores.get(key, ())]
-    known = tuple(value for value in values if value is not None)
-    return Spread(known) if known and len(known) == len(values) else None
 
 
 def _name(step: int) -> str:

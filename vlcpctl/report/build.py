@@ -27,7 +27,7 @@ from vlcpctl.report.scores.collect import collect
 from vlcpctl.report.scores.drops import curves, drops
 from vlcpctl.report.scores.joining import JoinedRows, joined
 from vlcpctl.report.scores.missing import notes, require_complete, without_tasks
-from vlcpctl.report.scores.runs import Track
+from vlcpctl.report.scores.runs import Track, is_outside
 from vlcpctl.report.scores.saved_ranks import RankIntervals
 from vlcpctl.report.sweeps.best import Choice, best_settings
 from vlcpctl.report.sweeps.grouping import Grouped, grouped, parse_group_by
@@ -186,4 +186,4 @@ def _selected(rows: Sequence[Row], runs: Sequence[str], gallery: str) -> list[Ro
 
 def _has_no_gallery(row: Row) -> bool:
     """Whether --gallery does not apply: data outside the stream, or a pair of checkpoints."""
-    return row.since is not None or (row.gallery == "own" and row.task_step is None)
+    return row.since is not None or is_outside(row)

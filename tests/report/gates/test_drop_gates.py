@@ -99,6 +99,15 @@ def test_patterns_are_those_of_fnmatch_in_exact_case(pattern: str, name: str) ->
     assert verdict.undefined == "no data matches 'COCO'"
 
 
+def test_every_name_of_a_number_selects(tmp_path: Path) -> None:
+    names = "split=test,protocol=cross-*,method=*,evaluator=r*,gallery=own"
+    assert len(_judged(f"drop@{names}:gt:3", _drop())) == 1
+    (verdict,) = _judged("drop@split=val:gt:3", _drop())
+    assert verdict.undefined == "no split matches 'val'"
+    (verdict,) = _built(tmp_path, _rows(), "own_final@method=ctp:lt:1").verdicts
+    assert (verdict.run, verdict.passes) == ("weekly", True)
+
+
 def test_the_worst_drop_is_one_verdict_per_run_and_names_the_data() -> None:
     verdicts = _judged(
         "worst_drop:gt:3",

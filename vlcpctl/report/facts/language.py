@@ -195,7 +195,8 @@ def parse_selectors(text: str, where: str, dialect: Dialect) -> Pairs:
         if not dialect.has_field(field):
             raise dialect.error(f"{where}: {unknown_name('field', field, dialect.fields)}")
         if field in found:
-            raise dialect.error(f"{where}: {field}= is given twice")
+            advice = "" if dialect.is_column else "; use two conditions"
+            raise dialect.error(f"{where}: {field}= is given twice{advice}")
         if not glob:
             raise dialect.error(f"{where}: {field}= has no pattern; * matches every name")
         words = (LAST, BEFORE) if field == "step" else (BEFORE,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from glob import escape
@@ -11,13 +11,13 @@ from glob import escape
 import numpy as np
 
 from vlcpctl.core.errors import nearest, some_names
-from vlcpctl.core.rows import EarlierCheckpoint, Row
+from vlcpctl.core.rows import Row
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.facts.language import BEFORE, CONFIG, LAST, NAMES, STEPS, Metric, Pairs
 from vlcpctl.report.scores.collect import track_key
 from vlcpctl.report.scores.drops import Drop
 from vlcpctl.report.scores.joining import JoinedRows
-from vlcpctl.report.scores.runs import START, RunScores, Track, TransferScores
+from vlcpctl.report.scores.runs import START, RunScores, Track, TransferScores, step_of
 from vlcpctl.report.scores.settings import setting_of, setting_text
 from vlcpctl.report.scores.summary import (
     Spread,
@@ -190,7 +190,7 @@ class Facts:
 
     @cached_property
     def _last_steps(self) -> dict[str, int]:
-        return {run: max(map(_step, rows)) for run, rows in self._rows.items()}
+        return {run: max(map(step_of, rows)) for run, rows in self._rows.items()}
 
     def _last(self, run: str) -> int:
         """The last step of a run; START if it was not trained on a stream."""
@@ -200,7 +200,7 @@ class Facts:
     def _configs(self) -> dict[str, Mapping[str, object] | None]:
         """The settings of the last checkpoint of each run, if any of its rows has them."""
         return {
-            run: next((r.config for r in rows if r.config and _step(r) == self._last(run)), None)
+            run: next((r.config for r in rows if r.config and step_of(r) == self._last(run)), None)
             for run, rows in self._rows.items()
         }
 
@@ -236,48 +236,65 @@ class Facts:
                     if self._may_be(run.name, wanted):
                         yield track, run, key
 
+    def _fact(
+        self,
+        track: Track,
+        run: RunScores,
+        metric: str,
+        measure: Callable[[], Measured],
+        gallery: str = "own",
+        data: str = "",
+    ) -> Fact:
+        """A fact about a run: about single data, or else about its tasks together."""
+        on_data = partial(self._counts_on, track, run.name, data)
+        return Fact(
+            self._names(track, run.name, gallery, data),
+            metric,
+            measure,
+            track,
+            counts=on_data if data else partial(self._all_counts, track, run.name, gallery),
+            seeds=run.seeds,
+            is_start=run.steps == 0 and run.name in self._untrained,
+        )
+
     def _summaries(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Fact]:
         name = metric.name or ""
+        gallery = "merged" if DEFINITIONS[name].gallery == "merged" else "own"
         for track, run, key in self._runs_with(metric, wanted, DEFINITIONS[name].gallery):
-            yield self._summary(track, run, key, name)
-            if name == "own_final":  # that of a model before the first task is its score there
+            measure = partial(_over_tasks, run, key, name)
+            yield self._fact(track, run, f"{name}.{key}", measure, gallery)
+            if name == "own_final":
                 if run.steps == 0:
-                    yield self._start(track, run, key, run.name)
+                    yield self._start(track, run, key)
                 yield from self._other_starts(track, run, key)
 
     def _finals(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Fact]:
         """The final score of each run over its tasks."""
         for track, run, key in self._runs_with(metric, wanted):
             for gallery in _galleries(run, wanted):
-                yield self._summary(track, run, key, f"{gallery}_final")
+                measure = partial(_over_tasks, run, key, f"{gallery}_final")
+                yield self._fact(track, run, f"{gallery}_final.{key}", measure, gallery)
 
-    def _summary(self, track: Track, run: RunScores, key: str, name: str) -> Fact:
-        gallery = "merged" if DEFINITIONS[name].gallery == "merged" else "own"
-        return Fact(
-            self._names(track, run.name, gallery),
-            f"{name}.{key}",
-            partial(_over_tasks, run, key, name),
-            track,
-            counts=partial(self._all_counts, track, run.name, gallery),
-            seeds=run.seeds,
-            is_start=run.steps == 0 and run.name in self._untrained,
-        )
+    def _means(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Fact]:
+        """The score of each run at a step, over all tasks until then."""
+        for track, run, key in self._runs_with(metric, wanted):
+            step = self._wanted(run.name, wanted)
+            for gallery in _galleries(run, wanted):
+                measure = partial(_mean_at, run, key, gallery, step)
+                yield replace(self._fact(track, run, key, measure, gallery), step=step)
+            if "merged" not in run.galleries or "gallery" in wanted:
+                yield from self._other_starts(track, run, key)
+
+    def _start(self, track: Track, run: RunScores, key: str) -> Fact:
+        """The mean over tasks of the model before the first one."""
+        found = self._fact(track, run, key, lambda: Measured(start_score(run, key)))
+        return replace(found, is_start=True)
 
     def _other_starts(self, track: Track, run: RunScores, key: str) -> Iterator[Fact]:
-        """The mean over tasks of the model that all seeds start from, if it is no run itself."""
+        """The same, by the name of the model that all seeds start from, if it is no run itself."""
         for name in self._models_at_start(run.name):
-            yield self._start(track, run, key, name)
-
-    def _start(self, track: Track, run: RunScores, key: str, name: str) -> Fact:
-        return Fact(
-            self._names(track, name, "own"),
-            f"own_final.{key}",
-            lambda: Measured(start_score(run, key)),
-            track,
-            counts=partial(self._all_counts, track, run.name, "own"),
-            seeds=run.seeds if name == run.name else (),
-            is_start=True,
-        )
+            found = self._start(track, run, key)
+            yield replace(found, names=self._names(track, name, "own"), seeds=())
 
     def _models_at_start(self, run: str) -> list[str]:
         names = self._joined.starts.get(run, ())
@@ -287,31 +304,8 @@ class Facts:
         """A summary of each task of each run alone."""
         for track, run, key in self._runs_with(metric, wanted):
             for place, data in enumerate(run.tasks):
-                yield Fact(
-                    self._names(track, run.name, "own", data),
-                    metric.text,
-                    partial(_of_task, run, metric.name or "", key, place),
-                    track,
-                    counts=partial(self._counts_on, track, run.name, data),
-                    seeds=run.seeds,
-                )
-
-    def _means(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Fact]:
-        """The score of each run at a step, over all tasks until then."""
-        for track, run, key in self._runs_with(metric, wanted):
-            for gallery in _galleries(run, wanted):
-                step = self._wanted(run.name, wanted)
-                yield Fact(
-                    self._names(track, run.name, gallery),
-                    key,
-                    partial(_mean_at, run, key, gallery, step),
-                    track,
-                    step,
-                    counts=partial(self._all_counts, track, run.name, gallery),
-                    seeds=run.seeds,
-                )
-            if "merged" not in run.galleries or "gallery" in wanted:
-                yield from self._other_starts(track, run, key)
+                measure = partial(_of_task, run, metric.name or "", key, place)
+                yield self._fact(track, run, metric.text, measure, data=data)
 
     def _on_data(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Fact]:
         """The score of each run at a step on each data set, in the stream and outside of it."""
@@ -365,8 +359,8 @@ class Facts:
                         names | {"gallery": "own", "data": track.task},
                         metric.text,
                         partial(_angle, pair, metric),
-                        step=_step(first),
-                        since=_step(first.since),
+                        step=step_of(first),
+                        since=START if first.since is None else step_of(first.since),
                         counts=partial(_counts, pair.rows),
                         seeds=tuple(row.seed for row in pair.rows),
                     )
@@ -530,10 +524,6 @@ def _counts(rows: Iterable[Row]) -> Counts:
         for name, count in row.counts.items():
             found.setdefault(name, set()).add(count)
     return {name: frozenset(counts) for name, counts in found.items()}
-
-
-def _step(model: Row | EarlierCheckpoint | None) -> int:
-    return START if model is None or model.step is None else model.step
 
 
 def _no_match(field_: str, glob: str, known: set[str]) -> Unmatched:

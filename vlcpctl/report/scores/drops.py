@@ -11,7 +11,7 @@ from vlcpctl.core.rows import Row
 from vlcpctl.report.scores.baseline import Baseline
 from vlcpctl.report.scores.collect import TrackKey, outside_names, track_key
 from vlcpctl.report.scores.joining import JoinedRows
-from vlcpctl.report.scores.runs import START, Track
+from vlcpctl.report.scores.runs import START, Track, step_of
 from vlcpctl.report.scores.summary import Spread, over_seeds
 
 # A column of a run's matrix, or the task and tasks of data outside its stream.
@@ -245,7 +245,7 @@ def _compared(
     for row in rows:
         by_run.setdefault(row.run, []).append(row)
     for name, members in sorted(by_run.items()):
-        last = max(START if row.step is None else row.step for row in members)
+        last = max(map(step_of, members))
         models = {
             (row.seed, row.checkpoint)
             for row in members
@@ -276,7 +276,7 @@ def _by_place(rows: Iterable[Row]) -> dict[tuple[TrackKey, str, Place], _BySeed]
     for row in rows:
         place = (row.task, row.tasks) if row.task_step is None else row.task_step
         seeds = found.setdefault((track_key(row), row.run, place), {})
-        seeds.setdefault(row.seed, {})[START if row.step is None else row.step] = row
+        seeds.setdefault(row.seed, {})[step_of(row)] = row
     return found
 
 

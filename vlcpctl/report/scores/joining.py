@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import Row, distinct
 from vlcpctl.report.scores.baseline import Baseline
-from vlcpctl.report.scores.runs import is_upper_bound
+from vlcpctl.report.scores.runs import is_outside, is_upper_bound, step_of
 
 Chain = tuple[str, int]  # the run and seed
 _USUAL = 2  # digits of a task's number
@@ -161,7 +161,7 @@ def _places(
         if row.checkpoint in starts:
             before.add((row.run, row.seed))
         if row.gallery == "own":
-            step = -1 if row.step is None else row.step
+            step = step_of(row)
             found = _Position(step, row.task_step, row.task)
             data = known_as.get(row.data, row.data)
             best = of_run.setdefault(data, found)
@@ -223,7 +223,7 @@ def _with_one_name(rows: Sequence[Row], known_as: dict[str, str], first: int) ->
     """
     names: dict[str, str] = {}
     for row in rows:
-        if _is_outside(row):
+        if is_outside(row):
             data = known_as.get(row.data, row.data)
             names[data] = min(names.get(data, row.task), row.task)
     named = [_renamed(row, names.get(known_as.get(row.data, row.data), row.task)) for row in rows]
@@ -237,7 +237,7 @@ def _with_one_name(rows: Sequence[Row], known_as: dict[str, str], first: int) ->
 
 
 def _renamed(row: Row, name: str) -> Row:
-    if not _is_outside(row) or row.task == name:
+    if not is_outside(row) or row.task == name:
         return row
     return replace(row, task=name, tasks=(name,) if len(row.tasks) == 1 else row.tasks)
 
@@ -259,10 +259,6 @@ def _with_name_of_another(rows: Iterable[Row], known_as: dict[str, str]) -> set[
         for data, is_outside in ids.items()
         if len(ids) > 1 and is_outside
     }
-
-
-def _is_outside(row: Row) -> bool:
-    return row.gallery == "own" and row.task_step is None
 
 
 def numbered_alike(rows: Sequence[Row]) -> list[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -191,6 +192,14 @@ def seed_note(seeds: Sequence[int]) -> str:
     if len(counts) > 1:
         return f"mean and sample standard deviation, {min(counts)} to {max(counts)} seeds"
     return f"mean and sample standard deviation, {counts.pop()} seeds"
+
+
+def seed_notes(lines: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+    """The notes of a table whose lines have these groups and numbers of seeds."""
+    counts = [count for _, count in lines]
+    sizes = Counter(group for group, _ in lines)
+    bold = bold_note(counts) if max(sizes.values(), default=0) > 1 else ""
+    return tuple(note for note in (seed_note(counts), bold) if note)
 
 
 def _variance_of_mean(sample: Spread) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.rows import Row
 from vlcpctl.report.comparability import different_values
+from vlcpctl.report.scores.runs import step_of
 from vlcpctl.report.scores.settings import setting_of, setting_text
 
 METHOD, PRESET, BUFFER = "method", "preset", "buffer"
@@ -99,7 +100,7 @@ def _by_chain(rows: Iterable[Row]) -> dict[Chain, list[Row]]:
 
 def _last(rows: Iterable[Row]) -> Row:
     """A row of the last model, which records the settings that a run is named after."""
-    return max(rows, key=lambda row: -1 if row.step is None else row.step)
+    return max(rows, key=step_of)
 
 
 def _check_fields(fields: Sequence[str], rows: Sequence[Row]) -> None:

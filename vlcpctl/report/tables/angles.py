@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import Row
 from vlcpctl.metrics.angles import CHANGE_BINS, ROTATION_BINS, WHOLE
+from vlcpctl.report.scores.runs import step_of
 from vlcpctl.report.scores.summary import Spread
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
 
@@ -118,9 +119,7 @@ def _pairs(rows: list[Row]) -> tuple[CheckpointPair, ...]:
 def _order(row: Row) -> tuple[int, int]:
     """Sort key: the number of steps between the checkpoints, then the later step."""
     assert row.since is not None
-    before = -1 if row.since.step is None else row.since.step
-    after = -1 if row.step is None else row.step
-    return after - before, after
+    return step_of(row) - step_of(row.since), step_of(row)
 
 
 def _name(row: Row) -> str:

@@ -27,7 +27,7 @@ SUFFIX = ".toml"
 MOST_BYTES = 1 << 20  # of a file
 MOST_CELLS = 100_000  # of a table
 
-_T = TypeVar("_T")
+_Entry = TypeVar("_Entry", "PublishedTable", "PublishedColumn", "PublishedRow")
 
 Printed = float | str | None  # None: blank in the paper
 
@@ -238,9 +238,11 @@ def _list(found: Mapping[str, Any], name: str, place: str) -> list[dict[str, Any
     return tables
 
 
-def _read_as(kind: type[_T], found: Mapping[str, Any], place: str, more: Mapping[str, Any]) -> _T:
+def _read_as(
+    kind: type[_Entry], found: Mapping[str, Any], place: str, more: Mapping[str, Any]
+) -> _Entry:
     """An entry of a file with `more` that it does not contain; only known keys are allowed."""
-    known = {one.name for one in fields(kind)} - _COMPUTED - more.keys()  # type: ignore[arg-type]
+    known = {one.name for one in fields(kind)} - _COMPUTED - more.keys()
     for key in found:
         if key not in known:
             raise BadInput(f"{place}: {unknown_name('key', printable(key), known)}")

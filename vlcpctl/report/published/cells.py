@@ -76,27 +76,17 @@ def filled(table: PublishedTable, facts: Facts, *, is_paper_data: bool) -> Fille
 
     Raises BadInput, naming what matches, if the selectors of a cell match several values.
     """
-    cells = [
-        [_own_cell(table, row, place, facts) for place in _places(table)] for row in table.rows
-    ]
+    places = range(len(table.columns))
+    cells = [[_own_cell(table, row, place, facts) for place in places] for row in table.rows]
     _fill_means(table, cells)
     runs = dict.fromkeys(row.run for row in table.rows if row.run)
-    found = [
-        run
-        for run in runs
-        if not any(
-            cell.here is not None
-            for row, line in zip(table.rows, cells, strict=True)
-            if row.run == run
-            for cell in line
-        )
-    ]
-    lines = tuple(tuple(line) for line in cells)
-    return FilledTable(table, lines, is_paper_data, misprints(table), tuple(found))
-
-
-def _places(table: PublishedTable) -> range:
-    return range(len(table.columns))
+    shown = {
+        row.run
+        for row, line in zip(table.rows, cells, strict=True)
+        if any(cell.here is not None for cell in line)
+    }
+    missing = tuple(run for run in runs if run not in shown)
+    return FilledTable(table, tuple(map(tuple, cells)), is_paper_data, misprints(table), missing)
 
 
 def _own_cell(table: PublishedTable, row: PublishedRow, place: int, facts: Facts) -> Cell:
@@ -197,7 +187,7 @@ def _fill_means(table: PublishedTable, cells: list[list[Cell]]) -> None:
     for number, row in enumerate(table.rows):
         if row.mean_of and not row.run:
             parts = [cells[names[row.group, name]] for name in row.mean_of]
-            for place in _places(table):
+            for place in range(len(table.columns)):
                 cells[number][place] = _mean(cells[number][place], [one[place] for one in parts])
 
 

@@ -36,8 +36,13 @@ def write_report(document: Document, identity: dict[str, Any], out: Path, *, for
             first=gates_markdown(document),
         )
         (directory / "report.md").write_text(text, encoding="utf-8")
-        for name, text in forgotten_pages(document):
-            (directory / DIRECTORY).mkdir(exist_ok=True)
-            (directory / DIRECTORY / name).write_text(text, encoding="utf-8")
+        _write_pages(document, directory / DIRECTORY)
         (directory / manifest).write_text(summary, encoding="utf-8")
     return True
+
+
+def _write_pages(document: Document, directory: Path) -> None:
+    """The pages of what was forgotten, if there are any."""
+    for name, text in forgotten_pages(document):
+        directory.mkdir(exist_ok=True)
+        (directory / name).write_text(text, encoding="utf-8")

@@ -40,10 +40,10 @@ class Verdict:
     passes: bool = False
 
     @classmethod
-    def read(cls, recorded: Mapping[str, Any], place: object) -> Self:
-        """The verdict that `as_json` has written; BadInput, which names `place`, for another."""
-        known = {name: value for name, value in recorded.items() if value is not None}
-        return converted({"value": None, "undefined": None, **known}, cls, place)
+    def read(cls, written: Mapping[str, Any], place: object) -> Self:
+        """The verdict that `as_json` has written. Raises BadInput as `converted` does."""
+        bound = written.get("bound")
+        return converted({**written, "bound": math.nan if bound is None else bound}, cls, place)
 
     @property
     def outcome(self) -> str:

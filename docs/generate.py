@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from string import Template
 
-from _generate import commands, methods, reference
+from _generate import commands, methods, published_tables, reference
 from cogapp import Cog
 
 from vlcpctl.commands import COMMANDS
@@ -40,6 +40,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "definitions": reference.definitions,
     "manifests": reference.manifests,
     "presets": reference.presets,
+    "published tables": published_tables.catalogue,
     "exit codes": reference.exit_codes,
     "quickstart": reference.quickstart,
 }

@@ -316,7 +316,8 @@ def _metrics(_given: Mapping[str, Any], _incomplete: str) -> list[str]:
 
 def _conditions(_given: Mapping[str, Any], incomplete: str) -> list[str]:
     """METRIC: of --fail-if, then METRIC:OP: for the metric that is written."""
-    from vlcpctl.report.gates.grammar import DROPS, OPERATORS
+    from vlcpctl.report.facts.language import DROPS
+    from vlcpctl.report.gates.grammar import OPERATORS
 
     metric, colon, _ = incomplete.partition(":")
     if colon:

@@ -294,10 +294,10 @@ def run(
     Summaries and drops are those of the main metric unless another key follows, as in
     bwt_gem.t2i_r1:lt:-5.
 
-    METRIC@FIELD=GLOB,... applies the condition only where names match. FIELD is data, run,
-    evaluator or gallery (own or merged). GLOB may contain *, ? and [...]; a comma or an opening
-    bracket of a name is written [,] or [[]. With data=, rm is the score on each data set and drop
-    also covers tasks of the stream: rm@data=coco*:lt:40.
+    METRIC@FIELD=GLOB,... applies the condition only where names match. FIELD is data, run, method,
+    evaluator, protocol, split or gallery (own or merged). GLOB may contain *, ? and [...]; a comma
+    or an opening bracket of a name is written [,] or [[]. With data=, rm is the score on each data
+    set and drop also covers tasks of the stream: rm@data=coco*:lt:40.
 
     --table shows the rows in the layout of a paper's table: a line of printed values, one of the
     values here and, with --paper-data, one of the differences. The terminal then shows only these

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
@@ -15,10 +15,10 @@ from vlcpctl.report.comparability import (
     require_comparable,
 )
 from vlcpctl.report.document import Document, check_metric, main_key
+from vlcpctl.report.facts.table import Facts
 from vlcpctl.report.gates.grammar import parse_gate
 from vlcpctl.report.gates.verdicts import POLICIES, judge
-from vlcpctl.report.published.candidates import Choices
-from vlcpctl.report.published.cells import FilledTable, filled
+from vlcpctl.report.published.cells import filled
 from vlcpctl.report.published.definition import load_table
 from vlcpctl.report.request import EXAMPLES, GALLERIES, NO_FILES, Files, ReportRequest
 from vlcpctl.report.row_notes import row_notes
@@ -26,9 +26,8 @@ from vlcpctl.report.scores.baseline import Baseline, find_baseline
 from vlcpctl.report.scores.collect import collect
 from vlcpctl.report.scores.drops import curves, drops
 from vlcpctl.report.scores.joining import JoinedRows, joined
-from vlcpctl.report.scores.left_out import note_of, without_tasks
-from vlcpctl.report.scores.missing import notes, require_complete
-from vlcpctl.report.scores.runs import Track
+from vlcpctl.report.scores.missing import notes, require_complete, without_tasks
+from vlcpctl.report.scores.runs import Track, is_outside
 from vlcpctl.report.scores.saved_ranks import RankIntervals
 from vlcpctl.report.sweeps.best import Choice, best_settings
 from vlcpctl.report.sweeps.grouping import Grouped, grouped, parse_group_by
@@ -58,7 +57,7 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
     require_alike((pair for one in compared for pair in one.pairs), allowed)
     intervals = RankIntervals(compared, ranks)
     said = (*groups.notes(fields), *(choice.sentence() for choice in choices), *mixed_notes(mixed))
-    about = (*note_of(tracks), *notes(tracks), *row_notes(chosen), *(cards.notes if cards else ()))
+    about = (*notes(tracks), *row_notes(chosen), *(cards.notes if cards else ()))
     document = Document(
         tracks,
         request.metric,
@@ -76,12 +75,20 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
         choices=choices,
     )
     document = _with_forgotten(document, chosen, request, files, intervals)
+    facts = Facts(
+        tracks,
+        document.key,
+        document.drops,
+        document.spatial_tracks,
+        replace(found, rows=chosen),
+        untrained=_untrained(chosen, baseline),
+    )
     keys = dict.fromkeys(key for track in tracks for key in track.keys)
-    document = replace(document, published=_published(document, request, keys, chosen, found))
+    tables = (load_table(name, keys) for name in dict.fromkeys(request.tables))
+    published = tuple(filled(one, facts, is_paper_data=request.paper_data) for one in tables)
     gates = [parse_gate(text, keys) for text in request.fail_if]
-    judged = [_without_baseline(track, chosen, baseline) for track in tracks]
-    verdicts = judge(gates, judged, document.drops, document.key, request.undefined)
-    return replace(document, verdicts=tuple(verdicts))
+    verdicts = tuple(judge(gates, facts, request.undefined))
+    return replace(document, published=published, verdicts=verdicts)
 
 
 def _check_names(request: ReportRequest) -> None:
@@ -116,21 +123,6 @@ def _best(
     )
 
 
-def _published(
-    document: Document,
-    request: ReportRequest,
-    keys: Collection[str],
-    rows: Sequence[Row],
-    found: JoinedRows,
-) -> tuple[FilledTable, ...]:
-    """The tables of papers that are chosen, each once, with the values of these rows."""
-    if not request.tables:
-        return ()
-    choices = Choices(document.tracks, document.drops, rows, found.starts)
-    tables = (load_table(name, keys) for name in dict.fromkeys(request.tables))
-    return tuple(filled(one, choices, is_paper_data=request.paper_data) for one in tables)
-
-
 def _with_forgotten(
     document: Document,
     rows: Sequence[Row],
@@ -157,15 +149,12 @@ def _with_forgotten(
     )
 
 
-def _without_baseline(track: Track, rows: Sequence[Row], baseline: Baseline | None) -> Track:
-    """The track without the baseline if it is an untrained model: conditions are about the runs."""
+def _untrained(rows: Sequence[Row], baseline: Baseline | None) -> frozenset[str]:
+    """The names of the baseline if it is an untrained model: conditions are about the runs."""
     if baseline is None:
-        return track
-    names = {
+        return frozenset()
+    return frozenset(
         row.run for row in rows if row.step is None and row.checkpoint == baseline.of(row.seed)
-    }
-    return replace(
-        track, runs=tuple(run for run in track.runs if run.steps or run.name not in names)
     )
 
 
@@ -197,4 +186,4 @@ def _selected(rows: Sequence[Row], runs: Sequence[str], gallery: str) -> list[Ro
 
 def _has_no_gallery(row: Row) -> bool:
     """Whether --gallery does not apply: data outside the stream, or a pair of checkpoints."""
-    return row.since is not None or (row.gallery == "own" and row.task_step is None)
+    return row.since is not None or is_outside(row)

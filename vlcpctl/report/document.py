@@ -22,10 +22,10 @@ from vlcpctl.report.sweeps.best import Choice
 from vlcpctl.report.tables.angles import SpatialTrack
 from vlcpctl.report.tables.comparison import comparison_tables, ordered_runs
 from vlcpctl.report.tables.guards import every_metric_table, guards_table, shown_guards
-from vlcpctl.report.tables.matrices import matrix_table, transfer_table
+from vlcpctl.report.tables.matrices import matrix_table
 from vlcpctl.report.tables.per_task import per_task_tables
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
-from vlcpctl.report.tables.transfer import every_step_tables
+from vlcpctl.report.tables.transfer import every_step_tables, transfer_table
 
 TITLE = "Forgetting report"
 
@@ -192,18 +192,16 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
         words.append((Column("track", is_number=False, rank=3), lambda one: one.track or ""))
     words += [
         (Column("metric", is_number=False, rank=2), lambda one: one.metric),
-        (Column("value"), _value_text),
+        (Column("value"), lambda one: "-" if one.value is None else f"{one.value:.4f}"),
         (Column("bound", rank=1), lambda one: one.comparison),
     ]
     columns = (*(column for column, _ in words), Column("verdict", is_number=False))
-    rows = tuple((*(TableCell(text(one)) for _, text in words), _outcome(one)) for one in verdicts)
+    rows = tuple(
+        (
+            *(TableCell(text(one)) for _, text in words),
+            TableCell(one.outcome, is_strong=not one.passes),
+        )
+        for one in verdicts
+    )
     notes = tuple(advice(verdicts))
     return Table("Conditions (--fail-if)", columns, (RowGroup("", rows),), notes)
-
-
-def _value_text(verdict: Verdict) -> str:
-    return "-" if verdict.value is None else f"{verdict.value:.4f}"
-
-
-def _outcome(verdict: Verdict) -> TableCell:
-    return TableCell(verdict.outcome, is_strong=not verdict.passes)

@@ -35,16 +35,19 @@ def identity(
 
     Images that were rewritten count as others: a report may show pairs that were removed from them.
     """
-    return {"rows": texts_id(sorted(_row_texts(rows))), **_options(request), **_digests(files)}
+    found: dict[str, Any] = {"rows": texts_id(sorted(_row_texts(rows)))}
+    given, usual = _options(request), _options(ReportRequest())
+    found |= {name: value for name, value in given.items() if value != usual[name]}
+    if files.ranks:
+        found["ranks"] = files_digest(files.ranks)
+    if files.images:
+        found["images"] = sorted({task.content for task in files.images})
+    if files.cards:
+        found["checkpoints"] = files.cards.digest
+    return found
 
 
 def _options(request: ReportRequest) -> dict[str, Any]:
-    """The options that were given, by name: those that are not their default."""
-    given, usual = _values(request), _values(ReportRequest())
-    return {name: value for name, value in given.items() if value != usual[name]}
-
-
-def _values(request: ReportRequest) -> dict[str, Any]:
     return asdict(request) | {
         "runs": sorted(request.runs),
         "fail_if": list(request.fail_if),
@@ -55,17 +58,6 @@ def _values(request: ReportRequest) -> dict[str, Any]:
         "group_by": list(parse_group_by(request.group_by)),
         "without": sorted(set(request.without)),
     }
-
-
-def _digests(files: Files) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if files.ranks:
-        found["ranks"] = files_digest(files.ranks)
-    if files.images:
-        found["images"] = sorted({task.content for task in files.images})
-    if files.cards:
-        found["checkpoints"] = files.cards.digest
-    return found
 
 
 def _row_texts(rows: Sequence[Row]) -> Iterator[str]:
@@ -125,10 +117,7 @@ def _fields_text(row: Row, names: Iterable[str], known: dict[tuple[str, int], st
         if value is not None and value != ():
             text = known.get((name, id(value)))
             if text is None:
-                text = known[name, id(value)] = f'"{name}":{_field_text(value)}'
+                plain = asdict(value) if isinstance(value, EarlierCheckpoint) else value
+                text = known[name, id(value)] = f'"{name}":{canonical_json(plain)}'
             found.append(text)
     return ",".join(found)
-
-
-def _field_text(value: object) -> str:
-    return canonical_json(asdict(value) if isinstance(value, EarlierCheckpoint) else value)

@@ -61,6 +61,11 @@ def _content(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
     mixed = [asdict(one) for one in document.mixed]
     groups = {name: list(runs) for name, runs in sorted(document.groups.items())}
     best = [one.as_json() for one in document.choices]
+    models = {one.run.name: list(one.run.models) for one in document.curves if one.run.models}
+    guards: dict[int, set[str]] = {}  # by the identity of a track, whose matrices cannot be hashed
+    for one in document.drops:
+        if one.is_guard:
+            guards.setdefault(id(one.track), set()).add(one.data)
     return {
         "schema": SCHEMA,
         "content": identity["rows"],
@@ -81,11 +86,12 @@ def _content(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
         **({"best": best} if best else {}),
         "tracks": [_track_json(track, document.key(track)) for track in document.tracks],
         "spatial": [_spatial_json(spatial_track) for spatial_track in document.spatial_tracks],
-        "baseline": _baseline_json(document),
+        # As it was given (null: each run's start), and its models for each run.
+        "baseline": {"given": document.baseline, "runs": dict(sorted(models.items()))},
         "guards": [
             {**_track_names(track), "data": names}
             for track in document.tracks
-            if (names := sorted({one.data for one in document.drops if _is_guard_of(one, track)}))
+            if (names := sorted(guards.get(id(track), ())))
         ],
         "drops": [_drop_json(one) for one in document.drops if one.is_guard or one.drop],
         **({"intervals": _INTERVALS} if document.has_ranks else {}),
@@ -122,16 +128,6 @@ def _track_names(track: Track) -> dict[str, Any]:
     }
 
 
-def _baseline_json(document: Document) -> dict[str, Any]:
-    """The baseline as it was given (null: each run's start), and its models for each run."""
-    runs = {one.run.name: list(one.run.models) for one in document.curves if one.run.models}
-    return {"given": document.baseline, "runs": dict(sorted(runs.items()))}
-
-
-def _is_guard_of(drop: Drop, track: Track) -> bool:
-    return drop.is_guard and drop.track is track
-
-
 def _drop_json(drop: Drop) -> dict[str, Any]:
     ends = None if drop.interval is None else [drop.interval.low, drop.interval.high]
     return {
@@ -164,6 +160,7 @@ def _spatial_json(spatial_track: SpatialTrack) -> dict[str, Any]:
 def _run_json(run: RunScores, keys: Sequence[str]) -> dict[str, Any]:
     steps, tasks = shown_steps(run), shown_tasks(run)
     is_cut = len(steps) < run.steps or len(tasks) < len(run.tasks)
+    at_start = {key: _rounded_array(start_means(run, key)) for key in run.scores}
     return {
         "run": run.name,
         "method": run.method,
@@ -182,7 +179,7 @@ def _run_json(run: RunScores, keys: Sequence[str]) -> dict[str, Any]:
             for gallery in sorted(run.galleries)
         },
         **({"matrix_steps": steps, "matrix_tasks": tasks} if is_cut else {}),
-        **({"start": _start_json(run)} if has_start(run) else {}),
+        **({"start": {"runs": list(run.starts), "own": at_start}} if has_start(run) else {}),
         **({"per_task": per_task} if (per_task := _per_task_json(run, keys)) else {}),
     }
 
@@ -210,12 +207,6 @@ def _per_task_json(run: RunScores, keys: Sequence[str]) -> dict[str, Any]:
                 name: _rounded_array(lost.of(name)[:, tasks].mean(axis=0)) for name in MEASURES
             }
     return found
-
-
-def _start_json(run: RunScores) -> dict[str, Any]:
-    """The models before the first task: their names, and the score on each task."""
-    scores = {key: _rounded_array(start_means(run, key)) for key in run.scores}
-    return {"runs": list(run.starts), "own": scores}
 
 
 def _spread_json(spread: Spread | None) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from support.eval_rows import OWN, current, own_rows, read_back, row
 from vlcpctl.core.errors import BadInput, GateFailed
 from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
+from vlcpctl.report.facts.table import Facts
 from vlcpctl.report.gates.grammar import parse_gate
 from vlcpctl.report.gates.verdicts import Verdict, enforce, judge
 from vlcpctl.report.request import ReportRequest
@@ -45,7 +46,7 @@ def _judged(conditions: str | list[str], *drops: Drop, undefined: str = "error")
     texts = [conditions] if isinstance(conditions, str) else conditions
     gates = [parse_gate(text, ["rm", "t2i_r1", "acc1"]) for text in texts]
     tracks = [RETRIEVAL, ZEROSHOT]
-    return judge(gates, tracks, drops, lambda track: track.keys[0], undefined)
+    return judge(gates, Facts(tracks, lambda track: track.keys[0], drops), undefined)
 
 
 def test_a_drop_is_judged_on_every_guard() -> None:
@@ -85,6 +86,26 @@ def test_names_of_data_and_runs_are_any_text(name: str) -> None:
     drops = _drop(name, run=name), _drop(f"x{name}", run=f"x{name}")
     (verdict,) = _judged(f"drop@data={pattern},run={pattern}:gt:1", *drops)
     assert (verdict.data, verdict.run, verdict.holds) == (name, name, True)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [("a[,]b", "a,b"), ("[[]x]", "[x]"), ("[*]", "*"), ("a[@]b:c=d", "a@b:c=d"), ("COCO", "COCO")],
+)
+def test_patterns_are_those_of_fnmatch_in_exact_case(pattern: str, name: str) -> None:
+    drops = _drop(name), _drop(f"{name}?"), _drop(name.swapcase() + "_")
+    assert [one.data for one in _judged(f"drop@data={pattern}:gt:1", *drops)] == [name]
+    (verdict,) = _judged("drop@data=COCO:gt:1", _drop("coco"))
+    assert verdict.undefined == "no data matches 'COCO'"
+
+
+def test_every_name_of_a_number_selects(tmp_path: Path) -> None:
+    names = "split=test,protocol=cross-*,method=*,evaluator=r*,gallery=own"
+    assert len(_judged(f"drop@{names}:gt:3", _drop())) == 1
+    (verdict,) = _judged("drop@split=val:gt:3", _drop())
+    assert verdict.undefined == "no split matches 'val'"
+    (verdict,) = _built(tmp_path, _rows(), "own_final@method=ctp:lt:1").verdicts
+    assert (verdict.run, verdict.passes) == ("weekly", True)
 
 
 def test_the_worst_drop_is_one_verdict_per_run_and_names_the_data() -> None:

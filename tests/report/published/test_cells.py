@@ -287,3 +287,28 @@ def test_rows_of_any_shape_leave_cells_blank(tmp_path: Path) -> None:
     for rows in shapes:
         filled = fill(tmp_path, parts, rows, paper_data=True)
         assert all(cell.here is None for cell in filled.cells[1])
+
+
+def test_a_run_of_which_only_other_data_were_evaluated_has_a_number_on_them(tmp_path: Path) -> None:
+    other = [
+        row(run="er", step=step, task_step=None, metrics={"rm": 5.0 + step}) for step in (0, 1)
+    ]
+    parts = [column("x", "zs_fomo.rm"), line("ER", "er", "[1.0]")]
+    filled = fill(tmp_path, parts, own_rows() + other)
+    assert _means(filled.cells[0]) == [6.0]
+
+
+def test_only_runs_with_the_selected_gallery_count(tmp_path: Path) -> None:
+    parts = [column("x", "rm@gallery=merged"), line("all", "*", "[1.0]")]
+    filled = fill(tmp_path, parts, own_rows(run="er") + own_rows() + merged_rows())
+    assert _means(filled.cells[0]) == [35.0]
+
+
+def test_steps_that_a_column_and_a_row_select_must_agree(tmp_path: Path) -> None:
+    parts = [
+        column("x", "rm@gallery=own,step=1"),
+        line("same", "ctp", "[1.0]", select='"step=1"'),
+        line("other", "ctp", "[1.0]", select='"step=0"'),
+    ]
+    (same,), (other,) = fill(tmp_path, parts, own_rows()).cells
+    assert _means([same, other]) == [45.0, None]

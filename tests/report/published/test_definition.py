@@ -77,7 +77,7 @@ def test_an_example_is_read() -> None:
         ("15.0]", "15.0, 1.0]", "row 1 (SeqF): printed has 4 cells, but there are 3 columns"),
         ("[0.1,", "[-0.1,", "row 2 (LwF): sd contains -0.1, not a number from 0"),
         ("[0.1,", "[nan,", "row 2 (LwF): sd contains nan, not a number or text"),
-        ("[0.1,", "[true,", "sd contains True"),
+        ("[0.1,", "[true,", "row 2: field 'sd[0]': expected a number or null, got true or false"),
         ('"t2i_r1@', '"t2i_rl@', "column 2 (t2i): unknown metric 't2i_rl'"),
         ('"t2i_r1@', '"bwt_gem@', "bwt_gem needs a metric key, such as bwt_gem.rm"),
         ('"t2i_r1@', '"bwt_gem.x@', "unknown metric key 'x'"),
@@ -86,10 +86,10 @@ def test_an_example_is_read() -> None:
         ('"t2i_r1@gallery=merged', '"t2i_r1@since=0', "t2i_r1 takes no since="),
         ('"t2i_r1@gallery=merged', '"t2i_r1@data=x,gallery=merged', "takes no data="),
         ('"t2i_r1@gallery=merged', '"bwt_ctp.rm@data=x', "bwt_ctp.rm takes no data="),
-        ('"t2i_r1@gallery=merged', '"t2i_r1@', "has no selector after the @"),
+        ('"t2i_r1@gallery=merged', '"t2i_r1@', "'' is not FIELD=GLOB"),
         ('"t2i_r1@gallery=merged', '"t2i_r1@step=x', "step=x is not last, start or a step"),
         ('"t2i_r1@gallery=merged', '"degrees.sam_image.5.5', "MEASURE.LOW.HIGH"),
-        ('"t2i_r1@gallery=merged', '"config.', "unknown metric 'config.'"),
+        ('"t2i_r1@gallery=merged', '"config.', "unknown metric 'config'"),
         ("cross-modal", "a,protocol=b", "protocol= is given twice"),
         ("protocol=cross-modal", "protocol", "'protocol' is not FIELD=GLOB"),
         ('id = "t2i"', 'id = "i2t"', "columns have 2 times the id 'i2t'"),
@@ -100,10 +100,10 @@ def test_an_example_is_read() -> None:
         ('["Mean"]', '["a", "b", "c"]', "header has 3 levels"),
         ('"higher"', '"more"', "unknown better 'more'"),
         ("n_images = 30", "n_image = 30", "unknown count 'n_image'"),
-        ("n_images = 30", "n_images = 'x'", "field 'n_images' is 'x', not an integer"),
+        ("n_images = 30", "n_images = 'x'", "field 'counts[...]': expected an integer, got text"),
         ("decimals = 1", "decimals = 9", "decimals is 9, not between 0 and 6"),
         ("caption = ", "caption = = ", "is not a TOML file"),
-        ('caption = "final scores"', "", "field 'caption' is None"),
+        ('caption = "final scores"', "", "field 'caption' is missing"),
     ],
 )  # fmt: skip
 def test_each_mistake_is_one_line(old: str, new: str, message: str) -> None:
@@ -151,7 +151,7 @@ def test_a_row_fills_the_placeholders_of_columns() -> None:
     [
         ('way = "t2i", ', "", "row 1 (SeqF): values lacks 'way', which column i2t uses"),
         ('way = "t2i"', 'way = "up"', "row 1 (SeqF), column i2t: unknown metric 'up_r1'"),
-        ('way = "t2i"', "way = 2", "values: field 'way' is 2, not text"),
+        ('way = "t2i"', "way = 2", "row 1: field 'values[...]': expected text, got an integer"),
         ('way = "t2i"', 'way = "t2i", to = ""', "row 1 (SeqF): no column uses 'to' of values"),
     ],
 )

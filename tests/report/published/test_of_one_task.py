@@ -9,7 +9,7 @@ import pytest
 from support.eval_rows import own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.report.published.candidates import Choices
+from vlcpctl.report.facts.table import Facts
 from vlcpctl.report.published.cells import filled
 from vlcpctl.report.published.definition import parse_table
 from vlcpctl.report.scores.collect import collect
@@ -37,9 +37,9 @@ printed = [1.0]
 def shown(select: str, path: Path, rows: list[dict[str, Any]]) -> Any:
     """What a cell with these selectors shows."""
     found = joined(read_back(path / "rows.ndjson", rows))
-    choices = Choices(collect(found.rows, found.starts), [], found.rows, found.starts)
+    facts = Facts(collect(found.rows, found.starts), lambda track: track.keys[0], joined=found)
     table = parse_table(TABLE.replace("{select}", select).encode(), "my.toml", "my")
-    ((cell,),) = filled(table, choices, is_paper_data=False).cells
+    ((cell,),) = filled(table, facts, is_paper_data=False).cells
     return getattr(cell.here, "values", cell.here)
 
 

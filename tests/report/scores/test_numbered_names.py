@@ -11,8 +11,7 @@ from support.eval_rows import current, read_back, row
 from vlcpctl.core.rows import Row
 from vlcpctl.report.build import build
 from vlcpctl.report.request import ReportRequest
-from vlcpctl.report.scores.joining import joined
-from vlcpctl.report.scores.numbered_names import number_of, numbered_alike
+from vlcpctl.report.scores.joining import joined, number_of, numbered_alike
 from vlcpctl.report.scores.runs import START
 from vlcpctl.report.tables.matrices import step_label
 

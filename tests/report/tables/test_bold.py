@@ -13,8 +13,7 @@ from support.recipe_lines import script
 
 from vlcpctl.report.build import build
 from vlcpctl.report.request import ReportRequest
-from vlcpctl.report.scores.ahead import is_ahead
-from vlcpctl.report.scores.summary import Spread
+from vlcpctl.report.scores.summary import Spread, is_ahead
 from vlcpctl.report.tables.table import Column, RowGroup, Table, number_cell, with_best_marked
 
 COLUMN = (Column("rm", higher_is_better=True),)

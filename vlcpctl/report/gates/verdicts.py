@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from vlcpctl.core.errors import MOST_NAMES, BadInput, GateFailed
 from vlcpctl.core.structs import converted
+from vlcpctl.report.facts.table import Fact, Facts, Measured, Unmatched
 from vlcpctl.report.gates.grammar import OPERATORS, Gate
-from vlcpctl.report.gates.subjects import Measured, Subject, Unmatched, matched
-from vlcpctl.report.scores.drops import Drop
-from vlcpctl.report.scores.runs import Track
 
 POLICIES = ("error", "pass")  # of --undefined
 ALL_RUNS = "all runs"
@@ -78,26 +76,20 @@ class Verdict:
         return asdict(self) | {"bound": bound, "outcome": self.outcome}
 
 
-def judge(
-    gates: Iterable[Gate],
-    tracks: Sequence[Track],
-    drops: Sequence[Drop],
-    key: Callable[[Track], str],
-    undefined: str = "error",
-) -> list[Verdict]:
-    """Apply every condition to whatever it matches; `key` gives a track's main metric.
+def judge(gates: Iterable[Gate], facts: Facts, undefined: str = "error") -> list[Verdict]:
+    """Apply every condition to the facts that it selects.
 
     With `undefined` "pass", what needs a second task passes while a run has learned one.
     """
     verdicts = []
     for gate in gates:
-        subjects = matched(gate, tracks, drops, key)
-        if isinstance(subjects, Unmatched):
-            verdicts.append(_of_nothing(gate, subjects))
-        elif gate.summary == "worst_drop":
-            verdicts += _worst(gate, subjects)
+        found = facts.of_runs(gate.metric, gate.selectors)
+        if isinstance(found, Unmatched):
+            verdicts.append(_of_nothing(gate, found))
+        elif gate.metric.name == "worst_drop":
+            verdicts += _worst(gate, found)
         else:
-            verdicts += [_verdict(gate, one, one.measure(), undefined) for one in subjects]
+            verdicts += [_verdict(gate, one, one.measure(), undefined) for one in found]
     return verdicts
 
 
@@ -150,7 +142,7 @@ def _of_nothing(gate: Gate, why: Unmatched) -> Verdict:
     return Verdict(
         condition=gate.text,
         run=ALL_RUNS,
-        metric=gate.metric,
+        metric=gate.metric.text,
         value=None,
         holds=False,
         undefined=why.undefined,
@@ -159,46 +151,41 @@ def _of_nothing(gate: Gate, why: Unmatched) -> Verdict:
     )
 
 
-def _verdict(gate: Gate, subject: Subject, found: Measured, undefined: str) -> Verdict:
-    holds = found.value is not None and gate.is_met_by(found.value)
+def _verdict(gate: Gate, fact: Fact, found: Measured, undefined: str) -> Verdict:
+    value = found.number
+    holds = value is not None and gate.is_met_by(value)
     is_excused = found.is_early and undefined == "pass"
     return Verdict(
         condition=gate.text,
-        run=subject.run,
-        metric=subject.metric,
-        value=found.value,
+        run=fact.run,
+        metric=fact.metric,
+        value=value,
         holds=holds,
         undefined=found.undefined,
-        data=subject.data,
-        track=subject.track.title,
+        data=fact.name("data") or None,
+        track=fact.title,
         bound=gate.bound,
         advice=found.advice,
         is_early=found.is_early,
-        passes=is_excused or (found.value is not None and not holds),
+        passes=is_excused or (value is not None and not holds),
     )
 
 
-def _worst(gate: Gate, subjects: Sequence[Subject]) -> list[Verdict]:
+def _worst(gate: Gate, facts: Sequence[Fact]) -> list[Verdict]:
     """One verdict per run, on the data with the largest drop.
 
     It is undefined if data that were not measured could turn it: those may be the worst.
     """
-    by_run: dict[str, list[tuple[Subject, Measured]]] = {}
-    for subject in subjects:
-        by_run.setdefault(subject.run, []).append((subject, subject.measure()))
+    by_run: dict[str, list[tuple[Fact, Measured]]] = {}
+    for fact in facts:
+        by_run.setdefault(fact.run, []).append((fact, fact.measure()))
     verdicts = []
     for found in by_run.values():
-        known = [(one, measured) for one, measured in found if measured.value is not None]
-        unknown = [(one, measured) for one, measured in found if measured.value is None]
-        worst = max(known, key=lambda pair: pair[1].value or 0.0, default=None)
-        if worst and (not unknown or _is_certain(gate, worst[1].value)):
-            verdicts.append(_verdict(gate, *worst, "error"))
-        else:
-            verdicts.append(_verdict(gate, *unknown[0], "error"))
+        known = [(value, pair) for pair in found if (value := pair[1].number) is not None]
+        unknown = [pair for pair in found if pair[1].number is None]
+        value, worst = max(known, key=lambda pair: pair[0], default=(math.nan, None))
+        # A larger drop that is not known would not change the verdict.
+        is_certain = gate.is_met_by(value) == (gate.comparison in {"gt", "ge"})
+        chosen = worst if worst and (not unknown or is_certain) else unknown[0]
+        verdicts.append(_verdict(gate, *chosen, "error"))
     return verdicts
-
-
-def _is_certain(gate: Gate, largest_known: float | None) -> bool:
-    """Whether a larger drop that is not known would not change the verdict."""
-    is_met = largest_known is not None and gate.is_met_by(largest_known)
-    return is_met == (gate.comparison in {"gt", "ge"})

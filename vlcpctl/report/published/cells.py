@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from vlcpctl.core.errors import BadInput, some_names
+from vlcpctl.report.facts.language import LAST, NAMES, STEPS, Metric, Pairs
+from vlcpctl.report.facts.table import Fact, Facts, Value
 from vlcpctl.report.published.averages import Misprint, mean_of_values, misprints
-from vlcpctl.report.published.candidates import Candidate, Choices, Value
 from vlcpctl.report.published.definition import (
     Printed,
     PublishedColumn,
     PublishedRow,
     PublishedTable,
 )
-from vlcpctl.report.published.selectors import NAMES, STEPS, Metric, Pairs
 from vlcpctl.report.scores.summary import Spread
 
 _NOUNS = {
@@ -71,45 +71,35 @@ class FilledTable:
         return cell.gap if self.is_paper_data and not cell.other else None
 
 
-def filled(table: PublishedTable, choices: Choices, *, is_paper_data: bool) -> FilledTable:
+def filled(table: PublishedTable, facts: Facts, *, is_paper_data: bool) -> FilledTable:
     """The table with the values of rows.
 
     Raises BadInput, naming what matches, if the selectors of a cell match several values.
     """
-    cells = [
-        [_own_cell(table, row, place, choices) for place in _places(table)] for row in table.rows
-    ]
+    places = range(len(table.columns))
+    cells = [[_own_cell(table, row, place, facts) for place in places] for row in table.rows]
     _fill_means(table, cells)
     runs = dict.fromkeys(row.run for row in table.rows if row.run)
-    found = [
-        run
-        for run in runs
-        if not any(
-            cell.here is not None
-            for row, line in zip(table.rows, cells, strict=True)
-            if row.run == run
-            for cell in line
-        )
-    ]
-    lines = tuple(tuple(line) for line in cells)
-    return FilledTable(table, lines, is_paper_data, misprints(table), tuple(found))
+    shown = {
+        row.run
+        for row, line in zip(table.rows, cells, strict=True)
+        if any(cell.here is not None for cell in line)
+    }
+    missing = tuple(run for run in runs if run not in shown)
+    return FilledTable(table, tuple(map(tuple, cells)), is_paper_data, misprints(table), missing)
 
 
-def _places(table: PublishedTable) -> range:
-    return range(len(table.columns))
-
-
-def _own_cell(table: PublishedTable, row: PublishedRow, place: int, choices: Choices) -> Cell:
+def _own_cell(table: PublishedTable, row: PublishedRow, place: int, facts: Facts) -> Cell:
     """The cell without means of other cells."""
     column = row.own(table.columns[place])
     printed, sd = row.printed[place], row.sd[place]
     if column.metric is None or not row.run:
         return Cell(printed, sd, None)
-    chosen = _chosen(table, row, column, column.metric, choices)
+    chosen = _chosen(table, row, column, column.metric, facts)
     if chosen is None:
         return Cell(printed, sd, None)
-    candidate, value = chosen
-    return Cell(printed, sd, value, _contradictions(column, candidate), candidate.seeds)
+    fact, value = chosen
+    return Cell(printed, sd, value, _contradictions(column, fact), fact.seeds)
 
 
 def _chosen(
@@ -117,14 +107,14 @@ def _chosen(
     row: PublishedRow,
     column: PublishedColumn,
     metric: Metric,
-    choices: Choices,
-) -> tuple[Candidate, Value] | None:
+    facts: Facts,
+) -> tuple[Fact, Value] | None:
     """What the selectors choose and its value; None if nothing that they match has one."""
-    found = choices.of(metric, _selectors(table, row, column, metric))
+    found = facts.select(metric, _selectors(table, row, column, metric))
     _refuse_several(found, ("run",), table, row, column)
-    known: dict[object, tuple[Candidate, Value]] = {}
+    known: dict[object, tuple[Fact, Value]] = {}
     for one in found:
-        value = one.measure()
+        value = one.measure().value
         if value is not None:
             key = (tuple(sorted(one.names.items())), one.step, one.since, value)
             known.setdefault(key, (one, value))
@@ -138,21 +128,25 @@ def _chosen(
 def _selectors(
     table: PublishedTable, row: PublishedRow, column: PublishedColumn, metric: Metric
 ) -> Pairs:
-    """All selectors of a cell that its metric takes; those of the table give way to others."""
+    """All selectors of a cell that its metric takes; those of the table give way to others.
+
+    Without step=, keys and settings are those of the last step.
+    """
     own = [*column.selectors, *row.selectors, ("run", row.run)]
     fields = {field for field, _ in own}
-    usual = [pair for pair in table.selectors if pair[0] not in fields]
+    last = [("step", LAST)] if metric.kind in {"key", "config"} else []
+    usual = [pair for pair in [*last, *table.selectors] if pair[0] not in fields]
     return tuple((field, glob) for field, glob in [*usual, *own] if metric.takes(field))
 
 
 def _refuse_several(
-    found: Sequence[Candidate],
+    found: Sequence[Fact],
     fields: Iterable[str],
     table: PublishedTable,
     row: PublishedRow,
     column: PublishedColumn,
 ) -> None:
-    """Raise BadInput if the candidates differ in one of these fields."""
+    """Raise BadInput if the facts differ in one of these fields."""
     for field in fields:
         names = list(dict.fromkeys(one.name(field) for one in found))
         if len(names) > 1:
@@ -171,12 +165,10 @@ def _value_text(value: Value) -> str:
     return str(value.mean) if isinstance(value, Spread) else str(value)
 
 
-def _contradictions(
-    column: PublishedColumn, candidate: Candidate
-) -> tuple[tuple[str, int, int], ...]:
+def _contradictions(column: PublishedColumn, fact: Fact) -> tuple[tuple[str, int, int], ...]:
     if not column.counts:
         return ()
-    counts = candidate.counts()
+    counts = fact.counts()
     return tuple(
         (name, min(counts[name]), paper)
         for name, paper in column.counts.items()
@@ -195,7 +187,7 @@ def _fill_means(table: PublishedTable, cells: list[list[Cell]]) -> None:
     for number, row in enumerate(table.rows):
         if row.mean_of and not row.run:
             parts = [cells[names[row.group, name]] for name in row.mean_of]
-            for place in _places(table):
+            for place in range(len(table.columns)):
                 cells[number][place] = _mean(cells[number][place], [one[place] for one in parts])
 
 

@@ -5,39 +5,34 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name, unreadable
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.printable import printable
-from vlcpctl.report.published.selectors import Metric, Pairs, parse_column, parse_selectors
+from vlcpctl.core.structs import converted
+from vlcpctl.report.facts.language import COLUMN, Metric, Pairs, parse, parse_selectors
 
 SCHEMA = "vlcpctl.table/1"
 SUFFIX = ".toml"
 MOST_BYTES = 1 << 20  # of a file
 MOST_CELLS = 100_000  # of a table
 
+_Entry = TypeVar("_Entry", "PublishedTable", "PublishedColumn", "PublishedRow")
+
 Printed = float | str | None  # None: blank in the paper
 
-_TABLE_KEYS = frozenset(
-    {"schema", "paper", "citation", "number", "caption", "data", "decimals", "command", "emoji9"}
-    | {"notes", "select", "columns", "rows"}
-)
-_COLUMN_KEYS = frozenset(
-    {"id", "header", "select", "better", "mean_of", "counts", "decimals", "note"}
-)
-_ROW_KEYS = frozenset(
-    {"group", "name", "run", "select", "values", "printed", "sd", "mean_of", "note"}
-)
+# What is worked out from the entries of a file.
+_COMPUTED = frozenset({"metric", "selectors", "filled"})
 _BETTER = {"higher": True, "lower": False, "none": None}
 _COUNTS = ("n_images", "n_texts", "n_queries", "n_gallery", "n_train")
 _DATA = re.compile(r" --data \S+")  # of a command; with --emoji9 it takes none
@@ -46,7 +41,7 @@ _ID = re.compile(r"[A-Za-z0-9_.+-]{1,60}")
 _MOST_DECIMALS = 6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PublishedColumn:
     """A column: its heading of one or two levels, and what it shows of rows.
 
@@ -56,14 +51,19 @@ class PublishedColumn:
 
     id: str
     header: tuple[str, ...]
-    select: str
-    metric: Metric | None
-    selectors: Pairs
-    higher_is_better: bool | None
-    mean_of: tuple[str, ...]
-    counts: Mapping[str, int]
     decimals: int
-    note: str
+    select: str = ""
+    better: str = "higher"
+    mean_of: tuple[str, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    note: str = ""
+    metric: Metric | None = None
+    selectors: Pairs = ()
+
+    @property
+    def higher_is_better(self) -> bool | None:
+        """Whether a higher value is better; None if no value is."""
+        return _BETTER[self.better]
 
     @property
     def title(self) -> str:
@@ -71,7 +71,7 @@ class PublishedColumn:
         return " ".join(self.header)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PublishedRow:
     """A row: the printed cells and deviations, one per column, and the run to compare them with.
 
@@ -79,38 +79,41 @@ class PublishedRow:
     whose placeholders this row fills from its `values`, by their ids.
     """
 
-    group: str
     name: str
     run: str
-    selectors: Pairs
     printed: tuple[Printed, ...]
     sd: tuple[float | None, ...]
-    mean_of: tuple[str, ...]
-    note: str
-    filled: Mapping[str, PublishedColumn]
+    group: str = ""
+    select: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    mean_of: tuple[str, ...] = ()
+    note: str = ""
+    selectors: Pairs = ()
+    filled: Mapping[str, PublishedColumn] = field(default_factory=dict)
 
     def own(self, column: PublishedColumn) -> PublishedColumn:
         """The column as it is in this row: with the values of the row in its placeholders."""
         return self.filled.get(column.id, column)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PublishedTable:
     """One table of a paper; `name` is that of its file, such as "ctp-1"."""
 
     name: str
     paper: str
-    citation: str
     number: str
     caption: str
     data: str
-    decimals: int
-    command: str
-    emoji9: str
-    notes: tuple[str, ...]
-    selectors: Pairs
-    columns: tuple[PublishedColumn, ...]
-    rows: tuple[PublishedRow, ...]
+    citation: str = ""
+    decimals: int = 2
+    command: str = ""
+    emoji9: str = ""
+    notes: tuple[str, ...] = ()
+    select: str = ""
+    selectors: Pairs = ()
+    columns: tuple[PublishedColumn, ...] = ()
+    rows: tuple[PublishedRow, ...] = ()
 
     @property
     def title(self) -> str:
@@ -188,37 +191,35 @@ def parse_table(text: bytes, place: str, name: str, keys: Collection[str] = ()) 
     Raises BadInput for the first mistake: not TOML, an unknown key, a wrong type, a wrong number
     of cells, an unknown metric, field or name, or a name that is used twice.
     """
-    take = _Entries(_toml(text, place), place, _TABLE_KEYS)
-    if take.text("schema") != SCHEMA:
-        raise BadInput(f"{place}: schema is {take.value['schema']!r:.80}, not {SCHEMA!r}")
-    decimals, command = take.decimals(2), take.text("command", "")
-    columns = tuple(
-        _column(found, f"{place}, column {number}", decimals, keys)
-        for number, found in enumerate(take.tables("columns"), 1)
+    found = _toml(text, place)
+    schema = found.pop("schema", None)
+    if schema != SCHEMA:
+        raise BadInput(f"{place}: schema is {schema!r:.80}, not {SCHEMA!r}")
+    columns, rows = (_list(found, one, place) for one in ("columns", "rows"))
+    table = _read_as(PublishedTable, {**found, "columns": [], "rows": []}, place, {"name": name})
+    _check_decimals(table.decimals, place)
+    usual = _DATA.sub("", table.command) + " --emoji9" if table.command else ""
+    table = replace(
+        table,
+        emoji9=table.emoji9 if "emoji9" in found else usual,
+        selectors=_selectors(table.select, place),
+        columns=tuple(
+            _column(one, f"{place}, column {number}", table.decimals, keys)
+            for number, one in enumerate(columns, 1)
+        ),
     )
-    _check_columns(columns, place)
-    rows = tuple(
-        _row(found, f"{place}, row {number}", columns, keys)
-        for number, found in enumerate(take.tables("rows"), 1)
+    _check_columns(table.columns, place)
+    table = replace(
+        table,
+        rows=tuple(
+            _row(one, f"{place}, row {number}", table.columns, keys)
+            for number, one in enumerate(rows, 1)
+        ),
     )
-    if len(columns) * len(rows) > MOST_CELLS:
+    if len(table.columns) * len(table.rows) > MOST_CELLS:
         raise BadInput(f"{place} has more than {MOST_CELLS} cells")
-    _check_rows(rows, place)
-    return PublishedTable(
-        name=name,
-        paper=take.text("paper"),
-        citation=take.text("citation", ""),
-        number=take.text("number"),
-        caption=take.text("caption"),
-        data=take.text("data"),
-        decimals=decimals,
-        command=command,
-        emoji9=take.text("emoji9", f"{_DATA.sub('', command)} --emoji9" if command else ""),
-        notes=take.texts("notes"),
-        selectors=parse_selectors(take.text("select", ""), f"{place}, select"),
-        columns=columns,
-        rows=rows,
-    )
+    _check_rows(table.rows, place)
+    return table
 
 
 def _toml(text: bytes, place: str) -> dict[str, Any]:
@@ -230,75 +231,48 @@ def _toml(text: bytes, place: str) -> dict[str, Any]:
         raise BadInput(f"{place} is not a TOML file: {printable(str(error))}") from error
 
 
-@dataclass(frozen=True)
-class _Entries:
-    """Takes the entries of one TOML table; only known keys are allowed."""
+def _list(found: Mapping[str, Any], name: str, place: str) -> list[dict[str, Any]]:
+    tables = found.get(name)
+    if not tables or not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
+        raise BadInput(f"{place}: {name} is not a list of tables [[{name}]]")
+    return tables
 
-    value: dict[str, Any]
-    place: str
-    known: Collection[str]
 
-    def __post_init__(self) -> None:
-        for key in self.value:
-            if key not in self.known:
-                raise BadInput(f"{self.place}: {unknown_name('key', printable(key), self.known)}")
+def _read_as(
+    kind: type[_Entry], found: Mapping[str, Any], place: str, more: Mapping[str, Any]
+) -> _Entry:
+    """An entry of a file with `more` that it does not contain; only known keys are allowed."""
+    known = {one.name for one in fields(kind)} - _COMPUTED - more.keys()
+    for key in found:
+        if key not in known:
+            raise BadInput(f"{place}: {unknown_name('key', printable(key), known)}")
+    return converted({**found, **more}, kind, place)
 
-    @property
-    def take(self) -> Fields:
-        return Fields(self.value, self.place)
 
-    def text(self, name: str, default: str | None = None) -> str:
-        found: str = self.take(name, str, *(() if default is None else (default,)))
-        return found
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        return tuple(self.take.texts(name, []))
-
-    def tables(self, name: str) -> list[dict[str, Any]]:
-        found: list[Any] = self.take(name, list)
-        if not found or not all(isinstance(one, dict) for one in found):
-            raise BadInput(f"{self.place}: {name} is not a list of tables [[{name}]]")
-        return found
-
-    def decimals(self, default: int) -> int:
-        found: int = self.take("decimals", int, default)
-        if not 0 <= found <= _MOST_DECIMALS:
-            raise BadInput(f"{self.place}: decimals is {found}, not between 0 and {_MOST_DECIMALS}")
-        return found
+def _check_decimals(decimals: int, place: str) -> None:
+    if not 0 <= decimals <= _MOST_DECIMALS:
+        raise BadInput(f"{place}: decimals is {decimals}, not between 0 and {_MOST_DECIMALS}")
 
 
 def _column(
     found: dict[str, Any], place: str, decimals: int, keys: Collection[str]
 ) -> PublishedColumn:
-    take = _Entries(found, place, _COLUMN_KEYS)
-    id_, select, header = take.text("id"), take.text("select", ""), take.texts("header")
-    place = f"{place} ({printable(id_)})"
-    if not _ID.fullmatch(id_):
+    column = _read_as(PublishedColumn, {"decimals": decimals, **found}, place, {})
+    place = f"{place} ({printable(column.id)})"
+    if not _ID.fullmatch(column.id):
         raise BadInput(f"{place}: an id has 1 to 60 letters, digits and the characters _ . + -")
-    if not 1 <= len(header) <= 2:
-        raise BadInput(f"{place}: header has {len(header)} levels, not one or two")
-    better = take.text("better", "higher")
-    if better not in _BETTER:
-        raise BadInput(f"{place}: {unknown_name('better', better, _BETTER)}")
-    counts: dict[str, int] = take.take("counts", dict, {})
-    for name in counts:
+    if not 1 <= len(column.header) <= 2:
+        raise BadInput(f"{place}: header has {len(column.header)} levels, not one or two")
+    if column.better not in _BETTER:
+        raise BadInput(f"{place}: {unknown_name('better', column.better, _BETTER)}")
+    for name in column.counts:
         if name not in _COUNTS:
             raise BadInput(f"{place}: {unknown_name('count', name, _COUNTS)}")
-        Fields(counts, place)(name, int)
-    is_whole = select and not _PLACEHOLDER.search(select)
-    metric, selectors = parse_column(select, place, keys) if is_whole else (None, ())
-    return PublishedColumn(
-        id=id_,
-        header=header,
-        select=select,
-        metric=metric,
-        selectors=selectors,
-        higher_is_better=_BETTER[better],
-        mean_of=take.texts("mean_of"),
-        counts=counts,
-        decimals=take.decimals(decimals),
-        note=take.text("note", ""),
-    )
+    _check_decimals(column.decimals, place)
+    if not column.select or _PLACEHOLDER.search(column.select):
+        return column
+    metric, selectors = parse(column.select, place, keys, COLUMN)
+    return replace(column, metric=metric, selectors=selectors)
 
 
 def _check_columns(columns: Sequence[PublishedColumn], place: str) -> None:
@@ -311,65 +285,54 @@ def _check_columns(columns: Sequence[PublishedColumn], place: str) -> None:
 def _row(
     found: dict[str, Any], place: str, columns: Sequence[PublishedColumn], keys: Collection[str]
 ) -> PublishedRow:
-    take = _Entries(found, place, _ROW_KEYS)
-    name = take.text("name")
-    place = f"{place} ({printable(name)})"
-    printed = _cells(take.take("printed", list), "printed", place, columns)
-    sd = _cells(take.take("sd", list, [""] * len(columns)), "sd", place, columns)
-    for value in sd:
-        if isinstance(value, str) or (value is not None and value < 0):
-            raise BadInput(f"{place}: sd contains {value!r:.80}, not a number from 0")
-    return PublishedRow(
-        group=take.text("group", ""),
-        name=name,
-        run=take.text("run"),
-        selectors=parse_selectors(take.text("select", ""), f"{place}, select"),
-        printed=printed,
-        sd=tuple(None if isinstance(value, str) else value for value in sd),
-        mean_of=take.texts("mean_of"),
-        note=take.text("note", ""),
-        filled=_filled(take, place, columns, keys) if take.text("run") else {},
-    )
+    cells = {"printed": found.get("printed"), "sd": found.get("sd", [""] * len(columns))}
+    blank = {
+        name: [None if cell == "" else cell for cell in line]
+        for name, line in cells.items()
+        if isinstance(line, list)
+    }
+    row = _read_as(PublishedRow, {**found, **blank}, place, {})
+    place = f"{place} ({printable(row.name)})"
+    for name, line in (("printed", row.printed), ("sd", row.sd)):
+        if len(line) != len(columns):
+            raise BadInput(
+                f"{place}: {name} has {len(line)} cells, but there are {len(columns)} columns"
+            )
+        for value in line:
+            if isinstance(value, float) and not math.isfinite(value):
+                raise BadInput(f"{place}: {name} contains {value!r}, not a number or text")
+    for deviation in row.sd:
+        if deviation is not None and deviation < 0:
+            raise BadInput(f"{place}: sd contains {deviation!r}, not a number from 0")
+    selectors = _selectors(row.select, place)
+    return replace(row, selectors=selectors, filled=_filled(row, place, columns, keys))
+
+
+def _selectors(text: str, place: str) -> Pairs:
+    """The selectors that all cells of a table or row have, if there are any."""
+    return parse_selectors(text, f"{place}, select", COLUMN) if text else ()
 
 
 def _filled(
-    take: _Entries, place: str, columns: Sequence[PublishedColumn], keys: Collection[str]
+    row: PublishedRow, place: str, columns: Sequence[PublishedColumn], keys: Collection[str]
 ) -> dict[str, PublishedColumn]:
     """The columns with placeholders, with the values of a row in their place."""
-    values: dict[str, str] = take.take("values", dict, {})
-    texts = Fields(values, f"{place}, values")
     used: set[str] = set()
     filled = {}
-    for column in columns:
+    for column in columns if row.run else ():
         names = _PLACEHOLDER.findall(column.select)
         for name in names:
-            if name not in values:
+            if name not in row.values:
                 raise BadInput(f"{place}: values lacks {name!r}, which column {column.id} uses")
-            texts(name, str)
         if names:
-            select = _PLACEHOLDER.sub(lambda match: values[match[1]], column.select)
-            metric, selectors = parse_column(select, f"{place}, column {column.id}", keys)
+            select = _PLACEHOLDER.sub(lambda match: row.values[match[1]], column.select)
+            metric, selectors = parse(select, f"{place}, column {column.id}", keys, COLUMN)
             filled[column.id] = replace(column, metric=metric, selectors=selectors)
         used.update(names)
-    for name in values:
+    for name in row.values if row.run else ():
         if name not in used:
             raise BadInput(f"{place}: no column uses {name!r} of values")
     return filled
-
-
-def _cells(
-    found: list[Any], name: str, place: str, columns: Sequence[PublishedColumn]
-) -> tuple[Printed, ...]:
-    """One cell for each column: a number, a text, or None for an empty text."""
-    if len(found) != len(columns):
-        raise BadInput(
-            f"{place}: {name} has {len(found)} cells, but there are {len(columns)} columns"
-        )
-    for value in found:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not isinstance(value, str) and not (is_number and abs(value) < float("inf")):
-            raise BadInput(f"{place}: {name} contains {value!r:.80}, not a number or text")
-    return tuple((value or None) if isinstance(value, str) else float(value) for value in found)
 
 
 def _check_rows(rows: Sequence[PublishedRow], place: str) -> None:

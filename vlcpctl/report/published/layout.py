@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from vlcpctl.core.errors import some_names
-from vlcpctl.report.published.candidates import Value
+from vlcpctl.report.facts.table import Value
 from vlcpctl.report.published.cells import Cell, FilledTable
 from vlcpctl.report.published.definition import PublishedColumn
-from vlcpctl.report.scores.ahead import bold_note
-from vlcpctl.report.scores.summary import Spread
+from vlcpctl.report.scores.summary import Spread, bold_note
 from vlcpctl.report.tables.table import (
     Column,
     RowGroup,

@@ -10,6 +10,7 @@ from pathlib import Path
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.core.rows import Row
+from vlcpctl.report.scores.runs import START, step_of
 
 _PREFIX = re.compile(r"[0-9a-f]{6,}")
 _DIGITS_SHOWN = 12
@@ -53,10 +54,10 @@ def find_baseline(text: str, rows: Sequence[Row]) -> Baseline:
 def _last_checkpoints(run: str, rows: Sequence[Row]) -> dict[int, str]:
     found: dict[int, tuple[int, str]] = {}
     for row in rows:
-        step = -1 if row.step is None else row.step
+        step = step_of(row)
         if row.checkpoint is None:
             raise BadInput(f"--baseline: {row.place} does not record the checkpoint of run {run!r}")
-        if step >= found.get(row.seed, (-1, ""))[0]:
+        if step >= found.get(row.seed, (START, ""))[0]:
             found[row.seed] = step, row.checkpoint
     return {seed: checkpoint for seed, (_, checkpoint) in sorted(found.items())}
 

@@ -11,7 +11,15 @@ import numpy as np
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import Row
-from vlcpctl.report.scores.runs import START, RunScores, SeedScores, Track, TransferScores
+from vlcpctl.report.scores.runs import (
+    START,
+    RunScores,
+    SeedScores,
+    Track,
+    TransferScores,
+    is_outside,
+    step_of,
+)
 
 K = TypeVar("K")
 TrackKey = tuple[str, str, str, str]
@@ -36,13 +44,13 @@ def collect(rows: Iterable[Row], starts: Mapping[str, Sequence[str]] | None = No
     _refuse_more(len(tracks), MOST_TRACKS, "combinations of evaluator, protocol and split")
     runs, outside = 0, 0
     for members in tracks.values():
-        runs += len({(row.run, row.seed) for row in members if not _is_outside(row)})
-        outside += len({(row.run, row.task, row.tasks) for row in members if _is_outside(row)})
+        runs += len({(row.run, row.seed) for row in members if not is_outside(row)})
+        outside += len({(row.run, row.task, row.tasks) for row in members if is_outside(row)})
     _refuse_more(runs, MOST_RUNS, "combinations of run and seed")
     _refuse_more(outside, MOST_OUTSIDE, "lines on data outside the stream")
     last: dict[str, int] = {}  # a track may lack the last model of a run
     for row in rows:
-        last[row.run] = max(_step(row), last.get(row.run, START))
+        last[row.run] = max(step_of(row), last.get(row.run, START))
     return [_track(members, starts or {}, last) for _, members in sorted(tracks.items())]
 
 
@@ -56,7 +64,7 @@ def outside_names(rows: Iterable[Row]) -> dict[tuple[str, tuple[str, ...]], str]
 
     Averages over different data sets share a name ("average of 2"); `tasks` keeps them apart.
     """
-    known = dict.fromkeys((row.task, row.tasks) for row in rows if _is_outside(row))
+    known = dict.fromkeys((row.task, row.tasks) for row in rows if is_outside(row))
     count = Counter(task for task, _ in known)
     return {
         (task, tasks): task if count[task] == 1 or len(tasks) < 2 else f"{task}: {', '.join(tasks)}"
@@ -72,9 +80,11 @@ def _refuse_more(count: int, most: int, what: str) -> None:
 def _track(rows: list[Row], starts: Mapping[str, Sequence[str]], last: Mapping[str, int]) -> Track:
     for row in rows:
         _check(row)
-    foreign = {(row.run, row.task) for row in rows if _is_outside(row)}
-    inside = [row for row in rows if not _is_foreign(row, foreign)]
-    outside = [row for row in rows if _is_outside(row)]
+    outside = [row for row in rows if is_outside(row)]
+    foreign: dict[str, set[str]] = {}
+    for row in outside:
+        foreign.setdefault(row.run, set()).add(row.task)
+    inside = [row for row in rows if not is_outside(row) and not _is_foreign(row, foreign)]
     runs = _grouped(inside, lambda row: row.run)
     names = outside_names(outside)
     transfers = _grouped(outside, lambda row: (row.run, row.task, row.tasks))
@@ -123,14 +133,10 @@ def _check(row: Row) -> None:
         )
 
 
-def _is_outside(row: Row) -> bool:
-    return row.gallery == "own" and row.task_step is None
-
-
-def _is_foreign(row: Row, foreign: set[tuple[str, str]]) -> bool:
-    if row.gallery == "own":
-        return row.task_step is None
-    return bool(foreign) and any((row.run, task) in foreign for task in row.tasks)
+def _is_foreign(row: Row, foreign: Mapping[str, set[str]]) -> bool:
+    """Whether a merged gallery has data outside the stream of its run."""
+    is_merged = row.gallery == "merged" and row.run in foreign
+    return is_merged and not foreign[row.run].isdisjoint(row.tasks)
 
 
 def _cells(rows: list[Row]) -> int:
@@ -138,18 +144,18 @@ def _cells(rows: list[Row]) -> int:
     keys = set().union(*(row.metrics for row in rows))
     seeds = {row.seed for row in rows}
     galleries = {row.gallery for row in rows}
-    steps, columns = max(map(_step, rows)) + 1, max(map(_column, rows)) + 1
+    steps, columns = max(map(step_of, rows)) + 1, max(map(_column, rows)) + 1
     return max(steps, 1) * max(steps, columns) * len(keys) * len(seeds) * len(galleries)
 
 
 def _run(name: str, rows: list[Row], starts: tuple[str, ...]) -> RunScores:
-    last = max(_step(row) for row in rows)
+    last = max(step_of(row) for row in rows)
     method, buffer = _recipe(name, rows, last)
     tasks = _task_names(rows, last)
     seeds = _grouped(rows, lambda row: row.seed)
     keys = dict.fromkeys(key for row in rows for key in row.metrics)
     per_seed = [_seed_scores(members, last + 1, len(tasks)) for _, members in sorted(seeds.items())]
-    trained = [row for row in rows if _step(row) >= 0]
+    trained = [row for row in rows if step_of(row) >= 0]
     empty = _empty(last + 1, len(tasks))
     return RunScores(
         name=name,
@@ -158,7 +164,7 @@ def _run(name: str, rows: list[Row], starts: tuple[str, ...]) -> RunScores:
         tasks=tasks,
         seeds=tuple(sorted(seeds)),
         steps=last + 1,
-        final_only={_step(row) for row in trained} == {last} and last > 0,
+        final_only={step_of(row) for row in trained} == {last} and last > 0,
         galleries=frozenset(row.gallery for row in rows),
         scores={key: tuple(scores.get(key, empty) for scores in per_seed) for key in keys},
         starts=starts,
@@ -167,7 +173,7 @@ def _run(name: str, rows: list[Row], starts: tuple[str, ...]) -> RunScores:
 
 def _outside_run(name: str, rows: list[Row], last: int) -> RunScores:
     """A run without a row on its stream; of some, the last model was evaluated elsewhere only."""
-    method, buffer = _recipe(name, rows, max(map(_step, rows)))
+    method, buffer = _recipe(name, rows, max(map(step_of, rows)))
     seeds = tuple(sorted({row.seed for row in rows}))
     keys = dict.fromkeys(key for row in rows for key in row.metrics)
     empty = SeedScores(np.empty((0, 0)), np.empty((0, 0)), np.empty(0))
@@ -199,7 +205,7 @@ def _with_outside(run: RunScores, rows: list[Row], last: int) -> RunScores:
     shape = len(run.seeds)
     found = {key: np.full((shape, len(columns)), np.nan) for key, columns in sets.items()}
     for row in rows:
-        if _step(row) == last and row.seed in run.seeds:
+        if step_of(row) == last and row.seed in run.seeds:
             for key, value in row.metrics.items():
                 found[key][run.seeds.index(row.seed), sets[key][row.task]] = value
     none = _empty(run.steps, len(run.tasks))
@@ -218,7 +224,7 @@ def _seed_scores(rows: list[Row], steps: int, tasks: int) -> dict[str, SeedScore
     galleries = {row.gallery for row in rows}
     filled: dict[tuple[str, int, int], Row] = {}
     for row in rows:
-        step, column = _step(row), _column(row)
+        step, column = step_of(row), _column(row)
         first = filled.setdefault((row.gallery, step, column), row)
         if first is not row:
             raise BadInput(
@@ -247,11 +253,6 @@ def _empty(steps: int, tasks: int, galleries: Collection[str] = ()) -> SeedScore
     return SeedScores(own, merged, np.full(tasks, np.nan))
 
 
-def _step(row: Row) -> int:
-    """The checkpoint's step; START for a model not yet trained on the stream."""
-    return START if row.step is None else row.step
-
-
 def _column(row: Row) -> int:
     """The matrix column: the task of an own gallery, or the last task of a merged one."""
     if row.task_step is not None:
@@ -263,7 +264,7 @@ def _recipe(name: str, rows: list[Row], last: int) -> tuple[str, str | None]:
     """Method and buffer of a run; BadInput if its seeds or tasks disagree about them."""
     # Compared step by step, because the first step of a run has no buffer to replay yet. Models
     # that seeds start from may have been trained in different ways.
-    for members in _grouped((row for row in rows if _step(row) >= 0), _step).values():
+    for members in _grouped((row for row in rows if step_of(row) >= 0), step_of).values():
         first = members[0]
         for row in members:
             if (row.method, row.buffer) != (first.method, first.buffer):
@@ -272,7 +273,7 @@ def _recipe(name: str, rows: list[Row], last: int) -> tuple[str, str | None]:
                     f"{_described(first)} ({first.place}) and {_described(row)} ({row.place}); "
                     "give each its own run name"
                 )
-    final = next(row for row in rows if _step(row) == last)
+    final = next(row for row in rows if step_of(row) == last)
     return final.method, _buffer_text(final)
 
 
@@ -308,7 +309,7 @@ def _transfer(run: str, task: str, rows: list[Row]) -> TransferScores:
     keys = dict.fromkeys(key for row in rows for key in row.metrics)
     by_step = {
         key: tuple(
-            {_step(row): row.metrics[key] for row in members if key in row.metrics}
+            {step_of(row): row.metrics[key] for row in members if key in row.metrics}
             for members in seeds
         )
         for key in keys

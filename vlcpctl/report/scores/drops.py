@@ -11,8 +11,8 @@ from vlcpctl.core.rows import Row
 from vlcpctl.report.scores.baseline import Baseline
 from vlcpctl.report.scores.collect import TrackKey, outside_names, track_key
 from vlcpctl.report.scores.joining import JoinedRows
-from vlcpctl.report.scores.runs import START, Track
-from vlcpctl.report.scores.summary import Spread
+from vlcpctl.report.scores.runs import START, Track, step_of
+from vlcpctl.report.scores.summary import Spread, over_seeds
 
 # A column of a run's matrix, or the task and tasks of data outside its stream.
 Place = int | tuple[str, tuple[str, ...]]
@@ -107,11 +107,11 @@ class Curve:
 
     def at(self, step: int, key: str) -> Spread | None:
         """The scores after a step; None if a seed lacks one."""
-        return _spread([one.steps.get(step) for one in self.seeds], key)
+        return over_seeds(_score(one.steps.get(step), key) for one in self.seeds)
 
     def baseline(self, key: str) -> Spread | None:
         """The scores of the baseline, one for each seed; None if a seed lacks one."""
-        return _spread([one.baseline for one in self.seeds], key)
+        return over_seeds(_score(one.baseline, key) for one in self.seeds)
 
     def drop(self, key: str) -> Drop:
         """The drop in one metric, without an interval."""
@@ -245,7 +245,7 @@ def _compared(
     for row in rows:
         by_run.setdefault(row.run, []).append(row)
     for name, members in sorted(by_run.items()):
-        last = max(START if row.step is None else row.step for row in members)
+        last = max(map(step_of, members))
         models = {
             (row.seed, row.checkpoint)
             for row in members
@@ -276,11 +276,9 @@ def _by_place(rows: Iterable[Row]) -> dict[tuple[TrackKey, str, Place], _BySeed]
     for row in rows:
         place = (row.task, row.tasks) if row.task_step is None else row.task_step
         seeds = found.setdefault((track_key(row), row.run, place), {})
-        seeds.setdefault(row.seed, {})[START if row.step is None else row.step] = row
+        seeds.setdefault(row.seed, {})[step_of(row)] = row
     return found
 
 
-def _spread(rows: Sequence[Row | None], key: str) -> Spread | None:
-    values = [row.metrics.get(key) for row in rows if row is not None]
-    known = tuple(value for value in values if value is not None)
-    return Spread(known) if known and len(known) == len(rows) else None
+def _score(row: Row | None, key: str) -> float | None:
+    return None if row is None else row.metrics.get(key)

@@ -2,7 +2,8 @@
 
 Rows of a run are written at different times. An early checkpoint does not record which data will
 be tasks of the stream later, nor does the model that the run started from. Data are matched
-by their content id; rows that lack it, which an earlier version wrote, are left as they are.
+by their content id. Names of tasks start with the step, with two digits in a run's first hundred
+tasks and three in later ones; here they get as many digits in every row, so that they sort.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from dataclasses import dataclass, replace
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import Row, distinct
 from vlcpctl.report.scores.baseline import Baseline
-from vlcpctl.report.scores.numbered_names import numbered_alike
-from vlcpctl.report.scores.runs import is_upper_bound
+from vlcpctl.report.scores.runs import is_outside, is_upper_bound, step_of
 
 Chain = tuple[str, int]  # the run and seed
+_USUAL = 2  # digits of a task's number
 _DIGITS = 6  # of the content id that tells data of one name apart
 
 
@@ -160,7 +161,7 @@ def _places(
         if row.checkpoint in starts:
             before.add((row.run, row.seed))
         if row.gallery == "own":
-            step = -1 if row.step is None else row.step
+            step = step_of(row)
             found = _Position(step, row.task_step, row.task)
             data = known_as.get(row.data, row.data)
             best = of_run.setdefault(data, found)
@@ -222,7 +223,7 @@ def _with_one_name(rows: Sequence[Row], known_as: dict[str, str], first: int) ->
     """
     names: dict[str, str] = {}
     for row in rows:
-        if _is_outside(row):
+        if is_outside(row):
             data = known_as.get(row.data, row.data)
             names[data] = min(names.get(data, row.task), row.task)
     named = [_renamed(row, names.get(known_as.get(row.data, row.data), row.task)) for row in rows]
@@ -236,7 +237,7 @@ def _with_one_name(rows: Sequence[Row], known_as: dict[str, str], first: int) ->
 
 
 def _renamed(row: Row, name: str) -> Row:
-    if not _is_outside(row) or row.task == name:
+    if not is_outside(row) or row.task == name:
         return row
     return replace(row, task=name, tasks=(name,) if len(row.tasks) == 1 else row.tasks)
 
@@ -260,5 +261,57 @@ def _with_name_of_another(rows: Iterable[Row], known_as: dict[str, str]) -> set[
     }
 
 
-def _is_outside(row: Row) -> bool:
-    return row.gallery == "own" and row.task_step is None
+def numbered_alike(rows: Sequence[Row]) -> list[Row]:
+    """The rows, with the longest number of any task's name as the length of all.
+
+    Names that do not start with their step are left as they are.
+    """
+    # Merged rows share lists of names, which are read and padded once.
+    merged = {row.tasks for row in rows if row.gallery == "merged"}
+    named = {pair for names in merged for pair in enumerate(names)}
+    named |= {
+        (row.task_step, row.task)
+        for row in rows
+        if row.gallery != "merged" and row.task_step is not None
+    }
+    numbers = (number_of(name, step) for step, name in named)
+    digits = max((len(number) for number in numbers if number is not None), default=_USUAL)
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}
+    return list(rows) if digits <= _USUAL else [_padded_row(row, digits, known) for row in rows]
+
+
+def padded(name: str, step: int, digits: int) -> str:
+    """The name with its number padded to this many digits, if it starts with its step.
+
+    >>> padded("05-week", 5, 3), padded("week", 5, 3), padded("2024-week", 5, 3)
+    ('005-week', 'week', '2024-week')
+    """
+    number = number_of(name, step)
+    return name if number is None else number.rjust(digits, "0") + name[len(number) :]
+
+
+def number_of(name: str, step: int) -> str | None:
+    """The digits with which a name starts, if they are its step and a dash follows; else None.
+
+    >>> number_of("05-week", 5), number_of("05-week", 6), number_of("5 weeks", 5)
+    ('05', None, None)
+    """
+    number, dash, _ = name.partition("-")
+    is_step = dash and number.isascii() and number.isdigit() and int(number[:20]) == step
+    return number if is_step and _USUAL <= len(number) <= 4 else None
+
+
+def _padded_row(row: Row, digits: int, known: dict[tuple[str, ...], tuple[str, ...]]) -> Row:
+    """The row with padded names; lists of names, which rows share, are padded once."""
+    if row.gallery == "merged":
+        names = known.get(row.tasks)
+        if names is None:
+            names = tuple(padded(name, step, digits) for step, name in enumerate(row.tasks))
+            names = known[row.tasks] = known.setdefault(names, names)
+        return row if names == row.tasks else replace(row, tasks=names)
+    if row.task_step is None:
+        return row
+    task = padded(row.task, row.task_step, digits)
+    if task == row.task:
+        return row
+    return replace(row, task=task, tasks=(task,) if row.tasks == (row.task,) else row.tasks)

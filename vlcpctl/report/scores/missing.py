@@ -1,13 +1,15 @@
-"""The missing cells of a run's score matrices, and other notes to read before comparing runs."""
+"""Cells that score matrices lack, tasks that do not count, and notes about both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, UsageError, some_names
 from vlcpctl.core.printable import printable
 from vlcpctl.metrics.forgetting import Matrix
 from vlcpctl.report.scores.runs import RunScores, SeedScores, Track
@@ -76,13 +78,11 @@ def _absent_cells(run: RunScores, scores: SeedScores, unmeasured: NDArray[np.boo
             holes = np.isnan(matrix) & needed(run, matrix) & ~unmeasured
             holes[:, list(run.without)] = False
             count += int(holes.sum())
-            names += [_name(run, gallery, *cell) for cell in np.argwhere(holes)[:_SHOWN].tolist()]
+            for step, task in np.argwhere(holes)[:_SHOWN].tolist():
+                name = run.tasks[task] if gallery == "own" else f"merged 0..{task}"
+                names.append(f"(step {step}, {name})")
     more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
-
-
-def _name(run: RunScores, gallery: str, step: int, task: int) -> str:
-    return f"(step {step}, {run.tasks[task] if gallery == 'own' else f'merged 0..{task}'})"
 
 
 def _own_needed(run: RunScores, own: Matrix) -> NDArray[np.bool_]:
@@ -103,19 +103,21 @@ def _merged_needed(run: RunScores, merged: Matrix) -> NDArray[np.bool_]:
     return needed
 
 
-def notes(tracks: Iterable[Track]) -> tuple[str, ...]:
+def notes(tracks: Sequence[Track]) -> tuple[str, ...]:
     """The notes of a report, one sentence each, without duplicates."""
+    left_out = dict.fromkeys(
+        run.tasks[place] for track in tracks for run in track.runs for place in sorted(run.without)
+    )
     found = []
+    if left_out:
+        found.append(f"metrics over all tasks leave out {some_names(list(left_out))} (--without)")
     for track in tracks:
-        found += _missing(track) + _unequal(track)
+        found += [
+            f"{track.title}: {complaint}; metrics that need it are undefined"
+            for complaint in missing_cells(track)
+        ]
+        found += _unequal(track)
     return tuple(dict.fromkeys(found))
-
-
-def _missing(track: Track) -> list[str]:
-    return [
-        f"{track.title}: {complaint}; metrics that need it are undefined"
-        for complaint in missing_cells(track)
-    ]
 
 
 def _unequal(track: Track) -> list[str]:
@@ -135,3 +137,32 @@ def _unequal(track: Track) -> list[str]:
             "compare them with care"
         )
     return found
+
+
+def without_tasks(tracks: Sequence[Track], globs: Sequence[str]) -> tuple[Track, ...]:
+    """The tracks, with the tasks of their runs that match a pattern marked as not counted.
+
+    Raises UsageError for a pattern that matches no task, and BadInput if it matches the last task
+    that a run has learned: its last model would not count, either.
+    """
+    tasks = dict.fromkeys(task for track in tracks for run in track.runs for task in run.tasks)
+    for glob in globs:
+        if not any(fnmatchcase(task, glob) for task in tasks):
+            raise UsageError(f"--without {glob} matches no task (found: {some_names(list(tasks))})")
+    return tuple(
+        replace(track, runs=tuple(_marked(run, globs) for run in track.runs)) for track in tracks
+    )
+
+
+def _marked(run: RunScores, globs: Sequence[str]) -> RunScores:
+    found = {
+        place
+        for place, task in enumerate(run.tasks)
+        if any(fnmatchcase(task, glob) for glob in globs)
+    }
+    if run.steps - 1 in found:
+        raise BadInput(
+            f"--without names {printable(run.tasks[run.steps - 1])}, the last task that run "
+            f"{run.name!r} has learned; leave out earlier tasks only"
+        )
+    return replace(run, without=frozenset(found))

@@ -7,9 +7,20 @@ from functools import cached_property
 
 import numpy as np
 
+from vlcpctl.core.rows import EarlierCheckpoint, Row
 from vlcpctl.metrics.forgetting import Matrix
 
 START = -1  # the step of a model not yet trained on the stream
+
+
+def step_of(model: Row | EarlierCheckpoint) -> int:
+    """The step of a checkpoint; START for a model not yet trained on the stream."""
+    return START if model.step is None else model.step
+
+
+def is_outside(row: Row) -> bool:
+    """Whether a row is of data outside the stream of its run."""
+    return row.gallery == "own" and row.task_step is None
 
 
 def is_upper_bound(run: str, method: str) -> bool:

@@ -1,8 +1,10 @@
-"""Summary metrics of a run over its seeds, and the reason if one is undefined."""
+"""Summary metrics of runs over their seeds: values, why one is undefined, which run is better."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +13,9 @@ from vlcpctl.core.errors import some_names
 from vlcpctl.metrics.definitions import DEFINITIONS, Definition
 from vlcpctl.metrics.forgetting import Matrix
 from vlcpctl.report.scores.runs import RunScores
+
+LEVEL = 0.05  # of the two-sided test: how often two equal runs are taken to differ
+MIN_SEEDS = 3
 
 
 @dataclass(frozen=True)
@@ -37,15 +42,24 @@ class Spread:
         return math.sqrt(squares / (len(self.values) - 1))
 
 
+def over_seeds(values: Iterable[float | None]) -> Spread | None:
+    """The values of all seeds; None without any, or if that of a seed is None or NaN.
+
+    >>> over_seeds([1.0, 2.0]), over_seeds([1.0, None])
+    (Spread(values=(1.0, 2.0)), None)
+    """
+    found = tuple(values)
+    known = tuple(value for value in found if value is not None and not math.isnan(value))
+    return Spread(known) if known and len(known) == len(found) else None
+
+
 def summarise(run: RunScores, key: str, name: str) -> Spread | None:
     """One summary metric of a run; None if it is undefined for any seed."""
     definition = DEFINITIONS[name]
     if key not in run.scores or why_undefined(run, definition):
         return None  # the matrix may not even have the shape that the metric expects
     matrices = [run.matrix(scores, definition.gallery) for scores in run.scores[key]]
-    values = [definition.value(matrix) for matrix in matrices]
-    known = tuple(value for value in values if value is not None)
-    return Spread(known) if len(known) == len(values) else None
+    return over_seeds(definition.value(matrix) for matrix in matrices)
 
 
 def start_score(run: RunScores, key: str) -> Spread | None:
@@ -55,9 +69,7 @@ def start_score(run: RunScores, key: str) -> Spread | None:
     One value stands for seeds that start from the same scores.
     """
     means = [float(np.mean(scores.start[run.counted])) for scores in run.scores.get(key, ())]
-    if not means or any(math.isnan(mean) for mean in means):
-        return None
-    return Spread(tuple(means[:1] if len(set(means)) == 1 else means))
+    return over_seeds(means[:1] if len(set(means)) == 1 else means)
 
 
 def change_from_start(run: RunScores, key: str) -> Spread | None:
@@ -68,11 +80,8 @@ def change_from_start(run: RunScores, key: str) -> Spread | None:
     final = summarise(run, key, "own_final")
     if final is None:
         return None
-    starts = [float(np.mean(scores.start[run.counted])) for scores in run.scores[key]]
-    if any(math.isnan(start) for start in starts):
-        return None
-    changes = zip(final.values, starts, strict=True)
-    return Spread(tuple(value - start for value, start in changes))
+    starts = (float(np.mean(scores.start[run.counted])) for scores in run.scores[key])
+    return over_seeds(value - start for value, start in zip(final.values, starts, strict=True))
 
 
 def why_undefined(run: RunScores, definition: Definition) -> str | None:
@@ -130,7 +139,80 @@ def mean_matrix(matrices: list[Matrix]) -> Matrix:
 
 def cell_spread(run: RunScores, key: str, gallery: str, cell: tuple[int, int]) -> Spread | None:
     """One cell of the own or merged matrix over seeds; None if a seed lacks it."""
-    if key not in run.scores:
-        return None
-    values = tuple(float(scores.of(gallery)[cell]) for scores in run.scores[key])
-    return None if any(math.isnan(value) for value in values) else Spread(values)
+    return over_seeds(float(scores.of(gallery)[cell]) for scores in run.scores.get(key, ()))
+
+
+def is_ahead(best: Spread, other: Spread, *, are_paired: bool) -> bool:
+    """Whether the means differ by Student's t, two-sided at `LEVEL`; never below `MIN_SEEDS`.
+
+    Paired values, of the same seeds in the same order, are compared seed by seed; others by Welch's
+    t (Biometrika 1947), which does not take the deviations to be equal. Without any deviation,
+    every difference counts.
+
+    >>> is_ahead(Spread((52.0, 42.0, 47.0)), Spread((50.0, 40.0, 45.0)), are_paired=True)
+    True
+    >>> is_ahead(Spread((52.0, 42.0, 47.0)), Spread((50.0, 40.0, 45.0)), are_paired=False)
+    False
+    """
+    if min(len(best.values), len(other.values)) < MIN_SEEDS:
+        return False
+    difference = abs(best.mean - other.mean)
+    if are_paired:
+        pairs = zip(best.values, other.values, strict=True)
+        samples = [Spread(tuple(one - another for one, another in pairs))]
+    else:
+        samples = [best, other]
+    variances = [_variance_of_mean(sample) for sample in samples]
+    variance = math.fsum(variances)
+    if variance == 0.0:
+        return difference > 0.0
+    # Of one sample these are its values less one; of two, Welch's.
+    freedom = variance**2 / math.fsum(
+        part**2 / (len(sample.values) - 1) for part, sample in zip(variances, samples, strict=True)
+    )
+    return difference > _quantile(freedom) * math.sqrt(variance)
+
+
+def bold_note(seeds: Sequence[int]) -> str:
+    """What bold means in a table of runs with these numbers of seeds."""
+    if max(seeds, default=1) < MIN_SEEDS:
+        return f"no number is bold: that takes {MIN_SEEDS} seeds"
+    return (
+        f"bold: better than every other of its group by Student's t over {MIN_SEEDS} or more "
+        f"seeds, paired where they are the same ({100 * LEVEL:.0f} %, two-sided); equal numbers "
+        "share it"
+    )
+
+
+def seed_note(seeds: Sequence[int]) -> str:
+    """What the numbers of runs with these numbers of seeds are; empty if all have one."""
+    counts = set(seeds)
+    if counts <= {1}:
+        return ""
+    if len(counts) > 1:
+        return f"mean and sample standard deviation, {min(counts)} to {max(counts)} seeds"
+    return f"mean and sample standard deviation, {counts.pop()} seeds"
+
+
+def seed_notes(lines: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+    """The notes of a table whose lines have these groups and numbers of seeds."""
+    counts = [count for _, count in lines]
+    sizes = Counter(group for group, _ in lines)
+    bold = bold_note(counts) if max(sizes.values(), default=0) > 1 else ""
+    return tuple(note for note in (seed_note(counts), bold) if note)
+
+
+def _variance_of_mean(sample: Spread) -> float:
+    """The square of the standard error of the mean."""
+    return 0.0 if sample.sd is None else sample.sd**2 / len(sample.values)
+
+
+def _quantile(freedom: float) -> float:
+    """Student's t that two equal runs exceed in either direction with a probability of `LEVEL`.
+
+    >>> _quantile(2)
+    4.30
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 1 - LEVEL / 2))

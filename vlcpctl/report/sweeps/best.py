@@ -9,8 +9,8 @@ from typing import Any
 from vlcpctl.core.errors import BadInput, UsageError, some_names
 from vlcpctl.core.rows import Row
 from vlcpctl.metrics.definitions import DEFINITIONS
-from vlcpctl.report.gates.grammar import Gate, parse_metric
-from vlcpctl.report.gates.subjects import Subject, Unmatched, matched
+from vlcpctl.report.facts.language import Metric, parse
+from vlcpctl.report.facts.table import Fact, Facts, Unmatched
 from vlcpctl.report.scores.collect import collect
 from vlcpctl.report.scores.missing import require_complete
 from vlcpctl.report.scores.runs import Track
@@ -60,7 +60,8 @@ def best_settings(
     of its method is kept in any case. Raises UsageError for a metric that is unknown or that a run
     has more than once, and BadInput if validation rows are missing or it is undefined for a run.
     """
-    methods = {row.run: row.method for row in _by_step(rows) if row.step is not None}
+    trained = sorted((row.step, row.run, row.method) for row in rows if row.step is not None)
+    methods = {run: method for _, run, method in trained}  # those of the last step
     of = {run: first.get(run, method) for run, method in methods.items()}
     if not any(_is_validation(row) for row in rows):
         raise BadInput(
@@ -83,34 +84,31 @@ def best_settings(
     return kept, tuple(choices)
 
 
-def _by_step(rows: Sequence[Row]) -> list[Row]:
-    return sorted(rows, key=lambda row: -1 if row.step is None else row.step)
-
-
 def _is_validation(row: Row) -> bool:
     return row.split == VALIDATION and row.since is None
 
 
 def _values(
     rows: Sequence[Row], text: str, key: Callable[[Track], str], allow_missing: bool
-) -> tuple[dict[str, Subject], Gate]:
+) -> tuple[dict[str, Fact], Metric]:
     """What the metric is measured on, by run."""
     tracks = collect(rows)
     if not allow_missing:
         for track in tracks:
             require_complete(track)
-    metric = parse_metric(text, dict.fromkeys(k for one in tracks for k in one.keys), "--best")
-    if metric.is_about_data:
+    keys = dict.fromkeys(key for one in tracks for key in one.keys)
+    metric, selectors = parse(text, f"--best {text}", keys)
+    if metric.kind == "drop" or "data" in dict(selectors):
         raise UsageError(f"--best {text}: it takes a metric over the tasks of a run, without data=")
-    subjects = matched(metric, tracks, (), key)
-    if isinstance(subjects, Unmatched):
-        advice = f"; {subjects.advice}" if subjects.advice else ""
-        raise BadInput(f"--best {text}: {subjects.undefined} on the validation split{advice}")
-    found: dict[str, Subject] = {}
-    for one in subjects:
+    facts = Facts(tracks, key).of_runs(metric, selectors)
+    if isinstance(facts, Unmatched):
+        advice = f"; {facts.advice}" if facts.advice else ""
+        raise BadInput(f"--best {text}: {facts.undefined} on the validation split{advice}")
+    found: dict[str, Fact] = {}
+    for one in facts:
         other = found.setdefault(one.run, one)
         if other is not one:
-            places = some_names([f"{o.metric} ({o.track.title})" for o in (other, one)])
+            places = some_names([f"{o.metric} ({o.title})" for o in (other, one)])
             raise UsageError(
                 f"--best {text}: run {one.run!r} has it more than once: {places}; choose with "
                 "@evaluator=GLOB or @gallery=GLOB"
@@ -119,7 +117,7 @@ def _values(
 
 
 def _choice(
-    of: str, text: str, runs: Sequence[str], found: Mapping[str, Subject], metric: Gate
+    of: str, text: str, runs: Sequence[str], found: Mapping[str, Fact], metric: Metric
 ) -> Choice:
     values = {}
     for run in runs:
@@ -129,12 +127,12 @@ def _choice(
                 "it with --split val and add the rows, or leave it out with --run"
             )
         measured = found[run].measure()
-        if measured.value is None:
+        if measured.number is None:
             raise BadInput(
                 f"--best {text}: {found[run].metric} of run {run!r} is undefined on the validation "
                 f"split: {measured.undefined}"
             )
-        values[run] = measured.value
-    higher = metric.summary is None or DEFINITIONS[metric.summary].higher_is_better
+        values[run] = measured.number
+    higher = metric.name is None or DEFINITIONS[metric.name].higher_is_better
     ordered = sorted(values.items(), key=lambda pair: (-pair[1] if higher else pair[1], pair[0]))
     return Choice(of, found[ordered[0][0]].metric, tuple(ordered))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.rows import Row
 from vlcpctl.report.comparability import different_values
+from vlcpctl.report.scores.runs import step_of
 from vlcpctl.report.scores.settings import setting_of, setting_text
 
 METHOD, PRESET, BUFFER = "method", "preset", "buffer"
@@ -60,7 +61,9 @@ def grouped(
     """
     if not fields:
         return Grouped(rows, tuple(runs))
-    chains = _by_chain(row for row in rows if row.step is not None and _is_in(row.run, runs))
+    chains = _by_chain(
+        row for row in rows if row.step is not None and (not runs or row.run in runs)
+    )
     _check_fields(fields, [row for members in chains.values() for row in members])
     labels = {chain: _label(members, fields) for chain, members in chains.items()}
     if "config" not in allow_mixed:
@@ -88,10 +91,6 @@ def grouped(
     )
 
 
-def _is_in(run: str, runs: Sequence[str]) -> bool:
-    return not runs or run in runs
-
-
 def _by_chain(rows: Iterable[Row]) -> dict[Chain, list[Row]]:
     chains: dict[Chain, list[Row]] = {}
     for row in rows:
@@ -101,7 +100,7 @@ def _by_chain(rows: Iterable[Row]) -> dict[Chain, list[Row]]:
 
 def _last(rows: Iterable[Row]) -> Row:
     """A row of the last model, which records the settings that a run is named after."""
-    return max(rows, key=lambda row: -1 if row.step is None else row.step)
+    return max(rows, key=step_of)
 
 
 def _check_fields(fields: Sequence[str], rows: Sequence[Row]) -> None:

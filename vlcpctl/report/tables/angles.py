@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import Row
 from vlcpctl.metrics.angles import CHANGE_BINS, ROTATION_BINS, WHOLE
+from vlcpctl.report.scores.runs import step_of
 from vlcpctl.report.scores.summary import Spread
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
 
@@ -53,13 +54,14 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class CheckpointPair:
-    """How angles changed between two checkpoints of a run, over its seeds."""
+    """How angles changed between two checkpoints of a run, over its seeds: a row for each."""
 
     run: str
     steps: str  # such as "0 -> 1"
     order: tuple[int, int]
     metrics: dict[str, tuple[float, ...]]
     degrees: dict[str, NDArray[np.int64]]  # (180,) angles by degree, of all seeds together
+    rows: tuple[Row, ...]
 
     def share(self, key: str) -> NDArray[np.float64]:
         """(180,) percent of the angles in each degree; zeros where there is no angle."""
@@ -117,9 +119,7 @@ def _pairs(rows: list[Row]) -> tuple[CheckpointPair, ...]:
 def _order(row: Row) -> tuple[int, int]:
     """Sort key: the number of steps between the checkpoints, then the later step."""
     assert row.since is not None
-    before = -1 if row.since.step is None else row.since.step
-    after = -1 if row.step is None else row.step
-    return after - before, after
+    return step_of(row) - step_of(row.since), step_of(row)
 
 
 def _name(row: Row) -> str:
@@ -143,7 +143,7 @@ def _pair(run: str, name: str, order: tuple[int, int], rows: list[Row]) -> Check
             degrees[key][: len(counts)] += counts
     known = set.intersection(*(set(row.metrics) for row in rows))
     metrics = {key: tuple(row.metrics[key] for row in rows) for key in sorted(known)}
-    return CheckpointPair(run, name, order, metrics, degrees)
+    return CheckpointPair(run, name, order, metrics, degrees, tuple(rows))
 
 
 def _table(pairs: tuple[CheckpointPair, ...], measure: AngleMeasure, side: str) -> Table:

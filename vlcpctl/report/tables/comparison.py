@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable
 
 from vlcpctl.core.errors import some_names
 from vlcpctl.metrics.definitions import DEFINITIONS
-from vlcpctl.report.scores.ahead import bold_note, seed_note
 from vlcpctl.report.scores.runs import RunScores, Track
 from vlcpctl.report.scores.summary import (
     Spread,
     change_from_start,
+    seed_notes,
     start_score,
     summarise,
     why_undefined,
@@ -223,10 +222,7 @@ def _groups(
 
 
 def _seed_notes(runs: list[RunScores]) -> tuple[str, ...]:
-    counts = [len(run.seeds) for run in runs]
-    groups = Counter(run.group for run in runs)
-    bold = bold_note(counts) if max(groups.values(), default=0) > 1 else ""
-    return tuple(note for note in (seed_note(counts), bold) if note)
+    return seed_notes([(run.group, len(run.seeds)) for run in runs])
 
 
 def _reasons(runs: list[RunScores]) -> tuple[str, ...]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from vlcpctl.report.scores.ahead import bold_note, seed_note
 from vlcpctl.report.scores.drops import Curve, Drop
 from vlcpctl.report.scores.runs import START
-from vlcpctl.report.scores.summary import Spread
+from vlcpctl.report.scores.summary import Spread, seed_notes
 from vlcpctl.report.tables.table import (
     UNDEFINED,
     Column,
@@ -77,20 +75,18 @@ def guards_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Ta
     if len(groups) > 1 and worst:
         groups.append(RowGroup("Largest drop", tuple(worst)))
     notes = (*_models(curves), *_reasons(of[one.run.name, one.data] for one in curves), _AFTER)
-    notes = (*notes, _DROP, *((_INTERVAL,) if has_intervals else ()), *_seed_notes(curves))
+    notes = (
+        *notes,
+        _DROP,
+        *((_INTERVAL,) if has_intervals else ()),
+        *seed_notes([(one.data, len(one.seeds)) for one in curves]),
+    )
     return Table(
         f"Guards: {key} on data outside the stream",
         columns,
         tuple(groups),
         (*_cut_note(curves, steps), *notes),
     )
-
-
-def _seed_notes(curves: Sequence[Curve]) -> tuple[str, ...]:
-    counts = [len(one.seeds) for one in curves]
-    runs = Counter(one.data for one in curves)
-    bold = bold_note(counts) if max(runs.values()) > 1 else ""
-    return tuple(note for note in (seed_note(counts), bold) if note)
 
 
 def _models(curves: Sequence[Curve]) -> list[str]:

@@ -1,14 +1,13 @@
-"""Tables of a run's task x step score matrix and of scores on data outside the stream."""
+"""The table of a run's task x step score matrix."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 
 import numpy as np
 
-from vlcpctl.report.scores.numbered_names import number_of, padded
-from vlcpctl.report.scores.runs import START, RunScores, Track, TransferScores
+from vlcpctl.report.scores.joining import number_of, padded
+from vlcpctl.report.scores.runs import START, RunScores
 from vlcpctl.report.scores.summary import Spread, cell_spread, mean_matrix
 from vlcpctl.report.tables.table import (
     UNDEFINED,
@@ -17,7 +16,6 @@ from vlcpctl.report.tables.table import (
     Table,
     TableCell,
     fixed,
-    number_cell,
 )
 
 MOST_SHOWN = 100  # steps, and tasks, that the matrices of a report show
@@ -174,58 +172,3 @@ def _forgotten(run: RunScores, key: str, tasks: list[int]) -> list[TableCell]:
         text = UNDEFINED if math.isnan(drop) else fixed(drop, 1)
         cells.append(TableCell(text, is_faint=True) if is_learned else TableCell(""))
     return cells
-
-
-def transfer_table(
-    track: Track, key: str, left_out: Collection[tuple[str, str]] = ()
-) -> Table | None:
-    """Scores on data outside the stream at the first and last evaluated step; None without any.
-
-    The runs and data in `left_out` are in another table.
-    """
-    rows = [
-        row
-        for transfer in track.transfers
-        if (transfer.run, transfer.task) not in left_out
-        if (row := _transfer_row(transfer, key))
-    ]
-    if not rows:
-        return None
-    columns = (
-        Column("data", is_number=False),
-        Column("run", is_number=False),
-        Column("first step", rank=1),
-        Column("score", rank=1),
-        Column("last step"),
-        Column("score"),
-        Column("change"),
-    )
-    rows.sort(key=lambda row: (row[0].text, row[1].text))
-    notes = ("not part of the stream, so not counted in any forgetting metric",)
-    return Table(
-        f"Transfer: {key} on data outside the stream", columns, (RowGroup("", tuple(rows)),), notes
-    )
-
-
-def _transfer_row(transfer: TransferScores, key: str) -> tuple[TableCell, ...] | None:
-    by_step = transfer.scores.get(key, ())
-    shared = set.intersection(*(set(scores) for scores in by_step)) if by_step else set()
-    if not shared:
-        return None
-    first, last = min(shared), max(shared)
-    before = Spread(tuple(scores[first] for scores in by_step))
-    after = Spread(tuple(scores[last] for scores in by_step))
-    change = Spread(tuple(scores[last] - scores[first] for scores in by_step))
-    return (
-        TableCell(transfer.task),
-        TableCell(transfer.run),
-        TableCell(_step_text(first)),
-        number_cell(before),
-        TableCell(_step_text(last)),
-        number_cell(after),
-        number_cell(change if first != last else None),
-    )
-
-
-def _step_text(step: int) -> str:
-    return "start" if step == START else str(step)

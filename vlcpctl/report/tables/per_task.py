@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlcpctl.metrics.forgetting import NOTHING, Matrix
-from vlcpctl.report.scores.ahead import seed_note
 from vlcpctl.report.scores.runs import RunScores, Track
-from vlcpctl.report.scores.summary import Spread, summarise
+from vlcpctl.report.scores.summary import Spread, over_seeds, seed_note, summarise
 from vlcpctl.report.tables.matrices import cut_notes, shown_tasks, step_label
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
 
@@ -117,16 +116,13 @@ def _table(run: RunScores, keys: Sequence[str]) -> Table:
 
 
 def _spread(found: TaskLosses | None, measure: str, task: int) -> Spread | None:
-    return None if found is None else _known(found.of(measure)[:, task])
+    return None if found is None else over_seeds(found.of(measure)[:, task].tolist())
 
 
 def _mean_cell(run: RunScores, key: str, name: str, found: TaskLosses | None) -> TableCell:
     """A summary metric, or without a name the mean of what was forgotten."""
     if name:
         return number_cell(summarise(run, key, name))
-    return number_cell(None if found is None else _known(found.forgotten[:, :-1].mean(axis=1)))
-
-
-def _known(values: Numbers) -> Spread | None:
-    """The values of all seeds; None if one of them is undefined."""
-    return None if np.isnan(values).any() else Spread(tuple(map(float, values)))
+    return number_cell(
+        None if found is None else over_seeds(found.forgotten[:, :-1].mean(axis=1).tolist())
+    )

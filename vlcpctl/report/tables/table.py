@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from vlcpctl.report.scores.ahead import is_ahead
-from vlcpctl.report.scores.summary import Spread
+from vlcpctl.report.scores.summary import Spread, is_ahead
 
 UNDEFINED = "-"
 

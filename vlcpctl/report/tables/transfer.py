@@ -1,12 +1,11 @@
-"""Tables of scores on data outside the stream: every metric, after every step, by data set."""
+"""Tables of scores on data outside the stream: first and last step, and every one by data set."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from vlcpctl.report.scores.ahead import seed_note
 from vlcpctl.report.scores.runs import START, Track, TransferScores
-from vlcpctl.report.scores.summary import Spread
+from vlcpctl.report.scores.summary import Spread, over_seeds, seed_note
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
 
 _MOST_CELLS = 12_000  # of all these tables of a track
@@ -55,7 +54,13 @@ def _table(
             notes.append(f"{one.run}: shows {_FIRST + _LAST} of {len(steps)} steps")
             steps = [*steps[:_FIRST], *steps[-_LAST:]]
         rows = tuple(
-            (TableCell(_name(step)), *(number_cell(_at(one, key, step)) for key in shown))
+            (
+                TableCell(_name(step)),
+                *(
+                    number_cell(over_seeds(seed.get(step) for seed in one.scores.get(key, ())))
+                    for key in shown
+                ),
+            )
             for step in steps
         )
         groups.append(RowGroup(one.run, rows))
@@ -69,12 +74,60 @@ def _steps(transfer: TransferScores) -> list[int]:
     return sorted({step for seeds in transfer.scores.values() for one in seeds for step in one})
 
 
-def _at(transfer: TransferScores, key: str, step: int) -> Spread | None:
-    """The scores of every seed after a step; None if one lacks it."""
-    values = [one.get(step) for one in transfer.scores.get(key, ())]
-    known = tuple(value for value in values if value is not None)
-    return Spread(known) if known and len(known) == len(values) else None
-
-
 def _name(step: int) -> str:
     return "start" if step == START else f"after {step}"
+
+
+def transfer_table(
+    track: Track, key: str, left_out: Collection[tuple[str, str]] = ()
+) -> Table | None:
+    """Scores on data outside the stream at the first and last evaluated step; None without any.
+
+    The runs and data in `left_out` are in another table.
+    """
+    rows = [
+        row
+        for transfer in track.transfers
+        if (transfer.run, transfer.task) not in left_out
+        if (row := _transfer_row(transfer, key))
+    ]
+    if not rows:
+        return None
+    columns = (
+        Column("data", is_number=False),
+        Column("run", is_number=False),
+        Column("first step", rank=1),
+        Column("score", rank=1),
+        Column("last step"),
+        Column("score"),
+        Column("change"),
+    )
+    rows.sort(key=lambda row: (row[0].text, row[1].text))
+    notes = ("not part of the stream, so not counted in any forgetting metric",)
+    return Table(
+        f"Transfer: {key} on data outside the stream", columns, (RowGroup("", tuple(rows)),), notes
+    )
+
+
+def _transfer_row(transfer: TransferScores, key: str) -> tuple[TableCell, ...] | None:
+    by_step = transfer.scores.get(key, ())
+    shared = set.intersection(*(set(scores) for scores in by_step)) if by_step else set()
+    if not shared:
+        return None
+    first, last = min(shared), max(shared)
+    before = Spread(tuple(scores[first] for scores in by_step))
+    after = Spread(tuple(scores[last] for scores in by_step))
+    change = Spread(tuple(scores[last] - scores[first] for scores in by_step))
+    return (
+        TableCell(transfer.task),
+        TableCell(transfer.run),
+        TableCell(_step_text(first)),
+        number_cell(before),
+        TableCell(_step_text(last)),
+        number_cell(after),
+        number_cell(change if first != last else None),
+    )
+
+
+def _step_text(step: int) -> str:
+    return "start" if step == START else str(step)

@@ -1,4 +1,4 @@
-"""The catalogue of published tables: the commands that make their rows, and what differs."""
+"""The list of published tables: the commands that make their rows, and what differs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from collections.abc import Iterator
 from vlcpctl.report.published.definition import PublishedTable, load_table, shipped_names
 
 
-def catalogue() -> Iterator[str]:
-    """The lines of a table in Markdown for each paper: table, commands and differences."""
+def catalogue() -> str:
+    """A table in Markdown for each paper: the tables, their commands and the differences."""
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
     tables = [load_table(name) for name in shipped_names()]
     for paper in dict.fromkeys(table.paper for table in tables):
         members = [table for table in tables if table.paper == paper]
@@ -17,13 +21,11 @@ def catalogue() -> Iterator[str]:
         yield from ([f"{_text(citation)}.", ""] if citation else [])
         yield "| table | shows | command | with Emoji-9 | what differs from the paper |"
         yield "|---|---|---|---|---|"
-        yield from map(_line, members)
-
-
-def _line(table: PublishedTable) -> str:
-    shows = f"{table.number}: {table.caption}. Paper: {table.data}"
-    cells = (f"`{table.name}`", _text(shows), _code(table.command), _code(table.emoji9))
-    return f"| {' | '.join((*cells, _differences(table)))} |"
+        for table in members:
+            shows = _text(f"{table.number}: {table.caption}. Paper: {table.data}")
+            codes = (table.name, table.command, table.emoji9)
+            name, command, emoji9 = (f"`{one}`".replace("|", "\\|") if one else "" for one in codes)
+            yield f"| {' | '.join((name, shows, command, emoji9, _differences(table)))} |"
 
 
 def _differences(table: PublishedTable) -> str:
@@ -42,7 +44,3 @@ def _text(text: str) -> str:
     for char in "\\|*_<>[]":
         line = line.replace(char, f"\\{char}")
     return line
-
-
-def _code(text: str) -> str:
-    return f"`{text.replace('|', chr(92) + '|')}`" if text else ""

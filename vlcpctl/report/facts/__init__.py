@@ -1,0 +1,1 @@
+"""What a report knows, as one table of facts, and the language that selects from it."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from itertools import islice
 from typing import Any
 
@@ -24,8 +23,7 @@ from vlcpctl.report.forgotten.changes import (
     page_names,
 )
 from vlcpctl.report.markup import Markup
-from vlcpctl.report.render.html_table import html_table
-from vlcpctl.report.render.templates import render
+from vlcpctl.report.render.templates import render, source
 from vlcpctl.report.scores.collect import track_key
 from vlcpctl.report.tables.comparison import ordered_runs
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
@@ -71,11 +69,12 @@ def forgotten_section(document: Document) -> Markup:
     found = document.forgotten
     if found is None or not found.tasks:
         return Markup("")
-    tables = [html_table(table) for table in forgotten_tables(document)]
     chosen = _excerpt(document)
     pictures = _pictures(found, (key for _, _, shown in chosen for key in shown.named()))
     pictures.most = _EXCERPT_BYTES
-    return render(_TEMPLATE, "section", HEADING, ABOUT, tables, chosen, pictures)
+    return render(
+        _TEMPLATE, "section", HEADING, ABOUT, forgotten_tables(document), chosen, pictures
+    )
 
 
 def forgotten_pages(document: Document) -> Iterator[tuple[str, str]]:
@@ -213,7 +212,6 @@ def _excerpt(document: Document) -> list[tuple[TaskChanges, str, Example]]:
 def _page(
     document: Document, found: Forgotten, task: str, near: Iterable[tuple[str, str, str]]
 ) -> str:
-    style = files("vlcpctl.report").joinpath("style.css").read_text(encoding="utf-8")
     members = found.by_task()[task]
     pictures = _pictures(found, (key for one in members for key in one.named()))
     links = [(TITLE, "../report.html"), *((f"{word}: {name}", to) for word, to, name in near)]
@@ -221,10 +219,9 @@ def _page(
     for heading, tasks in _by_track(document):
         own = [one for one in tasks if one.task == task]
         if own:
-            table = html_table(_runs_table("Queries", own))
-            tracks.append((heading, table, own))
-    title = f"{HEADING}: {task}"
-    return render(_TEMPLATE, "page", title, ABOUT, links, tracks, pictures, Markup(style))
+            tracks.append((heading, _runs_table("Queries", own), own))
+    title, style = f"{HEADING}: {task}", Markup(source("style.css"))
+    return render(_TEMPLATE, "page", title, ABOUT, links, tracks, pictures, style)
 
 
 def _pictures(found: Forgotten, keys: Iterable[str]) -> _Pictures:

@@ -1,16 +1,13 @@
-"""Tables of the cards: cost, settings that differ, stability, and one set of tables per run."""
+"""Tables of the cards: cost, settings that differ, and one set of tables per run."""
 
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import PurePath
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.report.cards.runs import Cards, RunCard, StepCard
 from vlcpctl.report.cards.settings import ABSENT, SettingTexts, differing
-from vlcpctl.report.cards.stability import PLASTICITY, STABILITY, StabilityPoint
 from vlcpctl.report.scores.runs import START
 from vlcpctl.report.scores.summary import Spread
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
@@ -218,17 +215,6 @@ def settings_table(settings: Mapping[str, SettingTexts]) -> Table | None:
     return Table("Settings that differ", columns, (RowGroup("", rows),), notes)
 
 
-def stability_table(points: Sequence[StabilityPoint], key: str) -> Table:
-    """Plasticity and stability of each run, with both formulas."""
-    columns = (Column("run", is_number=False), Column("plasticity"), Column("stability (%)"))
-    rows = tuple(
-        (TableCell(one.run.name), number_cell(one.plasticity), number_cell(one.stability))
-        for one in points
-    )
-    title = f"Stability and plasticity in {key}, own galleries"
-    return Table(title, columns, (RowGroup("", rows),), (PLASTICITY, STABILITY))
-
-
 def run_tables(
     cards: Cards, run: RunCard, differ: Sequence[str], settings: SettingTexts
 ) -> list[Table]:
@@ -329,23 +315,13 @@ def _command_table(run: RunCard, shown: Sequence[StepCard], cut: tuple[str, ...]
         (
             TableCell(_step_label(one.step) + (f", seed {one.seed}" if len(run.seeds) > 1 else "")),
             TableCell(str(one.manifest.made_by.get("time", ""))[:16].replace("T", " ")),
-            TableCell(command_line(one.manifest)),
+            TableCell(one.command),
         )
         for one in shown
     )
     return Table(
         f"{run.name}: commands", columns, (RowGroup("", rows),), ("times are in UTC", *cut)
     )
-
-
-def command_line(made: CheckpointManifest) -> str:
-    """The command that wrote a checkpoint, as one types it; empty if it was not recorded."""
-    words = made.made_by.get("argv")
-    if not isinstance(words, list) or not words or not all(isinstance(one, str) for one in words):
-        return ""
-    program = PurePath(words[0]).name
-    program = "vlcpctl" if program == "__main__.py" else program
-    return shlex.join([program, *words[1:]])
 
 
 def _all_settings_table(run: RunCard, differ: Sequence[str], settings: SettingTexts) -> Table:

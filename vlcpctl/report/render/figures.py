@@ -10,7 +10,6 @@ import numpy as np
 
 from vlcpctl.report.cards.curves import has_several_tasks, term_panels
 from vlcpctl.report.cards.runs import Cards
-from vlcpctl.report.cards.stability import PLASTICITY, STABILITY, StabilityPoint
 from vlcpctl.report.charts.bars import BarChart, BarPanel
 from vlcpctl.report.charts.heat_maps import HeatChart, HeatMap
 from vlcpctl.report.charts.histograms import HistogramChart, HistogramPanel, scale_of
@@ -33,6 +32,7 @@ from vlcpctl.report.tables.matrices import (
     start_means,
     step_label,
 )
+from vlcpctl.report.tables.stability import PLASTICITY, STABILITY, StabilityPoint
 
 Styles = Mapping[str, RunStyle]
 

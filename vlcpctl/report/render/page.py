@@ -11,14 +11,12 @@ from typing import Any
 
 from vlcpctl.report.cards.runs import Cards
 from vlcpctl.report.cards.settings import differing
-from vlcpctl.report.cards.stability import stability_points
 from vlcpctl.report.cards.tables import (
     cost_per_task_table,
     cost_table,
     provenance_facts,
     run_tables,
     settings_table,
-    stability_table,
 )
 from vlcpctl.report.charts.bars import BarChart
 from vlcpctl.report.charts.heat_maps import HeatChart
@@ -45,6 +43,7 @@ from vlcpctl.report.tables.angles import MEASURES
 from vlcpctl.report.tables.comparison import comparison_tables, headline, ordered_runs
 from vlcpctl.report.tables.matrices import MOST_SHOWN, matrix_table
 from vlcpctl.report.tables.per_task import per_task_tables
+from vlcpctl.report.tables.stability import stability_points, stability_table
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, fixed
 from vlcpctl.report.tables.transfer import every_step_tables
 

@@ -89,11 +89,7 @@ def _content(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
         "drops": [_drop_json(one) for one in document.drops if one.is_guard or one.drop],
         **({"intervals": _INTERVALS} if document.has_ranks else {}),
         **({"forgotten": document.forgotten.as_json()} if document.forgotten else {}),
-        **(
-            {"checkpoints": document.cards.as_json()}
-            if document.cards
-            else {}
-        ),
+        **({"checkpoints": document.cards.as_json()} if document.cards else {}),
         "gates": [verdict.as_json() for verdict in document.verdicts],
         **({"tables": list(map(table_json, document.published))} if document.published else {}),
     }

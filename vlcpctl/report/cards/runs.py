@@ -215,9 +215,18 @@ def read_cards(paths: Sequence[Path], rows: Iterable[Row], runs: Collection[str]
     cards: dict[str, list[StepCard]] = {}
     log_notes: list[str] = []
     for (run, seed, step), content in sorted(places.items()):
-        log = _log_of(found[content], most, f"run {run!r}, seed {seed}, {_when(step)}", log_notes)
-        cards.setdefault(run, []).append(StepCard(seed, step, found[content].manifest, log))
-    notes += _cut(log_notes)
+        checkpoint, log = found[content], None
+        try:
+            log = read_training_log(checkpoint, most)
+        except BadInput as error:
+            reason = str(error).replace(f"{checkpoint.path}/", "")
+            whose = f"run {run!r}, seed {seed}, {_when(step)}"
+            log_notes.append(f"--checkpoint: the log of {whose} was left out: {reason}")
+        cards.setdefault(run, []).append(StepCard(seed, step, checkpoint.manifest, log))
+    notes += log_notes[:_MOST_LOG_NOTES]
+    more = len(log_notes) - _MOST_LOG_NOTES
+    if more > 0:
+        notes.append(f"the logs of {more} more checkpoints were left out as well")
     if left:
         count = len(found) - len(used)
         were = "is in no row and was" if count == 1 else "are in no row and were"
@@ -227,24 +236,6 @@ def read_cards(paths: Sequence[Path], rows: Iterable[Row], runs: Collection[str]
         )
     made = tuple(RunCard(name, tuple(members)) for name, members in cards.items())
     return Cards(made, tuple(notes), most)
-
-
-def _cut(notes: list[str]) -> list[str]:
-    more = len(notes) - _MOST_LOG_NOTES
-    if more <= 0:
-        return notes
-    return [*notes[:_MOST_LOG_NOTES], f"the logs of {more} more checkpoints were left out as well"]
-
-
-def _log_of(
-    checkpoint: FoundCheckpoint, most: int, whose: str, notes: list[str]
-) -> TrainingLog | None:
-    try:
-        return read_training_log(checkpoint, most)
-    except BadInput as error:
-        reason = str(error).replace(f"{checkpoint.path}/", "")
-        notes.append(f"--checkpoint: the log of {whose} was left out: {reason}")
-        return None
 
 
 def _places(

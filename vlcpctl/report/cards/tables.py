@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vlcpctl.report.cards.runs import Cards, RunCard, StepCard
 from vlcpctl.report.cards.settings import ABSENT, SettingTexts, differing
-from vlcpctl.report.scores.runs import START
+from vlcpctl.report.charts.style import step_name
 from vlcpctl.report.scores.summary import Spread
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
 
@@ -104,7 +104,7 @@ def cost_per_task_table(cards: Cards) -> Table | None:
                 by_step.setdefault(one.step, []).append(one)
         lines = [
             (
-                TableCell(_step_label(step)),
+                TableCell(step_name(step)),
                 TableCell(_learned(members[0])),
                 *(_cell(name, list(map(_MEASURES[name], members))) for name in shown),
             )
@@ -136,14 +136,17 @@ def _total_cell(trained: Sequence[StepCard], name: str) -> TableCell:
         seconds = math.fsum(one.manifest.train_seconds for one in trained)
         pairs = sum(one.manifest.pairs for one in trained)
         return _cell(name, [pairs / seconds if seconds else None])
-    total: dict[str, Callable[[list[float]], float]]
-    total = {"seconds": math.fsum, "pairs": math.fsum, _PEAK: max, _DEVICE: max}
     found: dict[int, list[float]] = {seed: [] for seed in sorted({one.seed for one in trained})}
     for one in trained:
         value = _MEASURES[name](one)
         found[one.seed] += [] if value is None else [value]
-    of = total.get(name, lambda values: values[-1])
-    return _cell(name, [of(values) if values else None for values in found.values()])
+    if name in {"seconds", "pairs"}:
+        totals = [math.fsum(values) if values else None for values in found.values()]
+    elif name in {_PEAK, _DEVICE}:
+        totals = [max(values, default=None) for values in found.values()]
+    else:
+        totals = [values[-1] if values else None for values in found.values()]
+    return _cell(name, totals)
 
 
 def _cell(name: str, values: Sequence[float | None]) -> TableCell:
@@ -162,10 +165,6 @@ def _cell(name: str, values: Sequence[float | None]) -> TableCell:
 def _seed_note(cards: Cards) -> tuple[str, ...]:
     several = any(len(run.seeds) > 1 for run in cards.runs)
     return ("means over the seeds, with the standard deviation of the seconds",) if several else ()
-
-
-def _step_label(step: int) -> str:
-    return "start" if step == START else str(step)
 
 
 def _learned(card: StepCard) -> str:
@@ -224,7 +223,7 @@ def run_tables(
     ids = f"content ids: the first {DIGITS} digits; summary.json has all of them"
     commands = tuple(
         (
-            TableCell(_step_label(one.step) + (f", seed {one.seed}" if has_seeds else "")),
+            TableCell(step_name(one.step) + (f", seed {one.seed}" if has_seeds else "")),
             TableCell(str(one.manifest.made_by.get("time", ""))[:16].replace("T", " ")),
             TableCell(one.command),
         )
@@ -258,7 +257,7 @@ def _provenance(one: StepCard) -> tuple[TableCell, ...]:
     """A line about a checkpoint, with the columns of _PROVENANCE."""
     made = one.manifest
     texts = (
-        _step_label(one.step),
+        step_name(one.step),
         _learned(one) if one.is_trained and made.tasks else "",
         _short(made.content),
         " and ".join(map(_short, one.parents)),

@@ -23,7 +23,7 @@ from vlcpctl.report.charts.glyphs import drawable, families
 from vlcpctl.report.charts.heat_maps import HeatChart, HeatMap
 from vlcpctl.report.charts.histograms import SIDE_DASHES, HistogramChart, HistogramPanel, outline
 from vlcpctl.report.charts.lines import LineChart, Series, axes_of
-from vlcpctl.report.charts.style import LEVEL_DASH, RunStyle
+from vlcpctl.report.charts.style import LEVEL_DASH, RunStyle, step_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,7 +118,7 @@ def _lines(chart: LineChart, width: float) -> Figure:
     steps = [step for step in scale.steps if step >= 0]
     every = max(1, math.ceil(len(steps) / (8 if width < 5 else 16)))
     shown = [*(step for step in scale.steps if step < 0), *steps[::every]]
-    axes.set_xticks(shown, ["start" if step < 0 else str(step) for step in shown])
+    axes.set_xticks(shown, [step_name(step) for step in shown])
     axes.set_xlabel("after step")
     axes.set_ylabel("\n".join(textwrap.wrap(drawable(chart.scores), 26)))
     axes.grid(axis="y")
@@ -162,12 +162,11 @@ def _line(axes: Axes, one: Series, *, has_bands: bool) -> Any:
 def _grid(chart: BarChart | HeatChart | HistogramChart, panels: Sequence[Any]) -> Figure:
     across = min(_PER_ROW, len(panels))
     down = math.ceil(len(panels) / across)
-    is_heat = isinstance(chart, HeatChart)
     height = 0.25 + min(1.9, 0.85 * TWO_COLUMNS / across)
     if isinstance(chart, BarChart):
         height = 0.35 + 0.13 * len(chart.tasks)
     figure = _figure(TWO_COLUMNS, down * height + 0.35)
-    places = figure.subplots(down, across, squeeze=False, sharex=not is_heat)
+    places = figure.subplots(down, across, squeeze=False, sharex=not isinstance(chart, HeatChart))
     for place, axes in enumerate(places.flat):
         if place >= len(panels):
             axes.set_visible(False)
@@ -208,7 +207,7 @@ def _heat_panel(axes: Axes, one: HeatMap, highest: float) -> Any:
     for axis, numbers, label in (("x", one.tasks, "task"), ("y", one.steps, "after step")):
         every = max(1, math.ceil(len(numbers) / 10))
         places = range(0, len(numbers), every)
-        names = ["start" if numbers[at] < 0 else str(numbers[at]) for at in places]
+        names = [step_name(numbers[at]) for at in places]
         getattr(axes, f"set_{axis}ticks")(list(places), names)
         getattr(axes, f"set_{axis}label")(label)
     _title(axes, one.run)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from vlcpctl.report.forgotten.library import Library
 
 CLASSES = "i2c"
+WAYS = {"i2t": "image to text", "t2i": "text to image", CLASSES: "image to class"}
 DIRECTORY = "forgotten"  # of the pages, in the report
 # What a report holds at most, however many runs and tasks it has.
 MOST_OF_A_PAGE = 400  # examples and pairs of classes, in all lists of a page

@@ -16,6 +16,7 @@ from vlcpctl.report.document import TITLE, Document
 from vlcpctl.report.forgotten.changes import (
     CLASSES,
     DIRECTORY,
+    WAYS,
     Example,
     Forgotten,
     Instead,
@@ -38,7 +39,6 @@ _EXCERPT = 12  # examples in the report itself
 _MOST_RUNS = 8  # that are columns of the table of tasks
 _LONGEST_TEXT = 160  # characters
 _EXCERPT_BYTES = 150_000  # of its pictures, as text
-_WAYS = {"i2t": "image to text", "t2i": "text to image", CLASSES: "image to class"}
 _REMOVED = "a pair that was deleted since"
 _DOTS = "\u2026"
 _TEMPLATE = "forgotten.html"
@@ -110,7 +110,7 @@ def excerpt_table(document: Document) -> Table | None:
         tuple(
             TableCell(text)
             for text in (
-                *(one.run, one.task, _WAYS.get(way, way), *_in_words(found, way, shown)),
+                *(one.run, one.task, WAYS.get(way, way), *_in_words(found, way, shown)),
                 *(shown.key, shown.wrong or "" if way != CLASSES else "", str(shown.rank_now)),
             )
         )

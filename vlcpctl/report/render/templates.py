@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from vlcpctl.report.charts.heat_maps import picture, shade
 from vlcpctl.report.charts.histograms import SIDE_DASHES
 from vlcpctl.report.charts.style import LEVEL_DASH
+from vlcpctl.report.forgotten.changes import WAYS
 from vlcpctl.report.markup import Markup, attributes, escaped
 from vlcpctl.report.tables.table import Column, TableCell, upper_headings
 
@@ -59,6 +60,7 @@ def _environment() -> jinja2.Environment:
         "LEVEL_DASH": LEVEL_DASH,
         "MOST_ROWS": _MOST_ROWS,
         "SIDE_DASHES": SIDE_DASHES,
+        "WAYS": WAYS,
         "attributes": attributes,
         "cells": _cells,
         "heading_lines": _heading_lines,

@@ -39,7 +39,7 @@ Styles = Mapping[str, RunStyle]
 _MOST_GUARDS = 24  # charts of guards in a track
 _MOST_CURVES = 600  # lines in all of these charts, beyond the first four
 
-LEVEL = "Dashed line without markers"
+_LEVEL = "Dashed line without markers"
 
 
 def run_styles(document: Document) -> dict[str, RunStyle]:
@@ -110,7 +110,7 @@ def _curves(runs: Sequence[RunScores], key: str, gallery: str, of: Styles) -> Li
     if any(point[0] == START for one in series for point in one.points):
         caption += " Start: the model before the first task, on the first task."
     if any(one.is_level and one.points for one in series):
-        caption += f" {LEVEL}: evaluated at the last step only."
+        caption += f" {_LEVEL}: evaluated at the last step only."
     return LineChart("curves", title, f"{key}, {what}", caption, series)
 
 
@@ -155,7 +155,7 @@ def _data_chart(data: str, curves: Sequence[Curve], of: Styles, key: str) -> Lin
     caption = f"{key} on {data} after each step.{_band(series)}"
     if any(START in one.steps for one in curves):
         caption += " Start: the model before the first task."
-    caption += f" {LEVEL}: the baseline." if levels else ""
+    caption += f" {_LEVEL}: the baseline." if levels else ""
     name, scores_of = f"guard-{data}", f"{key} on {data}"
     return LineChart(name, f"{scores_of} after each step", scores_of, caption, tuple(series))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,14 +12,11 @@ import typer
 from vlcpctl.commands import options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from vlcpctl.core.rows import Row
-    from vlcpctl.data.tasks.task import Task
-    from vlcpctl.evaluation.rank_files import SavedRanks
-    from vlcpctl.report.cards.runs import Cards
     from vlcpctl.report.document import Document
-    from vlcpctl.report.request import ReportRequest
+    from vlcpctl.report.request import Files, ReportRequest
 
 
 def run(
@@ -338,12 +336,16 @@ def run(
       vlcpctl forgetting-report rows/*.ndjson --group-by method,lr --best rm
     """
     options.start(quiet=quiet)
+    from vlcpctl.core.console import emit
+    from vlcpctl.core.errors import UsageError
     from vlcpctl.core.rows import read_rows
     from vlcpctl.report.build import build
     from vlcpctl.report.comparability import parse_fields
     from vlcpctl.report.gates.verdicts import enforce
     from vlcpctl.report.identity import identity
-    from vlcpctl.report.request import Files, ReportRequest
+    from vlcpctl.report.render.terminal import print_report
+    from vlcpctl.report.request import ReportRequest
+    from vlcpctl.report.summary_json import as_line
 
     request = ReportRequest(
         metric=metric,
@@ -362,135 +364,101 @@ def run(
         group_by=tuple(group_by or ()),
         best=best,
     )
-    tables_at = {"--csv": csv, "--latex": latex}
-    places = {"--out": out, **tables_at, "--figures": figures, "--junit": junit}
-    _check_examples(examples, images, ranks, out)
-    _check_outputs(request, places)
+    places = {"--out": out, "--csv": csv, "--latex": latex, "--figures": figures, "--junit": junit}
+    idle = {
+        "--examples has no effect: examples are of the queries in --ranks": (
+            examples is not None and not ranks
+        ),
+        "--images has no effect: pictures are of the queries in --ranks": images and not ranks,
+        "--images has no effect with --examples 0: no query is shown": images and examples == 0,
+        "--images has no effect: pictures are in the report that --out writes": images and not out,
+        "--paper-data has no effect: it is about the tables of --table": paper_data and not tables,
+    }
+    for message, is_idle in idle.items():
+        if is_idle:
+            raise UsageError(message)
+    _check_places(places, request.tables)
     found = read_rows(rows, parse_fields(request.allow_mixed))
-    cards = _read_cards(checkpoints or [], found, request.runs)
-    files = Files(_open_ranks(ranks or []), _open_images(images or []), cards)
+    files = _read_files(ranks or [], images or [], checkpoints or [], found, request)
     document, identity_ = build(found, request, files), identity(found, request, files)
     _write(document, identity_, places, force=force)
-    _print(document, identity_, out, is_json=json_, quiet=quiet)
+    if json_:
+        emit(as_line(document, identity_))
+    elif not quiet:
+        print_report(document.notes, document.terminal_sections())
+    if out and not json_:
+        emit(out)
     enforce(document.verdicts)
 
 
-def _check_outputs(request: ReportRequest, places: dict[str, Path | None]) -> None:
-    """Refuse --paper-data without tables, --figures without matplotlib, and unfit places."""
+def _check_places(places: Mapping[str, Path | None], tables: Sequence[str]) -> None:
+    """Refuse --figures without matplotlib, and places that are unfit or contain each other."""
     from vlcpctl.core.atomic import check_output_path, is_pipe_or_device
     from vlcpctl.core.errors import UsageError
     from vlcpctl.report.charts.paper import require_matplotlib
     from vlcpctl.report.published.definition import is_file_name
     from vlcpctl.report.render.junit import check_junit_path
 
-    if request.paper_data and not request.tables:
-        raise UsageError("--paper-data has no effect: it is about the tables of --table")
-    if places["--figures"]:
+    given = {name: path for name, path in places.items() if path}
+    if "--figures" in given:
         require_matplotlib()
-    if places["--junit"]:
-        check_junit_path(places["--junit"], places["--out"])
-    files = [Path(name) for name in request.tables if is_file_name(name)]
-    for path in places.values():
-        if path and not is_pipe_or_device(path):
+    if "--junit" in given:
+        check_junit_path(given["--junit"], places["--out"])
+    files = [Path(name) for name in tables if is_file_name(name)]
+    for path in given.values():
+        if not is_pipe_or_device(path):
             check_output_path(path, files)
-    _check_apart({name: path for name, path in places.items() if path})
+    real = {name: Path(os.path.realpath(path)) for name, path in given.items()}
+    for one, other in permutations(given, 2):
+        if real[other] in (real[one], *real[one].parents):
+            raise UsageError(
+                f"{one} {given[one]} is in {other} {given[other]}, which is replaced as a whole; "
+                "choose separate directories"
+            )
 
 
-def _check_apart(places: dict[str, Path]) -> None:
-    """Refuse outputs that contain each other."""
-    from vlcpctl.core.errors import UsageError
+def _read_files(
+    ranks: Sequence[Path],
+    images: Sequence[Path],
+    checkpoints: Sequence[Path],
+    rows: Sequence[Row],
+    request: ReportRequest,
+) -> Files:
+    """What the report reads beside rows; what it needs is imported only if any are given."""
+    from vlcpctl.report.request import Files
 
-    given = [(name, path, Path(os.path.realpath(path))) for name, path in places.items()]
-    for name, path, real in given:
-        for other, path_, real_ in given:
-            if name != other and real_ in (real, *real.parents):
-                raise UsageError(
-                    f"{name} {path} is in {other} {path_}, which is replaced as a whole; choose "
-                    "separate directories"
-                )
+    cards, opened, tasks = None, [], []
+    if checkpoints:
+        from vlcpctl.report.cards.runs import read_cards
+
+        cards = read_cards(checkpoints, rows, request.runs)
+    if ranks:
+        from vlcpctl.evaluation.rank_files import SavedRanks
+
+        opened = [SavedRanks.open(path) for path in dict.fromkeys(ranks)]
+    if images:
+        from vlcpctl.report.forgotten.library import open_library
+
+        tasks = open_library(images)
+    return Files(opened, tasks, cards)
 
 
 def _write(
-    document: Document, identity: dict[str, Any], places: dict[str, Path | None], *, force: bool
+    document: Document, identity: dict[str, Any], places: Mapping[str, Path | None], *, force: bool
 ) -> None:
-    """Write the report and its tables to the directories that are given, by option."""
+    """Write the files that are wanted; verdicts also go where GitHub Actions shows them."""
     from vlcpctl.report.directory import write_report
-    from vlcpctl.report.render.figure_files import write_figures
+    from vlcpctl.report.render.files import write_figures, write_tables
     from vlcpctl.report.render.junit import write_junit
-    from vlcpctl.report.render.table_files import write_tables
+    from vlcpctl.report.render.markdown import append_step_summary
 
-    for option, out in places.items():
-        if out is None:
-            continue
-        if option == "--out":
-            write_report(document, identity, out, force=force)
-        elif option == "--junit":
-            write_junit(document.verdicts, out)
-        elif option == "--figures":
-            write_figures(document, identity, out, force=force)
-        else:
-            write_tables(document, identity, out, option.removeprefix("--"), force=force)
-
-
-def _print(
-    document: Document, identity: dict[str, Any], out: Path | None, *, is_json: bool, quiet: bool
-) -> None:
-    """Print the report or where it is; verdicts also go where GitHub Actions shows them."""
-    from vlcpctl.core.console import emit
-    from vlcpctl.report.render.step_summary import append_step_summary
-    from vlcpctl.report.render.terminal import print_report
-    from vlcpctl.report.summary_json import as_line
-
+    if out := places["--out"]:
+        write_report(document, identity, out, force=force)
+    for form in ("csv", "latex"):
+        if out := places[f"--{form}"]:
+            write_tables(document, identity, out, form, force=force)
+    if out := places["--figures"]:
+        write_figures(document, identity, out, force=force)
+    if out := places["--junit"]:
+        write_junit(document.verdicts, out)
     append_step_summary(document)
-    if is_json:
-        emit(as_line(document, identity))
-    elif not quiet:
-        print_report(document.notes, document.terminal_sections())
-    if out and not is_json:
-        emit(out)
-
-
-def _check_examples(
-    examples: int | None,
-    images: list[Path] | None,
-    ranks: list[Path] | None,
-    out: Path | None,
-) -> None:
-    """Refuse options of examples that would have no effect."""
-    from vlcpctl.core.errors import UsageError
-
-    if examples is not None and not ranks:
-        raise UsageError("--examples has no effect: examples are of the queries in --ranks")
-    if images and not ranks:
-        raise UsageError("--images has no effect: pictures are of the queries in --ranks")
-    if images and examples == 0:
-        raise UsageError("--images has no effect with --examples 0: no query is shown")
-    if images and out is None:
-        raise UsageError("--images has no effect: pictures are in the report that --out writes")
-
-
-def _open_images(paths: list[Path]) -> list[Task]:
-    """The tasks with pictures; numpy and Pillow are only imported if there are any."""
-    if not paths:
-        return []
-    from vlcpctl.report.forgotten.library import open_library
-
-    return open_library(paths)
-
-
-def _read_cards(paths: list[Path], rows: list[Row], runs: Sequence[str]) -> Cards | None:
-    """What the checkpoints at these paths record about the runs; None without paths."""
-    if not paths:
-        return None
-    from vlcpctl.report.cards.runs import read_cards
-
-    return read_cards(paths, rows, runs)
-
-
-def _open_ranks(paths: list[Path]) -> list[SavedRanks]:
-    """The files of ranks, each once; pyarrow is only imported if there are any."""
-    if not paths:
-        return []
-    from vlcpctl.evaluation.rank_files import SavedRanks
-
-    return [SavedRanks.open(path) for path in dict.fromkeys(paths)]

@@ -168,7 +168,7 @@ def run(
 
 def _histogram(file: PseudoTextFile) -> Iterator[str]:
     """Histograms of the texts' mean similarity to their images, before and after inversion."""
-    from vlcpctl.report.render.sparkline import histogram_line
+    from vlcpctl.report.charts.histograms import histogram_line
 
     low, high = (file.identity["inversion"][name] for name in ("low", "high"))
     similarities = {when: file.column(f"similarity{ending}") for when, ending in WHEN.items()}

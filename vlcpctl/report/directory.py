@@ -7,10 +7,9 @@ from typing import Any
 
 from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.manifest import MANIFESTS
-from vlcpctl.report.document import TITLE, Document, definitions_table
+from vlcpctl.report.document import Document
 from vlcpctl.report.forgotten.changes import DIRECTORY
-from vlcpctl.report.render.forgotten import forgotten_pages, forgotten_sections
-from vlcpctl.report.render.gates import gates_markdown
+from vlcpctl.report.render.forgotten import forgotten_pages
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
 from vlcpctl.report.summary_json import as_text
@@ -27,15 +26,7 @@ def write_report(document: Document, identity: dict[str, Any], out: Path, *, for
     summary = as_text(document, identity)
     with new_directory(out, manifest) as directory:
         (directory / "report.html").write_text(page(document), encoding="utf-8")
-        sections = [*document.published_sections(), *document.sections(has_every_metric=True)]
-        text = markdown(
-            TITLE,
-            document.notes,
-            [*sections, *forgotten_sections(document)],
-            definitions_table(),
-            first=gates_markdown(document),
-        )
-        (directory / "report.md").write_text(text, encoding="utf-8")
+        (directory / "report.md").write_text(markdown(document), encoding="utf-8")
         _write_pages(document, directory / DIRECTORY)
         (directory / manifest).write_text(summary, encoding="utf-8")
     return True

@@ -9,8 +9,7 @@ from vlcpctl.core.errors import UsageError, some_names, unknown_name
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.report.cards.runs import Cards
 from vlcpctl.report.cards.settings import SettingTexts
-from vlcpctl.report.cards.stability import stability_points
-from vlcpctl.report.cards.tables import cards_tables, settings_table, stability_table
+from vlcpctl.report.cards.tables import cards_tables, settings_table
 from vlcpctl.report.comparability import Mixed
 from vlcpctl.report.forgotten.changes import Forgotten
 from vlcpctl.report.gates.verdicts import Verdict, advice, names_tracks
@@ -24,6 +23,7 @@ from vlcpctl.report.tables.comparison import comparison_tables, ordered_runs
 from vlcpctl.report.tables.guards import every_metric_table, guards_table, shown_guards
 from vlcpctl.report.tables.matrices import matrix_table
 from vlcpctl.report.tables.per_task import per_task_tables
+from vlcpctl.report.tables.stability import stability_points, stability_table
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
 from vlcpctl.report.tables.transfer import every_step_tables, transfer_table
 

@@ -1,4 +1,4 @@
-"""HTML and SVG elements; every child that is not itself markup is escaped and made printable."""
+"""Text as HTML: what is not itself markup is escaped and made printable."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from functools import lru_cache
 from html import escape
 
 from vlcpctl.core.printable import printable
-
-# HTML elements that have no closing tag.
-_VOID = frozenset({"meta", "br", "img"})
 
 
 class Markup(str):
@@ -20,37 +17,34 @@ class Markup(str):
         return self
 
 
-def element(tag: str, *children: str, **attributes: object) -> Markup:
-    """One element; `_` in an attribute's name is `-`, a trailing one is dropped (`class_`).
+# Pages repeat names, scores, positions and classes many thousand times.
+@lru_cache(maxsize=10_000)
+def escaped(text: str) -> Markup:
+    """The text as the content of an element, not of an attribute: its quotes stay.
 
-    >>> element("b", "a < b", class_="x")
-    '<b class="x">a &lt; b</b>'
+    >>> escaped("a < 'b'")
+    "a &lt; 'b'"
     """
-    pairs = "".join(
-        _attribute(name, f"{value:.6g}" if isinstance(value, float) else str(value))
-        for name, value in attributes.items()
-        if value is not None
+    return Markup(escape(printable(text), quote=False))
+
+
+def attributes(**named: object) -> Markup:
+    """Attributes of an element without those that are None.
+
+    In a name, `_` is `-`, and a trailing one is dropped (`class_`).
+
+    >>> attributes(class_="x", data_run=3, title=None)
+    ' class="x" data-run="3"'
+    """
+    return Markup(
+        "".join(
+            _attribute(name, f"{value:.6g}" if isinstance(value, float) else str(value))
+            for name, value in named.items()
+            if value is not None
+        )
     )
-    if tag in _VOID:
-        return Markup(f"<{tag}{pairs}>")
-    return Markup(f"<{tag}{pairs}>{joined(*children)}</{tag}>")
 
 
-def joined(*children: str) -> Markup:
-    """The children concatenated, escaping those that are not markup."""
-    return Markup("".join(_markup(child) for child in children))
-
-
-def _markup(child: str) -> str:
-    return child if isinstance(child, Markup) else _escaped(child)
-
-
-# Charts repeat positions and classes many thousand times.
 @lru_cache(maxsize=10_000)
 def _attribute(name: str, value: str) -> str:
     return f' {name.rstrip("_").replace("_", "-")}="{escape(printable(value))}"'
-
-
-@lru_cache(maxsize=10_000)
-def _escaped(text: str) -> str:
-    return escape(printable(text), quote=False)

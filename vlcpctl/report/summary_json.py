@@ -13,9 +13,7 @@ import numpy as np
 
 from vlcpctl.core.number_lists import Numbers, as_lists, indented_json, rounded
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
-from vlcpctl.report.cards.as_json import cards_json
 from vlcpctl.report.document import Document
-from vlcpctl.report.forgotten.json_form import forgotten_json
 from vlcpctl.report.published.records import table_json
 from vlcpctl.report.scores.drops import Drop
 from vlcpctl.report.scores.intervals import LEVEL, RESAMPLES, SEED
@@ -95,8 +93,8 @@ def _content(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
         ],
         "drops": [_drop_json(one) for one in document.drops if one.is_guard or one.drop],
         **({"intervals": _INTERVALS} if document.has_ranks else {}),
-        **({"forgotten": forgotten_json(document.forgotten)} if document.forgotten else {}),
-        **({"checkpoints": cards_json(document.cards)} if document.cards else {}),
+        **({"forgotten": document.forgotten.as_json()} if document.forgotten else {}),
+        **({"checkpoints": document.cards.as_json()} if document.cards else {}),
         "gates": [verdict.as_json() for verdict in document.verdicts],
         **({"tables": list(map(table_json, document.published))} if document.published else {}),
     }

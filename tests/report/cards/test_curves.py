@@ -8,8 +8,9 @@ import numpy as np
 from support.eval_rows import own_rows, read_back
 from support.run_checkpoints import log_lines, write_run, write_step
 
-from vlcpctl.report.cards.curves import MOST_TERMS, RunLine, term_lines
+from vlcpctl.report.cards.curves import MOST_TERMS, term_panels
 from vlcpctl.report.cards.runs import Cards, read_cards
+from vlcpctl.report.charts.panels import PanelLine
 
 
 def _cards(path: Path, seeds: int = 1) -> Cards:
@@ -17,9 +18,9 @@ def _cards(path: Path, seeds: int = 1) -> Cards:
     return read_cards([path], read_back(path / "rows.ndjson", rows))
 
 
-def _loss(cards: Cards) -> RunLine:
-    terms, _ = term_lines(cards)
-    assert terms[0].term == "loss"
+def _loss(cards: Cards) -> PanelLine:
+    terms, _ = term_panels(cards)
+    assert terms[0].name == "loss"
     return terms[0].lines[0]
 
 
@@ -50,7 +51,7 @@ def test_joint_training_spans_its_tasks(tmp_path: Path) -> None:
     write_step(tmp_path / "j", 2, log_lines(range(3)), identity=identity, run="joint", content="j")
     rows = own_rows() + own_rows(((), (), (1.0, 1.0, 1.0)), run="joint", checkpoint="j")
     cards = read_cards([tmp_path], read_back(tmp_path / "r", rows))
-    lines = {one.run: one for one in term_lines(cards)[0][0].lines}
+    lines = {one.run: one for one in term_panels(cards)[0][0].lines}
     assert lines["joint"].x.tolist() == [0.5, 1.5, 2.5]
 
 
@@ -66,6 +67,6 @@ def test_seeds_are_averaged_where_all_have_a_step(tmp_path: Path) -> None:
 def test_the_loss_is_first_and_the_learning_rate_last_and_many_are_cut(tmp_path: Path) -> None:
     terms = {f"ctp/{place:02}": 1.0 for place in range(MOST_TERMS)}
     write_step(tmp_path / "c", 0, log_lines(range(2), lr=0.1, contrastive=1.0, **terms))
-    found, left_out = term_lines(_cards(tmp_path))
-    assert [one.term for one in found[:3]] == ["loss", "contrastive", "ctp/00"]
+    found, left_out = term_panels(_cards(tmp_path))
+    assert [one.name for one in found[:3]] == ["loss", "contrastive", "ctp/00"]
     assert left_out == 3

@@ -9,7 +9,6 @@ from support.checkpoints import write_checkpoint_manifest
 from support.eval_rows import own_rows, read_back, row
 from support.run_checkpoints import log_lines, write_step
 
-from vlcpctl.report.cards.as_json import cards_json
 from vlcpctl.report.cards.runs import read_cards
 from vlcpctl.report.cards.tables import cost_table
 
@@ -61,6 +60,6 @@ def test_an_imported_model_has_no_cost_and_no_step(tmp_path: Path) -> None:
     rows = [row(run="clip", step=None, task_step=None, checkpoint="s")]
     cards = read_cards([tmp_path], read_back(tmp_path / "rows.ndjson", rows))
     assert cost_table(cards) is None
-    ((card,),) = (one["checkpoints"] for one in cards_json(cards))
+    ((card,),) = (one["checkpoints"] for one in cards.as_json())
     assert card["step"] is None
     assert "seconds" not in card

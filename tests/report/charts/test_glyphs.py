@@ -68,4 +68,4 @@ def test_nothing_is_drawn_as_a_box() -> None:
         warnings.simplefilter("error")
         ((_, files),) = paper.drawings(chart)
     assert set(files) == set(paper.FORMATS)
-    assert set(paper.names(chart)) == {name}
+    assert set(chart.names) == {name}

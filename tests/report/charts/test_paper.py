@@ -56,7 +56,7 @@ def test_many_panels_are_several_figures_with_every_run_in_one(
 
 def test_a_heat_map_has_steps_down_and_tasks_across() -> None:
     own = np.array([[60.0, np.nan, np.nan], [50.0, 40.0, np.nan]])
-    one = HeatMap("ctp", ("0", "1"), (-1, 0), (0, 1, 2), own, None)
+    one = HeatMap("ctp", ONE, (-1, 0), (0, 1, 2), own)
     axes = _axes(HeatChart("heat", "rm", "", (one,), 60.0))[0]
     assert np.array_equal(np.ma.filled(axes.images[0].get_array(), np.nan), own, equal_nan=True)
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("task", "after step")
@@ -83,7 +83,7 @@ def test_histograms_have_a_line_for_each_side() -> None:
     panel = HistogramPanel("0 -> 1", shares)
     scale = scale_of([panel])
     assert scale is not None
-    chart = HistogramChart("n", "t", "", "a", ("images", "texts"), (panel,), scale)
+    chart = HistogramChart("n", "t", "a", ONE, ("images", "texts"), (panel,), scale)
     first, second = _axes(chart)[0].lines
     assert [max(line.get_ydata()) for line in (first, second)] == [100.0, 50.0]
     assert first.get_xdata()[int(np.argmax(first.get_ydata()))] == 3

@@ -9,25 +9,24 @@ import numpy as np
 import pytest
 
 from vlcpctl.report.charts import scatter
-from vlcpctl.report.charts.bars import BarChart, BarPanel, bar_panels
-from vlcpctl.report.charts.histograms import (
-    HistogramChart,
-    HistogramPanel,
-    histogram_panels,
-    scale_of,
-)
-from vlcpctl.report.charts.legend import legend
-from vlcpctl.report.charts.lines import Series, axes_of, line_chart, line_panels
-from vlcpctl.report.charts.panels import PanelLine, line_panel
-from vlcpctl.report.charts.scatter import ScatterPoint, scatter_chart
+from vlcpctl.report.charts.bars import BarChart, BarPanel
+from vlcpctl.report.charts.histograms import HistogramChart, HistogramPanel, scale_of
+from vlcpctl.report.charts.lines import LineChart, Series, axes_of
+from vlcpctl.report.charts.panels import Panel, PanelLine
+from vlcpctl.report.charts.scatter import ScatterChart, ScatterPoint
 from vlcpctl.report.charts.style import LEVEL_DASH, styles
 from vlcpctl.report.charts.vega import FONT, text_width
+from vlcpctl.report.render.templates import render
 
 STYLES = styles([f"run {place}" for place in range(10)])
 ONE, TWO = STYLES["run 0"], STYLES["run 1"]
 NAN = float("nan")
 A = Series("a", ONE, ((-1, 40.0, 38.0, 42.0), (0, 60.0, 55.0, 65.0), (1, 50.0, 50.0, 50.0)))
 B = Series("b", TWO, ((-1, 20.0, 20.0, 20.0), (0, 70.0, 70.0, 70.0), (1, 90.0, 90.0, 90.0)))
+
+
+def _lines(*series: Series) -> LineChart:
+    return LineChart("curves", "rm", "rm", "", series)
 
 
 def _points(path: str) -> list[tuple[float, float]]:
@@ -41,7 +40,7 @@ def _only(pattern: str, text: str) -> str:
 
 def test_bars_end_at_the_final_score_and_ticks_at_the_learned_one() -> None:
     panel = BarPanel("a", ONE, (40.0, 20.0), (60.0, 30.0))
-    (chart,) = bar_panels(BarChart("n", "rm", "", ("one", "two"), (panel,)))
+    ((_, chart),) = BarChart("n", "rm", "", ("one", "two"), (panel,)).svgs()
     unit = 190 / 60  # px per point: the scale ends at the highest score, a learned one
     bars = [
         float(one) for one in re.findall(r'M0,[\d.]+h([\d.]+)v.*? fill="var\(--run-1\)"', chart)
@@ -54,7 +53,7 @@ def test_bars_end_at_the_final_score_and_ticks_at_the_learned_one() -> None:
 
 
 def test_a_line_is_at_its_scores_and_described_by_its_end() -> None:
-    chart = line_chart("rm", [A])
+    chart = _lines(A).svg()
     assert "<desc>a 50.0 after step 1</desc>" in chart
     line = _points(_only(r'<path d="([^"]*)" stroke=', chart))
     assert line == [(0, 250), (400, 50), (800, 150)]  # from 35 at 300 px to 65 at 0
@@ -64,7 +63,7 @@ def test_a_line_is_at_its_scores_and_described_by_its_end() -> None:
 
 def test_a_level_is_the_score_of_its_last_step() -> None:
     level = Series("joint", TWO, ((0, 40.0, 40.0, 40.0), (1, 60.0, 60.0, 60.0)), is_level=True)
-    chart = line_chart("rm", [A, level])
+    chart = _lines(A, level).svg()
     dash = ",".join(map(str, LEVEL_DASH))
     place = _only(rf'<line transform="translate\([\d.]+,([\d.]+)\)"[^>]*dasharray="{dash}"', chart)
     assert float(place) == 50  # 60 between 35 at 300 px and 65 at 0
@@ -80,7 +79,7 @@ def test_axes_start_at_zero_unless_that_wastes_half_the_chart() -> None:
 
 
 def test_the_band_of_panels_is_from_the_lowest_to_the_highest_run() -> None:
-    panel = line_panels([A, B], "rm")[0]
+    panel = _lines(A, B).panels("rm")[0][1]
     band = _points(_only(r'<path d="([^"]*)" fill="var\(--muted\)"', panel))
     unit = 76 / 100
     for place, low, high in ((0, 20, 40), (75, 60, 70), (150, 50, 90)):
@@ -102,8 +101,8 @@ def test_histograms_of_two_sides_have_two_colours_and_one_scale() -> None:
     assert scale is not None
     assert scale.degrees == [0, 10, 20, 30, 40]  # 0.05 % of the angles are beyond it
     assert scale.percents[-1] == 100  # of the second side
-    chart = HistogramChart("n", "t", "", "a", ("images", "texts"), (panel,), scale)
-    (found,) = histogram_panels(chart)
+    chart = HistogramChart("n", "t", "a", ONE, ("images", "texts"), (panel,), scale)
+    ((_, found),) = chart.svgs()
     lines = re.findall(r'<path d="([^"]*)" stroke="var\(--run-(\d)\)"', found)
     assert [side for _, side in lines] == ["1", "2"]
     highest = [min(y for _, y in _points(path)) for path, _ in lines]
@@ -113,11 +112,12 @@ def test_histograms_of_two_sides_have_two_colours_and_one_scale() -> None:
 def _panel(values: list[float], low: list[float] | None = None) -> PanelLine:
     x = np.arange(float(len(values)))
     found = np.array(values)
-    return PanelLine("a", ONE, x, found, np.array(low or values), found)
+    return PanelLine("a", x, found, np.array(low or values), found)
 
 
 def test_a_line_of_a_panel_is_broken_where_a_value_is_missing() -> None:
-    chart = line_panel("loss", [_panel([5.0, 4.0, NAN, 3.0, 2.0])], "task", (0.0, 4.0))
+    line = _panel([5.0, 4.0, NAN, 3.0, 2.0])
+    chart = Panel("loss", (line,)).svg("task", (0.0, 4.0), {"a": ONE})
     assert "<desc>a ends at 2</desc>" in chart
     path = _only(r'<path d="([^"]*)" stroke=', chart)
     assert path.count("M") == 2
@@ -130,17 +130,19 @@ def test_a_line_of_a_panel_is_broken_where_a_value_is_missing() -> None:
 
 
 def test_a_panel_has_a_band_where_seeds_differ() -> None:
-    chart = line_panel("loss", [_panel([5.0, 4.0], [4.5, 4.0])], "task", (0.0, 1.0))
+    line = _panel([5.0, 4.0], [4.5, 4.0])
+    chart = Panel("loss", (line,)).svg("task", (0.0, 1.0), {"a": ONE})
     assert 'opacity="0.14"' in chart
 
 
 def test_points_of_a_scatter_are_at_their_means_with_a_line_over_the_seeds() -> None:
-    points = [
+    points = (
         ScatterPoint("a", ONE, (10.0, 20.0, 40.0), (60.0, 70.0, 90.0)),
         ScatterPoint("b", TWO, (50.0, 50.0, 50.0), (10.0, 10.0, 10.0)),
-    ]
-    chart, left_out = scatter_chart("t", points, ("x", "y"))
-    assert left_out == []
+    )
+    whole = ScatterChart("t", "", ("x", "y"), points)
+    assert whole.unnamed == 0
+    chart = whole.svg()
     (at,) = re.findall(r'<path transform="translate\(([\d.]+),([\d.]+)\)"[^>]*data-run="0"', chart)
     assert tuple(map(float, at)) == pytest.approx((440 / 3, 90), abs=0.1)  # 20 of 60, 70 of 100
     lines = re.findall(
@@ -157,7 +159,7 @@ def test_points_of_a_scatter_are_at_their_means_with_a_line_over_the_seeds() -> 
 
 def test_a_name_does_not_cover_the_point_of_another_run() -> None:
     places = [(100.0, 150.0), (120.0, 150.0)]
-    left, middle = scatter._labels(["a run", "b"], places)[0]
+    left, middle = scatter.labels(["a run", "b"], places)[0]
     box = (left, middle - FONT / 2, left + text_width("a run"), middle + FONT / 2)
     assert not scatter._overlap(box, (115.0, 145.0, 125.0, 155.0))
 
@@ -165,7 +167,7 @@ def test_a_name_does_not_cover_the_point_of_another_run() -> None:
 def test_a_legend_shows_each_run_as_it_is_drawn() -> None:
     dashed = STYLES["run 8"]
     entries = [("a", ONE, False, "51.2"), ("b", dashed, False, ""), ("joint", TWO, True, "")]
-    first, second, third = re.findall(r"<li.*?</li>", legend(entries))
+    first, second, third = re.findall(r"<li.*?</li>", render("charts.html", "legend", entries))
     assert 'data-run="0"' in first
     assert 'data-run="8"' in second
     assert '<span class="name">a</span><span class="value"> 51.2</span>' in first

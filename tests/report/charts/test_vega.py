@@ -12,13 +12,8 @@ import pytest
 import vl_convert
 
 from vlcpctl.core.errors import VlcpError
-from vlcpctl.report.charts.bars import BarChart, BarPanel, bar_panels
-from vlcpctl.report.charts.histograms import (
-    HistogramChart,
-    HistogramPanel,
-    histogram_panels,
-    scale_of,
-)
+from vlcpctl.report.charts.bars import BarChart, BarPanel
+from vlcpctl.report.charts.histograms import HistogramChart, HistogramPanel, scale_of
 from vlcpctl.report.charts.style import styles
 from vlcpctl.report.charts.vega import svg
 
@@ -35,7 +30,7 @@ SPEC: dict[str, Any] = {
 def _bars(tasks: tuple[str, ...]) -> list[str]:
     values = tuple(float(place) for place in range(len(tasks)))
     panel = BarPanel("a", styles(["a"])["a"], values, values)
-    return [*bar_panels(BarChart("n", "rm per task", "", tasks, (panel,)))]
+    return [svg for _, svg in BarChart("n", "rm per task", "", tasks, (panel,)).svgs()]
 
 
 def test_a_chart_has_a_name_and_the_colours_of_the_page() -> None:
@@ -88,7 +83,7 @@ def test_names_of_tasks_wrap_and_none_is_cut() -> None:
 def test_a_task_without_scores_has_a_row_without_a_bar() -> None:
     nan = float("nan")
     panel = BarPanel("a", styles(["a"])["a"], (10.0, nan), (20.0, nan))
-    (chart,) = bar_panels(BarChart("n", "rm", "", ("one", "two"), (panel,)))
+    ((_, chart),) = BarChart("n", "rm", "", ("one", "two"), (panel,)).svgs()
     assert ">two<" in chart
     assert chart.count('fill="var(--run-1)"') == 1
 
@@ -99,7 +94,9 @@ def test_histograms_tell_their_sides_apart_in_grey() -> None:
     panel = HistogramPanel("0 -> 1", shares)
     scale = scale_of([panel])
     assert scale is not None
-    chart = HistogramChart("n", "t", "", "a", ("images", "texts"), (panel, panel), scale)
-    found = histogram_panels(chart)
+    chart = HistogramChart(
+        "n", "t", "a", styles(["a"])["a"], ("images", "texts"), (panel, panel), scale
+    )
+    found = [svg for _, svg in chart.svgs()]
     assert len(found) == 2
     assert 'stroke-dasharray="4,2"' in found[0]

@@ -16,8 +16,8 @@ from vlcpctl.report.build import build
 from vlcpctl.report.charts import paper
 from vlcpctl.report.charts.histograms import HistogramChart
 from vlcpctl.report.identity import identity
-from vlcpctl.report.render import figure_files
-from vlcpctl.report.render.figure_files import write_figures
+from vlcpctl.report.render import files as written
+from vlcpctl.report.render.files import write_figures
 from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.tables.angles import MEASURES
 
@@ -70,7 +70,7 @@ def test_a_chart_is_drawn_with_markers_that_can_be_read_in_grey(tmp_path: Path) 
 
 
 def _charts_of(rows: list[Any]) -> list[Any]:
-    from vlcpctl.report.render.figure_files import _charts
+    from vlcpctl.report.render.files import _charts
 
     return [chart for _, chart in _charts(build(rows, ReportRequest()))]
 
@@ -99,7 +99,7 @@ def test_guards_and_every_measure_of_angles_are_drawn(tmp_path: Path) -> None:
 def test_a_warning_says_which_characters_no_font_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(figure_files, "drawings", lambda chart: iter(()))
+    monkeypatch.setattr(written, "drawings", lambda chart: iter(()))
     _write([*own_rows(run="a \ue0aa")], tmp_path)
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("warning: --figures: no installed font has U+E0AA; ")

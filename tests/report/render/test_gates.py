@@ -12,7 +12,7 @@ from vlcpctl.report.build import build
 from vlcpctl.report.directory import write_report
 from vlcpctl.report.document import Document
 from vlcpctl.report.identity import identity
-from vlcpctl.report.render.gates import gates_html, gates_markdown
+from vlcpctl.report.render.markdown import verdicts_markdown
 from vlcpctl.report.render.page import page
 from vlcpctl.report.request import ReportRequest
 
@@ -22,6 +22,11 @@ def _document(path: Path, *conditions: str, **fields: Any) -> Document:
     last = row(step=2, task="coco", task_step=None, metrics={"rm": 40.0})
     rows = current([*own_rows(), last], start="b") + current([start])
     return build(read_back(path / "r", rows), ReportRequest(fail_if=conditions, **fields))
+
+
+def _top(document: Document) -> str:
+    """The page before its sections."""
+    return page(document).partition("<body>")[2].partition("<main>")[0]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +40,7 @@ def _document(path: Path, *conditions: str, **fields: Any) -> Document:
 def test_one_line_sums_up_the_verdicts(
     tmp_path: Path, conditions: tuple[str, ...], css: str, line: str
 ) -> None:
-    text = gates_html(_document(tmp_path, *conditions))
+    text = _top(_document(tmp_path, *conditions))
     assert f'class="verdict {css}"' in text
     assert line in text
     assert text.index(line) < text.index("Conditions (--fail-if)")
@@ -56,16 +61,16 @@ def test_the_verdicts_are_above_notes_and_tables(tmp_path: Path) -> None:
 
 
 def test_baselines_and_guards_are_named(tmp_path: Path) -> None:
-    text = gates_html(_document(tmp_path, "drop:gt:5"))
+    text = _top(_document(tmp_path, "drop:gt:5"))
     assert "Baseline, the model that each run started from: base" in text
     assert "Guards, data outside the stream: coco" in text
-    assert "Baseline, --baseline: base" in gates_html(_document(tmp_path, baseline="base"))
+    assert "Baseline, --baseline: base" in _top(_document(tmp_path, baseline="base"))
 
 
 def test_a_report_without_conditions_names_them_too(tmp_path: Path) -> None:
     document = _document(tmp_path)
-    assert "verdict" not in gates_html(document)
-    (block,) = gates_markdown(document)
+    assert "verdict" not in _top(document)
+    (block,) = verdicts_markdown(document)
     assert block.splitlines() == [
         "- Baseline, the model that each run started from: base",
         "- Guards, data outside the stream: coco",
@@ -74,5 +79,5 @@ def test_a_report_without_conditions_names_them_too(tmp_path: Path) -> None:
 
 def test_a_report_without_guards_has_nothing_there(tmp_path: Path) -> None:
     document = build(read_back(tmp_path / "r", own_rows()), ReportRequest())
-    assert gates_html(document) == ""
-    assert gates_markdown(document) == []
+    assert "Baseline" not in _top(document)
+    assert verdicts_markdown(document) == []

@@ -16,8 +16,9 @@ from support.eval_rows import current, merged_rows, own_rows, read_back, row
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import row_of
 from vlcpctl.report.build import build
-from vlcpctl.report.document import Document, definitions_table
+from vlcpctl.report.document import Document
 from vlcpctl.report.identity import identity
+from vlcpctl.report.render import templates as templates_py
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
 from vlcpctl.report.render.terminal import print_report
@@ -71,8 +72,12 @@ def _document(path: Path, rows: list[dict[str, Any]]) -> Document:
     return build(read_back(path / "r", rows), ReportRequest(allow_missing=True))
 
 
-def _markdown(document: Document) -> str:
-    return markdown("t", document.notes, document.sections(), definitions_table())
+def test_attributes_that_vary_are_written_with_their_quotes_escaped() -> None:
+    templates = sorted(Path(templates_py.__file__).parents[1].glob("templates/*.html"))
+    assert len(templates) > 1
+    for path in templates:
+        for found in re.findall(r'="[^"]*\{\{.*?\}\}', path.read_text(encoding="utf-8")):
+            assert found.startswith('="data:'), f"{path.name}: {found}; use attributes(...)"
 
 
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
@@ -87,14 +92,14 @@ def test_a_name_is_text_in_every_format(
     assert terminal.replace("\n", "").isprintable()
     shown = page(document)
     assert _Tags(shown).found - WRAPPED == _Tags(page(usual)).found
-    text = _markdown(document)
+    text = markdown(document)
     for made in (shown, text):
         assert made.replace("\n", "").replace("\u2212", "").isprintable()
     found = re.sub(r"\\.", "", text)
-    assert MARKUP.findall(found) == MARKUP.findall(re.sub(r"\\.", "", _markdown(usual)))
+    assert MARKUP.findall(found) == MARKUP.findall(re.sub(r"\\.", "", markdown(usual)))
     assert {line.count("|") for line in found.splitlines() if line.startswith("| ")} == {
         line.count("|")
-        for line in re.sub(r"\\.", "", _markdown(usual)).splitlines()
+        for line in re.sub(r"\\.", "", markdown(usual)).splitlines()
         if line.startswith("| ")
     } or field in {"method", "run"}  # a method that is not the run's name adds a column
     assert as_json(document, {"rows": "x"})["tracks"]
@@ -149,7 +154,7 @@ def _report_or_refuse(rows: list[dict[str, Any]], *, allow_mixed: bool) -> None:
         document = build(found, request)
     except BadInput:
         return
-    shown = page(document) + _markdown(document) + as_line(document, identity(found, request))
+    shown = page(document) + markdown(document) + as_line(document, identity(found, request))
     assert len(shown) < 5_000_000
     print_report(document.notes, document.sections())
 

@@ -139,7 +139,7 @@ def test_the_summary_has_every_metric_for_every_key(tmp_path: Path) -> None:
 
 def test_markdown_shows_hostile_names_as_they_are(tmp_path: Path) -> None:
     document = build(read_back(tmp_path / "r", own_rows(run=HOSTILE)), ReportRequest())
-    text = markdown("t", document.notes, document.sections(), document.sections()[0][1][0])
+    text = markdown(document)
     assert "<script" not in text.replace("\\<script", "")
     assert "\\|\\`\\&" in text
     tables = [list(group) for is_table, group in groupby(text.splitlines(), _is_table) if is_table]

@@ -10,7 +10,7 @@ from support.eval_rows import merged_rows, own_rows, read_back
 
 from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
-from vlcpctl.report.render.step_summary import VARIABLE, append_step_summary, step_summary
+from vlcpctl.report.render.markdown import VARIABLE, append_step_summary, step_summary
 from vlcpctl.report.request import ReportRequest
 
 

@@ -34,7 +34,7 @@ def _document(path: Path, rows: list[dict[str, Any]], **fields: Any) -> Document
 
 
 def _text(document: Document) -> str:
-    return markdown("t", document.notes, document.sections(), document.sections()[0][1][0])
+    return markdown(document)
 
 
 def _trained(**fields: Any) -> list[dict[str, Any]]:

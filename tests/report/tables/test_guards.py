@@ -9,7 +9,7 @@ from typing import Any
 from support.eval_rows import current, own_rows, read_back, row
 
 from vlcpctl.report.build import build
-from vlcpctl.report.document import Document, definitions_table
+from vlcpctl.report.document import Document
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
 from vlcpctl.report.render.terminal import styled
@@ -87,7 +87,7 @@ def test_the_terminal_leaves_out_early_steps_and_other_metrics(tmp_path: Path) -
 
 def test_a_file_shows_every_metric(tmp_path: Path) -> None:
     document = _document(tmp_path, ROWS)
-    text = markdown("t", (), document.sections(has_every_metric=True), definitions_table())
+    text = markdown(document)
     assert "| i2t\\_r1 | modx | 40.00 | 18.00 | 22.00 | - | - |" in text
     assert "Guards: every metric" in page(document)
 

@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vlcpctl.report.cards.runs import Cards, RunCard, StepCard
 from vlcpctl.report.cards.training_log import TermCurve
+from vlcpctl.report.charts.panels import Floats, Panel, PanelLine
 
 MOST_TERMS = 24  # that are drawn
 
 # Drawn first and last; the terms of methods are between them.
 _FIRST, _LAST = ("loss", "contrastive"), ("val_loss", "lr")
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class RunLine:
-    """One term of a run: x (N,), the mean, lowest and highest value over seeds, (N,) each."""
-
-    run: str
-    x: Floats
-    mean: Floats
-    low: Floats
-    high: Floats
-
-
-@dataclass(frozen=True)
-class TermLines:
-    """One term of all the runs that have it."""
-
-    term: str
-    lines: tuple[RunLine, ...]
 
 
 def has_several_tasks(cards: Cards) -> bool:
@@ -43,14 +21,14 @@ def has_several_tasks(cards: Cards) -> bool:
     return any(len({one.step for one in run.steps if one.log}) > 1 for run in cards.runs)
 
 
-def term_lines(cards: Cards) -> tuple[list[TermLines], int]:
+def term_panels(cards: Cards) -> tuple[list[Panel], int]:
     """The terms to draw, each with a line per run, and how many are left out.
 
     With several tasks, x is a task of the run plus the share of its training; else it is the
     optimizer step. Where a checkpoint or rows are missing, a NaN breaks the line.
     """
     by_tasks = has_several_tasks(cards)
-    found: dict[str, list[RunLine]] = {}
+    found: dict[str, list[PanelLine]] = {}
     for run in cards.runs:
         terms = dict.fromkeys(
             curve.term for one in run.steps if one.log for curve in one.log.curves
@@ -60,7 +38,7 @@ def term_lines(cards: Cards) -> tuple[list[TermLines], int]:
             if line is not None:
                 found.setdefault(term, []).append(line)
     names = sorted(found, key=_rank)
-    shown = [TermLines(name, tuple(found[name])) for name in names[:MOST_TERMS]]
+    shown = [Panel(name, tuple(found[name])) for name in names[:MOST_TERMS]]
     return shown, len(names) - len(shown)
 
 
@@ -72,7 +50,7 @@ def _rank(term: str) -> tuple[int, str]:
     return (10 if ":" not in term else 30), term
 
 
-def _run_line(run: RunCard, term: str, by_tasks: bool) -> RunLine | None:
+def _run_line(run: RunCard, term: str, by_tasks: bool) -> PanelLine | None:
     pieces: list[Floats] = []
     last_end: float | None = None
     for step in sorted({one.step for one in run.steps}):
@@ -92,7 +70,7 @@ def _run_line(run: RunCard, term: str, by_tasks: bool) -> RunLine | None:
         last_end = end
     if not pieces:
         return None
-    return RunLine(run.name, *np.concatenate(pieces, axis=1))
+    return PanelLine(run.name, *np.concatenate(pieces, axis=1))
 
 
 def _length(card: StepCard, curve: TermCurve) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
@@ -21,6 +23,7 @@ _MOST_ROWS = 200  # kept of each phase of a log
 _ALL_ROWS = 10_000  # kept of one phase of all logs together, unless that is fewer than _LEAST_ROWS
 _LEAST_ROWS = 2
 _MOST_LOG_NOTES = 5
+_DIGITS = 6  # of a number in summary.json
 
 _Place = tuple[str, int, int]  # run, seed, and step or START
 
@@ -87,6 +90,50 @@ class StepCard:
         found = (self.manifest.peak_memory or {}).get("device")
         return found if isinstance(found, int) else None
 
+    @property
+    def command(self) -> str:
+        """The command that wrote it, as one types it; empty if it was not recorded."""
+        words = self.manifest.made_by.get("argv")
+        if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
+            return ""
+        program = PurePath(words[0]).name
+        return shlex.join(["vlcpctl" if program == "__main__.py" else program, *words[1:]])
+
+    def as_json(self) -> dict[str, Any]:
+        """The form that summary.json has, with whole content ids.
+
+        `last_terms` has the last value of each term of the log, null if it is not finite.
+        """
+        made, speed = self.manifest, self.pairs_per_second
+        cost = {
+            "seconds": made.train_seconds,
+            "pairs": made.pairs,
+            "pairs_per_second": None if speed is None else round(speed, _DIGITS),
+            "peak_bytes": self.peak_bytes,
+            "peak_device_bytes": self.peak_device_bytes,
+            "state_bytes": self.state_bytes,
+            "model_bytes": self.model_bytes,
+        }
+        terms = {one.term: float(one.values[-1]) for one in self.log.curves} if self.log else {}
+        last = {
+            term: round(value, _DIGITS) if math.isfinite(value) else None
+            for term, value in terms.items()
+        }
+        return {
+            "seed": self.seed,
+            "step": None if self.step == START else self.step,
+            "checkpoint": made.content,
+            "method": made.method,
+            "parents": self.parents,
+            "tasks": list(made.tasks[-self.learned :]) if self.is_trained else [],
+            "buffer": made.identity.get("buffer"),
+            "version": made.made_by.get("version"),
+            "time": made.made_by.get("time"),
+            "command": self.command or None,
+            **(cost if self.is_trained else {}),
+            "last_terms": None if self.log is None else last,
+        }
+
     def _bytes_of(self, is_wanted: Callable[[str], bool]) -> int | None:
         digests = self.manifest.digests
         if not digests:  # of an earlier version
@@ -115,6 +162,15 @@ class RunCard:
             (one for one in self.steps if one.seed == self.seeds[0]), key=lambda one: one.step
         )
 
+    def as_json(self) -> dict[str, Any]:
+        """The form that summary.json has; the configuration is that of its last checkpoint."""
+        return {
+            "run": self.name,
+            "config": step_config(self.last.manifest),
+            "origins": dict(self.last.manifest.origins),
+            "checkpoints": [one.as_json() for one in self.steps],
+        }
+
 
 @dataclass(frozen=True)
 class Cards:
@@ -140,6 +196,10 @@ class Cards:
         ]
         return content_id([read, list(self.notes)])
 
+    def as_json(self) -> list[dict[str, Any]]:
+        """An object for each run, for summary.json."""
+        return [run.as_json() for run in self.runs]
+
 
 def read_cards(paths: Sequence[Path], rows: Iterable[Row], runs: Collection[str] = ()) -> Cards:
     """The cards of the runs in these rows, or only of `runs`, from checkpoints at these paths.
@@ -155,9 +215,18 @@ def read_cards(paths: Sequence[Path], rows: Iterable[Row], runs: Collection[str]
     cards: dict[str, list[StepCard]] = {}
     log_notes: list[str] = []
     for (run, seed, step), content in sorted(places.items()):
-        log = _log_of(found[content], most, f"run {run!r}, seed {seed}, {_when(step)}", log_notes)
-        cards.setdefault(run, []).append(StepCard(seed, step, found[content].manifest, log))
-    notes += _cut(log_notes)
+        checkpoint, log = found[content], None
+        try:
+            log = read_training_log(checkpoint, most)
+        except BadInput as error:
+            reason = str(error).replace(f"{checkpoint.path}/", "")
+            whose = f"run {run!r}, seed {seed}, {_when(step)}"
+            log_notes.append(f"--checkpoint: the log of {whose} was left out: {reason}")
+        cards.setdefault(run, []).append(StepCard(seed, step, checkpoint.manifest, log))
+    notes += log_notes[:_MOST_LOG_NOTES]
+    more = len(log_notes) - _MOST_LOG_NOTES
+    if more > 0:
+        notes.append(f"the logs of {more} more checkpoints were left out as well")
     if left:
         count = len(found) - len(used)
         were = "is in no row and was" if count == 1 else "are in no row and were"
@@ -167,24 +236,6 @@ def read_cards(paths: Sequence[Path], rows: Iterable[Row], runs: Collection[str]
         )
     made = tuple(RunCard(name, tuple(members)) for name, members in cards.items())
     return Cards(made, tuple(notes), most)
-
-
-def _cut(notes: list[str]) -> list[str]:
-    more = len(notes) - _MOST_LOG_NOTES
-    if more <= 0:
-        return notes
-    return [*notes[:_MOST_LOG_NOTES], f"the logs of {more} more checkpoints were left out as well"]
-
-
-def _log_of(
-    checkpoint: FoundCheckpoint, most: int, whose: str, notes: list[str]
-) -> TrainingLog | None:
-    try:
-        return read_training_log(checkpoint, most)
-    except BadInput as error:
-        reason = str(error).replace(f"{checkpoint.path}/", "")
-        notes.append(f"--checkpoint: the log of {whose} was left out: {reason}")
-        return None
 
 
 def _places(

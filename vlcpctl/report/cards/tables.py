@@ -1,17 +1,13 @@
-"""Tables of the cards: cost, settings that differ, stability, and one set of tables per run."""
+"""Tables of the cards: cost, settings that differ, and one set of tables per run."""
 
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import PurePath
 
-from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.report.cards.runs import Cards, RunCard, StepCard
 from vlcpctl.report.cards.settings import ABSENT, SettingTexts, differing
-from vlcpctl.report.cards.stability import PLASTICITY, STABILITY, StabilityPoint
-from vlcpctl.report.scores.runs import START
+from vlcpctl.report.charts.style import step_name
 from vlcpctl.report.scores.summary import Spread
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
 
@@ -29,16 +25,26 @@ _COST_NOTES = {
     "them",
 }
 
-_Measure = Callable[[StepCard], float | None]
-_MEASURES: tuple[tuple[str, _Measure], ...] = (
-    ("seconds", lambda one: one.manifest.train_seconds),
-    ("pairs", lambda one: one.manifest.pairs),
-    ("pairs/s", lambda one: one.pairs_per_second),
-    (_PEAK, lambda one: one.peak_bytes),
-    (_DEVICE, lambda one: one.peak_device_bytes),
-    (_STATE, lambda one: one.state_bytes),
-    (_MODEL, lambda one: one.model_bytes),
-)
+_MEASURES: dict[str, Callable[[StepCard], float | None]] = {
+    "seconds": lambda one: one.manifest.train_seconds,
+    "pairs": lambda one: one.manifest.pairs,
+    "pairs/s": lambda one: one.pairs_per_second,
+    _PEAK: lambda one: one.peak_bytes,
+    _DEVICE: lambda one: one.peak_device_bytes,
+    _STATE: lambda one: one.state_bytes,
+    _MODEL: lambda one: one.model_bytes,
+}
+_RANKS = {_MODEL: 2, _DEVICE: 1}
+# The columns of the table of checkpoints, with their ranks.
+_PROVENANCE = {
+    "step": 0,
+    "learned": 1,
+    "checkpoint": 0,
+    "trained from": 0,
+    "task data": 2,
+    "buffer data": 2,
+    "version": 3,
+}
 _BYTES = frozenset({_PEAK, _DEVICE, _STATE, _MODEL})
 
 
@@ -63,24 +69,21 @@ def cost_table(cards: Cards) -> Table | None:
 
     None if there is no trained checkpoint.
     """
+    recorded = _recorded(cards)
+    shown = [name for name in _MEASURES if name in recorded or name == "pairs/s"]
     rows = []
-    shown = [name for name in _recorded(cards) if name != "pairs/s"]
     for run in cards.runs:
         trained = [one for one in run.steps if one.is_trained]
         if trained:
-            cells = [_total_cell(trained, name) for name in shown]
-            speed = _mean_speed(trained)
-            cells.insert(shown.index("pairs") + 1, speed)
             steps = len({one.step for one in trained})
             words = (TableCell(run.name), TableCell(str(steps), value=float(steps)))
-            rows.append((*words, *cells))
+            rows.append((*words, *(_total_cell(trained, name) for name in shown)))
     if not rows:
         return None
-    shown.insert(shown.index("pairs") + 1, "pairs/s")
     columns = (
         Column("run", is_number=False),
         Column("tasks"),
-        *(Column(name, rank=_rank(name)) for name in shown),
+        *(Column(name, rank=_RANKS.get(name, 0)) for name in shown),
     )
     notes = (
         "seconds and pairs: sums over the tasks; memory: the highest; state and model: the last",
@@ -93,74 +96,57 @@ def cost_table(cards: Cards) -> Table | None:
 def cost_per_task_table(cards: Cards) -> Table | None:
     """A line per run and task; None if there are no trained checkpoints."""
     shown = _recorded(cards)
-    groups, count = [], 0
+    groups, count, total = [], 0, 0
     for run in cards.runs:
-        by_step = _by_step(run)
+        by_step: dict[int, list[StepCard]] = {}  # of all seeds
+        for one in sorted(run.steps, key=lambda one: (one.step, one.seed)):
+            if one.is_trained:
+                by_step.setdefault(one.step, []).append(one)
         lines = [
             (
-                TableCell(_step_label(step)),
+                TableCell(step_name(step)),
                 TableCell(_learned(members[0])),
-                *(_cell(name, [_value(one, name) for one in members]) for name in shown),
+                *(_cell(name, list(map(_MEASURES[name], members))) for name in shown),
             )
             for step, members in by_step.items()
         ][: max(0, MOST_LINES - count)]
         count += len(lines)
-        if lines:
-            groups.append(RowGroup(run.name, tuple(lines)))
+        total += len(by_step)
+        groups += [RowGroup(run.name, tuple(lines))] if lines else []
     if not groups:
         return None
     columns = (
         Column("step", is_number=False),
         Column("learned", is_number=False, rank=3),
-        *(Column(name, rank=_rank(name)) for name in shown),
+        *(Column(name, rank=_RANKS.get(name, 0)) for name in shown),
     )
-    total = sum(len(_by_step(run)) for run in cards.runs)
     cut = (f"shows the first {count} of {total} lines",) if total > count else ()
     return Table("Cost per task", columns, tuple(groups), (*cut, *_seed_note(cards)))
-
-
-def _rank(name: str) -> int:
-    return {_MODEL: 2, _DEVICE: 1}.get(name, 0)
 
 
 def _recorded(cards: Cards) -> list[str]:
     """The measures that any checkpoint recorded."""
     trained = [one for run in cards.runs for one in run.steps if one.is_trained]
-    return [name for name, of in _MEASURES if any(of(one) is not None for one in trained)]
-
-
-def _by_step(run: RunCard) -> dict[int, list[StepCard]]:
-    """The trained checkpoints of all seeds, by step in order."""
-    found: dict[int, list[StepCard]] = {}
-    for one in sorted(run.steps, key=lambda one: (one.step, one.seed)):
-        if one.is_trained:
-            found.setdefault(one.step, []).append(one)
-    return found
-
-
-def _value(card: StepCard, name: str) -> float | None:
-    return dict(_MEASURES)[name](card)
+    return [name for name, of in _MEASURES.items() if any(of(one) is not None for one in trained)]
 
 
 def _total_cell(trained: Sequence[StepCard], name: str) -> TableCell:
-    """The cost of a run over its tasks, one value per seed."""
-    found: list[float | None] = []
-    for seed in sorted({one.seed for one in trained}):
-        members = [one for one in trained if one.seed == seed]
-        values = [value for one in members if (value := _value(one, name)) is not None]
-        if not values:
-            found.append(None)
-        elif name in {"seconds", "pairs"}:
-            found.append(math.fsum(values))
-        else:
-            found.append(max(values) if name in {_PEAK, _DEVICE} else values[-1])
-    return _cell(name, found)
-
-
-def _mean_speed(trained: Sequence[StepCard]) -> TableCell:
-    seconds = math.fsum(one.manifest.train_seconds for one in trained)
-    pairs = sum(one.manifest.pairs for one in trained)
-    return _cell("pairs/s", [pairs / seconds if seconds else None])
+    """The cost of a run over its tasks, one value per seed, but the speed of all seeds."""
+    if name == "pairs/s":
+        seconds = math.fsum(one.manifest.train_seconds for one in trained)
+        pairs = sum(one.manifest.pairs for one in trained)
+        return _cell(name, [pairs / seconds if seconds else None])
+    found: dict[int, list[float]] = {seed: [] for seed in sorted({one.seed for one in trained})}
+    for one in trained:
+        value = _MEASURES[name](one)
+        found[one.seed] += [] if value is None else [value]
+    if name in {"seconds", "pairs"}:
+        totals = [math.fsum(values) if values else None for values in found.values()]
+    elif name in {_PEAK, _DEVICE}:
+        totals = [max(values, default=None) for values in found.values()]
+    else:
+        totals = [values[-1] if values else None for values in found.values()]
+    return _cell(name, totals)
 
 
 def _cell(name: str, values: Sequence[float | None]) -> TableCell:
@@ -181,10 +167,6 @@ def _seed_note(cards: Cards) -> tuple[str, ...]:
     return ("means over the seeds, with the standard deviation of the seconds",) if several else ()
 
 
-def _step_label(step: int) -> str:
-    return "start" if step == START else str(step)
-
-
 def _learned(card: StepCard) -> str:
     """The tasks that a train-step learned, in words."""
     names = card.manifest.task_names[-card.learned :]
@@ -198,16 +180,10 @@ def settings_table(settings: Mapping[str, SettingTexts]) -> Table | None:
         return None
     runs = list(settings)
     if len(runs) > len(names):
-        columns = (
-            Column("run", is_number=False),
-            *(Column(name, is_number=False) for name in names),
-        )
+        heads = ("run", *names)
         lines = [(run, *(settings[run].get(name, ABSENT) for name in names)) for run in runs]
     else:
-        columns = (
-            Column("setting", is_number=False),
-            *(Column(run, is_number=False) for run in runs),
-        )
+        heads = ("setting", *runs)
         lines = [(name, *(settings[run].get(name, ABSENT) for run in runs)) for name in names]
     rows = tuple(
         (TableCell(first), *(TableCell(text, is_faint=text == ABSENT) for text in texts))
@@ -215,52 +191,100 @@ def settings_table(settings: Mapping[str, SettingTexts]) -> Table | None:
     )
     alike = len({name for texts in settings.values() for name in texts}) - len(names)
     notes = (f"{alike} other settings are the same in all runs",) if alike else ()
-    return Table("Settings that differ", columns, (RowGroup("", rows),), notes)
+    return Table("Settings that differ", _words(*heads), (RowGroup("", rows),), notes)
 
 
-def stability_table(points: Sequence[StabilityPoint], key: str) -> Table:
-    """Plasticity and stability of each run, with both formulas."""
-    columns = (Column("run", is_number=False), Column("plasticity"), Column("stability (%)"))
-    rows = tuple(
-        (TableCell(one.run.name), number_cell(one.plasticity), number_cell(one.stability))
-        for one in points
-    )
-    title = f"Stability and plasticity in {key}, own galleries"
-    return Table(title, columns, (RowGroup("", rows),), (PLASTICITY, STABILITY))
+def _words(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, is_number=False) for name in names)
 
 
 def run_tables(
     cards: Cards, run: RunCard, differ: Sequence[str], settings: SettingTexts
 ) -> list[Table]:
-    """Tables of one run: where its checkpoints come from, their commands, and its settings."""
-    shown = _shown_steps(run, max(_LEAST_LINES, MOST_LINES // len(cards.runs)))
+    """Tables of one run: where its checkpoints come from, their commands, and its settings.
+
+    The first two have the first and the last checkpoints of many.
+    """
+    most = max(_LEAST_LINES, MOST_LINES // len(cards.runs))
+    shown = list(run.steps)
+    if len(shown) > most:
+        shown = [*shown[: most // 2], *shown[-(most - most // 2) :]]
     left_out = len(run.steps) - len(shown)
     cut = (f"{left_out} more checkpoints are in summary.json",) if left_out else ()
+    has_seeds = len(run.seeds) > 1
+    columns = tuple(Column(name, is_number=False, rank=rank) for name, rank in _PROVENANCE.items())
+    by_seed = tuple(
+        RowGroup(
+            f"seed {seed}" if has_seeds else "",
+            tuple(_provenance(one) for one in shown if one.seed == seed),
+        )
+        for seed in run.seeds
+    )
+    ids = f"content ids: the first {DIGITS} digits; summary.json has all of them"
+    commands = tuple(
+        (
+            TableCell(step_name(one.step) + (f", seed {one.seed}" if has_seeds else "")),
+            TableCell(str(one.manifest.made_by.get("time", ""))[:16].replace("T", " ")),
+            TableCell(one.command),
+        )
+        for one in shown
+    )
+    origins = run.last.manifest.origins
+    values = tuple(
+        (
+            TableCell(name, is_strong=name in differ),
+            TableCell(text, is_strong=name in differ),
+            TableCell(str(origins.get(name, ""))),
+        )
+        for name, text in settings.items()
+    )
+    bold = ("bold: not the same in all runs",) if any(name in differ for name in settings) else ()
+    utc = ("times are in UTC", *cut)
+    made = _words("step", "made", "command")
     return [
-        _provenance_table(run, shown, cut),
-        _command_table(run, shown, cut),
-        _all_settings_table(run, differ, settings),
+        Table(f"{run.name}: checkpoints", columns, by_seed, (ids, *cut)),
+        Table(f"{run.name}: commands", made, (RowGroup("", commands),), utc),
+        Table(
+            f"{run.name}: settings",
+            _words("setting", "value", "from"),
+            (RowGroup("", values),),
+            bold,
+        ),
     ]
 
 
-def _shown_steps(run: RunCard, most: int) -> list[StepCard]:
-    """The first and the last checkpoints of a run."""
-    if len(run.steps) <= most:
-        return list(run.steps)
-    return [*run.steps[: most // 2], *run.steps[-(most - most // 2) :]]
+def _provenance(one: StepCard) -> tuple[TableCell, ...]:
+    """A line about a checkpoint, with the columns of _PROVENANCE."""
+    made = one.manifest
+    texts = (
+        step_name(one.step),
+        _learned(one) if one.is_trained and made.tasks else "",
+        _short(made.content),
+        " and ".join(map(_short, one.parents)),
+        ", ".join(map(_short, made.tasks[-one.learned :])) if one.is_trained else "",
+        _short(made.identity.get("buffer")),
+        str(made.made_by.get("version", "")),
+    )
+    return tuple(map(TableCell, texts))
+
+
+def _short(content: object) -> str:
+    return str(content)[:DIGITS] if content else ""
 
 
 def provenance_facts(run: RunCard) -> list[str]:
     """Sentences about a run: method, preset, model, start, teacher and data."""
     made = run.last.manifest
-    facts = [f"method {made.method}", *_preset(made)]
+    origins = (str(origin) for origin in made.origins.values())
+    presets = {one.split(",")[0] for one in origins if one.startswith("preset ")}
+    facts = [f"method {made.method}", *sorted(presets)]
     model = made.model or {}
     if isinstance(model.get("name"), str):
         facts.append(f"model {model['name']}")
     if isinstance(model.get("pretrained"), str):
         facts.append(f"pretrained weights {model['pretrained']}")
     if made.buffer:
-        facts.append(f"buffer {_buffer(made)}")
+        facts.append(f"buffer {made.buffer.get('policy')}, {made.buffer.get('size')} pairs")
     if made.alpha is not None:
         facts.append(f"average of two checkpoints, share of the second {made.alpha:g}")
     if made.origin is not None:
@@ -270,97 +294,6 @@ def provenance_facts(run: RunCard) -> list[str]:
     ids = {"stream": made.stream, "start": made.start}
     facts += [f"{name} {_short(id_)}" for name, id_ in ids.items() if id_]
     return facts
-
-
-def _preset(made: CheckpointManifest) -> list[str]:
-    origins = [str(origin) for origin in made.origins.values()]
-    names = {one.split(",")[0] for one in origins if one.startswith("preset ")}
-    return sorted(names)
-
-
-def _buffer(made: CheckpointManifest) -> str:
-    buffer = made.buffer or {}
-    return f"{buffer.get('policy')}, {buffer.get('size')} pairs"
-
-
-def _short(content: object) -> str:
-    return str(content)[:DIGITS] if content else ""
-
-
-def _provenance_table(run: RunCard, shown: Sequence[StepCard], cut: tuple[str, ...]) -> Table:
-    names = ("step", "learned", "checkpoint", "trained from", "task data", "buffer data", "version")
-    columns = [
-        Column(name, is_number=False, rank=rank)
-        for rank, name in zip((0, 1, 0, 0, 2, 2, 3), names, strict=True)
-    ]
-    rows = tuple(
-        tuple(
-            map(
-                TableCell,
-                (
-                    _step_label(one.step),
-                    _learned(one) if one.is_trained and one.manifest.tasks else "",
-                    _short(one.manifest.content),
-                    " and ".join(map(_short, one.parents)),
-                    ", ".join(map(_short, one.manifest.tasks[-one.learned :]))
-                    if one.is_trained
-                    else "",
-                    _short(one.manifest.identity.get("buffer")),
-                    str(one.manifest.made_by.get("version", "")),
-                ),
-            )
-        )
-        for one in shown
-    )
-    groups = [
-        RowGroup(
-            f"seed {seed}" if len(run.seeds) > 1 else "",
-            tuple(row for row, one in zip(rows, shown, strict=True) if one.seed == seed),
-        )
-        for seed in run.seeds
-    ]
-    notes = (f"content ids: the first {DIGITS} digits; summary.json has all of them", *cut)
-    return Table(f"{run.name}: checkpoints", tuple(columns), tuple(groups), notes)
-
-
-def _command_table(run: RunCard, shown: Sequence[StepCard], cut: tuple[str, ...]) -> Table:
-    columns = tuple(Column(name, is_number=False) for name in ("step", "made", "command"))
-    rows = tuple(
-        (
-            TableCell(_step_label(one.step) + (f", seed {one.seed}" if len(run.seeds) > 1 else "")),
-            TableCell(str(one.manifest.made_by.get("time", ""))[:16].replace("T", " ")),
-            TableCell(command_line(one.manifest)),
-        )
-        for one in shown
-    )
-    return Table(
-        f"{run.name}: commands", columns, (RowGroup("", rows),), ("times are in UTC", *cut)
-    )
-
-
-def command_line(made: CheckpointManifest) -> str:
-    """The command that wrote a checkpoint, as one types it; empty if it was not recorded."""
-    words = made.made_by.get("argv")
-    if not isinstance(words, list) or not words or not all(isinstance(one, str) for one in words):
-        return ""
-    program = PurePath(words[0]).name
-    program = "vlcpctl" if program == "__main__.py" else program
-    return shlex.join([program, *words[1:]])
-
-
-def _all_settings_table(run: RunCard, differ: Sequence[str], settings: SettingTexts) -> Table:
-    origins = run.last.manifest.origins
-    columns = tuple(Column(name, is_number=False) for name in ("setting", "value", "from"))
-    rows = tuple(
-        (
-            TableCell(name, is_strong=name in differ),
-            TableCell(text, is_strong=name in differ),
-            TableCell(str(origins.get(name, ""))),
-        )
-        for name, text in settings.items()
-    )
-    notes = ("bold: not the same in all runs",) if any(name in differ for name in settings) else ()
-    return Table(f"{run.name}: settings", columns, (RowGroup("", rows),), notes)
 
 
 def cards_tables(

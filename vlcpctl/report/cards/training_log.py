@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +51,7 @@ def read_training_log(checkpoint: FoundCheckpoint, most: int) -> TrainingLog | N
     not what the checkpoint recorded, is too large, or is not a training log.
     """
     path = checkpoint.path / LOG
-    entry = _recorded(checkpoint).get(LOG)
+    entry = checkpoint.manifest.digests.get(LOG)
     if entry is None and not path.exists():
         return None
     problem = changed_prefix(path, entry) if entry and "bytes" in entry else None
@@ -71,10 +70,6 @@ def read_training_log(checkpoint: FoundCheckpoint, most: int) -> TrainingLog | N
         raise BadInput(f"{path} has {len(curves)} terms, more than {MOST_TERMS}")
     ends = [rows[-1][0] + 1 for (phase, _), rows in groups.items() if phase == _TRAINS]
     return TrainingLog(max(ends, default=0), tuple(curves))
-
-
-def _recorded(checkpoint: FoundCheckpoint) -> Mapping[str, Any]:
-    return checkpoint.manifest.digests
 
 
 def _lines(path: Path) -> list[bytes]:

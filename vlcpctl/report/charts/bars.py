@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from vlcpctl.core.printable import printable
 from vlcpctl.report.charts.style import RunStyle, ticks
-from vlcpctl.report.charts.vega import panels, text_width
+from vlcpctl.report.charts.vega import nominal, panels, quantity, text_width
 from vlcpctl.report.markup import Markup
 
 _WIDTH = 190
@@ -47,69 +45,59 @@ class BarChart:
         values = [value for value in values if not math.isnan(value)]
         return ticks(min([0.0, *values]), max([*values, 0.0]) or 1.0, 4)
 
+    @property
+    def highest(self) -> float:
+        """The largest of the final scores; 1 if none is positive."""
+        values = [value for one in self.panels for value in one.final if not math.isnan(value)]
+        return max([*values, 0.0]) or 1.0
 
-def bar_panels(chart: BarChart) -> list[Markup]:
-    """An `svg` for each run, in order, on one scale."""
-    labels = [_BREAK.join(_lines(task)) for task in chart.tasks]
-    lines = [line for label in labels for line in label.split(_BREAK)]
-    row = _LINE * max(label.count(_BREAK) + 1 for label in labels) + _GAP
-    left = max(map(text_width, lines)) + 8
-    spec = {
-        "data": {"values": _rows(chart, labels)},
-        "facet": {"field": "panel", "type": "ordinal", "header": None},
-        "columns": 1,
-        "resolve": {"axis": {"x": "independent", "y": "independent"}},
-        "spec": {"width": _WIDTH, "height": {"step": row}, "layer": _layers(chart, labels)},
-    }
-    box = (-left, -4.0, left + _WIDTH + 24, 4 + row * len(labels) + 22.0)
-    tasks = f"{len(labels)} tasks; bar: last model, tick: just after learning"
-    return panels(spec, box, [(f"{one.name}: {chart.title}", tasks) for one in chart.panels])
+    @property
+    def key(self) -> str:
+        """What bars and ticks are, for an axis that has no caption."""
+        return f"{self.title}; tick: just after learning it"
 
+    @property
+    def names(self) -> list[str]:
+        """The names of runs and of tasks that it shows."""
+        return [*(one.name for one in self.panels), *self.tasks]
 
-def _lines(label: str) -> list[str]:
-    return textwrap.wrap(printable(label), _LABEL) or [""]
-
-
-def _rows(chart: BarChart, labels: Sequence[str]) -> list[dict[str, Any]]:
-    return [
-        {
-            "panel": place,
-            "id": one.style.id,
-            "task": label,
-            "final": None if math.isnan(final) else final,
-            "learned": None if math.isnan(learned) else learned,
-        }
-        for place, one in enumerate(chart.panels)
-        for label, final, learned in zip(labels, one.final, one.learned, strict=True)
-    ]
-
-
-def _layers(chart: BarChart, labels: Sequence[str]) -> list[dict[str, Any]]:
-    scale = {"domain": [chart.marks[0], chart.marks[-1]], "nice": False}
-    axis = {"values": chart.marks, "title": None, "grid": True}
-    tasks = {"title": None, "labelExpr": "split(datum.label, '\\n')", "labelLineHeight": _LINE}
-    y = {
-        "field": "task",
-        "type": "nominal",
-        "axis": tasks,
-        "scale": {"padding": 0, "domain": labels},
-    }
-    colours = {
-        "domain": [one.style.id for one in chart.panels],
-        "range": [one.style.colour for one in chart.panels],
-    }
-    colour = {"field": "id", "type": "nominal", "legend": None, "scale": colours}
-
-    def x(field: str) -> dict[str, Any]:
-        return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
-
-    return [
-        {
-            "mark": {"type": "bar", "height": _BAR, "opacity": 0.85},
-            "encoding": {"y": y, "x": x("final"), "color": colour},
-        },
-        {
-            "mark": {"type": "tick", "color": "var(--ink)", "thickness": 2, "size": _TICK},
-            "encoding": {"y": y, "x": x("learned")},
-        },
-    ]
+    def svgs(self) -> list[tuple[BarPanel, Markup]]:
+        """Each run with its `svg`, in order, on one scale."""
+        wrapped = [textwrap.wrap(printable(task), _LABEL) or [""] for task in self.tasks]
+        labels = [_BREAK.join(lines) for lines in wrapped]
+        rows = [
+            {
+                "panel": place,
+                "id": one.style.id,
+                "task": label,
+                "final": None if math.isnan(final) else final,
+                "learned": None if math.isnan(learned) else learned,
+            }
+            for place, one in enumerate(self.panels)
+            for label, final, learned in zip(labels, one.final, one.learned, strict=True)
+        ]
+        scores = {"values": self.marks, "title": None, "grid": True}
+        names = {"title": None, "labelExpr": "split(datum.label, '\\n')", "labelLineHeight": _LINE}
+        y = {"field": "task", "type": "nominal", "axis": names}
+        y["scale"] = {"padding": 0, "domain": labels}
+        colour = nominal("id", {one.style.id: one.style.colour for one in self.panels})
+        layers = [
+            {
+                "mark": {"type": "bar", "height": _BAR, "opacity": 0.85},
+                "encoding": {
+                    "y": y,
+                    "x": quantity("final", self.marks, scores),
+                    "color": colour,
+                },
+            },
+            {
+                "mark": {"type": "tick", "color": "var(--ink)", "thickness": 2, "size": _TICK},
+                "encoding": {"y": y, "x": quantity("learned", self.marks, scores)},
+            },
+        ]
+        height = (_LINE * max(map(len, wrapped)) + _GAP) * len(labels)
+        left = max(text_width(line) for lines in wrapped for line in lines) + 8
+        tasks = f"{len(labels)} tasks; bar: last model, tick: just after learning"
+        titles = [(f"{one.name}: {self.title}", tasks) for one in self.panels]
+        drawn = panels(rows, layers, titles, (_WIDTH, height), (left, 4, 24, 22))
+        return list(zip(self.panels, drawn, strict=True))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vlcpctl.report.markup import Markup, element
+from vlcpctl.report.charts.style import RunStyle
 
 SHADES = 10  # of the heat tables, too: .h0 to .h10 in style.css
 _INK = (11, 92, 171)  # --heat of the light scheme; style.css brightens pictures in the dark one
@@ -24,17 +24,16 @@ _FAINTEST = 0.06  # opacity of a zero, so that its cell is visible
 
 @dataclass(frozen=True)
 class HeatMap:
-    """One run: labelled rows of own scores (steps, tasks), and the merged ones (steps,) or None.
+    """One run: its own scores (steps, tasks).
 
     `steps` and `tasks` number the rows and columns; the model before the first task is step -1.
     """
 
     run: str
-    labels: tuple[str, ...]
+    style: RunStyle
     steps: tuple[int, ...]
     tasks: tuple[int, ...]
     own: NDArray[np.float64]
-    merged: NDArray[np.float64] | None
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,13 @@ class HeatChart:
     name: str
     title: str
     caption: str
-    maps: tuple[HeatMap, ...]
+    panels: tuple[HeatMap, ...]
     highest: float
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the runs."""
+        return [one.run for one in self.panels]
 
 
 def shade(value: float, highest: float) -> int:
@@ -57,20 +61,11 @@ def shade(value: float, highest: float) -> int:
     return round(SHADES * min(max(value / highest, 0.0), 1.0))
 
 
-def mini_map(title: str, matrix: NDArray[np.float64], highest: float) -> Markup:
-    """The picture of a (steps, tasks) matrix; NaN is transparent."""
+def picture(matrix: NDArray[np.float64], highest: float) -> str:
+    """A (steps, tasks) matrix as the address of a picture, data and all; NaN is transparent."""
     shades = np.round(SHADES * np.clip(matrix / highest, 0, 1))
     pixels = np.where(np.isnan(shades), 0, shades + 1).astype(np.uint8)
-    rows, columns = pixels.shape
-    data = base64.b64encode(_png(pixels)).decode("ascii")
-    return element(
-        "img",
-        src=f"data:image/png;base64,{data}",
-        alt=title,
-        width=columns,
-        height=rows,
-        class_="map",
-    )
+    return f"data:image/png;base64,{base64.b64encode(_png(pixels)).decode('ascii')}"
 
 
 def _png(pixels: NDArray[np.uint8]) -> bytes:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vlcpctl.report.charts.style import ticks
-from vlcpctl.report.charts.vega import panels, text_width
+from vlcpctl.report.charts.style import RunStyle, ticks
+from vlcpctl.report.charts.vega import dashes, nominal, panels, quantity, text_width
 from vlcpctl.report.markup import Markup
 
 SIDE_DASHES: tuple[tuple[int, ...], ...] = ((), (4, 2))  # the second side, also in grey
 
 _WIDTH, _HEIGHT = 190, 90
+_SHADES = " .:-=+*#%@"  # of a line of text, from an empty bin to the fullest
 _KEEP = 0.999  # share of the angles that the chart shows; the tables have the rest
 
 
@@ -37,15 +37,69 @@ class Scale:
 
 @dataclass(frozen=True)
 class HistogramChart:
-    """The histograms of one run: its name in file names, title, caption, sides and panels."""
+    """The histograms of one run: its name in file names, title, run, sides and panels."""
 
     name: str
     title: str
-    caption: str
     run: str
+    style: RunStyle
     sides: tuple[str, str]
     panels: tuple[HistogramPanel, ...]
     scale: Scale
+
+    @property
+    def caption(self) -> str:
+        """What its axes and lines are."""
+        return (
+            f"{self.run}: percent of the angles in each degree, per pair of steps. "
+            f"Solid: {self.sides[0]}. Dashed: {self.sides[1]}."
+        )
+
+    @property
+    def key(self) -> str:
+        """The same for an axis that has no caption."""
+        solid, dashed = self.sides
+        return f"{self.title}: degrees, percent of the angles; solid: {solid}, dashed: {dashed}"
+
+    @property
+    def names(self) -> list[str]:
+        """The names that it shows."""
+        return [one.name for one in self.panels]
+
+    def svgs(self) -> list[tuple[HistogramPanel, Markup]]:
+        """Each panel with its `svg`, in order."""
+        rows = [
+            {"panel": place, "side": side, "degree": degree, "percent": percent}
+            for place, panel in enumerate(self.panels)
+            for side, share in enumerate(panel.shares)
+            for degree, percent in outline(share, self.scale)
+        ]
+        degrees, percents = self.scale.degrees, self.scale.percents
+        axis = {"values": degrees, "title": None, "labelExpr": "datum.label + '\u00b0'"}
+        channels = {
+            "x": quantity("degree", [0, degrees[-1]], axis),
+            "y": {
+                **quantity("percent", [0, percents[-1]], {"values": percents, "title": None}),
+                "stack": None,
+            },
+            "color": nominal("side", {0: "var(--run-1)", 1: "var(--run-2)"}),
+        }
+        dash = nominal("side", {side: dashes(dash) for side, dash in enumerate(SIDE_DASHES)})
+        layers = [
+            {
+                "mark": {"type": "area", "interpolate": "step-after", "opacity": 0.15},
+                "encoding": channels,
+            },
+            {
+                "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.5},
+                "encoding": {**channels, "strokeDash": dash},
+            },
+        ]
+        left = max(text_width(f"{mark:,g}") for mark in percents) + 8
+        what = f"percent of the angles, {' and '.join(self.sides)}"
+        titles = [(f"{self.title}, {one.name}", what) for one in self.panels]
+        drawn = panels(rows, layers, titles, (_WIDTH, _HEIGHT), (left, 8, 18, 22))
+        return list(zip(self.panels, drawn, strict=True))
 
 
 def scale_of(panels: Sequence[HistogramPanel]) -> Scale | None:
@@ -59,24 +113,6 @@ def scale_of(panels: Sequence[HistogramPanel]) -> Scale | None:
     )
 
 
-def histogram_panels(chart: HistogramChart) -> list[Markup]:
-    """An `svg` for each panel, in order."""
-    spec = {
-        "data": {"values": _rows(chart)},
-        "facet": {"field": "panel", "type": "ordinal", "header": None},
-        "columns": 1,
-        "resolve": {"axis": {"x": "independent", "y": "independent"}},
-        "spec": {"width": _WIDTH, "height": _HEIGHT, "layer": _layers(chart.scale)},
-    }
-    left = max(text_width(f"{mark:,g}") for mark in chart.scale.percents) + 8
-    box = (-left, -8.0, left + _WIDTH + 18, 8 + _HEIGHT + 22.0)
-    titles = [
-        (f"{chart.title}, {one.name}", f"percent of the angles, {' and '.join(chart.sides)}")
-        for one in chart.panels
-    ]
-    return panels(spec, box, titles)
-
-
 def outline(share: NDArray[np.float64], scale: Scale) -> list[tuple[int, float]]:
     """(degree, percent) from which a curve steps to the next degree, closed by a zero."""
     shown = share[: int(scale.degrees[-1])].tolist()
@@ -88,44 +124,15 @@ def _reach(share: NDArray[np.float64]) -> int:
     return 1 + int(np.searchsorted(np.cumsum(share), _KEEP * share.sum()))
 
 
-def _rows(chart: HistogramChart) -> list[dict[str, Any]]:
-    return [
-        {"panel": place, "side": side, "degree": degree, "percent": percent}
-        for place, panel in enumerate(chart.panels)
-        for side, share in enumerate(panel.shares)
-        for degree, percent in outline(share, chart.scale)
-    ]
+def histogram_line(values: np.ndarray, low: float, high: float, bins: int = 40) -> str:
+    """A histogram of values from `low` to `high`, one character per bin, darker where fuller.
 
+    Values outside the range count in the first or the last bin.
 
-def _layers(scale: Scale) -> list[dict[str, Any]]:
-    sides = [0, 1]
-    degrees = {"values": scale.degrees, "title": None, "labelExpr": "datum.label + '\u00b0'"}
-    colours = {"domain": sides, "range": ["var(--run-1)", "var(--run-2)"]}
-    dashes = {"domain": sides, "range": [list(dash) or [1, 0] for dash in SIDE_DASHES]}
-    channels = {
-        "x": {
-            "field": "degree",
-            "type": "quantitative",
-            "scale": {"domain": [0, scale.degrees[-1]], "nice": False},
-            "axis": degrees,
-        },
-        "y": {
-            "field": "percent",
-            "type": "quantitative",
-            "scale": {"domain": [0, scale.percents[-1]], "nice": False},
-            "axis": {"values": scale.percents, "title": None},
-            "stack": None,
-        },
-        "color": {"field": "side", "type": "nominal", "legend": None, "scale": colours},
-    }
-    dash = {"field": "side", "type": "nominal", "legend": None, "scale": dashes}
-    return [
-        {
-            "mark": {"type": "area", "interpolate": "step-after", "opacity": 0.15},
-            "encoding": channels,
-        },
-        {
-            "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.5},
-            "encoding": {**channels, "strokeDash": dash},
-        },
-    ]
+    >>> histogram_line(np.array([0.0, 0.1, 0.9, 0.9, 0.9]), 0.0, 1.0, bins=5)
+    '*   @'
+    """
+    counts, _ = np.histogram(np.clip(values, low, high), bins, (low, high))
+    darkest = len(_SHADES) - 1
+    shade = np.ceil(counts * darkest / max(1, counts.max())).astype(int)
+    return "".join(_SHADES[place] for place in shade)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vlcpctl.report.charts.style import RunStyle
-from vlcpctl.report.charts.vega import svg
+from vlcpctl.report.charts.vega import dashes, nominal, quantity, svg
 from vlcpctl.report.markup import Markup
 
 _WIDTH, _HEIGHT = 320, 160
@@ -21,54 +22,71 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PanelLine:
-    """One run: x (N,) ascending, values (N,) with NaN where the line is broken, and their range.
+    """One run: x (N,) ascending, the mean (N,) with NaN where the line is broken, and its range.
 
     `low` and `high` (N,) are of the lowest and highest seed.
     """
 
-    name: str
-    style: RunStyle
+    run: str
     x: Floats
-    values: Floats
+    mean: Floats
     low: Floats
     high: Floats
 
+    @property
+    def has_band(self) -> bool:
+        """Whether its seeds differ."""
+        return bool((self.low < self.high).any())
 
-def line_panel(
-    title: str, lines: Sequence[PanelLine], x_title: str, x_range: tuple[float, float]
-) -> Markup:
-    """The chart, with x from the first to the last of `x_range`; empty if no line has a value."""
-    lines = [one for one in lines if np.isfinite(one.values).any()]
-    if not lines:
-        return Markup("")
-    ends = "; ".join(f"{one.name} ends at {_last(one):.4g}" for one in lines)
-    ids = [one.style.id for one in lines]
-    spec = {
-        "width": _WIDTH,
-        "height": _HEIGHT,
-        "data": {"values": [row for one in lines for row in _rows(one)]},
-        "encoding": {
-            "x": {
-                "field": "x",
-                "type": "quantitative",
-                "scale": {"nice": False, "domain": list(x_range)},
-                "axis": {"title": x_title, "tickMinStep": 1, "tickCount": 8, "format": "~d"},
+
+@dataclass(frozen=True)
+class Panel:
+    """One quantity of all the runs that have it."""
+
+    name: str
+    lines: tuple[PanelLine, ...]
+
+    def svg(
+        self, x_title: str, x_range: tuple[float, float], styles: Mapping[str, RunStyle]
+    ) -> Markup:
+        """The chart, with x from the first to the last of `x_range`; empty without any value."""
+        lines = [one for one in self.lines if np.isfinite(one.mean).any()]
+        if not lines:
+            return Markup("")
+        looks = {one.run: styles[one.run] for one in lines}
+        rows = [row for one in lines for row in _rows(one, looks[one.run])]
+        x_axis = {"title": x_title, "tickMinStep": 1, "tickCount": 8, "format": "~d"}
+        y = {"field": "y", "type": "quantitative"}
+        y_axis = {"title": None, "tickCount": 5, "format": ".4~g"}
+        line = {
+            "mark": {"type": "line", "strokeWidth": 1.4, "strokeJoin": "round"},
+            "encoding": {
+                "y": {**y, "scale": {"zero": False}, "axis": y_axis},
+                "strokeDash": nominal("run", {one.id: dashes(one.dash) for one in looks.values()}),
             },
-            "color": {
-                "field": "run",
-                "type": "nominal",
-                "scale": {"domain": ids, "range": [one.style.colour for one in lines]},
-                "legend": None,
+        }
+        # The marker of each run at the end of its line tells runs apart in grey.
+        shapes = {one.id: one.marker for one in looks.values() if one.marker is not None}
+        last = {row["run"]: row for row in rows if row["run"] in shapes and row["y"] is not None}
+        ends = {
+            "data": {"values": [*last.values()]},
+            "mark": {"type": "point", "filled": True, "size": 36, "opacity": 1},
+            "encoding": {"y": y, "shape": nominal("run", shapes)},
+        }
+        spec = {
+            "width": _WIDTH,
+            "height": _HEIGHT,
+            "data": {"values": rows},
+            "encoding": {
+                "x": quantity("x", x_range, x_axis),
+                "color": nominal("run", {one.id: one.colour for one in looks.values()}),
+                "description": {"field": "run"},
             },
-            "description": {"field": "run"},
-        },
-        "layer": [
-            *([_BAND] if any(map(_has_band, lines)) else []),
-            _line(ids, lines),
-            _ends(lines),
-        ],
-    }
-    return svg(spec, title, ends, {one.style.id: one.name for one in lines})
+            "layer": [*([_BAND] if any(one.has_band for one in lines) else []), line, ends],
+        }
+        about = "; ".join(f"{one.run} ends at {_last(one):.4g}" for one in lines)
+        names = {style.id: name for name, style in looks.items()}
+        return svg(spec, f"{self.name} over the steps", about, names)
 
 
 _BAND = {
@@ -81,66 +99,11 @@ _BAND = {
 }
 
 
-def _line(ids: list[str], lines: Sequence[PanelLine]) -> dict[str, object]:
-    return {
-        "mark": {"type": "line", "strokeWidth": 1.4, "strokeJoin": "round"},
-        "encoding": {
-            "y": {
-                "field": "y",
-                "type": "quantitative",
-                "scale": {"zero": False},
-                "axis": {"title": None, "tickCount": 5, "format": ".4~g"},
-            },
-            "strokeDash": {
-                "field": "run",
-                "type": "nominal",
-                "scale": {
-                    "domain": ids,
-                    "range": [list(one.style.dash or (1, 0)) for one in lines],
-                },
-                "legend": None,
-            },
-        },
-    }
-
-
-def _ends(lines: Sequence[PanelLine]) -> dict[str, object]:
-    """The marker of each run at the end of its line, which tells runs apart in grey."""
-    marked = [one for one in lines if one.style.marker is not None]
-    ends = [
-        {"run": one.style.id, "x": row["x"], "y": row["y"]}
-        for one in marked
-        for row in [[row for row in _rows(one) if row["y"] is not None][-1]]
-    ]
-    return {
-        "data": {"values": ends},
-        "mark": {"type": "point", "filled": True, "size": 36, "opacity": 1},
-        "encoding": {
-            "y": {"field": "y", "type": "quantitative"},
-            "shape": {
-                "field": "run",
-                "type": "nominal",
-                "scale": {
-                    "domain": [one.style.id for one in marked],
-                    "range": [one.style.marker for one in marked],
-                },
-                "legend": None,
-            },
-        },
-    }
-
-
-def _rows(one: PanelLine) -> list[dict[str, object]]:
-    columns = (one.x, one.values, one.low, one.high)
+def _rows(one: PanelLine, style: RunStyle) -> list[dict[str, Any]]:
+    columns = (one.x, one.mean, one.low, one.high)
     return [
-        {
-            "run": one.style.id,
-            "x": _short(x),
-            "y": _short(y),
-            "low": _short(low),
-            "high": _short(high),
-        }
-        for x, y, low, high in zip(*(column.tolist() for column in columns), strict=True)
+        {"run": style.id} | dict(zip(("x", "y", "low", "high"), map(_short, values), strict=True))
+        for values in zip(*(column.tolist() for column in columns), strict=True)
     ]
 
 
@@ -148,9 +111,5 @@ def _short(value: float) -> float | None:
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
 
 
-def _has_band(one: PanelLine) -> bool:
-    return bool((one.low < one.high).any())
-
-
 def _last(one: PanelLine) -> float:
-    return float(one.values[np.isfinite(one.values)][-1])
+    return float(one.mean[np.isfinite(one.mean)][-1])

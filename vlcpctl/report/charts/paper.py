@@ -23,7 +23,7 @@ from vlcpctl.report.charts.glyphs import drawable, families
 from vlcpctl.report.charts.heat_maps import HeatChart, HeatMap
 from vlcpctl.report.charts.histograms import SIDE_DASHES, HistogramChart, HistogramPanel, outline
 from vlcpctl.report.charts.lines import LineChart, Series, axes_of
-from vlcpctl.report.charts.style import LEVEL_DASH, RunStyle
+from vlcpctl.report.charts.style import LEVEL_DASH, RunStyle, step_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,53 +91,42 @@ def drawings(chart: Chart) -> Iterator[tuple[str, dict[str, bytes]]]:
             yield name, {form: _saved(figure, form) for form in FORMATS}
 
 
-def names(chart: Chart) -> Iterator[str]:
-    """The names that a chart shows: of runs, of tasks and of data."""
-    yield chart.title
-    if isinstance(chart, HeatChart):
-        yield from (one.run for one in chart.maps)
-    elif isinstance(chart, LineChart):
-        yield from (one.name for one in chart.series)
-    else:
-        yield from (one.name for one in chart.panels)
-        yield from chart.tasks if isinstance(chart, BarChart) else ()
-
-
 def _figures(chart: Chart) -> Iterator[tuple[str, Callable[[], Figure]]]:
     if isinstance(chart, LineChart):
         widths = {"one-column": ONE_COLUMN, "two-columns": TWO_COLUMNS}
         for name, width in widths.items():
             yield f"{chart.name}-{name}", partial(_lines, chart, width)
         return
-    panels: Sequence[Any] = chart.maps if isinstance(chart, HeatChart) else chart.panels
-    for start in range(0, len(panels), _MOST_PANELS):
-        shown = panels[start : start + _MOST_PANELS]
-        name = chart.name if len(panels) <= _MOST_PANELS else f"{chart.name}-{start + 1}"
+    count = len(chart.panels)
+    for start in range(0, count, _MOST_PANELS):
+        shown = chart.panels[start : start + _MOST_PANELS]
+        name = chart.name if count <= _MOST_PANELS else f"{chart.name}-{start + 1}"
         yield name, partial(_grid, chart, shown)
 
 
 def _lines(chart: LineChart, width: float) -> Figure:
-    series = [one for one in chart.series if one.points]
-    rows = math.ceil(len(series) / _legend_columns(series, width))
-    below = 0.13 * rows + 0.1
+    series = chart.drawn
+    texts = [drawable(one.name) for one in series]
+    columns = max(1, min(len(texts), int(width / (0.45 + 0.062 * max(map(len, texts))))))
+    below = 0.13 * math.ceil(len(texts) / columns) + 0.1
     figure = _figure(width, min(width, 4.2) * 0.62 + below)
     axes = figure.add_subplot()
     scale = axes_of(series, 5)
-    handles = [_line(axes, one, len(series)) for one in series]
+    handles = [_line(axes, one, has_bands=chart.has_bands) for one in series]
     axes.set_xlim(scale.x_domain[0], scale.x_domain[1])
     axes.set_ylim(scale.marks[0], scale.marks[-1])
     steps = [step for step in scale.steps if step >= 0]
     every = max(1, math.ceil(len(steps) / (8 if width < 5 else 16)))
     shown = [*(step for step in scale.steps if step < 0), *steps[::every]]
-    axes.set_xticks(shown, ["start" if step < 0 else str(step) for step in shown])
+    axes.set_xticks(shown, [step_name(step) for step in shown])
     axes.set_xlabel("after step")
     axes.set_ylabel("\n".join(textwrap.wrap(drawable(chart.scores), 26)))
     axes.grid(axis="y")
     legend = figure.legend(
         handles,
-        [drawable(one.name) for one in series],
+        texts,
         loc="outside lower center",
-        ncols=_legend_columns(series, width),
+        ncols=columns,
         frameon=False,
         handlelength=2.8,
         columnspacing=1.2,
@@ -146,18 +135,13 @@ def _lines(chart: LineChart, width: float) -> Figure:
     return figure
 
 
-def _legend_columns(series: Sequence[Series], width: float) -> int:
-    longest = max(len(drawable(one.name)) for one in series)
-    return max(1, min(len(series), int(width / (0.45 + 0.062 * longest))))
-
-
-def _line(axes: Axes, one: Series, count: int) -> Any:
+def _line(axes: Axes, one: Series, *, has_bands: bool) -> Any:
     colour = _colour(one.style)
     means = np.array([point[:2] for point in one.points], float)
     if one.is_level:
         dash = (0, LEVEL_DASH)
         return axes.axhline(means[-1, 1], color=colour, linestyle=dash, linewidth=0.9)
-    if one.has_band and count <= 12:
+    if one.has_band and has_bands:
         lows, highs = ([point[place] for point in one.points] for place in (2, 3))
         axes.fill_between(means[:, 0], lows, highs, color=colour, alpha=0.15, linewidth=0)
     every = max(1, math.ceil(len(means) / 10))
@@ -169,7 +153,7 @@ def _line(axes: Axes, one: Series, count: int) -> Any:
         linestyle=(0, one.style.dash) if one.style.dash else "solid",
         marker=_MARKERS.get(one.style.marker or "", "none"),
         markevery=(offset, every),
-        linewidth=1.1 if count <= 12 else 0.7,
+        linewidth=1.1 if has_bands else 0.7,
         clip_on=False,
     )
     return handle
@@ -178,7 +162,10 @@ def _line(axes: Axes, one: Series, count: int) -> Any:
 def _grid(chart: BarChart | HeatChart | HistogramChart, panels: Sequence[Any]) -> Figure:
     across = min(_PER_ROW, len(panels))
     down = math.ceil(len(panels) / across)
-    figure = _figure(TWO_COLUMNS, down * _panel_height(chart, across) + 0.35)
+    height = 0.25 + min(1.9, 0.85 * TWO_COLUMNS / across)
+    if isinstance(chart, BarChart):
+        height = 0.35 + 0.13 * len(chart.tasks)
+    figure = _figure(TWO_COLUMNS, down * height + 0.35)
     places = figure.subplots(down, across, squeeze=False, sharex=not isinstance(chart, HeatChart))
     for place, axes in enumerate(places.flat):
         if place >= len(panels):
@@ -190,29 +177,11 @@ def _grid(chart: BarChart | HeatChart | HistogramChart, panels: Sequence[Any]) -
         else:
             _histogram_panel(axes, chart, panels[place])
     if isinstance(chart, HeatChart):
-        figure.colorbar(image, ax=places, shrink=0.8, aspect=30, pad=0.01, label=_key(chart))
+        label = drawable(chart.title)
+        figure.colorbar(image, ax=places, shrink=0.8, aspect=30, pad=0.01, label=label)
     else:
-        figure.supxlabel(drawable(_x_label(chart)), fontsize=7)
+        figure.supxlabel(drawable(chart.key), fontsize=7)
     return figure
-
-
-def _panel_height(chart: BarChart | HeatChart | HistogramChart, across: int) -> float:
-    if isinstance(chart, BarChart):
-        return 0.35 + 0.13 * len(chart.tasks)
-    return 0.25 + min(1.9, 0.85 * TWO_COLUMNS / across)
-
-
-def _x_label(chart: BarChart | HistogramChart) -> str:
-    if isinstance(chart, BarChart):
-        return f"{chart.title}; tick: just after learning it"
-    return (
-        f"{chart.title}: degrees, percent of the angles; solid: {chart.sides[0]}, dashed: "
-        + (chart.sides[1])
-    )
-
-
-def _key(chart: HeatChart) -> str:
-    return drawable(chart.title)
 
 
 def _bar_panel(axes: Axes, chart: BarChart, panel: Any, *, has_names: bool) -> None:
@@ -238,7 +207,7 @@ def _heat_panel(axes: Axes, one: HeatMap, highest: float) -> Any:
     for axis, numbers, label in (("x", one.tasks, "task"), ("y", one.steps, "after step")):
         every = max(1, math.ceil(len(numbers) / 10))
         places = range(0, len(numbers), every)
-        names = ["start" if numbers[at] < 0 else str(numbers[at]) for at in places]
+        names = [step_name(numbers[at]) for at in places]
         getattr(axes, f"set_{axis}ticks")(list(places), names)
         getattr(axes, f"set_{axis}label")(label)
     _title(axes, one.run)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
+from vlcpctl.core.printable import printable
 from vlcpctl.report.charts.style import RunStyle, ticks
-from vlcpctl.report.charts.vega import FONT, svg, text_width
+from vlcpctl.report.charts.vega import FONT, nominal, quantity, svg, text_width
 from vlcpctl.report.markup import Markup
 
 _WIDTH, _HEIGHT = 440, 300
@@ -26,57 +29,72 @@ class ScatterPoint:
     y: Range
 
 
-def scatter_chart(
-    title: str, points: Sequence[ScatterPoint], titles: tuple[str, str]
-) -> tuple[Markup, list[str]]:
-    """The chart with titles of x and y, and the names of the points that had no room for a label.
+@dataclass(frozen=True)
+class ScatterChart:
+    """The points of the runs, of which there is at least one, with titles of x and y."""
 
-    The chart is empty if there are no points.
-    """
-    if not points:
-        return Markup(""), []
-    domains = _domain(one.x for one in points), _domain(one.y for one in points)
-    places = [
-        (_WIDTH * _share(one.x[1], domains[0]), _HEIGHT * (1 - _share(one.y[1], domains[1])))
-        for one in points
-    ]
-    labels = _labels([one.name for one in points], places)
-    rows: list[dict[str, object]] = [
-        {
-            "run": one.style.id,
-            "name": one.name,
-            **dict(zip(("x_low", "x", "x_high"), one.x, strict=True)),
-            **dict(zip(("y_low", "y", "y_high"), one.y, strict=True)),
-            "left": labels[number][0] if number in labels else None,
-            "top": labels[number][1] if number in labels else None,
+    title: str
+    caption: str
+    titles: tuple[str, str]
+    points: tuple[ScatterPoint, ...]
+
+    @property
+    def unnamed(self) -> int:
+        """How many points have no room for a label."""
+        return len(self.points) - len(self._labels)
+
+    @cached_property
+    def _domains(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        return _domain(one.x for one in self.points), _domain(one.y for one in self.points)
+
+    @cached_property
+    def _labels(self) -> dict[int, tuple[float, float]]:
+        x, y = self._domains
+        places = [
+            (_WIDTH * _share(one.x[1], x), _HEIGHT * (1 - _share(one.y[1], y)))
+            for one in self.points
+        ]
+        return labels([printable(one.name) for one in self.points], places)
+
+    def svg(self) -> Markup:
+        """The chart."""
+        rows: list[dict[str, Any]] = [
+            {
+                "run": one.style.id,
+                "name": printable(one.name),  # the engine aborts at control characters
+                **dict(zip(("x_low", "x", "x_high"), one.x, strict=True)),
+                **dict(zip(("y_low", "y", "y_high"), one.y, strict=True)),
+            }
+            for one in self.points
+        ]
+        axes = {
+            name: quantity(
+                name, ends, {"title": printable(title), "tickCount": 6, "format": ".4~g"}
+            )
+            for name, title, ends in zip("xy", self.titles, self._domains, strict=True)
         }
-        for number, one in enumerate(points)
-    ]
-    ids = [one.style.id for one in points]
-    spec = {
-        "width": _WIDTH,
-        "height": _HEIGHT,
-        "data": {"values": rows},
-        "encoding": {
-            "color": {
-                "field": "run",
-                "type": "nominal",
-                "scale": {"domain": ids, "range": [one.style.colour for one in points]},
-                "legend": None,
+        shapes = {one.style.id: one.style.marker or "circle" for one in self.points}
+        points = {
+            "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
+            "encoding": {**axes, "shape": nominal("run", shapes)},
+        }
+        spec = {
+            "width": _WIDTH,
+            "height": _HEIGHT,
+            "data": {"values": rows},
+            "encoding": {
+                "color": nominal("run", {one.style.id: one.style.colour for one in self.points}),
+                "description": {"field": "run"},
             },
-            "description": {"field": "run"},
-        },
-        "layer": [
-            _range("x", titles, domains),
-            _range("y", titles, domains),
-            _points(points, titles, domains),
-            *_names(rows),
-        ],
-    }
-    found = "; ".join(f"{one.name} {one.x[1]:.2f}, {one.y[1]:.2f}" for one in points)
-    left_out = [one.name for number, one in enumerate(points) if number not in labels]
-    names = {one.style.id: one.name for one in points}
-    return svg(spec, title, f"{titles[0]}, {titles[1]}: {found}", names), left_out
+            "layer": [
+                *(_range(along, axes) for along in "xy"),
+                points,
+                *(_name(rows[number], place) for number, place in self._labels.items()),
+            ],
+        }
+        found = "; ".join(f"{one.name} {one.x[1]:.2f}, {one.y[1]:.2f}" for one in self.points)
+        about = f"{self.titles[0]}, {self.titles[1]}: {found}"
+        return svg(spec, self.title, about, {one.style.id: one.name for one in self.points})
 
 
 def _domain(ranges: Iterable[Range]) -> tuple[float, float]:
@@ -90,75 +108,31 @@ def _share(value: float, domain: tuple[float, float]) -> float:
     return (value - domain[0]) / (domain[1] - domain[0])
 
 
-def _axes(titles: tuple[str, str], domains: tuple[tuple[float, float], ...]) -> dict[str, object]:
-    return {
-        name: {
-            "field": name,
-            "type": "quantitative",
-            "scale": {"domain": list(domain), "nice": False},
-            "axis": {"title": title, "tickCount": 6, "format": ".4~g"},
-        }
-        for name, title, domain in zip("xy", titles, domains, strict=True)
-    }
-
-
-def _points(
-    points: Sequence[ScatterPoint],
-    titles: tuple[str, str],
-    domains: tuple[tuple[float, float], ...],
-) -> dict[str, object]:
-    ids = [one.style.id for one in points]
-    shapes = [one.style.marker or "circle" for one in points]
-    return {
-        "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
-        "encoding": {
-            **_axes(titles, domains),
-            "shape": {
-                "field": "run",
-                "type": "nominal",
-                "scale": {"domain": ids, "range": shapes},
-                "legend": None,
-            },
-        },
-    }
-
-
-def _range(
-    along: str, titles: tuple[str, str], domains: tuple[tuple[float, float], ...]
-) -> dict[str, object]:
+def _range(along: str, axes: Mapping[str, Any]) -> dict[str, Any]:
     """A thin line from the lowest to the highest seed."""
-    axes = _axes(titles, domains)
-    ends = {along: {**_field(axes, along), "field": f"{along}_low"}}
+    ends = {along: {**axes[along], "field": f"{along}_low"}}
     return {
         "mark": {"type": "rule", "strokeWidth": 1.2, "opacity": 0.7},
         "encoding": {**axes, **ends, f"{along}2": {"field": f"{along}_high"}},
     }
 
 
-def _field(axes: dict[str, object], name: str) -> dict[str, object]:
-    found = axes[name]
-    assert isinstance(found, dict)
-    return found
+def _name(row: dict[str, Any], place: tuple[float, float]) -> dict[str, Any]:
+    """The label of a run at the pixels where it has room."""
+    return {
+        "data": {"values": [row]},
+        "mark": {"type": "text", "align": "left", "baseline": "middle", "fontSize": FONT},
+        "encoding": {
+            "text": {"field": "name"},
+            # Names in the colours of some runs are too faint to read.
+            "color": {"value": "var(--ink)"},
+            "x": {"value": place[0]},
+            "y": {"value": place[1]},
+        },
+    }
 
 
-def _names(rows: list[dict[str, object]]) -> Iterator[dict[str, object]]:
-    """A label per run, at the pixels where it has room."""
-    for row in rows:
-        if row["left"] is not None:
-            yield {
-                "data": {"values": [row]},
-                "mark": {"type": "text", "align": "left", "baseline": "middle", "fontSize": FONT},
-                "encoding": {
-                    "text": {"field": "name"},
-                    # Names in the colours of some runs are too faint to read.
-                    "color": {"value": "var(--ink)"},
-                    "x": {"value": row["left"]},
-                    "y": {"value": row["top"]},
-                },
-            }
-
-
-def _labels(
+def labels(
     names: Sequence[str], places: Sequence[tuple[float, float]]
 ) -> dict[int, tuple[float, float]]:
     """The left end and the middle of each name that has room, by the number of its point."""

@@ -77,6 +77,15 @@ def styles(names: Iterable[str], bounds: Iterable[str] = ()) -> dict[str, RunSty
     return found
 
 
+def step_name(step: int) -> str:
+    """The step as a label; -1 is the model before the first one.
+
+    >>> step_name(-1), step_name(3)
+    ('start', '3')
+    """
+    return "start" if step < 0 else str(step)
+
+
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
     """Round numbers from just below `low` to just above `high`.
 

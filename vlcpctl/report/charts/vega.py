@@ -14,8 +14,8 @@ from typing import Any
 from xml.parsers import expat
 
 from vlcpctl.core.errors import VlcpError
-from vlcpctl.core.printable import printable, shortened
-from vlcpctl.report.markup import Markup, element, joined
+from vlcpctl.core.printable import shortened
+from vlcpctl.report.markup import Markup, attributes, escaped
 
 FONT = 11  # px of a label
 # Wider than most fonts, so that no label is cut whatever font the reader's page has.
@@ -23,7 +23,10 @@ _CHARACTER = 0.62
 
 _NUMBER = re.compile(r"-?\d*\.\d+(?:e-?\d+)?")
 _RUN = re.compile(r"r\d+")
-_UNUSED = frozenset({"aria-hidden", "aria-label", "aria-roledescription", "class", "role"})
+_UNUSED = frozenset(
+    {"aria-hidden", "aria-label", "aria-roledescription", "class", "role", "font-family"}
+    | {"pointer-events"}
+)
 _LENGTHS = frozenset({"d", "transform", "x", "x1", "x2", "y", "y1", "y2", "width", "height"})
 _DEFAULTS = {
     "opacity": "1",
@@ -68,26 +71,56 @@ def svg(
     root = _drawn(spec)
     width, height = (float(root.get(side, "0")) for side in ("width", "height"))
     box = (0.0, 0.0, width, height)
-    return _outer(box, title, description, *_children(root, names or {}))
+    return _outer(box, title, description, _children(root, names or {}))
 
 
 def panels(
-    spec: Mapping[str, Any],
-    box: tuple[float, float, float, float],
+    rows: Sequence[Mapping[str, Any]],
+    layers: Sequence[Mapping[str, Any]],
     titles: Sequence[tuple[str, str]],
+    size: tuple[int, int],
+    margins: tuple[float, float, float, float],
 ) -> list[Markup]:
-    """The cells of a faceted specification as `svg` elements of their own.
+    """The panels of one chart as `svg` elements of their own, on one scale.
 
-    One specification for all costs a fraction of one each. `box` is the x, y, width and height of
-    a cell with its axes; `titles` has the title and the description of each cell, in order.
+    One specification for all costs a fraction of one each. A row says in `panel` to which of them
+    it belongs; `titles` has the title and the description of each. `size` is the width and height
+    of a panel, to which the `margins` for the labels are added: left, top, right and bottom.
     """
+    width, height = size
+    left, top, right, bottom = margins
+    spec = {
+        "data": {"values": rows},
+        "facet": {"field": "panel", "type": "ordinal", "header": None},
+        "columns": 1,
+        "resolve": {"axis": {"x": "independent", "y": "independent"}},
+        "spec": {"width": width, "height": height, "layer": layers},
+    }
+    box = (-left, -top, left + width + right, top + height + bottom)
     root = _drawn(spec)
     group = next(one for one in root.iter("g") if "cell" in one.get("class", "").split())
     found = []
     for cell, (title, description) in zip(group, titles, strict=True):
         cell.attrib.pop("transform", None)  # its place among the other cells
-        found.append(_outer(box, title, description, *_children(cell, {})))
+        found.append(_outer(box, title, description, _children(cell, {})))
     return found
+
+
+def nominal(field: str, looks: Mapping[Any, Any]) -> dict[str, Any]:
+    """The channel of a field whose values have these looks: colours, dashes or shapes."""
+    scale = {"domain": [*looks], "range": [*looks.values()]}
+    return {"field": field, "type": "nominal", "legend": None, "scale": scale}
+
+
+def quantity(field: str, ends: Sequence[float], axis: Mapping[str, Any]) -> dict[str, Any]:
+    """The channel of a number on an axis from the first to the last of `ends`."""
+    scale = {"domain": [ends[0], ends[-1]], "nice": False}
+    return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
+
+
+def dashes(dash: Sequence[int]) -> list[int]:
+    """The lengths of strokes and gaps; Vega-Lite takes [1, 0] for solid."""
+    return [*dash] or [1, 0]
 
 
 def text_width(text: str) -> float:
@@ -119,50 +152,44 @@ def _drawn(spec: Mapping[str, Any]) -> ET.Element:
 
 
 def _outer(
-    box: tuple[float, float, float, float], title: str, description: str, *children: str
+    box: tuple[float, float, float, float], title: str, description: str, children: str
 ) -> Markup:
-    return element(
-        "svg",
-        element("title", title),
-        element("desc", description),
-        *children,
+    named = attributes(
         viewBox=" ".join(f"{side:g}" for side in box),
         style=f"max-width:{box[2]:g}px",
         fill="none",
         role="img",
     )
+    about = f"<title>{escaped(title)}</title><desc>{escaped(description)}</desc>"
+    return Markup(f"<svg{named}>{about}{children}</svg>")
 
 
-def _children(node: ET.Element, names: Mapping[str, str]) -> list[Markup]:
-    return [made for child in node if (made := _cleaned(child, names))]
+def _children(node: ET.Element, names: Mapping[str, str]) -> str:
+    return "".join(_cleaned(child, names) for child in node)
 
 
-def _cleaned(node: ET.Element, names: Mapping[str, str]) -> Markup:
+def _cleaned(node: ET.Element, names: Mapping[str, str]) -> str:
     """The element without what the page does not need; empty if nothing of it is visible."""
     tag = node.tag
     if "role-title" in node.get("class", ""):
-        return Markup("")  # the number of a cell, which Vega-Lite writes even without a header
+        return ""  # the number of a cell, which Vega-Lite writes even without a header
     if tag == "path" and not {"fill", "stroke"} & node.attrib.keys():
-        return Markup("")  # backgrounds and foregrounds of groups
+        return ""  # backgrounds and foregrounds of groups
     label = node.get("aria-label", "")
-    attributes = {
+    kept = {
         name: _NUMBER.sub(_rounded, value) if name in _LENGTHS else value
         for name, value in node.items()
-        if name not in _UNUSED
-        and name not in {"font-family", "pointer-events"}
-        and _DEFAULTS.get(name) != value
+        if name not in _UNUSED and _DEFAULTS.get(name) != value
     }
     if tag in {"path", "line", "text"} and _RUN.fullmatch(label):
-        attributes["data-run"] = label[1:]
+        kept["data-run"] = label[1:]
     children = _children(node, names)
-    if label in names and "stroke" in attributes and attributes.get("fill") is None:
-        children.insert(0, element("title", names[label]))
-    if tag == "g" and not children:
-        return Markup("")
-    if tag == "g" and not attributes:
-        return joined(*children)
-    text = node.text or "" if tag in {"text", "tspan"} else ""
-    return element(tag, printable(text), *children, **attributes)
+    if label in names and "stroke" in kept and kept.get("fill") is None:
+        children = f"<title>{escaped(names[label])}</title>{children}"
+    if tag == "g" and not (children and kept):
+        return children
+    text = escaped(node.text or "") if tag in {"text", "tspan"} else ""
+    return f"<{tag}{attributes(**kept)}>{text}{children}</{tag}>"
 
 
 def _rounded(found: re.Match[str]) -> str:

@@ -1,17 +1,21 @@
-"""What changed between the model that had just learned a task and the run's last model."""
+"""What changed between the model that had just learned a task and the run's last model.
+
+`as_json` is the form of summary.json, where `vlcpctl forget` finds the keys of pairs.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vlcpctl.report.forgotten.library import Library
 
 CLASSES = "i2c"
+WAYS = {"i2t": "image to text", "t2i": "text to image", CLASSES: "image to class"}
 DIRECTORY = "forgotten"  # of the pages, in the report
 # What a report holds at most, however many runs and tasks it has.
 MOST_OF_A_PAGE = 400  # examples and pairs of classes, in all lists of a page
@@ -44,6 +48,16 @@ class Example:
         """The samples and classes that it names."""
         return [self.key] if self.wrong is None else [self.key, self.wrong]
 
+    def as_json(self) -> dict[str, Any]:
+        """The form that summary.json has."""
+        return {
+            "key": self.key,
+            "caption": self.caption,
+            "ranks": [self.rank_then, self.rank_now],
+            "wrong": self.wrong,
+            "wrong_caption": self.wrong_caption,
+        }
+
 
 @dataclass(frozen=True)
 class Instead:
@@ -70,6 +84,18 @@ class Changes:
     gained: tuple[Example, ...] = ()
     instead: tuple[Instead, ...] = ()
 
+    def as_json(self) -> dict[str, Any]:
+        """The form that summary.json has."""
+        return {
+            "queries": self.queries,
+            "right": [self.right_then, self.right_now],
+            "n_forgotten": self.n_forgotten,
+            "n_gained": self.n_gained,
+            "forgotten": [shown.as_json() for shown in self.forgotten],
+            "gained": [shown.as_json() for shown in self.gained],
+            "retrieved_instead": [asdict(one) for one in self.instead],
+        }
+
 
 @dataclass(frozen=True)
 class Confusion:
@@ -80,6 +106,11 @@ class Confusion:
     then: int
     now: int
     keys: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The form that summary.json has."""
+        counts, keys = [self.then, self.now], list(self.keys)
+        return {"class": self.label, "wrong": self.wrong, "counts": counts, "keys": keys}
 
 
 @dataclass(frozen=True)
@@ -126,6 +157,22 @@ class TaskChanges:
         for confusion in (*self.confused_now, *self.confused_then):
             yield from confusion.keys
 
+    def as_json(self, page: str) -> dict[str, Any]:
+        """The form that summary.json has; `page` is where its examples are."""
+        names = ("evaluator", "protocol", "map_variant", "split")
+        confused = {"confused_now": self.confused_now, "confused_then": self.confused_then}
+        return {
+            **dict(zip(names, self.track, strict=True)),
+            "run": self.run,
+            "seed": self.seed,
+            "task": self.task,
+            "steps": [self.learned, self.last],
+            "gallery": self.gallery,
+            "page": page,
+            "directions": {way: changed.as_json() for way, changed in self.ways.items()},
+            **{name: [one.as_json() for one in found] for name, found in confused.items() if found},
+        }
+
 
 @dataclass(frozen=True)
 class Forgotten:
@@ -146,6 +193,12 @@ class Forgotten:
         for one in sorted(self.tasks, key=lambda one: (one.learned, one.task)):
             found.setdefault(one.task, []).append(one)
         return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Counts, keys and ranks of what was forgotten, for summary.json."""
+        names = page_names(self.by_task())
+        tasks = [one.as_json(f"{DIRECTORY}/{names[one.task]}") for one in self.tasks]
+        return {"examples": self.examples, "tasks": tasks}
 
     def page_bytes(self) -> int:
         """How many bytes the pictures of one page may take."""

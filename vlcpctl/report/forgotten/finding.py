@@ -27,6 +27,20 @@ _MOST_AT_ONCE = 2_000_000  # ranks of a run that are read at once: about 600 MB
 _LISTS = 4  # of a run on a page: two directions, or two lists of classes and two of images
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """The rows of one task of a run before and after, and which gallery they are of."""
+
+    then: Row
+    now: Row
+    gallery: str
+    earlier: Row | None = None  # of a merged gallery: the last model without this task
+
+    def rows(self) -> list[Row]:
+        """All rows whose ranks are needed."""
+        return [self.then, self.now, *([] if self.earlier is None else [self.earlier])]
+
+
 @dataclass
 class _Chain:
     """The rows of one seed of a run on its stream, by (step, task), and its last step."""
@@ -52,6 +66,19 @@ class _Chain:
         row = self.own.get(place) or self.merged.get(place)
         return f"task {self.last}" if row is None else _name(row)
 
+    def on_own(self, task: int) -> _Wanted | None:
+        """The rows of a task alone, before and after; None without them."""
+        then, now = self.own.get((task, task)), self.own.get((self.last, task))
+        return None if then is None or now is None else _Wanted(then, now, "own")
+
+    def on_merged(self, task: int) -> _Wanted | None:
+        """The rows on the tasks up to this one, and of the last model on those before it."""
+        then, now = self.merged.get((task, task)), self.merged.get((self.last, task))
+        earlier = self.merged.get((self.last, task - 1))
+        if then is None or now is None or (task > 0 and earlier is None):
+            return None
+        return _Wanted(then, now, "merged", earlier)
+
     def learned(self) -> list[int]:
         """The tasks after which the run has learned another, by their step."""
         known = {task for step, task in (*self.own, *self.merged) if step == task < self.last}
@@ -61,20 +88,6 @@ class _Chain:
 def _name(row: Row) -> str:
     """The name of a task, or of the last task of a merged gallery."""
     return row.task if row.gallery == "own" or not row.tasks else row.tasks[-1]
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """The rows of one task of a run before and after, and which gallery they are of."""
-
-    then: Row
-    now: Row
-    gallery: str
-    earlier: Row | None = None  # of a merged gallery: the last model without this task
-
-    def rows(self) -> list[Row]:
-        """All rows whose ranks are needed."""
-        return [self.then, self.now, *([] if self.earlier is None else [self.earlier])]
 
 
 class _Ranks:
@@ -124,16 +137,15 @@ class _Ranks:
             if (row.evaluator, row.protocol) in one.protocols and one.ways
         ]
         whole = [one for one in candidates if _agrees(one, row)]
-        reduced = [one for one in candidates if one.is_reduced]
-        for one in (*whole, *reduced):
-            self.used.add(one.path)
-            return one
-        if candidates:
+        chosen = next(iter([*whole, *(one for one in candidates if one.is_reduced)]), None)
+        if chosen is not None:
+            self.used.add(chosen.path)
+        elif candidates:
             self.notes[
                 f"no examples of what {row.run!r} forgot of {row.task!r}: the ranks do not give "
                 "the scores in the rows, so they were made with another --limit or other options"
             ] = None
-        return None
+        return chosen
 
 
 def _agrees(ranks: GalleryRanks, row: Row) -> bool:
@@ -150,7 +162,11 @@ def find_forgotten(rows: Sequence[Row], files: Sequence[SavedRanks], most: int) 
     gallery of a task is used if rows and ranks have it, else the merged gallery up to the task.
     Many runs or tasks share `most_of_page`. Raises BadInput if a file of ranks cannot be read.
     """
-    chains = _chains(rows)
+    chains: dict[tuple[TrackKey, str, int], _Chain] = {}
+    for row in rows:
+        is_inside = row.gallery == "merged" or row.task_step is not None
+        if row.since is None and row.step is not None and is_inside:
+            chains.setdefault((track_key(row), row.run, row.seed), _Chain()).add(row, row.step)
     runs: dict[tuple[TrackKey, str], list[int]] = {}
     for track, run, seed in sorted(chains):
         runs.setdefault((track, run), []).append(seed)
@@ -164,16 +180,6 @@ def find_forgotten(rows: Sequence[Row], files: Sequence[SavedRanks], most: int) 
             if found:
                 break
     return Forgotten(tuple(tasks), most, notes=tuple(ranks.notes), used=frozenset(ranks.used))
-
-
-def _chains(rows: Iterable[Row]) -> dict[tuple[TrackKey, str, int], _Chain]:
-    chains: dict[tuple[TrackKey, str, int], _Chain] = {}
-    for row in rows:
-        is_inside = row.gallery == "merged" or row.task_step is not None
-        if row.since is None and row.step is not None and is_inside:
-            chain = chains.setdefault((track_key(row), row.run, row.seed), _Chain())
-            chain.add(row, row.step)
-    return chains
 
 
 class _Budget:
@@ -219,8 +225,8 @@ def _of_tasks(
     budget: _Budget,
     seeds: tuple[int, ...],
 ) -> Iterator[TaskChanges]:
-    own = {task: _own(chain, task) for task in tasks}
-    merged = {task: _merged(chain, task) for task in tasks}
+    own = {task: chain.on_own(task) for task in tasks}
+    merged = {task: chain.on_merged(task) for task in tasks}
     of_own = ranks.of([row for one in own.values() if one for row in one.rows()], "own")
     lacking = {
         task: one for task, one in merged.items() if one and not _has_ranks(own[task], of_own)
@@ -231,20 +237,6 @@ def _of_tasks(
         if wanted is not None and _has_ranks(wanted, found):
             changed = _changes(wanted, found, budget.take(task))
             yield replace(changed, seeds=seeds, last=chain.last, last_task=chain.last_task())
-
-
-def _own(chain: _Chain, task: int) -> _Wanted | None:
-    then, now = chain.own.get((task, task)), chain.own.get((chain.last, task))
-    return None if then is None or now is None else _Wanted(then, now, "own")
-
-
-def _merged(chain: _Chain, task: int) -> _Wanted | None:
-    """The rows on the tasks up to this one, and of the last model on those before it."""
-    then, now = chain.merged.get((task, task)), chain.merged.get((chain.last, task))
-    earlier = chain.merged.get((chain.last, task - 1))
-    if then is None or now is None or (task > 0 and earlier is None):
-        return None
-    return _Wanted(then, now, "merged", earlier)
 
 
 def _has_ranks(wanted: _Wanted | None, found: Mapping[int, GalleryRanks]) -> bool:

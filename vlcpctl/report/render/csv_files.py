@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from vlcpctl.core.printable import printable
 from vlcpctl.report.published.cells import FilledTable
 from vlcpctl.report.published.records import FIELDS, records
-from vlcpctl.report.tables.table import UNDEFINED, Column, Table, TableCell
+from vlcpctl.report.tables.table import UNDEFINED, Table
 
 _DECIMALS = 6
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")  # the last four: full-width forms
@@ -36,31 +36,19 @@ def table_csv(table: Table) -> str:
         any(row[place].sd for group in table.groups for row in group.rows)
         for place in range(len(table.columns))
     ]
-    head = [*(["group"] if has_groups else []), *_names(table.columns, has_sd)]
-    lines = [
-        [*([group.name] if has_groups else []), *_cells(row, has_sd)]
-        for group in table.groups
-        for row in group.rows
-    ]
-    return _text([head, *lines])
-
-
-def _names(columns: Sequence[Column], has_sd: Sequence[bool]) -> Iterable[str]:
-    for column, has in zip(columns, has_sd, strict=True):
-        yield column.title
-        if has:
-            yield f"{column.title} sd"
-
-
-def _cells(row: Sequence[TableCell], has_sd: Sequence[bool]) -> Iterable[str]:
-    for cell, has in zip(row, has_sd, strict=True):
-        yield _number(cell.value) if cell.value is not None else _word(cell.text)
-        if has:
-            yield cell.sd
-
-
-def _word(text: str) -> str:
-    return "" if text == UNDEFINED else text
+    head = ["group"] if has_groups else []
+    for column, has in zip(table.columns, has_sd, strict=True):
+        head += [column.title, f"{column.title} sd"] if has else [column.title]
+    lines = [head]
+    for group in table.groups:
+        for row in group.rows:
+            line = [group.name] if has_groups else []
+            for cell, has in zip(row, has_sd, strict=True):
+                word = "" if cell.text == UNDEFINED else cell.text
+                text = word if cell.value is None else _number(cell.value)
+                line += [text, cell.sd] if has else [text]
+            lines.append(line)
+    return _text(lines)
 
 
 def _values(record: Mapping[str, object]) -> Iterable[str]:

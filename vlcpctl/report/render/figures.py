@@ -1,21 +1,26 @@
-"""The charts of a report: this module selects the data, charts/ draws it."""
+"""The charts of a report: this module selects the data and says what it is, charts/ draws it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vlcpctl.report.cards.curves import has_several_tasks, term_panels
+from vlcpctl.report.cards.runs import Cards
 from vlcpctl.report.charts.bars import BarChart, BarPanel
 from vlcpctl.report.charts.heat_maps import HeatChart, HeatMap
 from vlcpctl.report.charts.histograms import HistogramChart, HistogramPanel, scale_of
 from vlcpctl.report.charts.lines import LineChart, Point, Series
+from vlcpctl.report.charts.panels import Panel
+from vlcpctl.report.charts.scatter import Range, ScatterChart, ScatterPoint
 from vlcpctl.report.charts.style import RunStyle, styles
 from vlcpctl.report.document import Document
 from vlcpctl.report.scores.drops import Curve
 from vlcpctl.report.scores.runs import START, RunScores, Track
+from vlcpctl.report.scores.summary import Spread
 from vlcpctl.report.tables.angles import SIDES, AngleMeasure, SpatialTrack
 from vlcpctl.report.tables.comparison import GROUPS, ordered_runs
 from vlcpctl.report.tables.matrices import (
@@ -27,13 +32,14 @@ from vlcpctl.report.tables.matrices import (
     start_means,
     step_label,
 )
+from vlcpctl.report.tables.stability import PLASTICITY, STABILITY, StabilityPoint
 
 Styles = Mapping[str, RunStyle]
 
 _MOST_GUARDS = 24  # charts of guards in a track
 _MOST_CURVES = 600  # lines in all of these charts, beyond the first four
 
-LEVEL = "Dashed line without markers"
+_LEVEL = "Dashed line without markers"
 
 
 def run_styles(document: Document) -> dict[str, RunStyle]:
@@ -52,16 +58,47 @@ def run_styles(document: Document) -> dict[str, RunStyle]:
     return styles(names, bounds)
 
 
-def curve_gallery(document: Document, track: Track) -> str:
-    """The gallery of the scores over the steps: merged where there are such rows, else own."""
+@dataclass(frozen=True)
+class TrackCharts:
+    """The charts of a track: guards, then the score over the steps, by step and task, per task.
+
+    `guards_note` says that some guards are not drawn, and is empty otherwise.
+    """
+
+    guards: list[LineChart]
+    guards_note: str
+    curves: LineChart
+    heat: HeatChart | None
+    bars: BarChart | None
+
+    def __iter__(self) -> Iterator[LineChart | HeatChart | BarChart]:
+        yield from self.guards
+        yield from [self.curves] if self.curves.drawn else []
+        yield from (one for one in (self.heat, self.bars) if one is not None)
+
+
+def track_charts(
+    document: Document, track: Track, of: Styles, most: int = MOST_SHOWN
+) -> TrackCharts:
+    """The charts of a track in its main metric; matrices have at most `most` steps and tasks."""
+    key = document.key(track)
+    runs = ordered_runs(track, key)
+    guards, note = data_charts(document.guards(track), key, of)
     has_merged = any("merged" in run.galleries for run in track.runs)
-    return "merged" if has_merged and "merged" in document.galleries else "own"
+    is_merged = has_merged and "merged" in document.galleries
+    curves = _curves(runs, key, "merged" if is_merged else "own", of)
+    own = [run for run in runs if run.steps and "own" in run.galleries]
+    if "own" not in document.galleries or not own:
+        return TrackCharts(guards, note, curves, None, None)
+    heat = _heat_maps([run for run in own if not run.final_only], key, of, most)
+    return TrackCharts(guards, note, curves, heat, _bars(own, key, of))
 
 
-def curves(runs: Sequence[RunScores], key: str, gallery: str, of: Styles) -> LineChart:
+def _curves(runs: Sequence[RunScores], key: str, gallery: str, of: Styles) -> LineChart:
     """The score after each step: on the merged gallery, or the mean over tasks."""
     series = tuple(
-        Series(run.name, of[run.name], _points(run, key, gallery), run.final_only) for run in runs
+        Series(run.name, of[run.name], tuple(_points(run, key, gallery)), run.final_only)
+        for run in runs
     )
     what = (
         "merged gallery of the tasks so far"
@@ -73,46 +110,43 @@ def curves(runs: Sequence[RunScores], key: str, gallery: str, of: Styles) -> Lin
     if any(point[0] == START for one in series for point in one.points):
         caption += " Start: the model before the first task, on the first task."
     if any(one.is_level and one.points for one in series):
-        caption += f" {LEVEL}: evaluated at the last step only."
+        caption += f" {_LEVEL}: evaluated at the last step only."
     return LineChart("curves", title, f"{key}, {what}", caption, series)
 
 
-def guards(curves: Sequence[Curve], key: str, of: Styles) -> tuple[list[LineChart], str]:
-    """The scores after each step, a chart for each guard with a line for each run, and a note.
+def data_charts(curves: Sequence[Curve], key: str, of: Styles) -> tuple[list[LineChart], str]:
+    """The scores after each step, a chart for each data set with a line for each run, and a note.
 
-    A baseline that is not the run's start is a level line. Of many guards, those with the largest
-    drops are drawn; the note says so, and is empty otherwise.
+    A baseline that is not the run's start is a level line. Of many data sets, those with the
+    largest drops are drawn; the note says so, and is empty otherwise.
     """
     by_data: dict[str, list[Curve]] = {}
     for one in curves:
         by_data.setdefault(one.data, []).append(one)
-    drops = {data: max(map(_drop(key), members)) for data, members in by_data.items()}
+
+    def largest_drop(data: str) -> float:
+        drops = (one.drop(key).drop for one in by_data[data])
+        return max(-math.inf if drop is None else drop.mean for drop in drops)
+
     runs = max((len(members) for members in by_data.values()), default=1)
     most = min(_MOST_GUARDS, max(4, _MOST_CURVES // runs))
-    shown = sorted(sorted(by_data, key=lambda data: -drops[data])[:most])
-    charts = [_guard(data, by_data[data], of, key) for data in shown]
+    shown = sorted(sorted(by_data, key=lambda data: -largest_drop(data))[:most])
+    charts = [_data_chart(data, by_data[data], of, key) for data in shown]
     note = f"Drawn: the {len(shown)} of {len(by_data)} guards with the largest drops."
-    found = [chart for chart in charts if any(one.points for one in chart.series)]
-    return found, note if len(by_data) > len(shown) else ""
+    return [chart for chart in charts if chart.drawn], note if len(by_data) > len(shown) else ""
 
 
-def _drop(key: str) -> Callable[[Curve], float]:
-    def of(curve: Curve) -> float:
-        drop = curve.drop(key).drop
-        return -math.inf if drop is None else drop.mean
-
-    return of
-
-
-def _guard(data: str, curves: Sequence[Curve], of: Styles, key: str) -> LineChart:
-    series = [Series(one.run.name, of[one.run.name], _guard_points(one, key)) for one in curves]
+def _data_chart(data: str, curves: Sequence[Curve], of: Styles, key: str) -> LineChart:
+    series: list[Series] = []
     levels: dict[str, float] = {}
-    first = min(step for one in curves for step in one.steps)
     for one in curves:
+        scores = [(step, curve) for step in one.steps if (curve := one.at(step, key)) is not None]
+        points = tuple((step, at.mean, min(at.values), max(at.values)) for step, at in scores)
+        series.append(Series(one.run.name, of[one.run.name], points))
         baseline = one.baseline(key)
         if baseline is not None and one.is_apart:
-            name = f"baseline {' and '.join(one.run.models)}"
-            levels.setdefault(name, baseline.mean)
+            levels.setdefault(f"baseline {' and '.join(one.run.models)}", baseline.mean)
+    first = min(step for one in curves for step in one.steps)
     series += [
         # A number that no run has: a baseline is not hidden with a run.
         Series(name, RunStyle(len(of) + place, None), ((first, at, at, at),), is_level=True)
@@ -121,56 +155,133 @@ def _guard(data: str, curves: Sequence[Curve], of: Styles, key: str) -> LineChar
     caption = f"{key} on {data} after each step.{_band(series)}"
     if any(START in one.steps for one in curves):
         caption += " Start: the model before the first task."
-    caption += f" {LEVEL}: the baseline." if levels else ""
-    name, scores = f"guard-{data}", f"{key} on {data}"
-    return LineChart(name, f"{scores} after each step", scores, caption, tuple(series))
+    caption += f" {_LEVEL}: the baseline." if levels else ""
+    name, scores_of = f"guard-{data}", f"{key} on {data}"
+    return LineChart(name, f"{scores_of} after each step", scores_of, caption, tuple(series))
 
 
-def _guard_points(curve: Curve, key: str) -> tuple[Point, ...]:
-    scores = [(step, curve.at(step, key)) for step in curve.steps]
-    return tuple(
-        (step, one.mean, min(one.values), max(one.values))
-        for step, one in scores
-        if one is not None
-    )
-
-
-def heat_maps(
-    runs: Sequence[RunScores], key: str, galleries: tuple[str, ...], most: int = MOST_SHOWN
-) -> HeatChart | None:
-    """A step x task heat map per run with several steps, all on one scale; None without any.
+def _heat_maps(runs: Sequence[RunScores], key: str, of: Styles, most: int) -> HeatChart | None:
+    """A step x task heat map per run, all on one scale; None without any.
 
     Of a long run, at most `most` steps and tasks are shown.
     """
-    shown = [run for run in runs if not run.final_only and run.steps and "own" in run.galleries]
-    maps = tuple(one for run in shown if (one := _heat_map(run, key, galleries, most)).steps)
+    maps = []
+    for run in runs:
+        # The model before the first task is above, where that was evaluated.
+        steps = [*([START] if has_start(run) else []), *shown_steps(run, most)]
+        tasks = shown_tasks(run, most)
+        own = np.vstack([own_means(run, key), start_means(run, key)])  # START is its last row
+        shown = own[np.ix_(steps, tasks)]
+        maps += (
+            [HeatMap(run.name, of[run.name], tuple(steps), tuple(tasks), shown)] if steps else []
+        )
     if not maps:
         return None
-    highest = max(float(np.nanmax(own_means(run, key), initial=0.0)) for run in shown)
+    highest = max(float(np.nanmax(own_means(run, key), initial=0.0)) for run in runs)
     title = f"{key} by step and task"
     caption = (
         f"{title}: a row for the model after each step, a column for each task; a stronger "
         "blue is a higher score."
     )
-    return HeatChart("heat-maps", title, caption, maps, highest or 1.0)
+    return HeatChart("heat-maps", title, caption, tuple(maps), highest or 1.0)
 
 
-def bars(runs: Sequence[RunScores], key: str, of: Styles) -> BarChart | None:
+def _bars(runs: Sequence[RunScores], key: str, of: Styles) -> BarChart | None:
     """The last model's score on each task, with the score just after learning it."""
-    shown = [run for run in runs if run.steps and "own" in run.galleries]
-    if not shown:
+    longest = max(runs, key=lambda run: len(run.tasks))
+    tasks = shown_tasks(longest)
+    if not tasks:
         return None
-    longest = max(shown, key=lambda run: len(run.tasks))
-    places = shown_tasks(longest)
-    if not places:
-        return None
-    panels = tuple(_panel(run, key, of[run.name], places) for run in shown)
-    labels = tuple(step_label(longest, task) for task in places)
+    panels = []
+    for run in runs:
+        own, last = own_means(run, key), run.steps - 1
+        final = tuple(float(own[last, task]) if task <= last else math.nan for task in tasks)
+        learned = tuple(float(own[task, task]) if task < last else math.nan for task in tasks)
+        panels.append(BarPanel(run.name, of[run.name], final, learned))
+    labels = tuple(step_label(longest, task) for task in tasks)
     caption = f"{key} on each task's own gallery. Bar: last model. Tick: just after learning it."
-    return BarChart("tasks", f"{key} per task, last model", caption, labels, panels)
+    return BarChart("tasks", f"{key} per task, last model", caption, labels, tuple(panels))
 
 
-def angle_histograms(spatial_track: SpatialTrack, measure: AngleMeasure) -> list[HistogramChart]:
+def stability_chart(
+    points: Sequence[StabilityPoint], missing: Mapping[str, str], key: str, of: Styles
+) -> ScatterChart | None:
+    """Stability against plasticity of runs; None if fewer than two have both."""
+    if len(points) < 2:
+        return None
+    formulas = (f"{text[0].upper()}{text[1:]}." for text in (PLASTICITY, STABILITY))
+    caption = f"Each point is a run. {' '.join(formulas)}"
+    caption += " Above 100, later tasks have improved earlier ones."
+    if any(len(one.run.seeds) > 1 for one in points):
+        caption += " Point: mean over seeds. Lines: lowest to highest seed."
+    if missing:
+        caption += (
+            f" Without a point: {'; '.join(f'{run}, {why}' for run, why in missing.items())}."
+        )
+    titles = (f"plasticity: {key} just after learning", "stability: percentage retained")
+    shown = tuple(
+        ScatterPoint(one.run.name, of[one.run.name], _range(one.plasticity), _range(one.stability))
+        for one in points
+    )
+    chart = ScatterChart(f"Stability against plasticity in {key}", caption, titles, shown)
+    if not chart.unnamed:
+        return chart
+    note = f" {chart.unnamed} names had no room; the table has all runs."
+    return replace(chart, caption=caption + note)
+
+
+def _range(spread: Spread) -> Range:
+    return min(spread.values), spread.mean, max(spread.values)
+
+
+@dataclass(frozen=True)
+class LossCharts:
+    """The loss terms of all runs over the steps: a panel each, on one axis, and their runs."""
+
+    caption: str
+    panels: tuple[Panel, ...]
+    runs: frozenset[str]
+    x_title: str
+    x_range: tuple[float, float]
+
+
+def loss_charts(cards: Cards) -> LossCharts | None:
+    """The loss terms that training logged; None without logs."""
+    terms, left_out = term_panels(cards)
+    lines = [line for one in terms for line in one.lines]
+    if not lines:
+        return None
+    by_tasks = has_several_tasks(cards)
+    xs = np.concatenate([line.x for line in lines])
+    first = math.floor(xs.min())
+    caption = "Each term of the loss as training logged it in metrics.jsonl"
+    if by_tasks:
+        caption += (
+            ": a task spans one unit, from its first optimizer step to its last, and joint "
+            "training spans all of its tasks"
+        )
+    caption += (
+        f". At most {cards.most_rows} rows of each log and phase are drawn, evenly spaced, the "
+        "first and the last among them; each is one batch, not an average. A line is broken where "
+        "a checkpoint, rows or a finite value are missing; a resumed run continues its log "
+        "without a gap."
+    )
+    if any(line.has_band for line in lines):
+        caption += " Line: mean over seeds. Band: lowest to highest seed."
+    if left_out:
+        caption += f" {left_out} more terms are not drawn."
+    return LossCharts(
+        caption,
+        tuple(terms),
+        frozenset(line.run for line in lines),
+        "task of the run" if by_tasks else "optimizer step",
+        (first, max(math.ceil(xs.max()), first + 1)),
+    )
+
+
+def angle_histograms(
+    spatial_track: SpatialTrack, measure: AngleMeasure, of: Styles
+) -> list[HistogramChart]:
     """Histograms of a measure's angles per run, a panel per pair of steps, all on one scale."""
     one, other = (f"{measure.name}_{side}" for side in measure.sides)
     panels: dict[str, list[HistogramPanel]] = {}
@@ -185,9 +296,8 @@ def angle_histograms(spatial_track: SpatialTrack, measure: AngleMeasure) -> list
         HistogramChart(
             name=f"{measure.name}-{run}",
             title=f"{run}: {measure.short} on {spatial_track.task}",
-            caption=f"{run}: percent of the angles in each degree, per pair of steps. "
-            f"Solid: {sides[0]}. Dashed: {sides[1]}.",
             run=run,
+            style=of[run],
             sides=sides,
             panels=tuple(members),
             scale=scale,
@@ -200,44 +310,19 @@ def _band(series: Sequence[Series]) -> str:
     return " Band: lowest to highest seed." if any(one.has_band for one in series) else ""
 
 
-def _points(run: RunScores, key: str, gallery: str) -> tuple[Point, ...]:
+def _points(run: RunScores, key: str, gallery: str) -> Iterator[Point]:
     """(step, mean, lowest seed, highest seed) of each step at which every seed was evaluated.
 
     The first step is START, on the first task, if the model before it was evaluated there: that is
     also its score on the merged gallery of the first task alone.
     """
-    points = []
     of_seeds = run.scores.get(key, ())
     for step in range(0 if run.final_only or not run.steps else START, run.steps):
         if step == START:
             values = [float(scores.start[0]) for scores in of_seeds]
+        elif gallery == "merged":
+            values = [float(scores.merged[step, step]) for scores in of_seeds]
         else:
-            values = [_after(scores.of(gallery), step, gallery) for scores in of_seeds]
+            values = [float(np.mean(scores.own[step, : step + 1])) for scores in of_seeds]
         if values and not any(math.isnan(value) for value in values):
-            points.append((step, float(np.mean(values)), min(values), max(values)))
-    return tuple(points)
-
-
-def _after(matrix: NDArray[np.float64], step: int, gallery: str) -> float:
-    return float(matrix[step, step] if gallery == "merged" else np.mean(matrix[step, : step + 1]))
-
-
-def _heat_map(run: RunScores, key: str, galleries: tuple[str, ...], most: int) -> HeatMap:
-    """The matrix with the model before the first task above, where that was evaluated."""
-    start = [START] if has_start(run) else []
-    steps, tasks = [*start, *shown_steps(run, most)], shown_tasks(run, most)
-    own = np.vstack([own_means(run, key), start_means(run, key)])  # START is its last row
-    merged = None
-    if "merged" in galleries and "merged" in run.galleries:
-        diagonal = own_means(run, key, "merged").diagonal()
-        merged = np.append(diagonal, np.nan)[steps]
-    labels = tuple(step_label(run, step) for step in steps)
-    return HeatMap(run.name, labels, tuple(steps), tuple(tasks), own[np.ix_(steps, tasks)], merged)
-
-
-def _panel(run: RunScores, key: str, style: RunStyle, tasks: Sequence[int]) -> BarPanel:
-    own = own_means(run, key)
-    last = run.steps - 1
-    final = tuple(float(own[last, task]) if task <= last else math.nan for task in tasks)
-    learned = tuple(float(own[task, task]) if task < last else math.nan for task in tasks)
-    return BarPanel(run.name, style, final, learned)
+            yield step, float(np.mean(values)), min(values), max(values)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from itertools import islice
 from typing import Any
 
@@ -17,6 +16,7 @@ from vlcpctl.report.document import TITLE, Document
 from vlcpctl.report.forgotten.changes import (
     CLASSES,
     DIRECTORY,
+    WAYS,
     Example,
     Forgotten,
     Instead,
@@ -24,8 +24,7 @@ from vlcpctl.report.forgotten.changes import (
     page_names,
 )
 from vlcpctl.report.markup import Markup
-from vlcpctl.report.render.html_table import html_table
-from vlcpctl.report.render.templates import render
+from vlcpctl.report.render.templates import render, source
 from vlcpctl.report.scores.collect import track_key
 from vlcpctl.report.tables.comparison import ordered_runs
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
@@ -40,7 +39,6 @@ _EXCERPT = 12  # examples in the report itself
 _MOST_RUNS = 8  # that are columns of the table of tasks
 _LONGEST_TEXT = 160  # characters
 _EXCERPT_BYTES = 150_000  # of its pictures, as text
-_WAYS = {"i2t": "image to text", "t2i": "text to image", CLASSES: "image to class"}
 _REMOVED = "a pair that was deleted since"
 _DOTS = "\u2026"
 _TEMPLATE = "forgotten.html"
@@ -71,11 +69,12 @@ def forgotten_section(document: Document) -> Markup:
     found = document.forgotten
     if found is None or not found.tasks:
         return Markup("")
-    tables = [html_table(table) for table in forgotten_tables(document)]
     chosen = _excerpt(document)
     pictures = _pictures(found, (key for _, _, shown in chosen for key in shown.named()))
     pictures.most = _EXCERPT_BYTES
-    return render(_TEMPLATE, "section", HEADING, ABOUT, tables, chosen, pictures)
+    return render(
+        _TEMPLATE, "section", HEADING, ABOUT, forgotten_tables(document), chosen, pictures
+    )
 
 
 def forgotten_pages(document: Document) -> Iterator[tuple[str, str]]:
@@ -111,8 +110,7 @@ def excerpt_table(document: Document) -> Table | None:
         tuple(
             TableCell(text)
             for text in (
-                *(one.run, one.task, _WAYS.get(way, way), _words_of_query(found, way, shown)),
-                *(_words_of_right(found, way, shown), _words_of_wrong(found, way, shown)),
+                *(one.run, one.task, WAYS.get(way, way), *_in_words(found, way, shown)),
                 *(shown.key, shown.wrong or "" if way != CLASSES else "", str(shown.rank_now)),
             )
         )
@@ -141,22 +139,17 @@ def _runs_table(title: str, tasks: Sequence[TaskChanges]) -> Table:
     by_run: dict[str, list[TaskChanges]] = {}
     for one in tasks:
         by_run.setdefault(one.run, []).append(one)
-    rows = tuple((TableCell(name), *_counts(members)) for name, members in by_run.items())
+    rows = []
+    for name, members in by_run.items():
+        queries, then, lost, gained, now = (
+            sum(one.total(count) for one in members)
+            for count in ("queries", "right_then", "n_forgotten", "n_gained", "right_now")
+        )
+        share = TableCell(f"{100 * lost / then:.0f} %" if then else "-")
+        counts = [TableCell(str(one), value=one) for one in (queries, then, lost, gained, now)]
+        rows.append((TableCell(name), *counts[:3], share, *counts[3:]))
     notes = dict.fromkeys(note for one in tasks for note in _notes(one))
-    return Table(title, columns, (RowGroup("", rows),), tuple(notes))
-
-
-def _counts(members: Sequence[TaskChanges]) -> list[TableCell]:
-    names = ("queries", "right_then", "right_now", "n_forgotten", "n_gained")
-    totals = {name: sum(one.total(name) for one in members) for name in names}
-    lost, of = totals["n_forgotten"], totals["right_then"]
-    share = TableCell(f"{100 * lost / of:.0f} %" if of else "-")
-    queries, then, now, forgotten, gained = (_count(totals[name]) for name in names)
-    return [queries, then, forgotten, share, gained, now]
-
-
-def _count(number: int) -> TableCell:
-    return TableCell(str(number), value=number)
+    return Table(title, columns, (RowGroup("", tuple(rows)),), tuple(notes))
 
 
 def _notes(one: TaskChanges) -> Iterator[str]:
@@ -178,19 +171,17 @@ def _tasks_table(title: str, tasks: Sequence[TaskChanges], found: Forgotten) -> 
     is_many = len(runs) > _MOST_RUNS
     names = ("least forgotten", "most forgotten") if is_many else tuple(runs)
     rows = []
-    for task, by_run in by_task.items():
-        shares = [_share(by_run[run]) if run in by_run else TableCell("") for run in runs]
+    for task, found_by_run in by_task.items():
+        shares = [TableCell("")] * len(runs)
+        for run, one in found_by_run.items():
+            lost, of = one.total("n_forgotten"), one.total("right_then")
+            shares[runs.index(run)] = TableCell(f"{lost} of {of}", value=lost / of if of else 0.0)
         known = sorted((one for one in shares if one.text), key=lambda one: one.value or 0.0)
-        shown = [known[0], known[-1]] if is_many and known else shares[: len(names)]
+        shown = [known[0], known[-1]] if is_many else shares
         rows.append((TableCell(task, link=f"{DIRECTORY}/{links[task]}"), *shown))
     columns = (Column("task", is_number=False), *(Column(name) for name in names))
     note = "Forgotten of right then. The name of a task leads to its examples."
     return Table(title, columns, (RowGroup("", tuple(rows)),), (note,))
-
-
-def _share(one: TaskChanges) -> TableCell:
-    lost, of = one.total("n_forgotten"), one.total("right_then")
-    return TableCell(f"{lost} of {of}", value=lost / of if of else 0.0)
 
 
 def _excerpt(document: Document) -> list[tuple[TaskChanges, str, Example]]:
@@ -213,7 +204,6 @@ def _excerpt(document: Document) -> list[tuple[TaskChanges, str, Example]]:
 def _page(
     document: Document, found: Forgotten, task: str, near: Iterable[tuple[str, str, str]]
 ) -> str:
-    style = files("vlcpctl.report").joinpath("style.css").read_text(encoding="utf-8")
     members = found.by_task()[task]
     pictures = _pictures(found, (key for one in members for key in one.named()))
     links = [(TITLE, "../report.html"), *((f"{word}: {name}", to) for word, to, name in near)]
@@ -221,10 +211,9 @@ def _page(
     for heading, tasks in _by_track(document):
         own = [one for one in tasks if one.task == task]
         if own:
-            table = html_table(_runs_table("Queries", own))
-            tracks.append((heading, table, own))
-    title = f"{HEADING}: {task}"
-    return render(_TEMPLATE, "page", title, ABOUT, links, tracks, pictures, Markup(style))
+            tracks.append((heading, _runs_table("Queries", own), own))
+    title, style = f"{HEADING}: {task}", Markup(source("style.css"))
+    return render(_TEMPLATE, "page", title, ABOUT, links, tracks, pictures, style)
 
 
 def _pictures(found: Forgotten, keys: Iterable[str]) -> _Pictures:
@@ -326,24 +315,19 @@ def _key(key: str) -> str:
     return f"key {_clipped(key)}"
 
 
-def _words_of_query(found: Forgotten, way: str, shown: Example) -> str:
-    words = _words(found, shown.key, shown.caption)
+def _in_words(found: Forgotten, way: str, shown: Example) -> tuple[str, str, str]:
+    """The query, its right answer and the wrong one, for a table of texts."""
+    query = _words(found, shown.key, shown.caption)
     if way == "t2i":
-        return words or _key(shown.key)
-    return f"image of: {words}" if words else "image"
-
-
-def _words_of_right(found: Forgotten, way: str, shown: Example) -> str:
-    if way == CLASSES:
-        return _clipped(shown.label or "")
-    words = _words(found, shown.key, None)
-    return words if way == "i2t" else "its image"
-
-
-def _words_of_wrong(found: Forgotten, way: str, shown: Example) -> str:
+        query, right = query or _key(shown.key), "its image"
+    else:
+        query = f"image of: {query}" if query else "image"
+        right = _words(found, shown.key, None)
     if shown.wrong is None:
-        return _REMOVED
-    if way == CLASSES:
-        return _clipped(shown.wrong)
-    words = _words(found, shown.wrong, shown.wrong_caption)
-    return words if way == "i2t" or not words else f"image of: {words}"
+        wrong = _REMOVED
+    elif way == CLASSES:
+        wrong = _clipped(shown.wrong)
+    else:
+        wrong = _words(found, shown.wrong, shown.wrong_caption)
+        wrong = f"image of: {wrong}" if wrong and way != "i2t" else wrong
+    return query, _clipped(shown.label or "") if way == CLASSES else right, wrong

@@ -1,75 +1,103 @@
-"""The report as one self-contained HTML file, with inline style, script and charts."""
+"""The report as one self-contained HTML file, with inline style, script and charts.
+
+The template report.html says how the page reads; this module selects what is on it.
+"""
 
 from __future__ import annotations
 
 import math
-from importlib.resources import files
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from vlcpctl.report.document import TITLE, Document, definitions_table
-from vlcpctl.report.markup import Markup, element, joined
-from vlcpctl.report.render import chart_blocks, figures
-from vlcpctl.report.render.cards import stability_html, training_html
+from vlcpctl.report.cards.runs import Cards
+from vlcpctl.report.cards.settings import differing
+from vlcpctl.report.cards.tables import (
+    cost_per_task_table,
+    cost_table,
+    provenance_facts,
+    run_tables,
+    settings_table,
+)
+from vlcpctl.report.charts.bars import BarChart
+from vlcpctl.report.charts.heat_maps import HeatChart
+from vlcpctl.report.charts.style import RunStyle
+from vlcpctl.report.document import TITLE, Document, definitions_table, verdicts_table
+from vlcpctl.report.gates.verdicts import overall
+from vlcpctl.report.markup import Markup
+from vlcpctl.report.render.figures import (
+    Styles,
+    angle_histograms,
+    data_charts,
+    loss_charts,
+    run_styles,
+    stability_chart,
+    track_charts,
+)
 from vlcpctl.report.render.forgotten import forgotten_section
-from vlcpctl.report.render.gates import gates_html
-from vlcpctl.report.render.heat_table import heat_table
-from vlcpctl.report.render.html_table import html_table
 from vlcpctl.report.render.metric_words import spelled_out
-from vlcpctl.report.render.run_list import run_list
-from vlcpctl.report.render.transfer import by_task, transfer
+from vlcpctl.report.render.templates import FEW_RUNS, render, source
+from vlcpctl.report.scores.drops import Curve
 from vlcpctl.report.scores.runs import RunScores, Track
-from vlcpctl.report.tables.angles import MEASURES, SpatialTrack
-from vlcpctl.report.tables.comparison import comparison_tables, ordered_runs
+from vlcpctl.report.scores.summary import summarise
+from vlcpctl.report.tables.angles import MEASURES
+from vlcpctl.report.tables.comparison import comparison_tables, headline, ordered_runs
 from vlcpctl.report.tables.matrices import MOST_SHOWN, matrix_table
-from vlcpctl.report.tables.table import Table
+from vlcpctl.report.tables.per_task import per_task_tables
+from vlcpctl.report.tables.stability import stability_points, stability_table
+from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, fixed
+from vlcpctl.report.tables.transfer import every_step_tables
 
 _MOST_CELLS = 300_000  # of all matrices of the page, half of them empty: 3 MB
-_MOST_ROWS = 60  # of a table of data outside the stream that is shown at once
 _LEAST_SHOWN = 10  # steps and tasks of a matrix
+_FEW_TABLES, _FEW_TASKS = 6, 20  # matrices that are shown in full at once
+_MOST_BARS = 40  # tasks
+# Of the charts in other metrics than the report's own; the tables beside them have all numbers.
+_MOST_CHARTS, _MOST_POINTS = 24, 3000
 
 
 def page(document: Document) -> str:
-    """The text of report.html.
-
-    It reads completely without its script, which hides, sorts and copies.
-    """
-    styles = figures.run_styles(document)
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("title", TITLE),
-        element("style", _file("style.css")),
+    """The text of report.html."""
+    styles = run_styles(document)
+    verdicts = document.verdicts
+    return render(
+        "report.html",
+        "page",
+        title=TITLE,
+        style=Markup(source("style.css")),
+        script=Markup(source("page.js")),
+        about=_about(document),
+        gates={
+            "words": overall(verdicts) if verdicts else "",
+            "compared": document.compared_with(),
+            "table": verdicts_table(verdicts),
+        },
+        notes=document.notes,
+        published=document.published_sections(),
+        runs=list(_run_list(document, styles)),
+        tracks=[_track(document, track, styles) for track in document.tracks],
+        spaces=[
+            {
+                "title": space.title,
+                "measures": [
+                    {
+                        "sentence": measure.sentence,
+                        "charts": angle_histograms(space, measure, styles),
+                        "tables": space.tables_of(measure),
+                    }
+                    for measure in MEASURES
+                ],
+            }
+            for space in document.spatial_tracks
+        ],
+        trained=_training(document, document.cards, styles),
+        forgotten=forgotten_section(document),
+        definitions=definitions_table(),
     )
-    body = element(
-        "body",
-        element("h1", TITLE),
-        element("p", _about(document), class_="about"),
-        gates_html(document),
-        _attention(document.notes),
-        *_published(document),
-        run_list(document, styles),
-        element(
-            "main",
-            *(_section(document, track, styles) for track in document.tracks),
-            *(_spatial_section(space, styles) for space in document.spatial_tracks),
-            training_html(document, styles),
-            forgotten_section(document),
-        ),
-        html_table(definitions_table()) if document.tracks else "",
-        element("script", _file("page.js")),
-    )
-    return "<!DOCTYPE html>\n" + element("html", head, body, lang="en") + "\n"
-
-
-def _file(name: str) -> Markup:
-    return Markup(files("vlcpctl.report").joinpath(name).read_text(encoding="utf-8"))
 
 
 def _about(document: Document) -> str:
     if not any(track.runs for track in document.tracks):
-        names = {
-            pair.run for spatial_track in document.spatial_tracks for pair in spatial_track.pairs
-        }
+        names = {pair.run for space in document.spatial_tracks for pair in space.pairs}
         names |= {one.run for track in document.tracks for one in track.transfers}
         return _counted([len(names)], "run")
     runs = sorted({run.name for track in document.tracks for run in track.runs})
@@ -87,91 +115,144 @@ def _counted(counts: list[int] | set[int], noun: str) -> str:
     return f"{amount} {noun}{'' if high == 1 else 's'}"
 
 
-def _attention(notes: tuple[str, ...]) -> Markup:
-    if not notes:
-        return Markup("")
-    return element(
-        "div", element("ul", *(element("li", note) for note in notes)), class_="attention"
-    )
+def _run_list(
+    document: Document, styles: Styles
+) -> Iterator[tuple[str, RunStyle, bool, dict[str, str | None]]]:
+    """(name, style, whether its line is level, facts by attribute) of every run.
+
+    The facts are its group, its method, and its score and forgetting where these are defined, in
+    the first track that has the run.
+    """
+    found: dict[str, tuple[Track, RunScores]] = {}
+    for track in document.tracks:
+        for run in track.runs:
+            found.setdefault(run.name, (track, run))
+    for name, style in styles.items():
+        if name not in found:
+            yield name, style, False, {}
+            continue
+        track, run = found[name]
+        key = document.key(track)
+        score, forgetting = headline(run, key), summarise(run, key, "forgetting_max")
+        facts = {
+            "data-group": run.group,
+            "data-method": f"{run.method}, {run.buffer}" if run.buffer else run.method,
+            "data-score": f"{score:.6g}" if score > float("-inf") else None,
+            "data-forgetting": None if forgetting is None else f"{forgetting.mean:.6g}",
+        }
+        yield name, style, run.final_only, facts
 
 
-def _published(document: Document) -> list[Markup]:
-    """The chosen tables of papers, first of all."""
-    return [
-        joined(element("h2", heading), *map(html_table, tables))
-        for heading, tables in document.published_sections()
-    ]
-
-
-def _section(document: Document, track: Track, styles: figures.Styles) -> Markup:
+def _track(document: Document, track: Track, styles: Styles) -> dict[str, Any]:
+    """The section of a track: its charts, and the tables around them."""
     key = document.key(track)
     runs = ordered_runs(track, key)
-    tables = [html_table(table) for table in comparison_tables(track, key, document.galleries)]
-    outside = [_folded(table) for table in document.outside_tables(track, has_every_metric=True)]
-    parts = [element("h2", track.title), _keys(track), *tables]
-    charts, note = figures.guards(document.guards(track), key, styles)
-    if charts:  # before the matrices, which are long for many tasks
-        drawn = [chart_blocks.lines_block(one, key, has_panels=False) for one in charts]
-        parts += [element("h3", f"{key} on guards"), outside.pop(0), *drawn]
-        parts += [element("p", note)] if note else []
-    if runs:
-        gallery = figures.curve_gallery(document, track)
-        chart = figures.curves(runs, key, gallery, styles)
-        parts += [element("h3", f"{key} over the steps"), chart_blocks.lines_block(chart, key)]
-    if runs and "own" in document.galleries:
-        parts.append(stability_html(track, key, styles))
-        parts += [*_by_task(document, track, runs, styles), by_task(track, key, runs)]
-    return joined(*parts, *outside, *transfer(document, track, styles))
-
-
-def _folded(table: Table) -> Markup:
-    """The table, folded if it is long: what follows is not pushed off the page."""
-    if sum(len(group.rows) for group in table.groups) <= _MOST_ROWS:
-        return html_table(table)
-    return element("details", element("summary", table.title), html_table(table))
-
-
-def _keys(track: Track) -> Markup:
-    """The meaning of the metric keys, above the first table that has them."""
-    lines = [
-        part
-        for names, meaning in spelled_out(track.keys)
-        for part in (element("dt", names), element("dd", meaning))
-    ]
-    return element("dl", *lines, class_="keys") if lines else Markup("")
-
-
-def _by_task(
-    document: Document, track: Track, runs: list[RunScores], styles: figures.Styles
-) -> list[Markup]:
-    key = document.key(track)
     matrices = sum(bool(run.steps) for one in document.tracks for run in one.runs)
     most = min(MOST_SHOWN, max(_LEAST_SHOWN, math.isqrt(_MOST_CELLS // max(1, matrices))))
+    charts = track_charts(document, track, styles, most)
+    facts = {
+        "title": track.title,
+        "key": key,
+        "meanings": spelled_out(track.keys),
+        "tables": comparison_tables(track, key, document.galleries),
+        "charts": charts,
+        "outside": document.outside_tables(track, has_every_metric=True),
+        "has_runs": bool(runs),
+        "has_matrices": bool(runs) and "own" in document.galleries,
+        **_transfer(document, track, styles),
+    }
+    if not facts["has_matrices"]:
+        return facts
     tables = {
         run.name: matrix_table(run, key, document.galleries, most) for run in runs if run.steps
     }
-    parts = [element("h3", f"{key} by step and task")]
-    heat = figures.heat_maps(runs, key, document.galleries, most)
-    if heat is not None:
-        parts.append(chart_blocks.heat_block(heat, tables, styles))
-        tables = {name: tables[name] for name in tables.keys() - {one.run for one in heat.maps}}
-    highest = 1.0 if heat is None else heat.highest
-    others = [heat_table(tables[name], highest) for name in sorted(tables)]
-    bars = figures.bars(runs, key, styles)
-    parts += others
-    if bars is not None:
-        parts += [
-            element("h3", f"{key} per task, last model"),
-            chart_blocks.bars_block(bars, styles),
-        ]
-    return parts
+    points, missing = stability_points(track, key)
+    drawn = {one.run for one in charts.heat.panels} if charts.heat else set()
+    return facts | {
+        "stability": stability_chart(points, missing, key, styles),
+        "stability_table": stability_table(points, key),
+        "matrices": tables,
+        "is_small": charts.heat is not None and _is_small(charts.heat),
+        "other_matrices": [tables[name] for name in sorted(tables.keys() - drawn)],
+        "final_table": None if charts.bars is None else _final_table(charts.bars),
+        "per_task": per_task_tables(track, key, runs),
+    }
 
 
-def _spatial_section(spatial_track: SpatialTrack, styles: figures.Styles) -> Markup:
-    parts = [element("h2", spatial_track.title)]
-    for measure in MEASURES:
-        parts.append(element("h3", measure.sentence))
-        charts = figures.angle_histograms(spatial_track, measure)
-        parts += [chart_blocks.histograms_block(one, styles) for one in charts]
-        parts += [html_table(table) for table in spatial_track.tables_of(measure)]
-    return joined(*parts)
+def _is_small(chart: HeatChart) -> bool:
+    are_few = len(chart.panels) <= _FEW_TABLES
+    return are_few and all(len(one.tasks) <= _FEW_TASKS for one in chart.panels)
+
+
+def _final_table(chart: BarChart) -> Table | None:
+    """Of many runs or tasks: a row for each run, with the last model's score on each task."""
+    if len(chart.panels) <= FEW_RUNS and len(chart.tasks) <= _MOST_BARS:
+        return None
+    # The number of a task, such as "07": names of many tasks are wider than their scores.
+    numbers = (task[: len(task) - len(task.lstrip("0123456789"))] for task in chart.tasks)
+    heads = (number or task for number, task in zip(numbers, chart.tasks, strict=True))
+    columns = (Column("run", is_number=False), *map(Column, heads))
+    rows = tuple(
+        (TableCell(one.name), *(_score(value) for value in one.final)) for one in chart.panels
+    )
+    return Table(f"{chart.title}, own galleries", columns, (RowGroup("", rows),))
+
+
+def _score(value: float) -> TableCell:
+    return TableCell("-") if math.isnan(value) else TableCell(fixed(value, 1), value=value)
+
+
+def _transfer(document: Document, track: Track, styles: Styles) -> dict[str, Any]:
+    """Charts and tables of data outside the stream in every metric.
+
+    Guards have charts in the main metric elsewhere: here are those of other data.
+    """
+    tables = every_step_tables(track)
+    if not tables:
+        return {"every_step": tables}
+    key = document.key(track)
+    curves = [one for one in document.curves if one.track is track and not one.is_task]
+    guards = {id(one) for one in document.guards(track)}
+    others = _with_steps([one for one in curves if id(one) not in guards])
+    curves = _with_steps(curves)
+    keys = [one for one in track.keys if one != key]
+    points = sum(len(one.steps) for one in curves)
+    charts_each = len({one.data for one in curves})
+    room = min(_MOST_CHARTS // max(charts_each, 1), _MOST_POINTS // max(points, 1))
+    more = [data_charts(curves, one, styles) for one in keys[:room]]
+    return {
+        "every_step": tables,
+        "others": data_charts(others, key, styles),
+        "other_metrics": [one for one in more if any(one)],
+        "left_out": f"Drawn: {room} of {len(keys)} other metrics." if room < len(keys) else "",
+    }
+
+
+def _with_steps(curves: Sequence[Curve]) -> list[Curve]:
+    """The curves of data on which any model was evaluated after several steps."""
+    data = {one.data for one in curves if len(one.steps) > 1}
+    return [one for one in curves if one.data in data]
+
+
+def _training(document: Document, cards: Cards | None, styles: Styles) -> dict[str, Any]:
+    """What checkpoints record, and the settings in which the runs differ."""
+    settings = document.settings
+    differ = settings_table(settings)
+    if cards is None:
+        return {"differ": differ, "runs": []}
+    names = differing(settings)
+    return {
+        "differ": differ,
+        "cost": cost_table(cards),
+        "per_task": cost_per_task_table(cards),
+        "losses": loss_charts(cards),
+        "styles": styles,
+        "runs": [
+            (
+                run.name,
+                "; ".join(provenance_facts(run)),
+                *run_tables(cards, run, names, settings.get(run.name, {})),
+            )
+            for run in cards.runs
+        ],
+    }

@@ -9,9 +9,9 @@ import pytest
 from support.eval_rows import merged_rows, own_rows, read_back
 
 from vlcpctl.report.build import build
-from vlcpctl.report.cards.stability import stability_points
 from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.scores.runs import Track
+from vlcpctl.report.tables.stability import stability_points
 
 
 def _track(path: Path, rows: list[dict[str, Any]]) -> Track:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.metrics.forgetting import NOTHING, Matrix
 from vlcpctl.report.scores.runs import RunScores, Track
 from vlcpctl.report.scores.summary import Spread, summarise, why_undefined
+from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
 
 PLASTICITY = "plasticity = 1/T sum_j R[j][j]: the score on each task just after learning it"
 STABILITY = (
@@ -33,20 +35,25 @@ def stability_points(track: Track, key: str) -> tuple[list[StabilityPoint], dict
     points, missing = [], {}
     for run in track.runs:
         learned = summarise(run, key, "own_learned")
-        retained = _retained(run, key)
-        if learned is not None and retained is not None:
-            points.append(StabilityPoint(run, learned, retained))
+        why = why_undefined(run, DEFINITIONS["bwt_gem"])
+        known = () if why else run.scores.get(key, ())
+        retained = tuple(retained_share(scores.own) for scores in known)
+        if learned is not None and retained and all(map(math.isfinite, retained)):
+            points.append(StabilityPoint(run, learned, Spread(retained)))
         else:
-            why = why_undefined(run, DEFINITIONS["bwt_gem"])
             missing[run.name] = why or "scores are missing or zero"
     return points, missing
 
 
-def _retained(run: RunScores, key: str) -> Spread | None:
-    if key not in run.scores or why_undefined(run, DEFINITIONS["bwt_gem"]):
-        return None
-    values = tuple(retained_share(scores.own) for scores in run.scores[key])
-    return Spread(values) if values and all(map(math.isfinite, values)) else None
+def stability_table(points: Sequence[StabilityPoint], key: str) -> Table:
+    """Plasticity and stability of each run, with both formulas."""
+    columns = (Column("run", is_number=False), Column("plasticity"), Column("stability (%)"))
+    rows = tuple(
+        (TableCell(one.run.name), number_cell(one.plasticity), number_cell(one.stability))
+        for one in points
+    )
+    title = f"Stability and plasticity in {key}, own galleries"
+    return Table(title, columns, (RowGroup("", rows),), (PLASTICITY, STABILITY))
 
 
 def retained_share(own: Matrix) -> float:

@@ -220,7 +220,7 @@ def splits_of(tasks: Iterable[Task], protocol: str, split: str | None) -> tuple[
 
 def require_classes(task: Task) -> None:
     """Raise BadInput for a task without class labels: they decide which items are relevant."""
-    if not task.manifest.get("labels"):
+    if not task.manifest.labels:
         raise BadInput(
             f"{task.path} has no class labels, which multi-modal retrieval needs; "
             "use 'vlcpctl split --label-column'"

@@ -8,7 +8,6 @@ import inspect
 import os
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn
@@ -283,6 +282,8 @@ def _with_error_lines(name: str, run: Callable[..., None]) -> Callable[..., None
 
 def _print_error(name: str, message: str) -> None:
     if debugging():
+        import traceback
+
         console.log(printable_lines(traceback.format_exc()).rstrip())
     program = f"vlcpctl {name}".rstrip()
     console.log(printable(f"{program}: {message}"))

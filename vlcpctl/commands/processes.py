@@ -12,7 +12,6 @@ from typing import Any
 
 from vlcpctl.commands import options
 from vlcpctl.commands.paths import OUTPUTS
-from vlcpctl.distributed.ranks import process_ranks, processes
 
 _WAIT = inspect.Parameter(
     "wait", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options.Wait
@@ -30,6 +29,8 @@ def with_ranks(run: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(run)
     def command(**arguments: Any) -> None:
+        from vlcpctl.distributed.ranks import process_ranks, processes
+
         ranks = process_ranks()
         if ranks is None or ranks.size == 1:
             run(**arguments)

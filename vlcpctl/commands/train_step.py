@@ -12,8 +12,8 @@ import typer
 from vlcpctl.commands import options
 from vlcpctl.core import console
 from vlcpctl.core.printable import printable
-from vlcpctl.tracking.destinations import destinations
-from vlcpctl.training.config.settings import SETTINGS, RunOptions, Settings
+from vlcpctl.training.config.run_options import RunOptions
+from vlcpctl.training.config.settings import SETTINGS, Settings
 
 if TYPE_CHECKING:
     from vlcpctl.training.config.request import TrainRequest
@@ -137,6 +137,7 @@ def _request(flags: dict[str, Any]) -> TrainRequest:
     """The request that the options describe; made without importing torch."""
     from vlcpctl.distributed.ranks import processes
     from vlcpctl.methods.plugins.registry import MethodRegistry
+    from vlcpctl.tracking.destinations import destinations
     from vlcpctl.training.config.composition import compose, preset_of, settings_of_methods
     from vlcpctl.training.config.request import TrainRequest, save_every
     from vlcpctl.training.config.resolution import resolve

@@ -14,7 +14,6 @@ import typer
 from vlcpctl.commands import options
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError
-from vlcpctl.tracking.destinations import destinations
 from vlcpctl.training.config.settings import Settings
 
 Sources = Annotated[
@@ -432,6 +431,7 @@ def run(
     from vlcpctl.production.lines import Call
     from vlcpctl.production.update import UpdateRequest, run_lines, update
     from vlcpctl.production.update import dry_run as lines_of
+    from vlcpctl.tracking.destinations import destinations
 
     _check_place(state, [*sources, *(buffer_from or []), *([init] if init else [])])
     request = UpdateRequest(

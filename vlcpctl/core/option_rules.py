@@ -6,7 +6,7 @@ Rules that need opened data are not here: they are checked where the data is.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, NamedTuple
 
 from vlcpctl.core.errors import UsageError
@@ -56,8 +56,7 @@ def option_rows(kind: type) -> dict[str, OptionRow]:
     return {one.name: one.metadata[_ROW] for one in fields(kind) if _ROW in one.metadata}
 
 
-@dataclass(frozen=True)
-class GoesWith:
+class GoesWith(NamedTuple):
     """A row: `option` has an effect only with one of `values` of the option `other`.
 
     With `values` None it goes with any value of `other`, and with () only if `other` has none.

@@ -17,7 +17,8 @@ from vlcpctl.training.config.phases import plan_phases
 from vlcpctl.training.config.presets import OURS, PRESETS
 from vlcpctl.training.config.request import SaveEvery, save_every
 from vlcpctl.training.config.resolution import replay_share, resolve
-from vlcpctl.training.config.settings import RANDAUGMENT_MOST, SETTINGS, RunOptions, Settings
+from vlcpctl.training.config.run_options import RunOptions
+from vlcpctl.training.config.settings import RANDAUGMENT_MOST, SETTINGS, Settings
 from vlcpctl.training.loop.optim import Plateau, learning_rate
 
 

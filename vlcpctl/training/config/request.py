@@ -14,7 +14,8 @@ from vlcpctl.core.method import Method
 from vlcpctl.core.staging import read_path
 from vlcpctl.methods.plugins.transfer import packed, unpacked
 from vlcpctl.tracking.destinations import Destination
-from vlcpctl.training.config.settings import RunOptions, Settings
+from vlcpctl.training.config.run_options import RunOptions
+from vlcpctl.training.config.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)

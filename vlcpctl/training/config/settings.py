@@ -1,4 +1,4 @@
-"""The options of a train-step, each described once, at its field. Torch-free.
+"""The settings of a train-step, each described once, at its field. Torch-free.
 
 Command lines, help, completion, checks, and the pages of the documentation follow from the rows.
 """
@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from vlcpctl.core.option_rules import (
     DATA,
     EXECUTION,
-    INPUT,
     METHOD,
     MODEL,
     OPTIMIZATION,
@@ -303,109 +301,6 @@ class Settings:
         "dha.history_share, ema.decay) from the N steps per task that they were chosen for, or "
         "those of the paper, to the steps of this run",
         otherwise="as given",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """The options of one train-step that are no settings: its inputs, and how it is executed."""
-
-    previous: Path | None = option(
-        None,
-        INPUT,
-        "DIR",
-        "Checkpoint of the previous task, for initial weights, teacher and method state; required "
-        "after the first task, unless --from-scratch is given",
-    )
-    buffer: Path | None = option(
-        None, INPUT, "DIR", "Buffer of earlier pairs to replay", otherwise="none"
-    )
-    pseudo_texts: Path | None = option(
-        None,
-        INPUT,
-        "FILE",
-        "Negative texts from invert-texts",
-        otherwise="generated during training",
-    )
-    targets: Path | None = option(
-        None,
-        INPUT,
-        "DIR",
-        "Teacher embeddings precomputed by distill",
-        otherwise="run the teacher",
-    )
-    teacher: Path | None = option(
-        None, INPUT, "DIR", "Checkpoint of the frozen teacher", otherwise="--previous"
-    )
-    from_scratch: bool = option(
-        False, METHOD, None, "Allow training on a later task without --previous"
-    )
-    fresh_state: bool = option(
-        False,
-        METHOD,
-        None,
-        "Initialise the method's state instead of taking it from --previous",
-    )
-    # No option below decides what is computed. The first three decide the last bits.
-    compile: bool = option(
-        False,
-        EXECUTION,
-        None,
-        "Compile the model with torch.compile: minutes at the start, then faster steps",
-    )
-    tf32: bool = option(
-        False,
-        EXECUTION,
-        None,
-        "Multiply float32 in TF32, on GPUs that have it: faster, with 10 bits of mantissa",
-    )
-    grad_checkpointing: bool = option(
-        False,
-        EXECUTION,
-        None,
-        "Recompute activations in backward instead of storing them: less memory, slower steps",
-    )
-    save_every: str = option(
-        "10min",
-        EXECUTION,
-        "N|TIME",
-        "Interval at which the training state is saved: steps, or a time such as 10min",
-    )
-    accept_inexact: bool = option(
-        False,
-        EXECUTION,
-        None,
-        "Resume even on a different kind of machine or with other versions of libraries, where "
-        "results are not bit-exact",
-    )
-    nproc: int = option(
-        1,
-        EXECUTION,
-        "N",
-        "Number of processes that train together, one per GPU",
-        otherwise="1, or as started by torchrun",
-        within="[1, inf)",
-    )
-    nodes: int = option(
-        1,
-        EXECUTION,
-        "N",
-        "Number of machines that the processes run on; start the same command on each",
-        within="[1, inf)",
-    )
-    rendezvous: str | None = option(
-        None,
-        EXECUTION,
-        "HOST:PORT",
-        "Address on one of the machines; required if --nodes is above 1",
-    )
-    local_loss: bool = option(
-        False,
-        EXECUTION,
-        None,
-        "With several processes, compute only the loss rows of a process's own pairs, to save "
-        "memory and time; the loss is the same",
-        otherwise="every process computes all",
     )
 
 

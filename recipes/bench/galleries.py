@@ -22,7 +22,7 @@ from vlcpctl.evaluation.search.gallery import GATHER_GROWING, Embeddings, lay_ou
 from vlcpctl.evaluation.search.hits import HitSearch
 from vlcpctl.evaluation.search.index import Vectors
 from vlcpctl.evaluation.search.items import (
-    GATHER_GROWING_ITEMS,
+    GATHER_ITEMS,
     FusedFeatures,
     GrowingItems,
     lay_out_items,
@@ -66,7 +66,7 @@ def _cross_modal(args: argparse.Namespace, tasks: int, backend) -> None:
 
 def _multi_modal(args: argparse.Namespace, tasks: int, backend) -> None:
     parts = _items(args, tasks)
-    growing = GATHER_GROWING_ITEMS["unite"](parts, parts)
+    growing = GATHER_ITEMS["unite"](parts, parts)
 
     def all_galleries() -> list[object]:
         found = HitSearch(growing, backend, TOP)

@@ -16,13 +16,17 @@ from turns import in_turns, show
 
 from vlcpctl.core.console import emit
 from vlcpctl.evaluation.retrieval.cross_modal import cross_modal, result, search
-from vlcpctl.evaluation.retrieval.multi_modal import multi_modal
 from vlcpctl.evaluation.retrieval.multi_modal import result as result_of_items
 from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.gallery import GATHER_GROWING, Embeddings, lay_out
 from vlcpctl.evaluation.search.hits import HitSearch
 from vlcpctl.evaluation.search.index import Vectors
-from vlcpctl.evaluation.search.items import GATHER_GROWING_ITEMS, FusedFeatures, lay_out_items
+from vlcpctl.evaluation.search.items import (
+    GATHER_ITEMS,
+    FusedFeatures,
+    GrowingItems,
+    lay_out_items,
+)
 from vlcpctl.evaluation.search.queries import growing_ways
 from vlcpctl.metrics.recall import CUTOFFS
 
@@ -62,19 +66,21 @@ def _cross_modal(args: argparse.Namespace, tasks: int, backend) -> None:
 
 def _multi_modal(args: argparse.Namespace, tasks: int, backend) -> None:
     parts = _items(args, tasks)
-    growing = GATHER_GROWING_ITEMS["unite"](parts, parts)
+    growing = GATHER_ITEMS["unite"](parts, parts)
 
     def all_galleries() -> list[object]:
         found = HitSearch(growing, backend, TOP)
-        numbers = range(1, tasks + 1)
-        return [result_of_items(growing.first(one), found.first(one)) for one in numbers]
+        return [result_of_items(found, one) for one in range(1, tasks + 1)]
+
+    def alone(parts: int) -> object:
+        return result_of_items(HitSearch(GrowingItems.of(growing.first(parts)), backend, TOP))
 
     def each_by_itself() -> list[object]:
-        return [multi_modal(growing.first(one), backend) for one in range(1, tasks + 1)]
+        return [alone(one) for one in range(1, tasks + 1)]
 
     contenders = {
         "all galleries": all_galleries,
-        "the last gallery alone": lambda: multi_modal(growing.whole, backend),
+        "the last gallery alone": lambda: alone(tasks),
     }
     emit("")
     emit(f"{tasks} tasks, {len(growing.whole.class_G)} pairs: multi-modal")

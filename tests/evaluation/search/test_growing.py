@@ -15,7 +15,6 @@ from vlcpctl.evaluation.search.gallery import GATHER, GATHER_GROWING, Embeddings
 from vlcpctl.evaluation.search.hits import HitSearch
 from vlcpctl.evaluation.search.index import Vectors
 from vlcpctl.evaluation.search.items import (
-    GATHER_GROWING_ITEMS,
     GATHER_ITEMS,
     FusedFeatures,
     GrowingItems,
@@ -147,10 +146,10 @@ def test_hits_of_each_prefix_are_those_of_its_own_search(
     gallery = items_in_parts(seed + 9, parts, is_tied=is_tied, is_own=is_own)
     gallery = gallery if has_two else queries
     open_with = choose(backend, "cpu")
-    found = HitSearch(GATHER_GROWING_ITEMS[duplicates](queries, gallery), open_with, TOP)
+    found = HitSearch(GATHER_ITEMS[duplicates](queries, gallery), open_with, TOP)
     for number in range(1, parts + 1):
         some = queries[:number]
-        sides = GATHER_ITEMS[duplicates](some, gallery[:number] if has_two else some)
+        sides = GATHER_ITEMS[duplicates](some, gallery[:number] if has_two else some).whole
         assert same(found.first(number), HitSearch(GrowingItems.of(sides), open_with, TOP).first())
 
 

@@ -17,7 +17,7 @@ from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.search.backends import Backend
 from vlcpctl.evaluation.search.hits import HitSearch
 from vlcpctl.evaluation.search.items import (
-    GATHER_GROWING_ITEMS,
+    GATHER_ITEMS,
     FusedFeatures,
 )
 from vlcpctl.evaluation.splits import EvalSplit
@@ -55,7 +55,7 @@ class MultiModal:
         parts = self._parts(session, most)
 
         def search() -> HitSearch:
-            return HitSearch(GATHER_GROWING_ITEMS[self.duplicates](*parts), self.backend, TOP)
+            return HitSearch(GATHER_ITEMS[self.duplicates](*parts), self.backend, TOP)
 
         with session.timed_search(row):
             found = search() if is_own else session.once("merged", search)

@@ -97,32 +97,17 @@ class GrowingItems:
         )
 
 
-def merge_items(queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]) -> ClassSearch:
+def merge_items(queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]) -> GrowingItems:
     """Identical items of one class are one entry and one query; it is not its own answer."""
-    return merge_growing_items(queries, gallery).whole
-
-
-def merge_growing_items(
-    queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]
-) -> GrowingItems:
-    """The search of `merge_items`, and where that of the first parts ends."""
     return _class_search(queries, gallery, _content)
 
 
-def stack_items(queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]) -> ClassSearch:
+def stack_items(queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]) -> GrowingItems:
     """Every sample is an entry and a query; its copies are answers, it is not."""
-    return stack_growing_items(queries, gallery).whole
-
-
-def stack_growing_items(
-    queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]
-) -> GrowingItems:
-    """The search of `stack_items`, and where that of the first parts ends."""
     return _class_search(queries, gallery, lambda part, row: (id(part), row))
 
 
 GATHER_ITEMS = {"unite": merge_items, "separate": stack_items}
-GATHER_GROWING_ITEMS = {"unite": merge_growing_items, "separate": stack_growing_items}
 
 # Names a sample by its row; equal names are one entry.
 _Name = Callable[[FusedFeatures, int], Hashable]

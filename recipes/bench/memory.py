@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import median
 
@@ -284,9 +284,9 @@ def make_task(directory: Path, rows: int, split_name: str, first: int = 0) -> Pa
             row = {**images[number % IMAGES], **own}
             many.add([row[name] for name in SCHEMA.names])
     many.close()
+    facts = file_facts(directory, split_name, listed.shards)
     content = many.content.hexdigest()
-    listed |= {"images": rows, "captions": rows, "content": content}
-    listed |= file_facts(directory, split_name, listed["shards"])
+    listed = replace(listed, images=rows, captions=rows, content=content, **facts)
     summary = TaskSummary("many", {split_name: listed}, [])
     more = {"tasks_in_stream": 1, "stream": None, "inputs": []}
     write_task_manifest(directory, summary, {"made": "up"}, step=0, more=more)

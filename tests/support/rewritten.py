@@ -19,6 +19,7 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.seals import SEAL, seal_of
 from vlcpctl.data.precomputed import pseudo_texts, stored_features, teacher_targets
 from vlcpctl.data.precomputed.vector_files import VectorFile
+from vlcpctl.data.tasks.facts import StoredFeatures
 from vlcpctl.data.tasks.index import IndexWriter
 from vlcpctl.data.tasks.manifests import content_with
 from vlcpctl.data.tasks.rows import rows_path
@@ -60,7 +61,9 @@ def rewrite_task(task: Path, split: str = "train", row: int = 0) -> str:
         listed[name] = digests_of(task, [path.name])[path.name]
     contents = {name: one["content"] for name, one in manifest["splits"].items()}
     plain = content_id({"name": manifest["name"], "splits": contents})
-    _write(task / "task.json", manifest, content_with(plain, buffer.get("features")))
+    features = buffer.get("features")
+    stored = features and StoredFeatures(**features)
+    _write(task / "task.json", manifest, content_with(plain, stored))
     return key
 
 

@@ -71,7 +71,7 @@ def test_the_warnings_are_printed_and_recorded(
     manifest = read_manifest(second.out, "checkpoint")
     (warning,) = manifest["warnings"]
     assert f"warning: {warning}\n" in capsys.readouterr().err
-    assert not read_manifest(second.previous or Path(), "checkpoint")["warnings"]
+    assert read_manifest(second.previous or Path(), "checkpoint")["warnings"] is None
     from vlcpctl.inspection.lineage import describe, lines
 
     assert f"  warning: {warning}" in list(lines(describe(second.out)))

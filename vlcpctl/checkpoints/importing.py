@@ -139,7 +139,11 @@ def read(request: ImportRequest) -> tuple[Encoder, WeightFile]:
     if is_checkpoint(request.source):
         verify_model(request.source)
     found = read_weights(request.file, trusts_pickle=request.trusts_pickle)
-    _require_finite(found.tensors, request.file)
+    wrong = first_not_finite(found.tensors)
+    if wrong is not None:
+        raise Diverged(
+            f"{request.file} contains NaN or infinity in {wrong}: the training has diverged"
+        )
     model = _model(request, found.tensors)
     what = f"{request.file} as {model}"
     tokenizer = None if request.tokenizer is None else str(request.tokenizer.absolute())
@@ -218,12 +222,6 @@ def _model(request: ImportRequest, tensors: dict[str, Tensor]) -> str:
         f"{request.file} does not name the model of its weights; "
         "give --model NAME or FILE.json, such as --model ViT-B-32"
     )
-
-
-def _require_finite(tensors: dict[str, Tensor], file: Path) -> None:
-    wrong = first_not_finite(tensors)
-    if wrong is not None:
-        raise Diverged(f"{file} contains NaN or infinity in {wrong}: the training has diverged")
 
 
 def _run(request: ImportRequest) -> str:

@@ -62,12 +62,12 @@ def _interpolate(request: InterpolationRequest) -> Iterator[Path]:
         )
     ]
     average = _Average(first, second) if missing else None
+    known = model_facts(second.path, second.manifest)  # what the model is called
     for alpha, out in request.outputs:
         if average is not None and alpha in missing:
             encoder = average.at(alpha)
-            manifest = replace(
-                _manifest(request, first, second, alpha), model=_facts(encoder, second)
-            )
+            facts = facts_of_encoder(encoder, known["name"], known["pretrained"])
+            manifest = replace(_manifest(request, first, second, alpha), model=facts)
             write_checkpoint(out, encoder, manifest, parent=second)
         yield out
 
@@ -160,12 +160,6 @@ def _manifest(
         configs=[config_id(one), config_id(other)],
         **_start(one, other),
     )
-
-
-def _facts(encoder: Encoder, second: ParentCheckpoint) -> dict[str, Any]:
-    """What the model is, as the second checkpoint's manifest names it."""
-    known = model_facts(second.path, second.manifest)
-    return facts_of_encoder(encoder, known["name"], known["pretrained"])
 
 
 def _start(one: CheckpointManifest, other: CheckpointManifest) -> dict[str, Any]:

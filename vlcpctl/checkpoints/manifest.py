@@ -13,9 +13,10 @@ from typing import Annotated, Any, Self
 from msgspec import Meta, to_builtins
 
 from vlcpctl.core.digests import FileDigest
+from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.core.manifest import Manifest
+from vlcpctl.core.manifest import MANIFESTS, Manifest
 from vlcpctl.core.seals import read_sealed, write_sealed_manifest
 from vlcpctl.core.versions import DATA_WAS
 
@@ -92,10 +93,6 @@ class CheckpointManifest(Manifest):
     digests: Mapping[str, FileDigest] = field(default_factory=dict)
     """Size and digest (`xxh3_128`) of every file; quicker to verify."""
 
-    def __post_init__(self) -> None:
-        if not len(self.tasks) == len(self.task_names) == len(self.task_steps):
-            raise ValueError("it does not have one name and one step for each task")
-
     @classmethod
     def read(cls, checkpoint: Path) -> Self:
         """The manifest of the checkpoint at a path.
@@ -103,7 +100,11 @@ class CheckpointManifest(Manifest):
         Raises BadInput if the path is not a checkpoint, or its manifest has changed since it was
         written, lacks a field, or has one of a wrong type or out of bounds.
         """
-        return read_sealed(checkpoint, _KIND, cls)
+        found = read_sealed(checkpoint, _KIND, cls)
+        if not len(found.tasks) == len(found.task_names) == len(found.task_steps):
+            place = checkpoint / MANIFESTS[_KIND]
+            raise BadInput(f"{place}: it does not have one name and one step for each task")
+        return found
 
     def body(self) -> dict[str, Any]:
         """The facts of its own, by the name of the field: without content, identity and files."""

@@ -27,7 +27,11 @@ def step_config(made: CheckpointManifest) -> dict[str, Any] | None:
     """
     if made.origin is not None:
         return None
-    values = _trained(made) if made.alpha is None else _averaged(made)
+    if made.alpha is None:
+        values = _trained(made)
+    else:
+        parents = list(made.configs or ())
+        values = {"method": made.method, "alpha": made.alpha, "parents": parents}
     values["start"] = made.start_config or made.start
     return {"id": content_id(values), "values": values}
 
@@ -65,7 +69,3 @@ def _trained(made: CheckpointManifest) -> dict[str, Any]:
         "fresh_state": made.fresh_state,
         "limit": identity.get("limit"),
     }
-
-
-def _averaged(made: CheckpointManifest) -> dict[str, Any]:
-    return {"method": made.method, "alpha": made.alpha, "parents": list(made.configs or ())}

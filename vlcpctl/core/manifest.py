@@ -110,9 +110,10 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
     if not path.is_file():
         if not read_path(directory).exists():
             raise BadInput(f"{directory} does not exist")
+        found = kind_of(directory)
+        described = f" (it is {with_article(found)})" if found else ""
         raise BadInput(
-            f"{directory} is not {with_article(kind)}: it has no {MANIFESTS[kind]}"
-            f"{_described(directory)}"
+            f"{directory} is not {with_article(kind)}: it has no {MANIFESTS[kind]}{described}"
         )
     entries = read_json(path, most_bytes=_MOST_BYTES_OF.get(kind, _MOST_BYTES))
     if not isinstance(entries, dict) or "schema" not in entries:
@@ -150,22 +151,18 @@ def kind_of(directory: Path) -> str | None:
 def is_artifact(directory: Path) -> bool:
     """Whether a directory has a manifest that vlcpctl wrote; its name alone is not enough."""
     for name in MANIFESTS.values():
+        path = directory / name
         try:
-            if (directory / name).stat().st_size > _MOST_BYTES and _starts_as_ours(
-                directory / name
-            ):
-                return True
-            manifest = read_json(directory / name, most_bytes=_MOST_BYTES)
+            if path.stat().st_size > _MOST_BYTES:
+                with open_regular(path) as file:
+                    if _START.match(file.read(100)):
+                        return True
+            manifest = read_json(path, most_bytes=_MOST_BYTES)
         except (BadInput, OSError):
             continue
         if isinstance(manifest, dict) and str(manifest.get("schema")).startswith("vlcpctl."):
             return True
     return False
-
-
-def _starts_as_ours(path: Path) -> bool:
-    with open_regular(path) as file:
-        return _START.match(file.read(100)) is not None
 
 
 def with_article(kind: str) -> str:
@@ -178,11 +175,6 @@ def with_article(kind: str) -> str:
     if kind in several:
         return f"a directory of {kind}"
     return f"an {kind}" if kind.startswith("e") else f"a {kind}"
-
-
-def _described(directory: Path) -> str:
-    kind = kind_of(directory)
-    return f" (it is {with_article(kind)})" if kind else ""
 
 
 def identity_differences(

@@ -24,7 +24,7 @@ from vlcpctl.core.seals import renewed, rewrite_sealed_manifest, sealed_entries
 from vlcpctl.core.versions import DATA_WAS, data_was
 from vlcpctl.data.precomputed import stored_features
 from vlcpctl.data.tasks.facts import StoredFeatures
-from vlcpctl.data.tasks.index import IndexWriter
+from vlcpctl.data.tasks.index import write_index
 from vlcpctl.data.tasks.manifests import content_with, file_facts
 from vlcpctl.data.tasks.rows import rows_path
 from vlcpctl.data.tasks.task import Split, Task, open_task
@@ -160,7 +160,7 @@ class TaskRewriter:
                 shard_rows[shard] = moves.samples
         index = f"{hits.name}.parquet"
         _emptied(self.target, rows_path(Path(index)).name)
-        content = write_index(_emptied(self.target, index) / index, table)
+        content = write_index(_emptied(self.target, index) / index, table, table.schema)
         facts = file_facts(self.target, hits.name, shards)
         return {
             **listed,
@@ -182,14 +182,6 @@ class TaskRewriter:
         listed = self.task.buffer.features
         assert listed is not None, "only called for a buffer that stores features"
         return replace(listed, content=found.content(kept))
-
-
-def write_index(path: Path, table: pa.Table) -> str:
-    """Write the index of a split as `split` and `buffer` do; returns its content id."""
-    writer = IndexWriter(path, table.schema)
-    writer.write(table)
-    writer.close()
-    return writer.content.hexdigest()
 
 
 def rewrite_stream(path: Path, target: Path, tars: Tars, drop: Drop) -> None:

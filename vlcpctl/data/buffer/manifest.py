@@ -51,7 +51,8 @@ def write_buffer_manifest(
         content=contents.content,
         **facts,
     )
-    summary = TaskSummary(BUFFER_NAME, {"train": train}, _labels(rows))
+    labels = [label for label in rows["label"].unique().to_pylist() if label is not None]
+    summary = TaskSummary(BUFFER_NAME, {"train": train}, sorted(labels))
     items = {one["values"]: one["counts"] for one in rows["task"].value_counts().to_pylist()}
     buffer = BufferManifest(
         policy=request.policy,
@@ -90,10 +91,6 @@ def write_buffer_manifest(
         body[DATA_WAS] = rewritten
     content = content_with(summary.content, contents.features)
     write_sealed_manifest(directory, "task", request.identity(), content, body)
-
-
-def _labels(rows: pa.Table) -> list[str]:
-    return sorted(label for label in rows["label"].unique().to_pylist() if label is not None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ from vlcpctl.data.buffer.policies import (
 from vlcpctl.data.buffer.segments import SegmentWriter, carry, next_number, with_column
 from vlcpctl.data.precomputed.stored_features import Project, carry_over, write_features
 from vlcpctl.data.tasks.facts import StoredFeatures
-from vlcpctl.data.tasks.index import BUFFER_SCHEMA, IndexWriter, schema_with, wide
+from vlcpctl.data.tasks.index import BUFFER_SCHEMA, schema_with, wide, write_index
 from vlcpctl.data.tasks.kept_columns import distinct
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Split, Task, open_task
@@ -123,7 +123,8 @@ def write_buffer(
         finally:
             writer.abandon()
         rows, keys = _sorted(parts, request.kept_columns())
-        content = _write_index(directory, rows, request.kept_columns())
+        schema = schema_with(request.kept_columns(), BUFFER_SCHEMA)
+        content = write_index(directory / "train.parquet", rows, schema)
         stored = _store(directory, request, plan.fresh[picked], keys, project)
         written = BufferContents(
             seen=plan.seen,
@@ -299,11 +300,3 @@ def _sorted(parts: Sequence[pa.Table], kept: Sequence[str]) -> tuple[pa.Table, K
 
 def _keys(rows: pa.Table) -> Keys:
     return Keys.joined([Keys.of_array(chunk) for chunk in rows["key"].chunks])
-
-
-def _write_index(directory: Path, rows: pa.Table, kept: Sequence[str]) -> str:
-    """Write the index; returns its content id."""
-    index = IndexWriter(directory / "train.parquet", schema_with(kept, BUFFER_SCHEMA))
-    index.write(rows)
-    index.close()
-    return index.content.hexdigest()

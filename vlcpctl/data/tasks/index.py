@@ -152,6 +152,14 @@ class IndexWriter:
         self._mapped.add(batch)
 
 
+def write_index(path: Path, table: pa.Table, schema: pa.Schema) -> str:
+    """Write the rows of a table as an index with its file of rows; returns their content id."""
+    index = IndexWriter(path, schema)
+    index.write(table)
+    index.close()
+    return index.content.hexdigest()
+
+
 def read_index(path: Path, kept: Sequence[str] = ()) -> pa.Table:
     """Read an index; every column of `FIELDS` is present, of its type and without nulls.
 

@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.losses.masked import word_loss
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
-from vlcpctl.models.fusion.key_mapping import ctp_names, from_ctp, join_tensors, split_tensors
+from vlcpctl.models.fusion.key_mapping import ctp_names, from_ctp, join_tensors
 
 pytestmark = pytest.mark.golden
 
@@ -92,13 +92,13 @@ def test_names_go_there_and_back(encoder: FusionEncoder) -> None:
     own = encoder.module.state_dict()
     names = ctp_names(own)
     assert names.keys() == own.keys()
-    back = join_tensors(split_tensors(own, names), names)
+    back = join_tensors(ctp_reference.split_tensors(own, names), names)
     assert all(torch.equal(back[name], tensor) for name, tensor in own.items())
 
 
 def test_what_is_missing_or_too_much_is_named_as_they_name_it(encoder: FusionEncoder) -> None:
     own = encoder.module.state_dict()
-    theirs = split_tensors(own, ctp_names(own))
+    theirs = ctp_reference.split_tensors(own, ctp_names(own))
     del theirs["text_mlm_encoder.bert.encoder.layer.2.attention.self.key.bias"]
     theirs["itm_head.weight"] = theirs["text_encoder.embeddings.LayerNorm.bias"] = torch.zeros(1)
     theirs["text_mlm_encoder.cls.predictions.decoder.weight"] = torch.zeros(1)

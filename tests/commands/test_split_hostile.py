@@ -83,11 +83,11 @@ def test_a_pair_beyond_a_cap_is_skipped_and_the_cap_can_be_raised(
     assert split(capfd, path, *more).code == 0
 
 
-def test_caps_are_part_of_an_identity_only_if_given(capfd: Captured, tmp_path: Path) -> None:
+def test_caps_are_part_of_an_identity(capfd: Captured, tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "p.parquet", rows(9))
     assert split(capfd, path).code == 0
     identity = json.loads((tmp_path / "out" / "stream.json").read_text())["identity"]
-    assert "cap" not in identity
+    assert identity["cap"] == []
     done = run_program(
         capfd,
         *("split", path, "-o", tmp_path / "out", "-q", "--by", "iid", "--tasks", 1),

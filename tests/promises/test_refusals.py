@@ -198,7 +198,7 @@ def test_other_settings_for_the_same_output_are_listed(
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("{}", "lacks embed_dim (int), vision_cfg (dict), text_cfg (dict)"),
+        ("{}", "field 'embed_dim' is missing"),
         ("{", "is not readable JSON"),
         (
             '{"embed_dim": 8, "vision_cfg": {}, "text_cfg": {"widht": 8}}',

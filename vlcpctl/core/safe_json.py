@@ -19,7 +19,7 @@ def parse_json(text: str | bytes) -> Any:
 
     Halves of surrogate pairs are refused: they are not text, and could not be written again.
 
-    >>> parse_json('{"name": "\ud800"}')
+    >>> parse_json(r'{"name": "\ud800"}')
     Traceback (most recent call last):
     ValueError: it contains half of a surrogate pair, which is not text
     """

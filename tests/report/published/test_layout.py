@@ -9,8 +9,8 @@ from support.eval_rows import current, own_rows, row
 from support.published import column, fill, line
 
 from vlcpctl.report.published.layout import as_table
-from vlcpctl.report.render.html_table import html_table
 from vlcpctl.report.render.markdown import table_text
+from vlcpctl.report.render.templates import render
 from vlcpctl.report.render.terminal import styled
 from vlcpctl.report.tables.table import Table
 
@@ -207,7 +207,7 @@ def test_columns_under_one_heading_stay_together_on_a_narrow_terminal(tmp_path: 
 
 
 def test_a_page_spans_upper_headings(tmp_path: Path) -> None:
-    text = html_table(_table(tmp_path, paper_data=True))
+    text = render("tables.html", "table", _table(tmp_path, paper_data=True))
     assert '<th colspan="2" scope="colgroup" class="over">Recall</th>' in text
     assert '<table class="ordered">' in text
     markdown = table_text(_table(tmp_path, paper_data=True))

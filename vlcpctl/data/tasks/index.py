@@ -259,7 +259,13 @@ def _with_checked(table: pa.Table, field: pa.Field, path: Path) -> pa.Table:
 
 
 def _require(table: pa.Table, name: str, path: Path) -> None:
-    if name not in table.column_names:
+    try:
+        names = table.column_names
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"{path} has a column whose name is not text; run 'vlcpctl check'"
+        ) from error
+    if name not in names:
         raise BadInput(f"{path} has no column {name!r}; run 'vlcpctl check'")
 
 

@@ -22,7 +22,7 @@ def _write(path: Path, **fields: object) -> Path:
 
 def test_ranks_are_read_by_gallery_and_direction(tmp_path: Path) -> None:
     file = SavedRanks.open(_write(tmp_path / "r"))
-    (found,) = file.read({"c0"})
+    (found,) = file.read({("c0", "d")})
     assert (found.checkpoint, found.data, found.split) == ("c0", "d", "test")
     assert found.protocols == {("retrieval", "cross-modal")}
     np.testing.assert_array_equal(found.ways["i2t"].rank, [1, 3, 11])
@@ -31,19 +31,19 @@ def test_ranks_are_read_by_gallery_and_direction(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.ways["t2i"].rank, [2, 1, 5, 7])
 
 
-def test_only_the_checkpoints_that_are_wanted_are_read(tmp_path: Path) -> None:
-    for wanted in ({"other"}, set()):
+def test_only_the_places_that_are_wanted_are_read(tmp_path: Path) -> None:
+    for wanted in ({("other", "d")}, {("c0", "other")}, set()):
         assert SavedRanks.open(_write(tmp_path / "r")).read(wanted) == []
 
 
 def test_merged_galleries_are_left_out(tmp_path: Path) -> None:
-    assert SavedRanks.open(_write(tmp_path / "r", gallery="merged")).read({"c0"}) == []
+    assert SavedRanks.open(_write(tmp_path / "r", gallery="merged")).read({("c0", "d")}) == []
 
 
 def test_queries_given_twice_count_once(tmp_path: Path) -> None:
     """Two directories with one content have the same queries, and the same ranks."""
     path = write_ranks(tmp_path / "r", {"i2t": I2T, "t2i": T2I}, times=2)
-    (found,) = SavedRanks.open(path).read({"c0"})
+    (found,) = SavedRanks.open(path).read({("c0", "d")})
     np.testing.assert_array_equal(found.ways["i2t"].rank, [1, 3, 11])
 
 
@@ -81,7 +81,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
 def test_a_query_without_a_rank_is_refused(tmp_path: Path) -> None:
     path = write_ranks(tmp_path / "r", {"i2t": {"a": [0]}, "t2i": T2I})
     with pytest.raises(BadInput, match="has a query without a rank"):
-        SavedRanks.open(path).read({"c0"})
+        SavedRanks.open(path).read({("c0", "d")})
 
 
 def test_a_file_without_a_digest_is_refused(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ FIXED: dict[str, tuple[str, ...]] = {
     "--solver": ("lbfgs", "sgd"),
     "--between": ("neighbours", "all"),
     "--undefined": ("error", "pass"),
+    "--unresolved": ("accept", "reject"),
     "--by": ("column:", "iid", "classes", "source", "time:", "all:"),
     "--order": ("reverse", "shuffle"),
     "--to": ("clip-benchmark", "img2dataset", "hf", "imagefolder", "hf-model"),

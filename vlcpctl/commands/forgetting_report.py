@@ -211,6 +211,26 @@ def run(
             rich_help_panel=options.OUTPUT,
         ),
     ] = "error",
+    false_alarms: Annotated[
+        float | None,
+        typer.Option(
+            "--false-alarms",
+            metavar="A",
+            help="How many losses of a report may be beyond a --fail-if by chance, on average, "
+            "with --ranks; for one a year of weekly reports 0.0192 (default: 0.02).",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None,
+    unresolved: Annotated[
+        str,
+        typer.Option(
+            "--unresolved",
+            metavar="POLICY",
+            help="What a --fail-if does about a loss that may be above its bound, at 1.96 standard "
+            "errors more, with --ranks: accept or reject.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = "accept",
     junit: Annotated[
         Path | None,
         typer.Option(
@@ -287,6 +307,11 @@ def run(
       drop                          points lost against the baseline, on each
                                     data set outside the stream
       worst_drop                    the largest of these drops
+      step_drop                     the largest loss on data outside the stream
+                                    since the step before
+      worst_week                    the largest loss on an earlier task with 50 or
+                                    more images, since it was learned or since
+                                    the step before
       drop_low, drop_high           the ends of the 95 % interval of drop
 
     Summaries and drops are those of the main metric unless another key follows, as in
@@ -314,6 +339,11 @@ def run(
     --figures draws every chart for a paper, by matplotlib: 3.25 or 6.75 inches wide, with colours
     that the colour-blind can tell apart, and markers and dashes that can be read in grey. It needs
     pip install 'vlcpctl[figures]'.
+
+    With --ranks, a loss counts only if chance hardly shows as much: drop, worst_drop, step_drop,
+    worst_week and -bwt_gem must be above the bound and above z standard errors. z is so large that
+    --false-alarms of all losses judged together exceed it by chance. A loss that passes may still
+    be above its bound: the verdict then says that it is not resolved.
 
     A condition that matches nothing or whose metric is undefined exits with code 3. After the
     first task, metrics of forgetting are not defined yet: --undefined pass accepts that, and
@@ -358,6 +388,8 @@ def run(
         baseline=baseline,
         guards=tuple(guards or ()),
         undefined=undefined,
+        false_alarms=false_alarms,
+        unresolved=unresolved,
         tables=tuple(tables or ()),
         paper_data=paper_data,
         examples=examples,
@@ -372,6 +404,12 @@ def run(
         "--images has no effect: pictures are of the queries in --ranks": images and not ranks,
         "--images has no effect with --examples 0: no query is shown": images and examples == 0,
         "--images has no effect: pictures are in the report that --out writes": images and not out,
+        "--false-alarms has no effect: it is about the losses that --fail-if judges by --ranks": (
+            false_alarms is not None and not (ranks and fail_if)
+        ),
+        "--unresolved has no effect: it is about the losses that --fail-if judges by --ranks": (
+            unresolved != "accept" and not (ranks and fail_if)
+        ),
         "--paper-data has no effect: it is about the tables of --table": paper_data and not tables,
     }
     for message, is_idle in idle.items():

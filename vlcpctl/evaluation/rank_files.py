@@ -276,14 +276,6 @@ class SavedRanks:
             earlier_ids(about, path),
         )
 
-    def read(self, checkpoints: Collection[str]) -> list[GalleryRanks]:
-        """The ranks of these checkpoints on own galleries.
-
-        Raises BadInput if the file cannot be read, or does not have the columns of a file of ranks.
-        """
-        named = pc.field("checkpoint").isin(pa.array(sorted(checkpoints), _TEXT))  # even if empty
-        return self._galleries((pc.field("gallery") == "own") & named)
-
     @property
     def rows(self) -> int:
         """The number of ranks in the file."""
@@ -295,11 +287,18 @@ class SavedRanks:
         table = read_columns(self.path, ["checkpoint"], read_dictionary=["checkpoint"])
         return set(table["checkpoint"].unique().to_pylist()) - {None}
 
-    def read_answers(self, places: Collection[tuple[str, str]], gallery: str) -> list[GalleryRanks]:
-        """The ranks with the best wrong answers, on the own or merged galleries of some places.
+    def read(
+        self,
+        places: Collection[tuple[str, str]],
+        gallery: str = "own",
+        *,
+        has_answers: bool = False,
+    ) -> list[GalleryRanks]:
+        """The ranks on the own or merged galleries of some places.
 
-        A place is a checkpoint and the id of the data. Only their row groups are read. Raises
-        BadInput as `read` does.
+        A place is a checkpoint and the id of the data. Only their row groups are read. With
+        `has_answers`, the best wrong answers are read, too. Raises BadInput if the file cannot be
+        read, or does not have the columns of a file of ranks.
         """
         by_checkpoint: dict[str, list[str]] = {}
         for checkpoint, data in sorted(places):
@@ -309,11 +308,13 @@ class SavedRanks:
             for one, data in by_checkpoint.items()
         ]
         if not terms:
+            self._check()
             return []
         while len(terms) > 1:  # a balanced tree: Arrow's parser recurses
             terms = [reduce(or_, terms[at : at + 2]) for at in range(0, len(terms), 2)]
         return self._galleries(
-            (pc.field("gallery") == gallery) & terms[0], ("wrong", "wrong_caption")
+            (pc.field("gallery") == gallery) & terms[0],
+            ("wrong", "wrong_caption") if has_answers else (),
         )
 
     def _check(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.rows import Row
+from vlcpctl.metrics.chance import PER_REPORT
 from vlcpctl.report.cards.settings import settings_by_run
 from vlcpctl.report.comparability import (
     mixed_notes,
@@ -16,15 +18,15 @@ from vlcpctl.report.comparability import (
 )
 from vlcpctl.report.document import Document, check_metric, main_key
 from vlcpctl.report.facts.table import Facts
-from vlcpctl.report.gates.grammar import parse_gate
-from vlcpctl.report.gates.verdicts import POLICIES, judge
+from vlcpctl.report.gates.grammar import Gate, parse_gate
+from vlcpctl.report.gates.judging import POLICIES, UNRESOLVED, Rule, judge
 from vlcpctl.report.published.cells import filled
 from vlcpctl.report.published.definition import load_table
 from vlcpctl.report.request import EXAMPLES, GALLERIES, NO_FILES, Files, ReportRequest
 from vlcpctl.report.row_notes import row_notes
 from vlcpctl.report.scores.baseline import Baseline, find_baseline
 from vlcpctl.report.scores.collect import collect
-from vlcpctl.report.scores.drops import curves, drops
+from vlcpctl.report.scores.drops import Against, Curve, Drop, curves, drops, earlier_tasks
 from vlcpctl.report.scores.joining import JoinedRows, joined
 from vlcpctl.report.scores.missing import notes, require_complete, without_tasks
 from vlcpctl.report.scores.runs import Track, is_outside
@@ -54,8 +56,12 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
     chosen, choices = _best(chosen, request, groups)
     tracks = _tracks(chosen, found, request)
     compared = curves(tracks, found, chosen, baseline, request.guards)
-    require_alike((pair for one in compared for pair in one.pairs), allowed)
-    intervals = RankIntervals(compared, ranks)
+    require_alike((pair for one in compared for pair in one.pairs()), allowed)
+    keys = dict.fromkeys(key for track in tracks for key in track.keys)
+    gates = [parse_gate(text, keys) for text in request.fail_if]
+    against = _against(gates, has_ranks=bool(ranks))
+    intervals = RankIntervals(compared, ranks, against)
+    every_drop = {one: _drops(compared, one, intervals) for one in against}
     said = (*groups.notes(fields), *(choice.sentence() for choice in choices), *mixed_notes(mixed))
     about = (*notes(tracks), *row_notes(chosen), *(cards.notes if cards else ()))
     document = Document(
@@ -65,7 +71,7 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
         (*said, *about),
         mixed=mixed,
         curves=tuple(compared),
-        drops=tuple(drops(compared, lambda track: track.keys, intervals.of)),
+        drops=tuple(every_drop["baseline"]),
         baseline=request.baseline,
         has_ranks=bool(ranks),
         cards=cards,
@@ -78,16 +84,14 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
     facts = Facts(
         tracks,
         document.key,
-        document.drops,
+        [drop for found_ in every_drop.values() for drop in found_],
         document.spatial_tracks,
         replace(found, rows=chosen),
         untrained=_untrained(chosen, baseline),
     )
-    keys = dict.fromkeys(key for track in tracks for key in track.keys)
     tables = (load_table(name, keys) for name in dict.fromkeys(request.tables))
     published = tuple(filled(one, facts, is_paper_data=request.paper_data) for one in tables)
-    gates = [parse_gate(text, keys) for text in request.fail_if]
-    verdicts = tuple(judge(gates, facts, request.undefined))
+    verdicts = tuple(judge(gates, facts, _rule(request)))
     return replace(document, published=published, verdicts=verdicts)
 
 
@@ -96,6 +100,35 @@ def _check_names(request: ReportRequest) -> None:
         raise UsageError(f"--gallery: {unknown_name('gallery', request.gallery, GALLERIES)}")
     if request.undefined not in POLICIES:
         raise UsageError(f"--undefined: {unknown_name('policy', request.undefined, POLICIES)}")
+    if request.unresolved not in UNRESOLVED:
+        raise UsageError(f"--unresolved: {unknown_name('policy', request.unresolved, UNRESOLVED)}")
+    alarms = request.false_alarms
+    if alarms is not None and not 0 < alarms < math.inf:
+        raise UsageError(f"--false-alarms must be a number above 0, not {alarms}")
+
+
+def _rule(request: ReportRequest) -> Rule:
+    alarms = PER_REPORT if request.false_alarms is None else request.false_alarms
+    return Rule(request.undefined, alarms, request.unresolved)
+
+
+def _against(gates: Sequence[Gate], *, has_ranks: bool) -> list[Against]:
+    """The earlier models that these conditions need the last ones to be compared with."""
+    names = {gate.metric.name for gate in gates}
+    against: list[Against] = ["baseline"]
+    against += ["step before"] if names & {"step_drop", "worst_week"} else []
+    is_mean = has_ranks and "bwt_gem" in names  # its interval is that of a mean of such drops
+    against += ["learned"] if is_mean or "worst_week" in names else []
+    return against
+
+
+def _drops(compared: Sequence[Curve], against: Against, intervals: RankIntervals) -> list[Drop]:
+    """The drops against the baseline on all data, or against a later model where that is a loss."""
+    chosen = list(compared)
+    if against != "baseline":
+        outside = [one for one in compared if one.task is None and against == "step before"]
+        chosen = [*outside, *earlier_tasks(compared)]
+    return drops(chosen, lambda track: track.keys, intervals.of, against)
 
 
 def _tracks(rows: Sequence[Row], found: JoinedRows, request: ReportRequest) -> tuple[Track, ...]:

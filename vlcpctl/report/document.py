@@ -29,6 +29,10 @@ from vlcpctl.report.tables.transfer import every_step_tables, transfer_table
 
 TITLE = "Forgetting report"
 
+_CHANCE = (
+    "chance: a loss that chance alone hardly shows; a condition fails if the loss is above this "
+    "and above its bound"
+)
 _PREFERRED = ("rm", "top1", "acc1", "map_1")  # the first that a track has is its default
 
 
@@ -154,6 +158,14 @@ class Document:
         return [*tables, *(every_step_tables(track) if has_every_metric else [])]
 
 
+def _interval(verdict: Verdict) -> str:
+    return "-" if verdict.low is None else f"{verdict.low:.2f} to {verdict.high:.2f}"
+
+
+def _chance(verdict: Verdict) -> str:
+    return "-" if verdict.chance is None else f"{verdict.chance:.2f}"
+
+
 def main_key(track: Track, metric: str | None) -> str:
     """The requested metric if the track has it, else the track's default metric."""
     return next(key for key in (metric, *_PREFERRED, *track.keys) if key in track.keys)
@@ -193,8 +205,12 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
     words += [
         (Column("metric", is_number=False, rank=2), lambda one: one.metric),
         (Column("value"), lambda one: "-" if one.value is None else f"{one.value:.4f}"),
-        (Column("bound", rank=1), lambda one: one.comparison),
     ]
+    if any(one.chance is not None for one in verdicts):
+        words.append((Column("95 % interval", rank=1), _interval))
+    words.append((Column("bound", rank=1), lambda one: one.comparison))
+    if any(one.chance is not None for one in verdicts):
+        words.append((Column("chance", rank=1), _chance))
     columns = (*(column for column, _ in words), Column("verdict", is_number=False))
     rows = tuple(
         (
@@ -204,4 +220,6 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
         for one in verdicts
     )
     notes = tuple(advice(verdicts))
+    if any(one.chance is not None for one in verdicts):
+        notes = (_CHANCE, *notes)
     return Table("Conditions (--fail-if)", columns, (RowGroup("", rows),), notes)

@@ -29,6 +29,8 @@ class ReportRequest:
     baseline: str | None = None
     guards: Sequence[str] = ()
     undefined: str = "error"
+    false_alarms: float | None = None  # by chance, of the losses of a report; None: PER_REPORT
+    unresolved: str = "accept"
     tables: Sequence[str] = ()
     paper_data: bool = False
     examples: int | None = None  # of what was forgotten, in a list; None: EXAMPLES

@@ -16,7 +16,7 @@ from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.report.document import Document
 from vlcpctl.report.published.records import table_json
 from vlcpctl.report.scores.drops import Drop
-from vlcpctl.report.scores.intervals import LEVEL, RESAMPLES, SEED
+from vlcpctl.report.scores.intervals import LEVEL, RESAMPLES, SEED, Interval
 from vlcpctl.report.scores.runs import START, RunScores, Track, TransferScores
 from vlcpctl.report.scores.summary import Spread, summarise
 from vlcpctl.report.tables.angles import SpatialTrack
@@ -34,7 +34,8 @@ SCHEMA = "vlcpctl.report/1"
 
 _DECIMALS = 6
 _INTERVALS = {
-    "method": "paired bootstrap over samples, percentiles",
+    "method": "paired bootstrap over samples, percentiles; below 200 samples, as if one more had "
+    "lost 50 points and one gained as many",
     "level": LEVEL,
     "resamples": RESAMPLES,
     "seed": SEED,
@@ -138,8 +139,13 @@ def _drop_json(drop: Drop) -> dict[str, Any]:
         "last": _spread_json(drop.last),
         "drop": _spread_json(drop.drop),
         "interval": _rounded(ends),
+        **({} if drop.interval is None else _of_samples(drop.interval)),
         "undefined": drop.undefined,
     }
+
+
+def _of_samples(interval: Interval) -> dict[str, Any]:
+    return {"se": _rounded(interval.error), "samples": interval.samples}
 
 
 def _spatial_json(spatial_track: SpatialTrack) -> dict[str, Any]:

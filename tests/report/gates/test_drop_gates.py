@@ -13,7 +13,8 @@ from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.facts.table import Facts
 from vlcpctl.report.gates.grammar import parse_gate
-from vlcpctl.report.gates.verdicts import Verdict, enforce, judge
+from vlcpctl.report.gates.judging import Rule, judge
+from vlcpctl.report.gates.verdicts import Verdict, enforce
 from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.scores.drops import Drop, Interval
 from vlcpctl.report.scores.runs import Track
@@ -46,7 +47,7 @@ def _judged(conditions: str | list[str], *drops: Drop, undefined: str = "error")
     texts = [conditions] if isinstance(conditions, str) else conditions
     gates = [parse_gate(text, ["rm", "t2i_r1", "acc1"]) for text in texts]
     tracks = [RETRIEVAL, ZEROSHOT]
-    return judge(gates, Facts(tracks, lambda track: track.keys[0], drops), undefined)
+    return judge(gates, Facts(tracks, lambda track: track.keys[0], drops), Rule(undefined))
 
 
 def test_a_drop_is_judged_on_every_guard() -> None:
@@ -142,7 +143,7 @@ def test_a_guard_that_was_not_measured_may_be_the_worst(condition: str, outcome:
 
 
 def test_the_ends_of_the_interval_are_judged() -> None:
-    drop = _drop(interval=Interval(2.0, 18.0))
+    drop = _drop(interval=Interval(2.0, 18.0, 4.0, 300))
     low, high = _judged(["drop_low:gt:3", "drop_high.rm:gt:3"], drop)
     assert (low.value, low.holds, high.value, high.holds) == (2.0, False, 18.0, True)
     assert (low.metric, high.metric) == ("drop_low.rm", "drop_high.rm")

@@ -320,11 +320,13 @@ def test_ranks_of_both_models_give_an_interval(tmp_path: Path) -> None:
         found = drop_of(document, key=key)
         assert found.drop
         assert found.interval
-        assert 0 <= found.interval.low <= found.drop.mean <= found.interval.high <= 100
+        assert found.interval.low < found.drop.mean < found.interval.high == 100
     assert not document.notes
     summary = as_json(document, {"rows": "x"})
     assert summary["intervals"]["resamples"] == 2000
     assert {len(one["interval"]) for one in summary["drops"]} == {2}
+    assert {one["samples"] for one in summary["drops"]} == {3}
+    assert all(one["se"] > 0 for one in summary["drops"] if one["metric"] == "rm")
 
 
 def test_one_side_alone_gives_none(tmp_path: Path) -> None:
@@ -379,7 +381,7 @@ def test_ranks_that_are_left_after_a_deletion_give_an_interval(
     document = report(tmp_path, rows, files)
     found = drop_of(document)
     assert found.interval
-    assert 0 <= found.interval.low <= found.interval.high <= 100
+    assert found.interval.samples == 2
     assert found.drop == drop_of(wanted).drop
     (note,) = document.notes
     assert "'vlcpctl forget' has removed queries from the ranks of 'ctp'" in note

@@ -20,7 +20,9 @@ Pairs = tuple[tuple[str, str], ...]  # (field, glob)
 
 NAMES = ("evaluator", "protocol", "split", "run", "method", "gallery", "data")
 STEPS = ("step", "since")
-DROPS = ("drop", "worst_drop", "drop_low", "drop_high")
+# Largest drops, of which a condition is about one for each run.
+WORST = ("worst_drop", "step_drop", "worst_week")
+DROPS = ("drop", *WORST, "drop_low", "drop_high")
 DROP, DEGREES, CONFIG = "drop", "degrees", "config"
 LAST, BEFORE = "last", "start"
 

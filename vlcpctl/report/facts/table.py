@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -12,10 +13,21 @@ import numpy as np
 
 from vlcpctl.core.errors import nearest, some_names
 from vlcpctl.core.rows import Row
+from vlcpctl.metrics.chance import margin_of
 from vlcpctl.metrics.definitions import DEFINITIONS
-from vlcpctl.report.facts.language import BEFORE, CONFIG, LAST, NAMES, STEPS, Metric, Pairs
+from vlcpctl.report.facts.language import (
+    BEFORE,
+    CONFIG,
+    LAST,
+    NAMES,
+    STEPS,
+    WORST,
+    Metric,
+    Pairs,
+)
 from vlcpctl.report.scores.collect import track_key
-from vlcpctl.report.scores.drops import Drop
+from vlcpctl.report.scores.drops import FEWEST_IMAGES, Against, Drop
+from vlcpctl.report.scores.intervals import Interval
 from vlcpctl.report.scores.joining import JoinedRows
 from vlcpctl.report.scores.runs import START, RunScores, Track, TransferScores, step_of
 from vlcpctl.report.scores.settings import setting_of, setting_text
@@ -37,6 +49,9 @@ NO_ROWS = JoinedRows([], {})
 _OnData = tuple[Track, str, str, tuple[int, ...], Callable[[int], "Measured"]]
 _LACKS_ROWS = "it lacks rows that the metric needs"
 _NO_RANKS = "give --ranks with files of --save-ranks of the baseline and of the last checkpoint"
+_LATER = "--undefined pass lets it pass until there is one"
+FIRST = "it has learned a single task"
+SMALL = f"no earlier task has {FEWEST_IMAGES} test images; bwt_gem judges small ones together"
 _OTHER_RUNS = "use --run or @run=GLOB to select other runs"
 
 
@@ -44,13 +59,15 @@ _OTHER_RUNS = "use --run or @run=GLOB to select other runs"
 class Measured:
     """The value of a fact, or why it is undefined and what to do about it.
 
-    `is_early` if it is undefined only because the run has learned a single task so far.
+    `is_early` if it is undefined only because the run has not learned enough so far. `interval` is
+    that of a drop or a mean of drops, in points lost.
     """
 
     value: Value
     undefined: str | None = None
     advice: str | None = None
     is_early: bool = False
+    interval: Interval | None = None
 
     @property
     def number(self) -> float | None:
@@ -65,7 +82,7 @@ class Fact:
     `names` has all of NAMES that it has, `metric` is as verdicts name it. `step` and `since` are
     steps of the run, or START; `counts` has the numbers of images, texts, ... of the rows behind
     it. `seeds` are those of the values, in their order; empty: not known. `is_start` if it is of a
-    model that runs are compared with, not of a run.
+    model that runs are compared with, not of a run. `against` is the earlier model of a drop.
     """
 
     names: Mapping[str, str]
@@ -77,6 +94,7 @@ class Fact:
     counts: Callable[[], Counts] = field(default=dict)
     seeds: tuple[int, ...] = ()
     is_start: bool = False
+    against: Against | None = None
 
     @property
     def run(self) -> str:
@@ -262,6 +280,8 @@ class Facts:
         gallery = "merged" if DEFINITIONS[name].gallery == "merged" else "own"
         for track, run, key in self._runs_with(metric, wanted, DEFINITIONS[name].gallery):
             measure = partial(_over_tasks, run, key, name)
+            if name == "bwt_gem":
+                measure = partial(_mean_of_drops, measure, self._learned(track, run.name, key))
             yield self._fact(track, run, f"{name}.{key}", measure, gallery)
             if name == "own_final":
                 if run.steps == 0:
@@ -336,17 +356,52 @@ class Facts:
         return START if step == BEFORE else int(step)
 
     def _of_drops(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Fact]:
-        """Runs on data outside the stream, or with data= any, compared with a baseline."""
+        """Runs on data outside the stream, or with data= any, compared with an earlier model."""
+        if metric.name == "worst_week":
+            yield from self._of_weeks(metric)
+            return
+        against = "step before" if metric.name == "step_drop" else "baseline"
         for drop in self._drops:
-            key = metric.key or self._key[id(drop.track)]
-            if drop.key == key and (drop.is_guard or "data" in wanted):
-                yield Fact(
-                    self._names(drop.track, drop.run, "own", drop.data),
-                    f"{metric.name}.{key}" if metric.name else key,
-                    partial(_of_drop, drop, metric.name),
-                    drop.track,
-                    seeds=drop.seeds,
-                )
+            if drop.against == against and (drop.is_guard or "data" in wanted):
+                yield from self._of_drop(drop, metric)
+
+    def _of_weeks(self, metric: Metric) -> Iterator[Fact]:
+        """Every run on its earlier tasks that are large enough, compared with both models.
+
+        A run without any has one fact, which is undefined.
+        """
+        found = [one for one in self._drops if one.task is not None and one.against != "baseline"]
+        large = [one for one in found if one.images is None or one.images >= FEWEST_IMAGES]
+        for drop in large:
+            yield from self._of_drop(drop, metric)
+        judged = {(id(one.track), one.run) for one in large}
+        small = {(id(one.track), one.run) for one in found} - judged
+        for track, run, key in self._runs_with(metric, {}):
+            place = id(track), run.name
+            if run.steps and place not in judged:
+                why = SMALL if place in small else FIRST
+                measure = partial(Measured, None, why, _LATER, is_early=True)
+                yield self._fact(track, run, f"{metric.name}.{key}", measure)
+
+    def _of_drop(self, drop: Drop, metric: Metric) -> Iterator[Fact]:
+        key = metric.key or self._key[id(drop.track)]
+        if drop.key == key:
+            yield Fact(
+                self._names(drop.track, drop.run, "own", drop.data),
+                f"{metric.name}.{key}" if metric.name else key,
+                partial(_of_drop, drop, metric.name),
+                drop.track,
+                seeds=drop.seeds,
+                against=drop.against,
+            )
+
+    def _learned(self, track: Track, run: str, key: str) -> list[Drop]:
+        """What a run lost of each earlier task since it had learned it."""
+        return [
+            one
+            for one in self._drops
+            if one.against == "learned" and one.run == run and one.key == key and one.track is track
+        ]
 
     def _angles(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Fact]:
         for track in self._spatial_tracks:
@@ -433,6 +488,18 @@ def _over_tasks(run: RunScores, key: str, name: str) -> Measured:
     return Measured(None, why or _LACKS_ROWS, _OTHER_RUNS)
 
 
+def _mean_of_drops(measure: Callable[[], Measured], drops: Sequence[Drop]) -> Measured:
+    """A summary that is the mean of these drops, with the interval of the points lost."""
+    found = measure()
+    intervals = [one.interval for one in drops if one.interval is not None]
+    if found.number is None or not intervals or len(intervals) < len(drops):
+        return found
+    error = math.sqrt(math.fsum(one.error**2 for one in intervals)) / len(intervals)
+    ends = (-found.number - margin_of(error), -found.number + margin_of(error))
+    samples = sum(one.samples for one in intervals)
+    return replace(found, interval=Interval(*ends, error, samples))
+
+
 def _of_task(run: RunScores, name: str, key: str, task: int) -> Measured:
     """A summary of one task: as if it were the first of two, and the last model the second's."""
     value, last = DEFINITIONS[name].value, run.steps - 1
@@ -484,8 +551,8 @@ def _of_drop(drop: Drop, name: str | None) -> Measured:
         return Measured(drop.last) if drop.last else _lacks_rows(drop, needs_baseline=False)
     if drop.drop is None:
         return _lacks_rows(drop, needs_baseline=True)
-    if name in {"drop", "worst_drop"}:
-        return Measured(drop.drop)
+    if name in {"drop", *WORST}:
+        return Measured(drop.drop, interval=drop.interval)
     if drop.interval is None:
         return Measured(None, "it has no interval", _NO_RANKS)
     return Measured(Spread((drop.interval.low if name == "drop_low" else drop.interval.high,)))
@@ -494,6 +561,8 @@ def _of_drop(drop: Drop, name: str | None) -> Measured:
 def _lacks_rows(drop: Drop, *, needs_baseline: bool) -> Measured:
     """What is lacking: rows of the baseline, of the last checkpoint, or of both."""
     lacks_baseline = needs_baseline and drop.baseline is None
+    if needs_baseline and drop.against != "baseline":
+        return Measured(None, drop.undefined, "evaluate every checkpoint on these data")
     models = (("baseline", lacks_baseline), ("last checkpoint", drop.last is None))
     lacking = [name for name, lacks in models if lacks]
     known = drop.undefined if needs_baseline else None

@@ -113,7 +113,7 @@ class _Ranks:
         found: dict[tuple[str, str, str], list[GalleryRanks]] = {}
         for file, checkpoints in self._files:
             here = {place for place in places if place[0] in checkpoints}
-            for one in file.read_answers(here, gallery):
+            for one in file.read(here, gallery, has_answers=True):
                 found.setdefault((one.checkpoint, self._current(one.data), one.split), []).append(
                     one
                 )

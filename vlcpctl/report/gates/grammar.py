@@ -31,8 +31,13 @@ class Gate:
     bound: float
 
     def is_met_by(self, value: float) -> bool:
-        """Whether the comparison is true; what is left of rounding does not decide it."""
-        return OPERATORS[self.comparison][1](round(value, _DECIMALS), self.bound)
+        """Whether the comparison is true, as `is_beyond` says."""
+        return is_beyond(value, self.comparison, self.bound)
+
+
+def is_beyond(value: float, comparison: str, bound: float) -> bool:
+    """Whether the comparison is true; what is left of rounding does not decide it."""
+    return OPERATORS[comparison][1](round(value, _DECIMALS), bound)
 
 
 def parse_gate(text: str, keys: Iterable[str]) -> Gate:

@@ -1,4 +1,4 @@
-"""The verdict of each condition on what it is applied to, and the error that they end with."""
+"""Verdicts: what each condition found, in words, and the error that they end with."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ from typing import Any, Self
 
 from vlcpctl.core.errors import MOST_NAMES, BadInput, GateFailed
 from vlcpctl.core.structs import converted
-from vlcpctl.report.facts.table import Fact, Facts, Measured, Unmatched
-from vlcpctl.report.gates.grammar import OPERATORS, Gate
+from vlcpctl.report.facts.table import SMALL
+from vlcpctl.report.gates.grammar import OPERATORS, is_beyond
+from vlcpctl.report.scores.drops import Against
 
-POLICIES = ("error", "pass")  # of --undefined
-ALL_RUNS = "all runs"
-
+_OF_CHANCE = frozenset(
+    {"against", "samples", "se", "low", "high", "comparisons", "chance", "sees"}
+    | {"is_resolved", "is_clear"}
+)
 _EARLY = "not defined yet (1 task)"
+_SINCE: dict[Against, str] = {
+    "baseline": "",
+    "step before": " since the step before",
+    "learned": " since it was learned",
+}
+_TOO_SMALL = "not judged (fewer than 50 test images)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +32,13 @@ class Verdict:
 
     `undefined` is why `value` is None, and `advice` what to do about it; `passes` is whether a
     pipeline continues. `track` is the title of the track; None if the condition applies to nothing.
+
+    The other fields are None unless the value is a loss that was judged against chance, which takes
+    ranks. It is from `against` to now, over `samples`, has the standard error `se` and the 95 %
+    interval from `low` to `high`, and is one of `comparisons` that are judged together: models that
+    lost nothing exceed `chance` as rarely as was wanted, and a true loss of `sees` is found in 80
+    of 100 cases. It `is_resolved` if all of it is within the bound even at 1.96 standard errors
+    more, and `is_clear` if it is above even at so many less. All in points.
     """
 
     condition: str
@@ -38,6 +53,16 @@ class Verdict:
     advice: str | None = None
     is_early: bool = False
     passes: bool = False
+    against: Against | None = None
+    samples: int | None = None
+    se: float | None = None
+    low: float | None = None
+    high: float | None = None
+    comparisons: int | None = None
+    chance: float | None = None
+    sees: float | None = None
+    is_resolved: bool | None = None
+    is_clear: bool | None = None
 
     @classmethod
     def read(cls, written: Mapping[str, Any], place: object) -> Self:
@@ -47,10 +72,18 @@ class Verdict:
 
     @property
     def outcome(self) -> str:
-        """In a few words: "passes", "fails", "not defined yet (1 task)" or "undefined: ..."."""
+        """In a few words: "passes", "fails", "not defined yet (1 task)" or "undefined: ...".
+
+        "passes, not resolved" if the loss may be above the bound.
+        """
         if self.value is not None:
-            return "fails" if self.holds else "passes"
-        return _EARLY if self.is_early else f"undefined: {self.undefined}"
+            passes = "passes, not resolved" if self.is_resolved is False else "passes"
+            return "fails" if self.holds else passes
+        return self._early if self.is_early else f"undefined: {self.undefined}"
+
+    @property
+    def _early(self) -> str:
+        return _TOO_SMALL if self.undefined == SMALL else _EARLY
 
     @property
     def comparison(self) -> str:
@@ -59,38 +92,47 @@ class Verdict:
         return f"{OPERATORS[comparison][0]} {bound}"
 
     def sentence(self, *, names_track: bool = False) -> str:
-        """What was found, such as "ctp: drop.rm on coco = 6.2500 > 5", for any outcome."""
+        """What was found, such as "ctp: drop.rm on coco = 6.2500 > 5", for any outcome.
+
+        A loss that was judged against chance has its interval, and what chance reaches.
+        """
         data = f" on {self.data}" if self.data is not None else ""
         track = f" ({self.track})" if names_track and self.track else ""
-        subject = f"{self.run}: {self.metric}{data}{track}"
+        since = _SINCE[self.against] if self.against is not None else ""
+        subject = f"{self.run}: {self.metric}{data}{since}{track}"
         if self.value is None:
             if self.is_early:
-                return f"{subject} is {_EARLY}, because forgetting needs two"
+                why = self.undefined if self.undefined == SMALL else "because forgetting needs two"
+                return f"{subject} is {self._early}, {why}"
             return f"{subject} is undefined, {self.undefined}"
-        sign = "" if self.holds else ", not"
-        return f"{subject} = {self.value:.4f}{sign} {self.comparison}"
+        interval = "" if self.low is None else f" (95 % {self.low:.2f} to {self.high:.2f})"
+        sign = "" if self.exceeds else ", not"
+        return f"{subject} = {self.value:.4f}{interval}{sign} {self.comparison}{self._by_chance}"
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the value is beyond the bound, which for a loss may be chance."""
+        _, comparison, _ = self.condition.rsplit(":", 2)
+        return self.value is not None and is_beyond(self.value, comparison, self.bound)
+
+    @property
+    def _by_chance(self) -> str:
+        """What is said of chance behind a loss, and of one that is not resolved."""
+        if self.chance is None:
+            return ""
+        if self.exceeds:
+            but = "and" if self.holds else "but"
+            return f", {but} chance alone reaches {self.chance:.2f}"
+        return "" if self.is_resolved else ", not resolved"
 
     def as_json(self) -> dict[str, Any]:
-        """The verdict's fields and outcome; a bound that is not recorded is null."""
+        """The verdict's fields and outcome; a bound that is not recorded is null.
+
+        Those of a loss that was judged against chance are left out of other verdicts.
+        """
+        found = {k: v for k, v in asdict(self).items() if v is not None or k not in _OF_CHANCE}
         bound = self.bound if math.isfinite(self.bound) else None
-        return asdict(self) | {"bound": bound, "outcome": self.outcome}
-
-
-def judge(gates: Iterable[Gate], facts: Facts, undefined: str = "error") -> list[Verdict]:
-    """Apply every condition to the facts that it selects.
-
-    With `undefined` "pass", what needs a second task passes while a run has learned one.
-    """
-    verdicts = []
-    for gate in gates:
-        found = facts.of_runs(gate.metric, gate.selectors)
-        if isinstance(found, Unmatched):
-            verdicts.append(_of_nothing(gate, found))
-        elif gate.metric.name == "worst_drop":
-            verdicts += _worst(gate, found)
-        else:
-            verdicts += [_verdict(gate, one, one.measure(), undefined) for one in found]
-    return verdicts
+        return found | {"bound": bound, "outcome": self.outcome}
 
 
 def overall(verdicts: Sequence[Verdict]) -> str:
@@ -136,56 +178,3 @@ def enforce(verdicts: Iterable[Verdict]) -> None:
 def _cut(sentences: list[str]) -> list[str]:
     more = len(sentences) - MOST_NAMES
     return sentences if more <= 0 else [*sentences[:MOST_NAMES], f"and {more} more"]
-
-
-def _of_nothing(gate: Gate, why: Unmatched) -> Verdict:
-    return Verdict(
-        condition=gate.text,
-        run=ALL_RUNS,
-        metric=gate.metric.text,
-        value=None,
-        holds=False,
-        undefined=why.undefined,
-        bound=gate.bound,
-        advice=why.advice,
-    )
-
-
-def _verdict(gate: Gate, fact: Fact, found: Measured, undefined: str) -> Verdict:
-    value = found.number
-    holds = value is not None and gate.is_met_by(value)
-    is_excused = found.is_early and undefined == "pass"
-    return Verdict(
-        condition=gate.text,
-        run=fact.run,
-        metric=fact.metric,
-        value=value,
-        holds=holds,
-        undefined=found.undefined,
-        data=fact.name("data") or None,
-        track=fact.title,
-        bound=gate.bound,
-        advice=found.advice,
-        is_early=found.is_early,
-        passes=is_excused or (value is not None and not holds),
-    )
-
-
-def _worst(gate: Gate, facts: Sequence[Fact]) -> list[Verdict]:
-    """One verdict per run, on the data with the largest drop.
-
-    It is undefined if data that were not measured could turn it: those may be the worst.
-    """
-    by_run: dict[str, list[tuple[Fact, Measured]]] = {}
-    for fact in facts:
-        by_run.setdefault(fact.run, []).append((fact, fact.measure()))
-    verdicts = []
-    for found in by_run.values():
-        known = [(value, pair) for pair in found if (value := pair[1].number) is not None]
-        unknown = [pair for pair in found if pair[1].number is None]
-        value, worst = max(known, key=lambda pair: pair[0], default=(math.nan, None))
-        # A larger drop that is not known would not change the verdict.
-        is_certain = gate.is_met_by(value) == (gate.comparison in {"gt", "ge"})
-        chosen = worst if worst and (not unknown or is_certain) else unknown[0]
-        verdicts.append(_verdict(gate, *chosen, "error"))
-    return verdicts

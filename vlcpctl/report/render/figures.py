@@ -143,7 +143,7 @@ def _data_chart(data: str, curves: Sequence[Curve], of: Styles, key: str) -> Lin
         scores = [(step, curve) for step in one.steps if (curve := one.at(step, key)) is not None]
         points = tuple((step, at.mean, min(at.values), max(at.values)) for step, at in scores)
         series.append(Series(one.run.name, of[one.run.name], points))
-        baseline = one.baseline(key)
+        baseline = one.before(key)
         if baseline is not None and one.is_apart:
             levels.setdefault(f"baseline {' and '.join(one.run.models)}", baseline.mean)
     first = min(step for one in curves for step in one.steps)

@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 from vlcpctl.core.atomic import is_pipe_or_device, new_file, refuse_foreign_file, refuse_link
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.printable import printable
+from vlcpctl.report.facts.language import WORST
 from vlcpctl.report.gates.verdicts import Verdict, names_tracks
 
 SUITE = "vlcpctl forgetting-report"
@@ -91,7 +92,7 @@ def _add_case(suite: ET.Element, verdict: Verdict, *, names_track: bool) -> None
 
 def _name(verdict: Verdict, *, names_track: bool) -> str:
     """The name of a case, which is unique in a run and the same for every run of a pipeline."""
-    if verdict.metric.startswith("worst_drop"):  # its data may be another one every time
+    if verdict.metric.partition(".")[0] in WORST:  # its data may be another one every time
         return verdict.condition
     data = f" on {verdict.data}" if verdict.data is not None else ""
     track = f" ({verdict.track})" if names_track and verdict.track else ""

@@ -211,7 +211,7 @@ def _transfer(document: Document, track: Track, styles: Styles) -> dict[str, Any
     if not tables:
         return {"every_step": tables}
     key = document.key(track)
-    curves = [one for one in document.curves if one.track is track and not one.is_task]
+    curves = [one for one in document.curves if one.track is track and one.task is None]
     guards = {id(one) for one in document.guards(track)}
     others = _with_steps([one for one in curves if id(one) not in guards])
     curves = _with_steps(curves)

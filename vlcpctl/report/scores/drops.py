@@ -5,35 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Literal
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names
 from vlcpctl.core.rows import Row
 from vlcpctl.report.scores.baseline import Baseline
 from vlcpctl.report.scores.collect import TrackKey, outside_names, track_key
+from vlcpctl.report.scores.intervals import Interval
 from vlcpctl.report.scores.joining import JoinedRows
 from vlcpctl.report.scores.runs import START, Track, step_of
 from vlcpctl.report.scores.summary import Spread, over_seeds
 
 # A column of a run's matrix, or the task and tasks of data outside its stream.
 Place = int | tuple[str, tuple[str, ...]]
+# What the last model is compared with: the baseline; the model of the step before; on a task of the
+# stream, the model that had just learned it.
+Against = Literal["baseline", "step before", "learned"]
+
+FEWEST_IMAGES = 50  # of an earlier task that is judged by itself
+
 _BySeed = dict[int, dict[int, Row]]  # by seed, and by step or START
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A 95 % interval of a drop, in points."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Drop:
-    """The score of the baseline minus that of the last model, in points: positive is worse.
+    """The score of an earlier model minus that of the last one, in points: positive is worse.
 
-    `data` is a task of the run's stream or data outside of it; only the latter are guards. `drop`
-    is None, and `undefined` says why, if either side was not measured. It has a value for each of
-    the `seeds`.
+    The earlier model is the baseline, or that of an earlier step, as `against` says. `data` is a
+    task of the run's stream, of this step, or data outside of it; only the latter are guards.
+    `drop` is None, and `undefined` says why, if either side was not measured. It has a value for
+    each of the `seeds`. `images` are those of the evaluation, if rows have their number.
     """
 
     track: Track
@@ -47,6 +48,9 @@ class Drop:
     interval: Interval | None = None
     undefined: str | None = None
     seeds: tuple[int, ...] = ()
+    against: Against = "baseline"
+    task: int | None = None
+    images: int | None = None
 
 
 @dataclass(frozen=True)
@@ -62,34 +66,54 @@ class SeedRows:
 class Compared:
     """A run that is compared: the names of its baseline, or why it has none.
 
-    `last` is its last step; START: it was not trained on a stream.
+    `last` is its last step, and `before` the one before it; START: not trained on a stream.
     """
 
     name: str
     last: int
+    before: int
     models: tuple[str, ...]
     unknown: str | None
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A run on one data set: the rows of every seed at the baseline and after each step."""
+    """A run on one data set: the rows of every seed at the baseline and after each step.
+
+    `task` is the step of a task of the stream, None for data outside of it.
+    """
 
     track: Track
     run: Compared
     data: str
     is_guard: bool
-    is_task: bool
+    task: int | None
     seeds: tuple[SeedRows, ...]
 
+    def pairs(self, against: Against = "baseline") -> list[tuple[Row, Row]]:
+        """The rows of an earlier model and of the last one, of the seeds that have both."""
+        found = ((self._before(one, against), one.steps.get(self.run.last)) for one in self.seeds)
+        return [(before, last) for before, last in found if before and last]
+
+    def _before(self, one: SeedRows, against: Against) -> Row | None:
+        """The row of the model that the last one is compared with."""
+        if against == "baseline":
+            return one.baseline
+        step = self.run.before if against == "step before" else self.task
+        return None if step is None else one.steps.get(step)
+
+    def before(self, key: str, against: Against = "baseline") -> Spread | None:
+        """The scores of the earlier model, one for each seed; None if a seed lacks one."""
+        return over_seeds(_score(self._before(one, against), key) for one in self.seeds)
+
     @property
-    def pairs(self) -> list[tuple[Row, Row]]:
-        """The rows of the baseline and of the last model, of the seeds that have both."""
-        return [
-            (one.baseline, one.steps[self.run.last])
-            for one in self.seeds
-            if one.baseline is not None and self.run.last in one.steps
-        ]
+    def images(self) -> int | None:
+        """The fewest images that the last model was evaluated on; None if rows do not say."""
+        last = (one.steps.get(self.run.last) for one in self.seeds)
+        return min(
+            (row.counts["n_images"] for row in last if row and "n_images" in row.counts),
+            default=None,
+        )
 
     @property
     def steps(self) -> list[int]:
@@ -109,28 +133,36 @@ class Curve:
         """The scores after a step; None if a seed lacks one."""
         return over_seeds(_score(one.steps.get(step), key) for one in self.seeds)
 
-    def baseline(self, key: str) -> Spread | None:
-        """The scores of the baseline, one for each seed; None if a seed lacks one."""
-        return over_seeds(_score(one.baseline, key) for one in self.seeds)
-
-    def drop(self, key: str) -> Drop:
+    def drop(self, key: str, against: Against = "baseline") -> Drop:
         """The drop in one metric, without an interval."""
-        baseline, last = self.baseline(key), self.at(self.run.last, key)
-        found = Drop(self.track, self.run.name, self.data, self.is_guard, key, baseline, last, None)
-        if baseline is None or last is None:
-            return replace(found, undefined=self._why_undefined(key))
-        values = zip(baseline.values, last.values, strict=True)
+        before, last = self.before(key, against), self.at(self.run.last, key)
+        found = Drop(
+            track=self.track,
+            run=self.run.name,
+            data=self.data,
+            is_guard=self.is_guard,
+            key=key,
+            baseline=before,
+            last=last,
+            drop=None,
+            against=against,
+            task=self.task,
+            images=self.images,
+        )
+        if before is None or last is None:
+            return replace(found, undefined=self._why_undefined(key, against))
+        values = zip(before.values, last.values, strict=True)
         drop = Spread(tuple(one - other for one, other in values))
         return replace(found, drop=drop, seeds=tuple(one.seed for one in self.seeds))
 
-    def _why_undefined(self, key: str) -> str:
-        if self.run.unknown:
+    def _why_undefined(self, key: str, against: Against) -> str:
+        if self.run.unknown and against == "baseline":
             return self.run.unknown
-        no_baseline = [one.seed for one in self.seeds if one.baseline is None]
+        no_baseline = [one.seed for one in self.seeds if self._before(one, against) is None]
         no_last = [one.seed for one in self.seeds if self.run.last not in one.steps]
         if not no_baseline and not no_last:
-            return f"its baseline or its last model has no {key} on {self.data}"
-        who = "its baseline" if no_baseline else f"its last model (step {self.run.last})"
+            return f"{_WHO[against]} or its last model has no {key} on {self.data}"
+        who = _WHO[against] if no_baseline else f"its last model (step {self.run.last})"
         lacking = no_baseline or no_last
         seeds = f", seed {', '.join(map(str, lacking))}" if len(self.seeds) > 1 else ""
         return f"{who} was not evaluated on {self.data}{seeds}"
@@ -167,11 +199,11 @@ def curves(
                 for seed in sorted(seeds_of[track, name])
             )
             label = data.name(track, name, place)
-            is_task = isinstance(place, int)
-            is_guard = not is_task and (not guards or _matches(label, guards))
+            task = place if isinstance(place, int) else None
+            is_guard = task is None and (not guards or _matches(label, guards))
             of_track = data.tracks[track]
-            curves_.append(Curve(of_track, runs[name], label, is_guard, is_task, members))
-    if baseline is not None and not any(one.pairs for one in curves_):
+            curves_.append(Curve(of_track, runs[name], label, is_guard, task, members))
+    if baseline is not None and not any(one.pairs() for one in curves_):
         raise BadInput(
             f"--baseline: {baseline.text} and the last models of the runs have no data in common; "
             "evaluate it on theirs"
@@ -184,20 +216,40 @@ def curves(
 def drops(
     found: Iterable[Curve],
     keys: Callable[[Track], Sequence[str]],
-    intervals: Callable[[Curve], Mapping[str, Interval]],
+    intervals: Callable[[Curve, Against], Mapping[str, Interval]],
+    against: Against = "baseline",
 ) -> list[Drop]:
     """A drop for every run, data set and metric key that the run has there."""
     drops_ = []
     for curve in found:
         has = {key for one in curve.seeds for row in one.steps.values() for key in row.metrics}
-        ends = intervals(curve)
+        ends = intervals(curve, against)
         drops_ += [
             replace(one, interval=ends.get(key)) if one.drop is not None else one
             for key in keys(curve.track)
             if key in has
-            for one in [curve.drop(key)]
+            for one in [curve.drop(key, against)]
         ]
     return drops_
+
+
+def earlier_tasks(found: Sequence[Curve]) -> list[Curve]:
+    """The curves on tasks that were learned before the last one and count in summary metrics."""
+    without = {(id(one.track), run.name): run.without for one in found for run in one.track.runs}
+    return [
+        one
+        for one in found
+        if one.task is not None
+        and one.task < one.run.last
+        and one.task not in without.get((id(one.track), one.run.name), ())
+    ]
+
+
+_WHO: dict[Against, str] = {
+    "baseline": "its baseline",
+    "step before": "its model of the step before",
+    "learned": "its model that had just learned it",
+}
 
 
 class _Data:
@@ -245,22 +297,25 @@ def _compared(
     for row in rows:
         by_run.setdefault(row.run, []).append(row)
     for name, members in sorted(by_run.items()):
-        last = max(map(step_of, members))
+        steps = sorted({START, *map(step_of, members)})
+        last = steps[-1]
         models = {
             (row.seed, row.checkpoint)
             for row in members
             if row.step == (None if last == START else last)
         }
         if baseline is None:
-            run = _from_start(name, members, last, found.starts.get(name, ()))
+            run = _from_start(name, members, steps, found.starts.get(name, ()))
             is_start = any(checkpoint in begun for _, checkpoint in models if checkpoint)
             if last != START and not (run.unknown and is_start):
                 yield run
         elif any(baseline.of(seed) != checkpoint for seed, checkpoint in models):
-            yield Compared(name, last, (baseline.text,), None)
+            yield Compared(name, last, steps[-2:][0], (baseline.text,), None)
 
 
-def _from_start(run: str, rows: Sequence[Row], last: int, models: tuple[str, ...]) -> Compared:
+def _from_start(
+    run: str, rows: Sequence[Row], steps: Sequence[int], models: tuple[str, ...]
+) -> Compared:
     unknown = None
     if not any(row.step is None for row in rows):
         unknown = (
@@ -268,7 +323,8 @@ def _from_start(run: str, rows: Sequence[Row], last: int, models: tuple[str, ...
             if any(row.start for row in rows)
             else "it did not start from an imported model; use --baseline"
         )
-    return Compared(run, last, models or (() if unknown else ("start",)), unknown)
+    compared_with = models or (() if unknown else ("start",))
+    return Compared(run, steps[-1], steps[-2:][0], compared_with, unknown)
 
 
 def _by_place(rows: Iterable[Row]) -> dict[tuple[TrackKey, str, Place], _BySeed]:

@@ -3,8 +3,9 @@
 A resample draws samples of the data with replacement. An image and its captions have the key of
 one sample and are drawn together, because their ranks are not independent; a resample is the same
 for both models and for all seeds. The interval is from the 2.5th to the 97.5th percentile of the
-resampled drops (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13). It is
-about other samples of the same kind, not about other seeds of the training. Identical content is
+resampled drops (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13); of fewer
+than 200 samples, of which resamples know too little, it is as wide as `few_samples_margin` says. It
+is about other samples of the same kind, not about other seeds of the training. Identical content is
 one query, and has the key of its first sample.
 
 Shapes: Q queries, C samples, T kinds of samples, F counts of a sample, B and R resamples.
@@ -12,7 +13,8 @@ Shapes: Q queries, C samples, T kinds of samples, F counts of a sample, B and R 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlcpctl.metrics import accuracy, recall
+from vlcpctl.metrics.chance import FEWEST_SAMPLES, few_samples_margin
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +40,16 @@ _RETRIEVAL = ("i2t", "t2i")
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Pair = tuple["GalleryRanks", "GalleryRanks"]  # of the baseline and the last model
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A 95 % interval of a drop and its standard error, in points, over this many samples."""
+
+    low: float
+    high: float
+    error: float
+    samples: int
 
 
 def scores_of(ranks: GalleryRanks) -> dict[str, float]:
@@ -62,30 +75,73 @@ def have_same_queries(one: GalleryRanks, other: GalleryRanks) -> bool:
     )
 
 
-def intervals(pairs: Sequence[Pair]) -> dict[str, tuple[float, float]]:
-    """The ends of the interval of every metric's drop, in points, as a mean over the seeds.
+def intervals(pairs: Sequence[Pair]) -> dict[str, Interval]:
+    """The interval of every metric's drop, as a mean over the seeds.
 
     There is a pair for each seed, of the same queries on both sides.
     """
     is_one_set = all(have_same_queries(pairs[0][0], one) for one, _ in pairs[1:])
     sets = [pairs] if is_one_set else [[pair] for pair in pairs]
-    draws = [_drops(members, number) for number, members in enumerate(sets)]
+    found = [_Shared(members) for members in sets]
+    draws = [one.drops(_resamples(one.kinds.number_T, number)) for number, one in enumerate(found)]
+    samples = min(int(one.kinds.number_T.sum()) for one in found)
+    margins = _margins(found) if samples < FEWEST_SAMPLES else {}
     ends = (50 - LEVEL / 2, 50 + LEVEL / 2)
-    found = {}
+    intervals_ = {}
     for key in draws[0]:
         drop_R = np.mean([one[key] for one in draws], axis=0)
-        low, high = np.nanpercentile(drop_R, ends)  # a tiny resample may lack a direction
-        found[key] = (float(low), float(high))
-    return found
+        if key in margins:
+            middle, margin = margins[key]
+            low, high = max(middle - margin, -100.0), min(middle + margin, 100.0)
+        else:
+            low, high = np.nanpercentile(drop_R, ends)  # a resample may lack a class
+        intervals_[key] = Interval(float(low), float(high), float(np.nanstd(drop_R)), samples)
+    return intervals_
 
 
-def _drops(pairs: Sequence[Pair], number: int) -> dict[str, Floats]:
-    """The drop (R,) of every metric in each resample of the queries that all pairs share."""
-    is_retrieval = _CLASSES not in pairs[0][0].ways
-    kinds = _kinds(pairs, _RETRIEVAL if is_retrieval else (_CLASSES,))
-    of_block = _recall_drops if is_retrieval else _accuracy_drops
-    blocks = [of_block(kinds, weight_BT) for weight_BT in _resamples(kinds.number_T, number)]
-    return {key: np.concatenate([block[key] for block in blocks]) / len(pairs) for key in blocks[0]}
+def _margins(sets: Sequence[_Shared]) -> dict[str, tuple[float, float]]:
+    """By metric: the drop, and half the width of the interval of few samples; means over sets."""
+    found = [one.losses() for one in sets]
+    margins = {}
+    for key in found[0]:
+        middle = np.mean([middle for middle, _ in (one[key] for one in found)])
+        squares = [few_samples_margin(loss_C) ** 2 for _, loss_C in (one[key] for one in found)]
+        margins[key] = float(middle), math.sqrt(math.fsum(squares)) / len(found)
+    return margins
+
+
+class _Shared:
+    """The queries that all pairs share; drops are means over the pairs."""
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        is_retrieval = _CLASSES not in pairs[0][0].ways
+        self.kinds = _kinds(pairs, _RETRIEVAL if is_retrieval else (_CLASSES,))
+        self._of_block = _recall_drops if is_retrieval else _accuracy_drops
+        self._seeds = len(pairs)
+
+    def drops(self, blocks: Iterable[Counts]) -> dict[str, Floats]:
+        """The drop (R,) of every metric where samples count (B, T) times, in blocks of B."""
+        found = [self._of_block(self.kinds, weight_BT) for weight_BT in blocks]
+        return {
+            key: np.concatenate([block[key] for block in found]) / self._seeds for key in found[0]
+        }
+
+    def losses(self) -> dict[str, tuple[float, Floats]]:
+        """By metric: the drop, and the points (C,) that each sample lost, of which it is the mean.
+
+        They are the jackknife's pseudo-values, C D - (C - 1) D without the sample, since a metric
+        may count samples unequally.
+        """
+        number_T = self.kinds.number_T
+        samples = int(number_T.sum())
+        all_D = self.drops([number_T[None]])
+        without_D = self.drops([number_T - np.eye(len(number_T), dtype=np.int64)])
+        found = {}
+        for key, (drop,) in all_D.items():
+            loss_T = samples * drop - (samples - 1) * without_D[key]
+            loss_T = np.where(np.isnan(loss_T), drop, loss_T)  # the only sample of a direction
+            found[key] = float(drop), np.repeat(loss_T, number_T)
+        return found
 
 
 @dataclass(frozen=True)

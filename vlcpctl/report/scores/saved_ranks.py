@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlcpctl.core.rows import Row
-from vlcpctl.report.scores.drops import Curve, Interval
-from vlcpctl.report.scores.intervals import have_same_queries, intervals, scores_of
+from vlcpctl.report.scores.drops import Against, Curve
+from vlcpctl.report.scores.intervals import Interval, have_same_queries, intervals, scores_of
 from vlcpctl.report.scores.joining import current_ids
 
 if TYPE_CHECKING:
@@ -25,24 +25,38 @@ class RankIntervals:
     If `vlcpctl forget` has removed queries from a file, the queries count that are left.
     """
 
-    def __init__(self, curves: Sequence[Curve], files: Sequence[SavedRanks]) -> None:
-        rows = [row for curve in curves for pair in curve.pairs for row in pair]
+    def __init__(
+        self,
+        curves: Sequence[Curve],
+        files: Sequence[SavedRanks],
+        against: Collection[Against],
+    ) -> None:
+        """`against` are the earlier models whose ranks are read, as those of the last ones are."""
+        pairs = (pair for curve in curves for one in against for pair in curve.pairs(one))
+        rows = [row for pair in pairs for row in pair] if files else []
         self._known_as = current_ids(rows)
         self._found: dict[tuple[str, str, str], list[GalleryRanks]] = {}
         self._used: set[object] = set()
         self._notes: dict[str, None] = {}
-        wanted = {row.checkpoint for row in rows}
+        versions: dict[str, list[str]] = {}
+        for version, current in self._known_as.items():
+            versions.setdefault(current, []).append(version)
+        wanted = {
+            (row.checkpoint, data)
+            for row in rows
+            for data in versions.get(self._known_as.get(row.data, row.data), [row.data])
+        }
         self._files = len(files)
         for file in files:
             for one in file.read(wanted):
                 place = (one.checkpoint, self._known_as.get(one.data, one.data), one.split)
                 self._found.setdefault(place, []).append(one)
 
-    def of(self, curve: Curve) -> Mapping[str, Interval]:
+    def of(self, curve: Curve, against: Against = "baseline") -> Mapping[str, Interval]:
         """The intervals on a curve by metric; empty if a seed has no ranks of the same queries."""
         pairs = []
-        for baseline, last in curve.pairs:
-            one, other = self._ranks(baseline, curve), self._ranks(last, curve)
+        for before, last in curve.pairs(against):
+            one, other = self._ranks(before, curve), self._ranks(last, curve)
             if one is None or other is None:
                 return {}
             if (one.is_reduced or other.is_reduced) and not have_same_queries(one, other):
@@ -50,14 +64,12 @@ class RankIntervals:
                 self._note_reduced(curve)
             if not have_same_queries(one, other) or not _has_queries(one):
                 self._note(
-                    f"the ranks of {curve.run.name!r} and its baseline on {curve.data!r} are not "
+                    f"the ranks of {curve.run.name!r} and its {against} on {curve.data!r} are not "
                     "of the same queries: its drop there has no interval"
                 )
                 return {}
             pairs.append((one, other))
-        if not pairs or len(pairs) < len(curve.seeds):
-            return {}
-        return {key: Interval(*ends) for key, ends in intervals(pairs).items()}
+        return intervals(pairs) if pairs and len(pairs) == len(curve.seeds) else {}
 
     def note_used(self, paths: Iterable[Path]) -> None:
         """Take note that files of ranks are used in the report, though not for intervals."""

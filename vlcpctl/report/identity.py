@@ -80,7 +80,7 @@ def _row_texts(rows: Sequence[Row]) -> Iterator[str]:
 def _parts() -> list[list[str]]:
     found: list[list[str]] = []
     for name in sorted(one.name for one in fields(Row) if one.name not in _NOT_STORED):
-        if name in _PART_BEGINS:
+        if name in _PART_BEGINS or found[-1] == ["metrics"]:  # which have their own texts
             found.append([])
         found[-1].append(name)
     return found

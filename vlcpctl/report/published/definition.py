@@ -19,6 +19,7 @@ from vlcpctl.core.errors import BadInput, UsageError, unknown_name, unreadable
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.printable import printable
+from vlcpctl.core.rows import COUNTS
 from vlcpctl.core.structs import converted
 from vlcpctl.report.facts.language import COLUMN, Metric, Pairs, parse, parse_selectors
 
@@ -34,7 +35,6 @@ Printed = float | str | None  # None: blank in the paper
 # What is worked out from the entries of a file.
 _COMPUTED = frozenset({"metric", "selectors", "filled"})
 _BETTER = {"higher": True, "lower": False, "none": None}
-_COUNTS = ("n_images", "n_texts", "n_queries", "n_gallery", "n_train")
 _DATA = re.compile(r" --data \S+")  # of a command; with --emoji9 it takes none
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")  # in the `select` of a column
 _ID = re.compile(r"[A-Za-z0-9_.+-]{1,60}")
@@ -266,8 +266,8 @@ def _column(
     if column.better not in _BETTER:
         raise BadInput(f"{place}: {unknown_name('better', column.better, _BETTER)}")
     for name in column.counts:
-        if name not in _COUNTS:
-            raise BadInput(f"{place}: {unknown_name('count', name, _COUNTS)}")
+        if name not in COUNTS:
+            raise BadInput(f"{place}: {unknown_name('count', name, COUNTS)}")
     _check_decimals(column.decimals, place)
     if not column.select or _PLACEHOLDER.search(column.select):
         return column

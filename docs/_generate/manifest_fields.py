@@ -156,7 +156,7 @@ KINDS = {
     "tables": Kind(
         "Tables of a report, made by `forgetting-report --csv` and `--latex`.",
         "tables.json",
-        {"files": "Names of the tables."},
+        {"files": "Names of the files of the tables."},
         ("schema", "content", "identity", "made_by"),
     ),
     "figures": Kind(

@@ -115,7 +115,7 @@ def run(
         typer.Option(
             "--csv",
             metavar="DIR",
-            help="Directory for each table of the report as a CSV file (default: none).",
+            help="Directory for the tables of the report as CSV files (default: none).",
             rich_help_panel=options.TABLES,
         ),
     ] = None,
@@ -124,7 +124,7 @@ def run(
         typer.Option(
             "--latex",
             metavar="DIR",
-            help="Directory for each table of the report as a LaTeX table, for the packages "
+            help="Directory for the tables of the report as LaTeX tables, for the packages "
             "booktabs and siunitx, and for graphicx if it is wide (default: none).",
             rich_help_panel=options.TABLES,
         ),
@@ -328,8 +328,8 @@ def run(
     those of other data. A file of your own has the form of the files in
     vlcpctl/report/published/tables.
 
-    --csv and --latex write every table as NAME.csv and NAME.tex: those of --table (in CSV, one
-    line per cell) and those that compare runs.
+    --csv and --latex write tables as NAME.csv and NAME.tex: those of --table (in CSV, one line per
+    cell) and the others that a terminal shows, but for the task x step matrices.
 
     --group-by method,lr names each run after its settings, as in "ctp, lr=0.001"; a setting that is
     not in the list must be the same in all runs of a line. --best METRIC, with METRIC as in

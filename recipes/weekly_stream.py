@@ -117,7 +117,7 @@ def stream(place: Path, method: str, seed: int) -> Iterator[tuple[int, str, Made
     first += ["--method", method, "--seed", str(seed), "--split-column", "split"]
     first += ["--preset", "tiny", "--steps", str(STEPS), "--lr", str(LR)]
     if method != "seqf":
-        first += ["--buffer-from", str(place / "production/00-pairs")]
+        first += ["--buffer-from", str(place / "pairs.parquet")]
     for number in range(1, 9):
         week = place / "weekly" / f"week{number}.parquet"
         options = first if number == 1 else []

@@ -85,6 +85,7 @@ _STEP = {
     "identity.hyper": "Hyper-parameters of each method.",
     "identity.settings": "Settings of the training.",
     "identity.seed": "Seed of random choices.",
+    "identity.attempt": "Value of `--attempt`.",
     "identity.tasks": "Content ids of the tasks of this train-step.",
     "identity.previous": "Content id of `--previous`; null without it.",
     "identity.teacher": "Content id of `--teacher`; null without it.",

@@ -65,8 +65,8 @@ def test_a_run_of_built_in_methods_is_what_it_was(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     (step, *_) = chain(world, "ctp+ewc", tmp_path / "run")
     assert list(identity.semantic(step)) == [
-        *("run", "method", "hyper", "settings", "seed", "tasks", "previous", "teacher", "buffer"),
-        *("targets", "pseudo_texts", "from_scratch", "fresh_state", "limit"),
+        *("run", "method", "hyper", "settings", "seed", "attempt", "tasks", "previous", "teacher"),
+        *("buffer", "targets", "pseudo_texts", "from_scratch", "fresh_state", "limit"),
     ]
 
 

@@ -50,6 +50,7 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
         "hyper": hyper_of(request.methods),
         "settings": settings,
         "seed": request.seed,
+        "attempt": request.attempt,
         "tasks": [open_task(path).content for path in request.tasks],
         "previous": _content(request.previous, "checkpoint"),
         "teacher": _content(request.teacher, "checkpoint"),

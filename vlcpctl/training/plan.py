@@ -208,7 +208,7 @@ def make_plan(request: TrainRequest) -> TrainPlan:
         batch_size=request.settings.batch_size,
         captions=request.settings.captions,
         replay_share=replay_share(request.settings.replay),
-        seed=request.seed,
+        seed=request.drawn_seed,
         limit=request.limit,
     )
     settings = request.settings

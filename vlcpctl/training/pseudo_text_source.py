@@ -101,7 +101,7 @@ def _from_buffer(
     pairs = min(settings.pairs or request.settings.batch_size, len(split))
     _check_share(request, name, pairs, "buffer pairs per step")
     return PseudoTextSource(
-        name, replace(settings, pairs=pairs), buffer=BufferSampler(split, pairs, request.seed)
+        name, replace(settings, pairs=pairs), buffer=BufferSampler(split, pairs, request.drawn_seed)
     )
 
 
@@ -146,4 +146,4 @@ def _from_file(
     file.verify()
     if file.count < settings.texts:
         raise UsageError(f"{file.path} has {file.count} texts, but a step uses {settings.texts}")
-    return FileTexts(file, settings.texts, request.seed)
+    return FileTexts(file, settings.texts, request.drawn_seed)

@@ -270,7 +270,7 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
         encoder=encoder,
         methods=plan.methods,
         settings=request.settings,
-        seed=request.seed,
+        seed=request.drawn_seed,
         device=device,
         previous={name: value.to(device) for name, value in frozen.items()} or None,
         # With --teacher, `previous` is the teacher: penalties on weights need a copy of the
@@ -332,7 +332,7 @@ def _encoder(request: TrainRequest, parent: ParentCheckpoint | None) -> Encoder:
     start = NewModelOptions(
         pretrained=settings.pretrained,
         temperature=settings.temperature,
-        seed=request.seed,
+        seed=request.drawn_seed,
         text_length=settings.text_length,
         image_size=settings.image_size,
         heads=settings.heads,

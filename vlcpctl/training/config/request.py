@@ -11,6 +11,7 @@ from typing import Any
 from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
+from vlcpctl.core.seeds import torch_seed
 from vlcpctl.core.staging import read_path
 from vlcpctl.methods.plugins.transfer import packed, unpacked
 from vlcpctl.tracking.destinations import Destination
@@ -48,6 +49,11 @@ class TrainRequest(RunOptions):
     def method_name(self) -> str:
         """The names of the methods as `--method` takes them, such as `ctp+lwf`."""
         return "+".join(method.name for method in self.methods)
+
+    @property
+    def drawn_seed(self) -> int:
+        """The seed of all draws of the training: `seed`, or of a later attempt one of its own."""
+        return torch_seed(self.seed, "attempt", self.attempt) if self.attempt else self.seed
 
     @property
     def model(self) -> str:

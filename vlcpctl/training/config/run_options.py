@@ -48,6 +48,14 @@ class RunOptions:
         None,
         "Initialise the method's state instead of taking it from --previous",
     )
+    attempt: int = option(
+        0,
+        METHOD,
+        "N",
+        "Number of this training among those of one --seed: each draws other batches, views and "
+        "initial weights",
+        within="[0, inf)",
+    )
     # No option below decides what is computed. The first three decide the last bits.
     compile: bool = option(
         False,

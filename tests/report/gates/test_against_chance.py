@@ -114,6 +114,14 @@ def test_of_several_guards_the_one_that_lost_beyond_chance_is_named(tmp_path: Pa
     assert (plain.data, plain.value) == ("golden", 6.0)
 
 
+def test_a_loss_without_ranks_fails_beside_one_that_is_not_resolved(tmp_path: Path) -> None:
+    weeks = guarded(tmp_path, [range(40), range(38)], 50)  # 4 points, and chance reaches more
+    weeks.guard([range(40), range(39)], 50, "unranked")  # 2 points
+    del weeks.files[-2:]
+    (worst,) = judged(weeks, "worst_drop:gt:1")
+    assert (worst.data, worst.value, worst.outcome) == ("unranked", 2.0, "fails")
+
+
 def test_an_earlier_week_that_collapses_is_found_although_the_mean_hides_it(tmp_path: Path) -> None:
     weeks = Weeks(tmp_path)
     for task in range(20):

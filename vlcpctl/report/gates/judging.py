@@ -168,21 +168,12 @@ def _worst(gate: Gate, verdicts: Sequence[Verdict]) -> list[Verdict]:
 def _worst_of(gate: Gate, verdicts: Sequence[Verdict]) -> Verdict:
     known = [one for one in verdicts if one.value is not None]
     unknown = [one for one in verdicts if one.value is None]
+    rejects_losses = gate.comparison in {"gt", "ge"}
     worst = max(
         known,
-        key=lambda one: (
-            one.is_resolved is False and one.holds,
-            one.is_resolved is False,
-            one.value,
-        ),
+        key=lambda one: (rejects_losses and one.holds, one.is_resolved is False, one.value),
         default=None,
     )
     # A larger drop that is not known would not change the verdict.
-    is_certain = worst is not None and worst.holds == (gate.comparison in {"gt", "ge"})
+    is_certain = worst is not None and worst.holds == rejects_losses
     return worst if worst is not None and (not unknown or is_certain) else unknown[0]
-
-
-def _rank(verdict: Verdict) -> tuple[bool, bool, float]:
-    """By which the worst verdict is the largest; that of plain values is on the largest one."""
-    is_open = verdict.is_resolved is False
-    return is_open and verdict.holds, is_open, verdict.value or 0.0

@@ -55,7 +55,7 @@ def _moved_guard(world: World) -> tuple[Words, Words]:
     # Its guard is not where it was, seen from the copy.
     shutil.copytree(world.state, world.new / "prod", symlinks=True)
     words = [*week_words(world.place, world.new / "prod", 2), "--dry-run"]
-    return words, [*words, "--guard", guard]
+    return words, [*words, "--guard", guard, "--small-guard"]
 
 
 def _twice_named(world: World) -> tuple[Words, Words]:
@@ -63,7 +63,7 @@ def _twice_named(world: World) -> tuple[Words, Words]:
     source = [world.place / "earlier.parquet", "--holdout", "test=0.4", "-q"]
     out = world.new / "again"
     assert world.run("split", *source, "-o", out, "--by", "all:other").code == 0
-    return world.week(*guards), world.week(*guards[:3], out / "00-other")
+    return world.week(*guards), world.week(*guards[:3], out / "00-other", "--small-guard")
 
 
 def _another_start(world: World) -> tuple[Words, Words]:
@@ -102,11 +102,11 @@ TABLE: dict[str, Callable[[World], tuple[Words, Words]]] = {
     "split them again with --by all:NAME": _twice_named,
     "give a task outside the state directory": lambda w: (
         w.week("--guard", w.state / "weeks/0001/stream/00-week-0001"),
-        w.week("--guard", w.place / "silver/00-silver"),
+        w.week("--guard", w.place / "silver/00-silver", "--small-guard"),
     ),
     "has no test split; give a task that has one": lambda w: (
         w.week("--guard", w.guard("trained", splits={"train": 4})),
-        w.week("--guard", w.place / "silver/00-silver"),
+        w.week("--guard", w.place / "silver/00-silver", "--small-guard"),
     ),
     "leave these options out": _another_start,
     "is the run of --init; choose another name": _trained_start,

@@ -20,6 +20,7 @@ from support.processes import exit_code_of, run_line, start_child
 from support.production import customer_of, first_words, make_place, tree, week_words
 from support.program import ProgramResult, check_refused, run_program
 
+from vlcpctl.core.console import set_quiet
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.tasks.task import open_task
@@ -328,6 +329,7 @@ def test_pairs_that_are_deleted_while_a_week_is_made_are_not_accepted(
         if point == "judged":
             add_to_stop_list(stop_list_path(state, "0" * 32), "0" * 32, [], ["1" * 32])
 
+    set_quiet(False)  # as the command line before it did not leave it
     call = Call(data=[str(place / "week-4.parquet")], quiet=True)
     request = UpdateRequest(state=state, call=call, given={"fail_if": ("rm:lt:0",)})
     with _locked(state, None):

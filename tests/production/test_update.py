@@ -27,7 +27,7 @@ from vlcpctl.production.attempt import Attempt
 from vlcpctl.production.guards import find_guards
 from vlcpctl.production.layout import MOST_WEEKS, Layout
 from vlcpctl.production.records import STATE, VERDICT, WEEK, write_record
-from vlcpctl.production.settings import Settings
+from vlcpctl.production.settings import GATES, Settings
 from vlcpctl.production.update import _continue
 from vlcpctl.testing.tiny_stream import make_task
 
@@ -145,6 +145,7 @@ def test_a_rejected_week_changes_nothing_and_leaves_no_rows(
     run: Run, place: Path, state: Path
 ) -> None:
     before = {name: one for name, one in tree(state).items() if not name.startswith("pending")}
+    assert before.pop("state.json")["rejections"] == []
     for _ in range(2):
         done = run(*week_words(place, state, 2), *FAILS, "-q")
         assert (done.code, done.out) == (7, "")
@@ -152,6 +153,9 @@ def test_a_rejected_week_changes_nothing_and_leaves_no_rows(
         assert "the state stays at week 1" in done.err
         after = tree(state)
         assert before.items() <= after.items()
+        recorded = after.pop("state.json")
+        assert [one["number"] for one in recorded["rejections"]] == [2]  # once
+        assert [week["number"] for week in recorded["weeks"]] == [1]
         assert all(name.startswith("pending/") for name in after.keys() - before.keys())
     assert (state / "pending" / "report" / "report.html").is_file()
     # Another week: nothing of the rejected one is left, in the rows, in the report or on the disk.
@@ -202,8 +206,9 @@ def test_a_rejected_week_with_other_settings_is_trained_again(
 def test_without_conditions_the_defaults_judge(run: Run, place: Path, tmp_path: Path) -> None:
     done = run(*first_words(place, tmp_path / "prod"), "--dry-run")
     (report,) = [line for line in done.out.splitlines() if "forgetting-report" in line]
-    gates = "--fail-if worst_drop:gt:2 --fail-if bwt_gem.rm:lt:-2 --undefined pass"
-    assert report == f"{report.partition(' --fail-if')[0]} {gates} -q"
+    gates = " ".join(f"--fail-if {one}" for one in GATES)
+    rule = f"--undefined pass --false-alarms {1 / 52:.6g}"
+    assert report == f"{report.partition(' --fail-if')[0]} {gates} {rule} -q"
     assert not (tmp_path / "prod").exists()
 
 
@@ -350,7 +355,7 @@ def test_a_guard_that_changed_is_refused(run: Run, place: Path, state: Path) -> 
         make_task(guard.parent, splits={"train": 4, "test": 4})
         refused = run(*week_words(place, state, 2))
         check_refused(refused, "update", 3, "00-golden has changed: its content id was", "--guard")
-        again = ["--guard", guard.parent, "--dry-run"]
+        again = ["--guard", guard.parent, "--small-guard", "--dry-run"]
         assert run(*week_words(place, state, 2), *again).code == 0
         shutil.rmtree(guard.parent)
         check_refused(run(*week_words(place, state, 2)), "update", 3, "00-golden does not exist")
@@ -517,7 +522,7 @@ def test_a_rejected_week_is_evaluated_again_only_on_other_guards(
     )
     settings = replace(attempt.settings, guards=guards)
     with Layout(state).locked():
-        is_made = _continue(Layout(state), replace(attempt, settings=settings), force=False)
+        _, is_made = _continue(Layout(state), replace(attempt, settings=settings), force=False)
     assert is_made == is_same
     assert ((pending / "rows").exists(), (pending / "ranks").exists()) == (is_same, is_same)
     assert not (pending / "report").exists()

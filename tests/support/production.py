@@ -21,7 +21,7 @@ from vlcpctl.testing.tiny_stream import make_pair
 WEEK = 24  # pairs
 SETTINGS = (
     *("--preset", "tiny", "--batch-size", "4", "--steps", "3", "--buffer-size", "8"),
-    *("--holdout", "test=0.3", "-q"),
+    *("--holdout", "test=0.3", "--retries", "0", "-q"),
 )
 PASSES = ("--fail-if", "rm:lt:0")  # no recall is below 0
 FAILS = ("--fail-if", "rm:ge:0")
@@ -68,7 +68,7 @@ def make_place(root: Path, weeks: int = 3) -> Path:
 def first_words(place: Path, state: Path) -> list[object]:
     """The command line of the first week, without gates."""
     start = ["--init", place / "model", "--buffer-from", place / "earlier.parquet"]
-    guard = ["--guard", place / "golden" / "00-golden"]
+    guard = ["--guard", place / "golden" / "00-golden", "--small-guard"]
     return [*week_words(place, state, 1), *start, *guard, *SETTINGS]
 
 

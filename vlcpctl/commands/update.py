@@ -76,8 +76,48 @@ FailIf = Annotated[
         "--fail-if",
         metavar="METRIC:OP:VALUE",
         help="Condition that rejects a week, as forgetting-report takes it; repeat for more, or "
-        "give 'none' for no condition (default: worst_drop:gt:2, with a guard, and "
-        "bwt_gem.rm:lt:-2).",
+        "give 'none' for no condition (default: worst_drop:gt:2 and step_drop:gt:2, with a guard, "
+        "worst_week:gt:5 and bwt_gem.rm:lt:-2; 'default' takes them again).",
+        rich_help_panel=options.METHOD,
+    ),
+]
+FalseAlarms = Annotated[
+    float | None,
+    typer.Option(
+        "--false-alarms",
+        metavar="A",
+        help="How many weeks of a year of weekly updates may be rejected because of chance alone, "
+        "on average, by each kind of condition on losses (default: 1).",
+        rich_help_panel=options.METHOD,
+    ),
+]
+Unresolved = Annotated[
+    str | None,
+    typer.Option(
+        "--unresolved",
+        metavar="POLICY",
+        help="What to do with a week that may have lost more than a bound allows, at 1.96 standard "
+        "errors more: accept or reject (default: accept).",
+        rich_help_panel=options.METHOD,
+    ),
+]
+Retries = Annotated[
+    int | None,
+    typer.Option(
+        "--retries",
+        min=0,
+        max=1,
+        metavar="0|1",
+        help="How often a rejected week is trained again with other draws, unless it clearly lost "
+        "more than a bound allows; the last verdict counts (default: 1).",
+        rich_help_panel=options.METHOD,
+    ),
+]
+SmallGuard = Annotated[
+    bool,
+    typer.Option(
+        "--small-guard",
+        help="Accept a --guard of fewer than 50 test images, on which chance hides losses.",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -331,7 +371,7 @@ _OF_TRAINING = ("epochs", "steps", "lr", "batch_size", "micro_batch", "precision
 _SAME = {
     *_OF_TRAINING, "method", "preset", "buffer_size", "policy", "holdout", "holdout_most",
     "split_column", "keep_columns", "image_column", "caption_column", "max_skip", "undefined",
-    "seed", "device", "threads",
+    "seed", "device", "threads", "false_alarms", "unresolved", "retries",
 }  # fmt: skip
 _BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback"}
 _OTHERWISE_NAMED = {"set_": "set", "run_name": "run", "junit_xml": "junit"}
@@ -356,6 +396,10 @@ def run(
     data: options.Data = None,
     fail_if: FailIf = None,
     undefined: Undefined = None,
+    false_alarms: FalseAlarms = None,
+    unresolved: Unresolved = None,
+    retries: Retries = None,
+    small_guard: SmallGuard = False,
     method: Method = None,
     method_file: options.MethodFiles = None,
     preset: Preset = None,
@@ -426,6 +470,8 @@ def run(
         _refuse_beside_rollback(given)
         _roll_back(state, rollback, wait, dry_run=dry_run, as_json=as_json)
         return
+    if small_guard and not guard:
+        raise UsageError("--small-guard has no effect without --guard")
     if not sources:
         raise UsageError("NEW_DATA is missing; see 'vlcpctl update --help'")
     from vlcpctl.production.lines import Call
@@ -441,6 +487,7 @@ def run(
             fresh_state=fresh_state,
             readmit=tuple(readmit or ()),
             accept_inexact=accept_inexact,
+            small_guard=small_guard,
             junit=junit_xml,
             log=[str(one) for one in destinations(log)],
             quiet=quiet,
@@ -468,7 +515,7 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
     from vlcpctl.production.guards import find_guards, record_classes
     from vlcpctl.production.layout import relative_to_root
     from vlcpctl.production.left_out import SKIP
-    from vlcpctl.production.settings import NONE, record_method_files
+    from vlcpctl.production.settings import NONE, conditions, record_method_files
 
     found = {name: given[name] for name in _SAME & given.keys()}
     if "run_name" in given:
@@ -487,7 +534,7 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
     others: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
         ("set_", "assignments", tuple),
         ("known", "known", lambda text: None if text == SKIP else text),
-        ("fail_if", "fail_if", tuple),
+        ("fail_if", "fail_if", conditions),
         ("method_file", "method_files", partial(record_method_files, state)),
         ("workers", "workers", options.workers),
     )

@@ -25,6 +25,15 @@ _WEEK, VERDICT_FILE = "week.json", "verdict.json"
 
 
 @dataclass(frozen=True, kw_only=True)
+class Training:
+    """A training of a week, and how it was judged."""
+
+    attempt: int  # of train-step
+    accepted: bool
+    verdicts: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Attempt:
     """What decides a week: its number, the checkpoint it continues, its data and its settings."""
 
@@ -38,6 +47,7 @@ class Attempt:
     deleted: tuple[str, ...] = ()  # content ids of the stop lists whose pairs are left out
     readmitted: tuple[str, ...] = ()  # deletions whose pairs are taken in again (--readmit)
     accept_inexact: bool = False  # its training may have gone on where results are not bit-exact
+    rejected: tuple[Training, ...] = ()  # earlier trainings, in whose place this one is
 
     @classmethod
     def read(cls, directory: Path) -> Self:
@@ -81,23 +91,28 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """How the gates judged a week."""
+    """How the gates judged a week. `warnings` are about what no gate rejects."""
 
     accepted: bool
     gates: tuple[str, ...]
     undefined: str
     verdicts: tuple[dict[str, Any], ...]
+    attempts: tuple[Training, ...] = ()  # all trainings of the week, of which the last counts
+    warnings: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, directory: Path, settings: Settings, *, accepted: bool) -> Self:
+    def of(cls, directory: Path, attempt: Attempt, *, accepted: bool) -> Self:
         """The judgement of the report in a directory. Raises BadInput if there is no report."""
         path = directory / "report"
         found = read_manifest(path, "report")["gates"]
+        verdicts = converted(found, tuple[dict[str, Any], ...], f"{path}, gates")
+        last = Training(attempt=len(attempt.rejected), accepted=accepted, verdicts=verdicts)
         return cls(
             accepted=accepted,
-            gates=settings.gates,
-            undefined=settings.undefined_gates,
-            verdicts=converted(found, tuple[dict[str, Any], ...], f"{path}, gates"),
+            gates=attempt.settings.gates,
+            undefined=attempt.settings.undefined_gates,
+            verdicts=verdicts,
+            attempts=(*attempt.rejected, last),
         )
 
     @classmethod
@@ -117,9 +132,37 @@ class Judgement:
         write_record(directory / VERDICT_FILE, VERDICT, as_json(self))
 
     @property
+    def outcome(self) -> str:
+        """One of "rejected", "not resolved", "kept" and, without any interval, "accepted".
+
+        Kept: every loss is within its bound, even at 1.96 standard errors more. Not resolved: no
+        condition rejects the week, but a loss may be above its bound.
+        """
+        if not self.accepted:
+            return "rejected"
+        resolved = [one.get("is_resolved") for one in self.verdicts]
+        if False in resolved:
+            return "not resolved"
+        return "kept" if True in resolved else "accepted"
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether a loss is above its bound even at 1.96 standard errors less."""
+        return any(one.get("holds") and one.get("is_clear") for one in self.verdicts)
+
+    @property
     def against(self) -> list[str]:
         """A phrase for each condition that rejected the week, with the value that was found."""
         return [_phrase(one) for one in self.verdicts if one.get("holds") is True]
+
+    @property
+    def unresolved(self) -> list[str]:
+        """A phrase for each loss that no condition rejects, but which may be above its bound."""
+        return [
+            _phrase(one)
+            for one in self.verdicts
+            if one.get("is_resolved") is False and one.get("holds") is False
+        ]
 
 
 def read_attempt(directory: Path) -> Attempt | None:
@@ -179,7 +222,12 @@ def _phrase(verdict: Mapping[str, Any]) -> str:
     value, data = verdict.get("value"), verdict.get("data")
     shown = f" is {value:.2f}" if isinstance(value, int | float) else ""
     on_data = f" on {data}" if data else ""
-    return f"{verdict.get('metric')}{on_data}{shown} ({verdict.get('condition')})"
+    chance, low, high = (verdict.get(name) for name in ("chance", "low", "high"))
+    by_chance = ""
+    if isinstance(chance, int | float):
+        shown += f" (95 % {low:.1f} to {high:.1f})"
+        by_chance = f"; chance alone reaches {chance:.1f}"
+    return f"{verdict.get('metric')}{on_data}{shown} ({verdict.get('condition')}{by_chance})"
 
 
 def _shown(value: object) -> str:

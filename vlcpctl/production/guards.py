@@ -2,21 +2,81 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.data.classification.benchmarks import expand_groups, usual_name
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.metrics.chance import WEEKS_A_YEAR, critical_value, smallest_seen
 from vlcpctl.production.layout import relative_to_root, shown_path
 from vlcpctl.production.settings import NONE, Guard, Settings
+from vlcpctl.report.scores.drops import FEWEST_IMAGES
 
 _OF_STREAM = frozenset({"weeks", "pending"})  # directories below the root with tasks of the stream
+_DEVIATION = 15.0  # points, of a sample's change in a week that lost 3, as measured
 _SPECIAL = re.compile(r"[*?\[]")  # in patterns of `fnmatch`
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a guard of so many images can show: `sees` and `bound` are points lost."""
+
+    name: str
+    images: int
+    sees: float
+    bound: float
+
+    def sentence(self) -> str:
+        """Such as "golden, 50 images: a true loss of 6.8 points is rejected in 80 of 100 weeks"."""
+        images = counted(self.images, "image")
+        return (
+            f"{self.name}, {images}: a true loss of {self.sees:.1f} points is rejected in 80 of "
+            "100 weeks"
+        )
+
+
+def sights(root: Path, settings: Settings, errors: Mapping[str, float]) -> list[Sight]:
+    """What each retrieval guard can show of a loss, if a condition bounds it.
+
+    `errors` are standard errors measured so far, by guard; of others, it is that of changes of
+    single samples with a standard deviation of 15 points. Raises BadInput if a task cannot be read.
+    """
+    bound = settings.bound_on_guards
+    if bound is None:
+        return []
+    of_each = sum(gate.startswith(("drop", "worst_drop", "step_drop")) for gate in settings.gates)
+    comparisons = (len(settings.guards) + len(settings.classes)) * of_each
+    z = critical_value(comparisons, (settings.false_alarms or 1.0) / WEEKS_A_YEAR)
+    found = []
+    for guard in settings.guards:
+        images = _images(root, guard)
+        error = errors.get(guard.name, _DEVIATION / math.sqrt(max(images, 1)))
+        found.append(Sight(guard.name, images, smallest_seen(bound, error, z), bound))
+    return found
+
+
+def refuse_small(root: Path, guards: Sequence[Guard]) -> None:
+    """Raise UsageError for a guard of fewer than 50 test images."""
+    for guard in guards:
+        images = _images(root, guard)
+        if images < FEWEST_IMAGES:
+            raise UsageError(
+                f"--guard {shown_path(root, guard.path)} has {counted(images, 'test image')}, on "
+                f"which chance hides any loss that matters; give {FEWEST_IMAGES} or more, or "
+                "accept it with --small-guard"
+            )
+
+
+def _images(root: Path, guard: Guard) -> int:
+    return read_task(shown_path(root, guard.path)).splits["test"].images
 
 
 def find_guards(root: Path, paths: Sequence[str]) -> tuple[Guard, ...] | tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.jobs.script import CommandLine
+from vlcpctl.metrics.chance import WEEKS_A_YEAR
 from vlcpctl.production.guards import guard_patterns
 from vlcpctl.production.layout import TASK, Layout, shown_path
 from vlcpctl.production.left_out import TRAIN, StopLists
@@ -17,8 +18,10 @@ from vlcpctl.production.state import State, guard_ids, unmeasured
 
 Words = list[str]
 
-# The names of files of rows and ranks: of guards for the new checkpoint, and for the start.
+# The names of files of rows and ranks: of guards for the new checkpoint, and for the start; of the
+# week before its training; and of all weeks for the new checkpoint.
 GUARDS, START, CLASSES = "guards", "start", "-classes"
+BEFORE, WEEKS = "before", "weeks"
 
 _EARLIER = "earlier"  # the task that the first buffer is filled from
 _PRETRAINED = "open_clip:"
@@ -32,6 +35,7 @@ class Call:
     fresh_state: bool = False
     readmit: Sequence[Path] = ()  # stop lists of which nothing is left out
     accept_inexact: bool = False
+    small_guard: bool = False
     junit: Path | None = None
     log: Sequence[str] = ()  # values of --log
     quiet: bool = False
@@ -45,6 +49,7 @@ class Lines:
     state: State
     settings: Settings
     call: Call
+    attempt: int = 0  # of the training of the week
 
     def of_start(self) -> list[CommandLine]:
         """The lines that make the start: its checkpoint, the first buffer, the rows of guards."""
@@ -82,14 +87,29 @@ class Lines:
                 task.name.removeprefix("00-"),
                 self.left_out(),
             ),
-            self._retrieval([task], before, pending, "before"),
+            self._with_ranks([task], before, pending, BEFORE),
             *self._guards(unmeasured(self.state, self.settings), [start], pending, START),
             self._train(task, last, pending),
             self._buffer(task, pending, self._buffer_of(self.state.last)),
-            self._retrieval([*weeks, task], new, pending, "weeks"),
+            self._with_ranks([*weeks, task], new, pending, WEEKS),
             *self._guards(self.settings, new, pending, GUARDS),
         ]
         return self._numbered([*lines, self._report(lines)])
+
+    def from_training(self) -> list[CommandLine]:
+        """The lines of the next week from its training on."""
+        lines = self.of_week()
+        first = next(at for at, one in enumerate(lines) if one.words[0] == "train-step")
+        return lines[first:]
+
+    def of_training(self, directory: Path) -> Iterator[Path]:
+        """What of a week another training makes again, but for its report; the checkpoint last."""
+        for name in (WEEKS, GUARDS, f"{GUARDS}{CLASSES}"):
+            yield rows_file(directory, name)
+            yield ranks_file(directory, name)
+        if self.settings.buffer_needs_checkpoint:
+            yield directory / "buffer"
+        yield directory / "checkpoint"
 
     def left_out(self) -> list[Path]:
         """What the split of the week leaves out: stop lists, and the tasks of accepted weeks.
@@ -157,6 +177,7 @@ class Lines:
             *((f"--{name.replace('_', '-')}", one) for name, one in how.of_training().items()),
         )
         words += ["--fresh-state"] if self.call.fresh_state else []
+        words += ["--attempt", str(self.attempt)] if self.attempt else []
         # Refused without a saved state, as when the same command goes on after the training.
         is_inexact = self.call.accept_inexact and has_saved_state(pending)
         words += ["--accept-inexact"] if is_inexact else []
@@ -177,29 +198,36 @@ class Lines:
     ) -> Words:
         words = ["eval-retrieval", *map(str, tasks)]
         words += _options(*(("--checkpoint", one) for one in checkpoints))
-        return [*words, "-o", str(_rows(out, name)), *self._machine(), *self._log()]
+        return [*words, "-o", str(rows_file(out, name)), *self._machine(), *self._log()]
+
+    def _with_ranks(
+        self, tasks: Sequence[Path], checkpoints: Sequence[Path], out: Path, name: str
+    ) -> Words:
+        """An evaluation with the ranks that intervals are computed from."""
+        words = self._retrieval(tasks, checkpoints, out, name)
+        return [*words, "--save-ranks", str(ranks_file(out, name))]
 
     def _guards(
         self, settings: Settings, checkpoints: Sequence[Path], out: Path, name: str
     ) -> Iterator[Words]:
-        """The evaluations of these guards, with the ranks that intervals are computed from."""
+        """The evaluations of these guards."""
         root = self.place.root
         if settings.guards:
             paths = [shown_path(root, guard.path) for guard in settings.guards]
-            ranks = ["--save-ranks", str(_ranks(out, name))]
-            yield [*self._retrieval(paths, checkpoints, out, name), *ranks]
+            yield self._with_ranks(paths, checkpoints, out, name)
         if settings.classes:
             name = f"{name}{CLASSES}"
             words = ["eval-zeroshot", *(str(_class_word(root, one)) for one in settings.classes)]
             words += _options(*(("--checkpoint", one) for one in checkpoints))
             words += _options(("--data", settings.data and shown_path(root, settings.data)))
-            words += ["-o", str(_rows(out, name)), "--save-ranks", str(_ranks(out, name))]
+            words += ["-o", str(rows_file(out, name)), "--save-ranks", str(ranks_file(out, name))]
             yield words + self._machine() + self._log()
 
     def _report(self, lines: Sequence[Words]) -> Words:
         """The report over the rows of the start, of all accepted weeks, and of these lines.
 
-        Of the ranks, those of the start and of the new checkpoint: only these two are compared.
+        Of the ranks on guards, those of the start, the last week and the new checkpoint: only these
+        are compared. On each week, the model that had learned it is, too.
         """
         how, accepted = self.settings, range(self.state.last + 1)
         new = [*([] if self.state.start.ready else self._start_lines()), *lines]
@@ -208,22 +236,33 @@ class Lines:
         ranks = [
             one
             for week in accepted
-            for one in self._files(week, "ranks", f"{START}*.parquet" if week else "*.parquet")
+            for one in self._files(week, "ranks", "*.parquet")
+            if week in {0, self.state.last} or Path(one).stem.removesuffix(CLASSES) != GUARDS
         ]
         words = ["forgetting-report", *rows, *(_value(one, "-o") for one in new)]
         # Only this run: a start that was trained on tasks is a run of its own, in the same rows.
         words += ["-o", str(self.place.pending / "report"), "--run", how.run]
-        of_new = (_value(one, "--save-ranks") for one in new if "--save-ranks" in one)
+        of_new = [_value(one, "--save-ranks") for one in new if "--save-ranks" in one]
+        ranks += of_new
         words += _options(
-            *(("--ranks", one) for one in (*ranks, *of_new)),
+            *(("--ranks", one) for one in ranks),
             *(("--guard", one) for one in self._patterns()),
             *(("--fail-if", one) for one in how.gates),
-            ("--undefined", how.undefined_gates if how.undefined_gates != "error" else None),
+            *self._rule(ranks),
             ("--junit", self.call.junit),
         )
         # The number before the name of a week is that in the run.
         gone = (f"*{TASK.format(week).removeprefix('00')}" for week in self.emptied())
         return words + _options(*(("--without", one) for one in gone))
+
+    def _rule(self, ranks: Sequence[str]) -> Iterator[tuple[str, object]]:
+        """How the conditions are judged; against chance only where there are ranks."""
+        how = self.settings
+        yield "--undefined", how.undefined_gates if how.undefined_gates != "error" else None
+        if ranks and how.gates:
+            a_year = how.false_alarms
+            yield "--false-alarms", None if a_year is None else f"{a_year / WEEKS_A_YEAR:.6g}"
+            yield "--unresolved", how.unresolved if how.unresolved != "accept" else None
 
     def _patterns(self) -> list[str]:
         """Patterns of the guards, if there were others in earlier weeks."""
@@ -276,11 +315,13 @@ def _value(words: Words, option: str) -> str:
     return words[words.index(option) + 1]
 
 
-def _rows(directory: Path, name: str) -> Path:
+def rows_file(directory: Path, name: str) -> Path:
+    """The rows of a week, or of the start, that one line wrote."""
     return directory / "rows" / f"{name}.ndjson"
 
 
-def _ranks(directory: Path, name: str) -> Path:
+def ranks_file(directory: Path, name: str) -> Path:
+    """The ranks of the same line."""
     return directory / "ranks" / f"{name}.parquet"
 
 

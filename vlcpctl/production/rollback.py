@@ -28,7 +28,13 @@ def rollback(place: Layout, state: State, week: int) -> State:
         say(f"{pending} is removed")
     place.discard_pending()
     later = tuple(range(week + 1, state.last + 1))
-    state = replace(state, settings=settings, weeks=state.weeks[:week], rolling_back=later)
+    state = replace(
+        state,
+        settings=settings,
+        weeks=state.weeks[:week],
+        rolling_back=later,
+        rejections=tuple(one for one in state.rejections if one.number <= week),
+    )
     state.write(place)  # from here on, a killed rollback is completed by the next call
     place.point_to(week)
     return move_away(place, state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -19,16 +20,27 @@ from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.production.layout import relative_to_root, shown_path
 from vlcpctl.production.left_out import TRAIN
 from vlcpctl.report.gates.grammar import parse_gate
+from vlcpctl.report.gates.judging import POLICIES, UNRESOLVED
 from vlcpctl.training.config.composition import compose, settings_of_methods
 from vlcpctl.training.config.resolution import resolve
 from vlcpctl.training.config.settings import SETTINGS
 
 NONE: Final = "none"  # the value of an option that empties a list
-UNDEFINED: Final = ("error", "pass")
+DEFAULT: Final = "default"  # the value of --fail-if for the conditions of this version
+GATES: Final = ("worst_drop:gt:2", "step_drop:gt:2", "worst_week:gt:5", "bwt_gem.rm:lt:-2")
+# What a state records when it is made, so that later versions with others do not change it.
+NEW: Final[Mapping[str, Any]] = {
+    "fail_if": GATES,
+    "false_alarms": 1.0,
+    "unresolved": "accept",
+    "retries": 1,
+}
+_BEFORE: Final = ("worst_drop:gt:2", "bwt_gem.rm:lt:-2")  # of states that have recorded none
+_ON_GUARDS: Final = ("worst_drop", "step_drop")
 # Settings that do not decide what a week's training is asked for: with others, an unfinished week
 # goes on and a rejected one is judged again. If guards differ, its evaluations are made again; with
 # another device or other threads, train-step resumes only with --accept-inexact.
-_OF_GATES: Final = frozenset({"fail_if", "undefined"})
+_OF_GATES: Final = frozenset({"fail_if", "undefined", "false_alarms", "unresolved", "retries"})
 _OF_EVALUATION: Final = frozenset({"guards", "classes", "data"})
 _OF_MACHINE: Final = frozenset({"device", "workers", "threads"})
 _SIZE = re.compile(r"0*[1-9][0-9]*|[0-9]+(\.[0-9]+)?%")
@@ -37,7 +49,7 @@ _RETRIEVAL = (
     *("i2t_r1", "i2t_r5", "i2t_r10", "i2t_rmean", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_rmean"),
     "rm",
 )
-_ZERO_SHOT = ("acc1", "acc5", "mean_per_class_recall")
+_KEYS = (*_RETRIEVAL, "acc1", "acc5", "mean_per_class_recall")
 _COUNTED_SHARE = "10%"  # of a week that a counted hold-out takes at most
 
 
@@ -98,6 +110,9 @@ class Settings:
     data: str | None = None
     fail_if: tuple[str, ...] | None = None
     undefined: str | None = None
+    false_alarms: float | None = None  # a year of weekly updates; None: as the report has it
+    unresolved: str | None = None
+    retries: int = 0  # trainings with other draws, after a rejection that is not clear
     seed: int = 0
     device: str = "auto"
     workers: int | None = None  # None: auto
@@ -186,10 +201,7 @@ class Settings:
             has_checkpoint=self.buffer_needs_checkpoint,
             stores_features=self.stores_features,
         )
-        for gate in self.gates:  # only with sets of classes are there metrics of classification
-            parse_gate(gate, (*_RETRIEVAL, *(_ZERO_SHOT if self.classes else ())))
-        if self.undefined not in {None, *UNDEFINED}:
-            raise UsageError(f"--undefined takes error or pass, not {self.undefined!r}")
+        self._check_gates()
         if self.known not in {None, TRAIN}:
             raise UsageError(f"--known takes skip or train, not {self.known!r}")
         if not _SIZE.fullmatch(self.buffer_size):
@@ -198,6 +210,18 @@ class Settings:
                 "as 20000 or 5%"
             )
 
+    def _check_gates(self) -> None:
+        for gate in self.gates:  # only with sets of classes are there metrics of classification
+            parse_gate(gate, _KEYS if self.classes else _RETRIEVAL)
+        for option, value, known in (
+            ("--undefined", self.undefined, POLICIES),
+            ("--unresolved", self.unresolved, UNRESOLVED),
+        ):
+            if value not in {None, *known}:
+                raise UsageError(f"{option} takes {' or '.join(known)}, not {value!r}")
+        if self.false_alarms is not None and not 0 < self.false_alarms < math.inf:
+            raise UsageError(f"--false-alarms must be a number above 0, not {self.false_alarms}")
+
     def of_training(self) -> dict[str, Any]:
         """The settings that `train-step` takes by the same name, without those that are None."""
         names = [one.name for one in fields(self) if one.name in SETTINGS]
@@ -205,15 +229,28 @@ class Settings:
 
     @property
     def gates(self) -> tuple[str, ...]:
-        """The conditions that reject a week; without --fail-if, those named in the help."""
-        if self.fail_if is not None:
-            return self.fail_if
-        return (*(("worst_drop:gt:2",) if self.has_guards else ()), "bwt_gem.rm:lt:-2")
+        """The conditions that reject a week; of the default ones, those that data are there for."""
+        recorded = _BEFORE if self.fail_if is None else self.fail_if
+        if self.has_guards or recorded not in {GATES, _BEFORE}:
+            return recorded
+        return tuple(one for one in recorded if not one.startswith(_ON_GUARDS))
+
+    @property
+    def is_from_before(self) -> bool:
+        """Whether the conditions are those of a state that has recorded none."""
+        return self.fail_if is None
+
+    @property
+    def bound_on_guards(self) -> float | None:
+        """The smallest loss on a guard, in points, that is above the bound of a condition."""
+        found = (parse_gate(text, _KEYS) for text in self.gates)
+        losses = [one for one in found if one.metric.name in {"drop", *_ON_GUARDS}]
+        return min((one.bound for one in losses if one.comparison in {"gt", "ge"}), default=None)
 
     @property
     def undefined_gates(self) -> str:
         """What a gate on forgetting does in the first week, where there is none yet."""
-        return self.undefined or ("pass" if self.fail_if is None else "error")
+        return self.undefined or ("pass" if self.fail_if in {None, GATES} else "error")
 
     @property
     def has_guards(self) -> bool:
@@ -265,6 +302,11 @@ class Settings:
     def same_evaluation(self, other: Settings) -> bool:
         """Whether the same data outside the stream are evaluated."""
         return all(getattr(self, name) == getattr(other, name) for name in _OF_EVALUATION)
+
+
+def conditions(words: Sequence[str]) -> tuple[str, ...]:
+    """The values of --fail-if, with the conditions of this version for `default`."""
+    return tuple(one for word in words for one in (GATES if word == DEFAULT else (word,)))
 
 
 def record_method_files(root: Path, paths: Sequence[Path]) -> tuple[MethodCode, ...]:

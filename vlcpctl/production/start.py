@@ -15,7 +15,7 @@ from vlcpctl.data.tasks.task import open_task
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.lines import Lines, is_pretrained
-from vlcpctl.production.settings import Settings
+from vlcpctl.production.settings import NEW, Settings
 from vlcpctl.production.state import Start, State, guard_ids
 
 _OF_VOLUME = "lost+found"  # in the root of a new file system
@@ -52,7 +52,7 @@ def first_settings(place: Layout, init: str, given: Mapping[str, Any]) -> Settin
     """
     made = None if is_pretrained(init) else CheckpointManifest.read(Path(init))
     run = made.run if made is not None and made.tasks else None
-    return Settings(run=_run_name(place, given, run)).with_given(given)
+    return Settings(run=_run_name(place, given, run), **NEW).with_given(given)
 
 
 def require_buffer(place: Layout, state: State, settings: Settings) -> None:

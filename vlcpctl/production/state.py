@@ -44,6 +44,15 @@ class Week:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Rejection:
+    """A week that was rejected: its number, the id of its data, and its checkpoint."""
+
+    number: int
+    data: str
+    checkpoint: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class State:
     """The content of state.json; `rolling_back` are weeks that are still to be moved away."""
 
@@ -51,6 +60,7 @@ class State:
     settings: Settings
     weeks: tuple[Week, ...] = ()
     rolling_back: tuple[int, ...] = ()
+    rejections: tuple[Rejection, ...] = ()  # each once, in their order
 
     @property
     def last(self) -> int:
@@ -73,6 +83,12 @@ class State:
         if not self.start.ready:
             return set(guard_ids(self.start.settings))
         return {*self.start.measured, *(one for week in self.weeks for one in week.measured)}
+
+    def with_rejection(self, rejection: Rejection) -> State:
+        """The state with this rejection; one that is judged again counts once."""
+        if rejection in self.rejections:
+            return self
+        return replace(self, rejections=(*self.rejections, rejection))
 
     def week_of(self, data: str) -> Week | None:
         """The accepted week that was made from this data, if there is one."""

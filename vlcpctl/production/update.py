@@ -25,6 +25,7 @@ from vlcpctl.deletion.receipt import unfinished_under
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.attempt import (
+    VERDICT_FILE,
     Attempt,
     Judgement,
     read_attempt,
@@ -32,7 +33,7 @@ from vlcpctl.production.attempt import (
     require_judged,
     verdicts_of,
 )
-from vlcpctl.production.guards import require_unchanged
+from vlcpctl.production.guards import refuse_small, require_unchanged, sights
 from vlcpctl.production.layout import MOST_WEEKS, TASK, Layout
 from vlcpctl.production.left_out import (
     TRAIN,
@@ -42,6 +43,8 @@ from vlcpctl.production.left_out import (
     left_out_of,
 )
 from vlcpctl.production.lines import Call, Lines, is_pretrained
+from vlcpctl.production.records import as_json
+from vlcpctl.production.remarks import errors_of, remarks
 from vlcpctl.production.rollback import move_away
 from vlcpctl.production.settings import NONE, Guard, Settings, load_recorded
 from vlcpctl.production.sources import NewData, all_left_out, identify_data
@@ -53,7 +56,14 @@ from vlcpctl.production.start import (
     require_same_buffer,
     restarted,
 )
-from vlcpctl.production.state import State, Week, guard_ids, read_state, unmeasured
+from vlcpctl.production.state import (
+    Rejection,
+    State,
+    Week,
+    guard_ids,
+    read_state,
+    unmeasured,
+)
 from vlcpctl.report.render.junit import check_junit_path, write_junit
 
 Observe = Callable[[str], None]
@@ -61,6 +71,7 @@ _OPTIONS = {"assignments": "set", "classes": "guard-classes", "guards": "guard"}
 _WITHOUT_MODEL = frozenset({"split", "forgetting-report"})
 _SIGNAL = 128  # and the number of the signal: the exit code of a line that it stopped
 _IDLE_INEXACT = "--accept-inexact has no effect: there is no unfinished training of this week"
+_RECENT = 4  # weeks whose standard errors say what a guard shows
 _REJECTED, _UNDEFINED = 7, 3  # exit codes of a report whose gates are met, or are undefined
 
 
@@ -73,7 +84,7 @@ class LineFailed(VlcpError):
 
 
 class RunLines(Protocol):
-    """Runs command lines; `Runner.run` but for tests."""
+    """Runs command lines; `run_lines` but for tests."""
 
     def __call__(self, lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
         """Run the lines one after the other; the first that failed, with its exit code."""
@@ -115,10 +126,13 @@ class Outcome:
         return {
             "week": self.number,
             "accepted": self.judged.accepted,
+            "outcome": self.judged.outcome,
             "checkpoint": str(self.checkpoint),
             "content": CheckpointManifest.read(self.checkpoint).content,
             "report": str(self.directory / "report"),
             "verdicts": list(self.judged.verdicts),
+            "attempts": [as_json(one) for one in self.judged.attempts],
+            "warnings": list(self.judged.warnings),
             "left_out": self.left_out,
         }
 
@@ -157,10 +171,11 @@ def update(
         return _of_nothing_new(request, place, state, counts)
     _warn_of_emptied(lines.emptied())
     attempt = _attempt(place, state, settings, data, request.call)
-    is_made = _continue(place, attempt, force=request.force)
+    attempt, is_made = _continue(place, attempt, force=request.force)
     observe("pending")
     say(f"{request.state}: making week {attempt.number} from {printable(', '.join(data.names))}")
-    judged = _make(lines, attempt, run, lines.of_week()[-1:] if is_made else lines.of_week())
+    attempt, judged = _judged(lines, attempt, run, observe, is_made=is_made)
+    state, judged = _with_remarks(place, state, attempt, judged)
     observe("judged")
     counts = _say_left_out(place, attempt)
     if not judged.accepted:
@@ -169,9 +184,14 @@ def update(
         )
     _require_same_deletions(place, attempt, request.call)
     accept(place, state, observe)
-    week = place.week(attempt.number)
-    made = Outcome(number=attempt.number, directory=week, judged=judged, left_out=counts)
-    say(f"{request.state}: week {made.number} is accepted; its report is {made.report}")
+    made = Outcome(
+        number=attempt.number,
+        directory=place.week(attempt.number),
+        judged=judged,
+        left_out=counts,
+    )
+    open_ = f", not resolved: {'; '.join(judged.unresolved)}" if judged.unresolved else ""
+    say(f"{request.state}: week {made.number} is accepted{open_}; its report is {made.report}")
     return made
 
 
@@ -332,6 +352,7 @@ def prepare(
     require_unchanged(place.root, settings)
     _refuse_unfinished_deletion(place)
     _warn_of_left_out(state.settings, settings)
+    _say_of_gates(place, state, settings, request.call)
     data = identify_data(request.call.data, settings, place.root)
     if request.call.accept_inexact and request.force:
         raise UsageError("--accept-inexact has no effect with --force, which starts over")
@@ -357,6 +378,29 @@ def _warn_of_left_out(before: Settings, now: Settings) -> None:
             f"this week is not judged by {', '.join(lost)}: an option that is given again replaces "
             "all of its earlier values; repeat those that should stay"
         )
+
+
+def _say_of_gates(place: Layout, state: State, settings: Settings, call: Call) -> None:
+    """Say what guards can show when they or their bounds are given, and which gates are old.
+
+    Raises UsageError for a guard that shows too little.
+    """
+    if settings.is_from_before:
+        gates = " and ".join(settings.gates)
+        say(
+            f"{place.root} was started by a version with other defaults and keeps its gates, "
+            f"{gates}; '--fail-if default --retries 1' takes those of today"
+        )
+    before = state.settings.guards if state.start.ready else ()
+    if not call.small_guard:
+        known = {one.content for one in before}
+        refuse_small(place.root, [one for one in settings.guards if one.content not in known])
+    if settings.guards == before and settings.gates == state.settings.gates:
+        return
+    recent = [one for week in state.weeks[-_RECENT:] for one in week.verdicts]
+    for sight in sights(place.root, settings, errors_of(recent)):
+        speak = warn if sight.sees > 2 * sight.bound else say
+        speak(f"guard {sight.sentence()}")
 
 
 def _refuse_unfinished_deletion(place: Layout) -> None:
@@ -448,8 +492,66 @@ def _attempt(place: Layout, state: State, settings: Settings, data: NewData, cal
     )
 
 
-def _continue(place: Layout, attempt: Attempt, *, force: bool) -> bool:
-    """Prepare `pending/` for this attempt; returns whether all but its report is made already.
+def _judged(
+    lines: Lines, attempt: Attempt, run: RunLines, observe: Observe, *, is_made: bool
+) -> tuple[Attempt, Judgement]:
+    """Make the pending week, or if it is made its report alone; again if it is to be retried."""
+    lines = replace(lines, attempt=len(attempt.rejected))
+    judged = _make(lines, attempt, run, lines.of_week()[-1:] if is_made else lines.of_week())
+    while _is_retried(attempt, judged):
+        attempt = _begin_again(lines, attempt, judged, observe)
+        lines = replace(lines, attempt=len(attempt.rejected))
+        judged = _make(lines, attempt, run, lines.from_training())
+    return attempt, judged
+
+
+def _is_retried(attempt: Attempt, judged: Judgement) -> bool:
+    """Whether a rejected week is trained again: other draws may lose less, unless it is clear."""
+    has_left = len(attempt.rejected) < attempt.settings.retries
+    return has_left and not judged.accepted and not judged.is_clear
+
+
+def _begin_again(lines: Lines, attempt: Attempt, judged: Judgement, observe: Observe) -> Attempt:
+    """Remove what the training of the pending week made, and record its verdicts.
+
+    The verdict goes first and the checkpoint last: a kill between them leaves a training that is
+    judged again, with the same result, or one that is made again.
+    """
+    place, pending = lines.place, lines.place.pending
+    say(
+        f"{place.root}: week {attempt.number} is rejected, not clearly: "
+        f"{'; '.join(judged.against)}; it is trained once more, with other draws"
+    )
+    for path in (pending / VERDICT_FILE, pending / "report", *lines.of_training(pending)):
+        place.discard(path)
+        observe(f"without {path.name}")
+    attempt = replace(attempt, rejected=judged.attempts)
+    attempt.write(pending)
+    observe("begun again")
+    return attempt
+
+
+def _with_remarks(
+    place: Layout, state: State, attempt: Attempt, judged: Judgement
+) -> tuple[State, Judgement]:
+    """Record the rejection of a week in the state, and the warnings with its judgement."""
+    if not judged.accepted:
+        checkpoint = CheckpointManifest.read(place.pending / "checkpoint").content
+        state = state.with_rejection(
+            Rejection(number=attempt.number, data=attempt.data, checkpoint=checkpoint)
+        )
+        state.write(place)
+    judged = replace(judged, warnings=remarks(place, state, judged))
+    judged.write(place.pending)
+    for text in judged.warnings:
+        warn(f"week {attempt.number}: {text}")
+    return state, judged
+
+
+def _continue(place: Layout, attempt: Attempt, *, force: bool) -> tuple[Attempt, bool]:
+    """Prepare `pending/` for this attempt; returns it, and whether all but its report is made.
+
+    An attempt that goes on has the trainings that were rejected before.
 
     A rejected week gives way to another one. Raises OutputExists for the unfinished training of
     another one, unless `force`, and UsageError for --accept-inexact without anything to resume.
@@ -484,9 +586,9 @@ def _continue(place: Layout, attempt: Attempt, *, force: bool) -> bool:
         for name in ("verdict.json", "report", *(() if is_same else ("ranks", "rows"))):
             place.discard(pending / name)
         inexact = before.accept_inexact or attempt.accept_inexact
-        attempt = replace(attempt, accept_inexact=inexact)
+        attempt = replace(attempt, accept_inexact=inexact, rejected=before.rejected)
     attempt.write(pending)
-    return is_made
+    return attempt, is_made
 
 
 def _has_trained(pending: Path) -> bool:
@@ -501,7 +603,7 @@ def _make(lines: Lines, attempt: Attempt, run: RunLines, todo: Sequence[CommandL
     is_report = failed is not None and failed[0].words[0] == "forgetting-report"
     if failed is not None and not (is_report and failed[1] == _REJECTED):
         raise LineFailed(_why_failed(lines.place, attempt, *failed), failed[1])
-    judged = Judgement.of(pending, attempt.settings, accepted=failed is None)
+    judged = Judgement.of(pending, attempt, accepted=failed is None)
     judged.write(pending)
     return judged
 

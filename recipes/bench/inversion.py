@@ -27,8 +27,8 @@ from vlcpctl.training.config.phases import PhasePlan
 from vlcpctl.training.config.resolution import resolve
 from vlcpctl.training.loop.optim import new_optimizer
 from vlcpctl.training.loop.slots import start_slots
-from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.loop.step import OptimizerStep
+from vlcpctl.training.loop.train_run import TrainRun
 
 
 def main() -> None:

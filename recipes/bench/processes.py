@@ -47,8 +47,8 @@ from vlcpctl.training.config.phases import PhasePlan
 from vlcpctl.training.config.resolution import resolve
 from vlcpctl.training.loop.loss_share import LossShare
 from vlcpctl.training.loop.optim import new_optimizer
-from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.loop.step import OptimizerStep
+from vlcpctl.training.loop.train_run import TrainRun
 
 WIDTH, LAYERS, PAIRS, CHANNELS = 384, 6, 16, 512
 

@@ -24,8 +24,8 @@ from vlcpctl.training.config.settings import Settings
 from vlcpctl.training.loop.optim import new_optimizer
 from vlcpctl.training.loop.optimizers import Optimizer
 from vlcpctl.training.loop.slots import start_slots
-from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.loop.step import OptimizerStep
+from vlcpctl.training.loop.train_run import TrainRun
 
 pytestmark = pytest.mark.golden
 

@@ -24,7 +24,7 @@ from vlcpctl.models.execution import (
     use_channels_last,
 )
 from vlcpctl.training.config.settings import Settings
-from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.loop.train_run import TrainRun
 
 TEXTS = ["a red heart", "grinning cat face", "x", "a dog"]
 

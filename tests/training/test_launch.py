@@ -29,7 +29,7 @@ from vlcpctl.training import train_step as train
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.loop import loop
-from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.loop.train_run import TrainRun
 from vlcpctl.training.train_step import train_step
 
 pytestmark = pytest.mark.dist

@@ -38,7 +38,7 @@ from vlcpctl.training import launch
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.loop.method_context import MethodRun
-from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.loop.train_run import TrainRun
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 

@@ -20,7 +20,7 @@ from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training import launch, validation
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.settings import Settings
-from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.loop.train_run import TrainRun
 from vlcpctl.training.train_step import train_step
 
 pytestmark = pytest.mark.dist

@@ -26,7 +26,7 @@ from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.loading.sampler import BufferSampler
 from vlcpctl.data.precomputed.stored_features import StoredProjections
-from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.loop.train_run import TrainRun
 from vlcpctl.training.plan import TrainPlan
 from vlcpctl.training.pseudo_text_source import FileTexts
 

@@ -54,7 +54,7 @@ from vlcpctl.training.loop.outcome import Outcome
 from vlcpctl.training.loop.progress_file import PhaseSteps, ProgressFile
 from vlcpctl.training.loop.resume import ResumeDirectory, SavedProgress
 from vlcpctl.training.loop.slots import carried_slots, check_slots, start_slots, stream_slots
-from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.loop.train_run import TrainRun
 from vlcpctl.training.model_checks import refuse_sigmoid
 from vlcpctl.training.offline_teacher import check_transform, refuse_tokens, weight_users
 from vlcpctl.training.plan import TrainPlan, make_plan

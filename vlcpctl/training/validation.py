@@ -18,7 +18,7 @@ from vlcpctl.evaluation.search.gallery import Gallery
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.losses.rows import ALL
 from vlcpctl.models.embed import as_features
-from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.loop.train_run import TrainRun
 
 
 class ValidationBatches(Protocol):

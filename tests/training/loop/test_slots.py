@@ -9,7 +9,7 @@ from vlcpctl.methods.ewc import Ewc
 from vlcpctl.models import encoders
 from vlcpctl.training.config.settings import Settings
 from vlcpctl.training.loop.slots import start_slots
-from vlcpctl.training.loop.state import Slots, TrainRun
+from vlcpctl.training.loop.train_run import Slots, TrainRun
 
 DEVICE = torch.device("meta")  # stands for an accelerator
 

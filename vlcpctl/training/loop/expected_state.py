@@ -11,7 +11,7 @@ from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.tensors import require_same_names
 from vlcpctl.training.config.phases import PhasePlan
 from vlcpctl.training.loop.resume import START_OVER, SavedProgress
-from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.loop.train_run import TrainRun
 
 MODEL, BEST, OPTIMIZERS, SLOTS = "model", "best", "optimizers/", "slots/"
 

@@ -28,9 +28,9 @@ from vlcpctl.training.loop.metrics_log import MetricsLog
 from vlcpctl.training.loop.optim import learning_rate, new_optimizer, restore, state_tensors
 from vlcpctl.training.loop.optimizers import Optimizer
 from vlcpctl.training.loop.resume import START_OVER, ResumeDirectory, SavedProgress
-from vlcpctl.training.loop.state import Slots, TrainRun
 from vlcpctl.training.loop.step import OptimizerStep
 from vlcpctl.training.loop.step_values import StepValues, read_in_order, steps_per_read
+from vlcpctl.training.loop.train_run import Slots, TrainRun
 
 # Called with the name of each point a run passes: "step=3", "phase=1", "saved". Tests kill the
 # process there, to check that a resumed run ends with the same bytes.

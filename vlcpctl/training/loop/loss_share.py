@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vlcpctl.core.batch import Features, Terms
 from vlcpctl.core.method import Method
-from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.loop.train_run import TrainRun
 
 
 class LossShare:

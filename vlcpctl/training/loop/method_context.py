@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Tokens, Weights
-from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.loop.train_run import TrainRun
 
 
 @dataclass(frozen=True)

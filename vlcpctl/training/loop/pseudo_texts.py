@@ -19,7 +19,7 @@ from torch.nn.functional import normalize
 from vlcpctl.core.batch import Batch, InversionSettings, PseudoTexts
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.models.inversion import Inverter, draw_parents
-from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.loop.train_run import TrainRun
 
 
 def with_pseudo_texts(run: TrainRun, batch: Batch, settings: InversionSettings) -> Batch:

@@ -1,4 +1,4 @@
-"""The state of an unfinished train-step, from which it resumes exactly.
+"""The saved state of an unfinished train-step, from which it resumes exactly.
 
 .CKPT.vlcpctl/partial/identity.json          the settings; a run with others is refused
 .CKPT.vlcpctl/partial/metrics.jsonl          the log, cut back to the saved position on resume

@@ -10,7 +10,7 @@ from vlcpctl.core.method import Method
 from vlcpctl.core.params import copy_of
 from vlcpctl.core.tensors import read_tensors, require_same_names
 from vlcpctl.training.loop.method_context import MethodRun
-from vlcpctl.training.loop.state import Slots, TrainRun
+from vlcpctl.training.loop.train_run import Slots, TrainRun
 
 
 def start_slots(run: TrainRun, carried: Slots) -> None:

@@ -29,9 +29,9 @@ from vlcpctl.training.loop.optimizers import Optimizer
 from vlcpctl.training.loop.pseudo_texts import PseudoTextEncoder, with_pseudo_texts
 from vlcpctl.training.loop.reduction import GradientSum
 from vlcpctl.training.loop.running_statistics import RunningStatistics
-from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.loop.step_values import StepValues
 from vlcpctl.training.loop.token_terms import TokenTerms
+from vlcpctl.training.loop.train_run import TrainRun
 
 MAX_LOG_SCALE = math.log(100)  # a learned temperature stays above 0.01, as in CLIP
 

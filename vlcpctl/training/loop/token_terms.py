@@ -12,7 +12,7 @@ from vlcpctl.core.device_copies import to_device
 from vlcpctl.core.method import Method
 from vlcpctl.losses.masked import word_loss
 from vlcpctl.training.loop.method_context import ChunkPart, MethodRun
-from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.loop.train_run import TrainRun
 
 
 class TokenTerms:

@@ -1,4 +1,4 @@
-"""The state of one train-step: the model, the methods' slots, the position, and encoding.
+"""One train-step in memory: the model, the methods' slots, the position, and encoding.
 
 Shapes: B pairs in the global batch, b of them in a part that is encoded at once, H x W pixels,
 D channels of the shared space, L tokens of a text, C channels of a token, N tokens of an image,

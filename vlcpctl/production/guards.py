@@ -15,13 +15,19 @@ from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.data.classification.benchmarks import expand_groups, usual_name
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.data.tasks.task import open_task
-from vlcpctl.metrics.chance import WEEKS_A_YEAR, critical_value, smallest_seen
+from vlcpctl.metrics.chance import (
+    WEEKS_A_YEAR,
+    critical_value,
+    smallest_seen,
+    unresolved_share,
+)
 from vlcpctl.production.layout import relative_to_root, shown_path
 from vlcpctl.production.settings import NONE, Guard, Settings
 from vlcpctl.report.scores.drops import FEWEST_IMAGES
 
 _OF_STREAM = frozenset({"weeks", "pending"})  # directories below the root with tasks of the stream
 _DEVIATION = 15.0  # points, of a sample's change in a week that lost 3, as measured
+_HARMLESS = 11.0  # points, of weeks that lost nothing
 _SPECIAL = re.compile(r"[*?\[]")  # in patterns of `fnmatch`
 
 
@@ -61,6 +67,20 @@ def sights(root: Path, settings: Settings, errors: Mapping[str, float]) -> list[
         error = errors.get(guard.name, _DEVIATION / math.sqrt(max(images, 1)))
         found.append(Sight(guard.name, images, smallest_seen(bound, error, z), bound))
     return found
+
+
+def unresolved_weeks(sights_: Sequence[Sight]) -> float:
+    """About how many of 52 weeks that lost nothing --unresolved reject rejects on these guards.
+
+    Changes of single samples against the start and the last week are taken to have a standard
+    deviation of 11 points, with which this is close to the simulated year of
+    docs/results/decisions.md.
+    """
+    kept = math.prod(
+        1 - unresolved_share(one.bound, _HARMLESS / math.sqrt(max(one.images, 1)))
+        for one in sights_
+    )
+    return WEEKS_A_YEAR * (1 - kept)
 
 
 def refuse_small(root: Path, guards: Sequence[Guard]) -> None:

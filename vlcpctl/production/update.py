@@ -33,7 +33,7 @@ from vlcpctl.production.attempt import (
     require_judged,
     verdicts_of,
 )
-from vlcpctl.production.guards import refuse_small, require_unchanged, sights
+from vlcpctl.production.guards import refuse_small, require_unchanged, sights, unresolved_weeks
 from vlcpctl.production.layout import MOST_WEEKS, TASK, Layout
 from vlcpctl.production.left_out import (
     TRAIN,
@@ -395,12 +395,18 @@ def _say_of_gates(place: Layout, state: State, settings: Settings, call: Call) -
     if not call.small_guard:
         known = {one.content for one in before}
         refuse_small(place.root, [one for one in settings.guards if one.content not in known])
-    if settings.guards == before and settings.gates == state.settings.gates:
+    same = ("gates", "false_alarms", "unresolved")
+    is_same = all(getattr(settings, name) == getattr(state.settings, name) for name in same)
+    if settings.guards == before and is_same:
         return
     recent = [one for week in state.weeks[-_RECENT:] for one in week.verdicts]
-    for sight in sights(place.root, settings, errors_of(recent)):
+    found = sights(place.root, settings, errors_of(recent))
+    for sight in found:
         speak = warn if sight.sees > 2 * sight.bound else say
         speak(f"guard {sight.sentence()}")
+    if found and settings.unresolved == "reject":
+        weeks = unresolved_weeks(found)
+        say(f"--unresolved reject: of 52 weeks that lost nothing, about {weeks:.1f} are rejected")
 
 
 def _refuse_unfinished_deletion(place: Layout) -> None:

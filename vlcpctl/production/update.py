@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say, warn
@@ -34,6 +34,7 @@ from vlcpctl.production.attempt import (
 )
 from vlcpctl.production.guards import require_unchanged
 from vlcpctl.production.layout import MOST_WEEKS, TASK, Layout
+from vlcpctl.production.leaks import checked
 from vlcpctl.production.left_out import (
     TRAIN,
     StopLists,
@@ -41,7 +42,7 @@ from vlcpctl.production.left_out import (
     known_pairs,
     left_out_of,
 )
-from vlcpctl.production.lines import Call, Lines, is_pretrained
+from vlcpctl.production.lines import Call, Lines, RunLines, is_pretrained
 from vlcpctl.production.rollback import move_away
 from vlcpctl.production.settings import NONE, Guard, Settings, load_recorded
 from vlcpctl.production.sources import NewData, all_left_out, identify_data
@@ -70,13 +71,6 @@ class LineFailed(VlcpError):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.exit_code = code
-
-
-class RunLines(Protocol):
-    """Runs command lines; `Runner.run` but for tests."""
-
-    def __call__(self, lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
-        """Run the lines one after the other; the first that failed, with its exit code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +144,7 @@ def update(
     lines = Lines(place, state, settings, request.call)
     if not state.start.ready:
         say(f"{request.state}: making the start")
-        state = make_start(lines, partial(_run, run))
+        state = make_start(lines, partial(_run, checked(run, lines, of_start=True)))
         observe("start")
         lines = replace(lines, state=state)
     if counts := all_left_out(request.call.data, settings, place.root, lines.left_out()):
@@ -497,7 +491,7 @@ def _has_trained(pending: Path) -> bool:
 def _make(lines: Lines, attempt: Attempt, run: RunLines, todo: Sequence[CommandLine]) -> Judgement:
     """Run the lines of the week, and write its judgement."""
     pending = lines.place.pending
-    failed = run(todo)
+    failed = checked(run, lines)(todo)
     is_report = failed is not None and failed[0].words[0] == "forgetting-report"
     if failed is not None and not (is_report and failed[1] == _REJECTED):
         raise LineFailed(_why_failed(lines.place, attempt, *failed), failed[1])

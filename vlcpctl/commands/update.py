@@ -517,6 +517,8 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
 def _refuse_beside_rollback(given: dict[str, Any]) -> None:
     if given.get("sources"):
         raise UsageError("--rollback takes no NEW_DATA; update with it in a second command")
+    if given.get("drop_leaks") is False:
+        given = {**given, "refuse_leaks": True}
     others = sorted(name for name in given.keys() - _BESIDE_ROLLBACK if given[name] is not False)
     if others:
         name = _OTHERWISE_NAMED.get(others[0], others[0].replace("_", "-"))

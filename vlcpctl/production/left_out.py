@@ -77,7 +77,7 @@ def described(counts: Counts, read: int, *, trains_known: bool = False) -> str:
     >>> described({"known": {"week-0001": 106}}, 106, trains_known=True)
     'of 106 pairs, 106 are known from week 1 and trained on again'
     >>> described({"leaked": {"golden": 20, "week-0001": 3}}, 106)
-    'of 106 pairs, 23 have test images of golden, week-0001 and are left out of training'
+    'of 106 pairs, 23 have test images (golden, week-0001) and are left out of training'
     """
     known = {name: count for name, count in counts.get(KNOWN, {}).items() if count}
     deleted = sum(counts.get(DELETED, {}).values())
@@ -90,7 +90,7 @@ def described(counts: Counts, read: int, *, trains_known: bool = False) -> str:
     if deleted:
         parts.append(f"{deleted} were deleted and are left out")
     if leaked := counts.get(LEAKED):
-        tests = some_names(["the data themselves" if name == SELF else name for name in leaked])
+        tests = some_names(["their own test split" if name == SELF else name for name in leaked])
         total = sum(leaked.values())
-        parts.append(f"{total} have test images of {tests} and are left out of training")
+        parts.append(f"{total} have test images ({tests}) and are left out of training")
     return f"of {read} pairs, {', and '.join(parts)}" if parts else ""

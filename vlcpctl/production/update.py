@@ -59,6 +59,7 @@ from vlcpctl.report.render.junit import check_junit_path, write_junit
 
 Observe = Callable[[str], None]
 _OPTIONS = {"assignments": "set", "classes": "guard-classes", "guards": "guard"}  # of settings
+_REFUSE = "--refuse-leaks"  # the only option that makes a setting false
 _WITHOUT_MODEL = frozenset({"split", "forgetting-report"})
 _SIGNAL = 128  # and the number of the signal: the exit code of a line that it stopped
 _IDLE_INEXACT = "--accept-inexact has no effect: there is no unfinished training of this week"
@@ -248,7 +249,7 @@ def _refuse_unapplied(why: str, given: Mapping[str, Any], recorded: Settings, ca
     Those that are as recorded are not refused. `why` says of which data no week is made.
     """
     names = [
-        f"--{_OPTIONS.get(name, name.replace('_', '-'))}"
+        f"--{_OPTIONS.get(name, name.replace('_', '-'))}" if value is not False else _REFUSE
         for name, value in given.items()
         if _comparable(value) != _comparable(getattr(recorded, name))
     ]

@@ -23,21 +23,23 @@ from vlcpctl.production.left_out import described
 from vlcpctl.production.lines import Lines, RunLines
 from vlcpctl.production.state import unmeasured
 
+_SHOWN = 3  # keys
 
-def checked(run: RunLines, lines: Lines, *, of_start: bool = False) -> RunLines:
+
+def checked(run: RunLines, of: Lines, *, of_start: bool = False) -> RunLines:
     """Runs lines as `run` does, and looks for leaks after the last split, before the next line.
 
     The running raises BadInput if there are any.
     """
 
-    def run_checked(todo: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
-        first = max((at for at, line in enumerate(todo, 1) if line.words[0] == "split"), default=0)
-        failed = run(todo[:first]) if first else None
+    def run_checked(lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
+        first = max((at for at, line in enumerate(lines, 1) if line.words[0] == "split"), default=0)
+        failed = run(lines[:first]) if first else None
         if failed is not None:
             return failed
         if first:
-            (_check_start if of_start else _check_week)(lines)
-        return run(todo[first:])
+            (_check_start if of_start else _check_week)(of)
+        return run(lines[first:])
 
     return run_checked
 
@@ -77,7 +79,7 @@ def _refuse_leaks(lines: Lines, task: Task, what: str) -> None:
     counts = {name: count for name, count in counts.items() if count}
     compared = dict.fromkeys(str(paths[name]) for name in [*counts, "its own test split"])
     check = shlex.join(["vlcpctl", "check", *compared])
-    keys = some_names(list(task.split("train").keys.take(leaked_N)))
+    keys = some_names(list(task.split("train").keys.take(leaked_N)), _SHOWN)
     raise BadInput(
         f"{len(leaks)} of {len(images)} training pairs of {what} have a test image "
         f"({some_names([f'{count} of {name}' for name, count in counts.items()])}), and nothing is "

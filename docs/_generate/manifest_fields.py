@@ -185,7 +185,8 @@ RECORDS = {
             "weeks[].verdicts": "Each condition, its value, and whether it held.",
             "weeks[].measured": "Guards on which the start was first evaluated in this week.",
             "weeks[].left_out": "Number of pairs of its data that were left out: `deleted` by "
-            "request, `known` by week. Only if there were any.",
+            "request, `known` by week, `leaked` by the task of the test images. Only if "
+            "there were any.",
             "rolling_back": "Weeks being moved by an interrupted `--rollback`.",
         },
         ("schema", "seal", "made_by"),

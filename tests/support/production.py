@@ -57,7 +57,7 @@ def make_place(root: Path, weeks: int = 3) -> Path:
     for number in range(1, weeks + 1):
         write_week(root / f"week-{number}.parquet", number)
     earlier = write_week(root / "earlier.parquet", 90)
-    split([str(earlier)], root / "golden", "all:golden", holdout="test=0.4", quiet=True)
+    split([str(earlier)], root / "golden", "all:golden", holdout="test=0.3", quiet=True)
     split([str(earlier)], root / "silver", "all:silver", holdout="test=0.2", quiet=True)
     how = {"preset": "tiny", "model": "micro", "batch_size": 4, "steps": 3, "quiet": True}
     train_step([root / "golden" / "00-golden"], root / "trained", "seqf", **how)  # type: ignore[arg-type]

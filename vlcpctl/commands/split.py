@@ -224,6 +224,16 @@ LeaveOut = Annotated[
         rich_help_panel=options.DATA,
     ),
 ]
+NotTestImages = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--not-test-images",
+        metavar="PATH|self",
+        help="Leave out pairs for training whose image is in the test split of a task or stream, "
+        "or, with 'self' and --split-column, of this one; repeat for more (default: none).",
+        rich_help_panel=options.DATA,
+    ),
+]
 Cap = Annotated[
     list[str] | None,
     typer.Option(
@@ -259,6 +269,7 @@ def run(
     image_root: ImageRoot = None,
     max_skip: options.MaxSkip = "0.1%",
     not_: LeaveOut = None,
+    not_test_images: NotTestImages = None,
     decode: Decode = False,
     cap: Cap = None,
     limit: options.Limit = None,
@@ -293,7 +304,8 @@ def run(
     --not leaves out pairs, which are counted and recorded: those of a deletion, by key, by image if
     --sha256 selected it, and by the value of a kept column if --where selected it; or those that a
     task or stream has, by key. A copy with other bytes, such as another compression, has another
-    key.
+    key. --not-test-images leaves leaks out: pairs for training with an image that is tested
+    elsewhere, whatever their captions; images are compared by the sha256 of their bytes.
 
     Images must be JPEG, PNG or WebP with at most 40 million pixels and 256 MiB, in any colour mode.
     The first frame of an animation is used. EXIF orientation is ignored, as in open_clip.
@@ -352,6 +364,7 @@ def run(
         limit=limit,
         seed=seed,
         leave_out=tuple(map(str, not_ or ())),
+        not_test_images=tuple(not_test_images or ()),
     )
     if dry_run:
         made = describe_plan(given, out, force=force)

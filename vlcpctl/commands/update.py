@@ -285,6 +285,17 @@ Known = Annotated[
         _D,
     ),
 ]
+DropLeaks = Annotated[
+    bool | None,
+    typer.Option(
+        "--drop-leaks/--refuse-leaks",
+        help="Leave out training pairs that have a test image of a guard, of an accepted week or "
+        "of their own week, or end with exit code 3 before the training "
+        "(default: --refuse-leaks).",
+        show_default=False,
+        rich_help_panel=_D,
+    ),
+]
 Readmit = Annotated[
     list[Path] | None,
     typer.Option(
@@ -372,6 +383,7 @@ _SAME = {
     *_OF_TRAINING, "method", "preset", "buffer_size", "policy", "holdout", "holdout_most",
     "split_column", "keep_columns", "image_column", "caption_column", "max_skip", "undefined",
     "seed", "device", "threads", "false_alarms", "unresolved", "retries",
+    "drop_leaks",
 }  # fmt: skip
 _BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback"}
 _OTHERWISE_NAMED = {"set_": "set", "run_name": "run", "junit_xml": "junit"}
@@ -417,6 +429,7 @@ def run(
     image_root: ImageRoot = None,
     max_skip: MaxSkip = None,
     known: Known = None,
+    drop_leaks: DropLeaks = None,
     readmit: Readmit = None,
     run_name: RunName = None,
     seed: Seed = None,
@@ -449,6 +462,11 @@ def run(
 
     Pairs that an accepted week has already are left out, and so are those that 'vlcpctl forget' has
     deleted from DIR. They are counted. If nothing is left, no week is made and the exit code is 0.
+
+    Before anything is trained, the images of the training pairs, and of --buffer-from, are compared
+    with the test images of the guards and of all weeks. Leaks end the update with exit code 3, and
+    the state stays as it was; with --drop-leaks they are left out and counted. --dry-run does not
+    look for them.
 
     --dry-run prints the command lines, which 'vlcpctl batch' takes.
 
@@ -547,6 +565,8 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
 def _refuse_beside_rollback(given: dict[str, Any]) -> None:
     if given.get("sources"):
         raise UsageError("--rollback takes no NEW_DATA; update with it in a second command")
+    if given.get("drop_leaks") is False:
+        given = {**given, "refuse_leaks": True}
     others = sorted(name for name in given.keys() - _BESIDE_ROLLBACK if given[name] is not False)
     if others:
         name = _OTHERWISE_NAMED.get(others[0], others[0].replace("_", "-"))

@@ -121,14 +121,14 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=cutoff)), None)
 
 
-def some_names(names: Sequence[str]) -> str:
+def some_names(names: Sequence[str], most: int = MOST_NAMES) -> str:
     """The first names, and the total number if there are more.
 
     >>> some_names(["a", "b"])
     'a, b'
     """
-    shown = ", ".join(names[:MOST_NAMES])
-    return shown if len(names) <= MOST_NAMES else f"{shown}, ... {len(names)} in all"
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown}, ... {len(names)} in all"
 
 
 def unreadable(path: Path | str, error: BaseException) -> str:

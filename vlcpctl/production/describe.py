@@ -10,6 +10,7 @@ from typing import Any
 from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.structs import converted
+from vlcpctl.data.splitting.leaving_out import LEAKED
 from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
 from vlcpctl.production.attempt import VERDICT_FILE, Judgement, read_attempt
 from vlcpctl.production.layout import Layout
@@ -79,6 +80,8 @@ def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     yield f"  guards: {', '.join(guards) or 'none'}"
     yield f"  gates: {', '.join(facts['gates']) or 'none'}"
     yield from ("  " + line for line in _table(facts))
+    if said := _leaks(facts):
+        yield f"  training pairs left out because their images are tested: {said}"
     pending = facts["pending"]
     if pending is not None:
         yield f"  pending: week {pending['week']}, {pending['outcome']}: {pending['path']}"
@@ -88,6 +91,11 @@ def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"  left out from now on: {pairs} ({facts['path']}/deleted)"
     if facts["rolled_back"]:
         yield f"  rolled back: {', '.join(map(str, facts['rolled_back']))}"
+
+
+def _leaks(facts: Mapping[str, Any]) -> str:
+    found = {one["week"]: sum(one["left_out"].get(LEAKED, {}).values()) for one in facts["weeks"]}
+    return ", ".join(f"{count} of week {week}" for week, count in found.items() if count)
 
 
 def _current(facts: Mapping[str, Any]) -> str:

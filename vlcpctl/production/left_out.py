@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vlcpctl.core.errors import UsageError, some_names
-from vlcpctl.data.splitting.leaving_out import DELETED, KNOWN, Counts
+from vlcpctl.data.splitting.leaving_out import DELETED, KNOWN, LEAKED, SELF, Counts
 from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.task import open_task
@@ -76,6 +76,8 @@ def described(counts: Counts, read: int, *, trains_known: bool = False) -> str:
     'of 130 pairs, 106 are known from week 1 and left out, and 2 were deleted and are left out'
     >>> described({"known": {"week-0001": 106}}, 106, trains_known=True)
     'of 106 pairs, 106 are known from week 1 and trained on again'
+    >>> described({"leaked": {"golden": 20, "week-0001": 3}}, 106)
+    'of 106 pairs, 23 have test images (golden, week-0001) and are left out of training'
     """
     known = {name: count for name, count in counts.get(KNOWN, {}).items() if count}
     deleted = sum(counts.get(DELETED, {}).values())
@@ -87,4 +89,8 @@ def described(counts: Counts, read: int, *, trains_known: bool = False) -> str:
         parts.append(f"{sum(known.values())} are known from {noun} {weeks} and {what}")
     if deleted:
         parts.append(f"{deleted} were deleted and are left out")
+    if leaked := counts.get(LEAKED):
+        tests = some_names(["their own test split" if name == SELF else name for name in leaked])
+        total = sum(leaked.values())
+        parts.append(f"{total} have test images ({tests}) and are left out of training")
     return f"of {read} pairs, {', and '.join(parts)}" if parts else ""

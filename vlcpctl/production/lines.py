@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from vlcpctl.core.staging import Staging
+from vlcpctl.data.splitting.leaving_out import SELF
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.metrics.chance import WEEKS_A_YEAR
@@ -25,6 +27,13 @@ BEFORE, WEEKS = "before", "weeks"
 
 _EARLIER = "earlier"  # the task that the first buffer is filled from
 _PRETRAINED = "open_clip:"
+
+
+class RunLines(Protocol):
+    """Runs command lines; `run_lines` of update.py but for tests."""
+
+    def __call__(self, lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
+        """Run the lines one after the other; the first that failed, with its exit code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +70,7 @@ class Lines:
         if is_pretrained(given.given):
             lines.append(["import-checkpoint", given.given, "-o", str(start / "checkpoint")])
         if given.buffer_from:
-            task = start / "stream" / f"00-{_EARLIER}"
+            task = self.earlier
             stop = StopLists.of(self.place, ()).paths
             lines.append(self._split(given.buffer_from, start / "stream", _EARLIER, stop))
             lines.append(self._buffer(task, start, None))
@@ -131,6 +140,26 @@ class Lines:
         tests = (task.splits.get("test") for task in tasks)
         return [week for week, test in zip(weeks, tests, strict=True) if test and not test.images]
 
+    @property
+    def earlier(self) -> Path:
+        """The task that --buffer-from becomes."""
+        return self.place.start / "stream" / f"00-{_EARLIER}"
+
+    @property
+    def new(self) -> Path:
+        """The task of the pending week."""
+        return self._task(self.place.pending, self.state.last + 1)
+
+    def weeks(self) -> dict[str, Path]:
+        """The tasks of the accepted weeks, by the words for them."""
+        weeks = range(1, self.state.last + 1)
+        return {f"week {week}": self._task(self.place.week(week), week) for week in weeks}
+
+    def guards(self, settings: Settings) -> dict[str, Path]:
+        """The tasks of --guard in these settings, by the words for them."""
+        root = self.place.root
+        return {f"guard {one.name}": shown_path(root, one.path) for one in settings.guards}
+
     def _numbered(self, lines: Sequence[Words]) -> list[CommandLine]:
         quiet = ["-q"] if self.call.quiet else []
         return [
@@ -160,6 +189,10 @@ class Lines:
             ("--max-skip", how.max_skip),
             *(("--not", one) for one in left_out),
         )
+        if how.drop_leaks:
+            tests = [*self.guards(how).values(), *self.weeks().values()]
+            itself = [SELF] if how.split_column is not None else []
+            words += _options(*(("--not-test-images", one) for one in (*tests, *itself)))
         return words + self._seed()
 
     def _train(self, task: Path, last: Path, pending: Path) -> Words:

@@ -105,6 +105,7 @@ class Settings:
     image_root: tuple[str, ...] = ()
     max_skip: str | None = None
     known: str | None = None  # "train", or None to skip known pairs
+    drop_leaks: bool = False
     guards: tuple[Guard, ...] = ()
     classes: tuple[str, ...] = ()
     data: str | None = None
@@ -297,7 +298,13 @@ class Settings:
         others = _OF_GATES | _OF_EVALUATION | _OF_MACHINE
         names = [one.name for one in fields(self) if one.name not in others]
         pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
+        if self.drop_leaks and other.drop_leaks:  # guards decide which pairs are left out
+            pairs["guards"] = self._guard_words, other._guard_words
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+    @property
+    def _guard_words(self) -> list[str]:
+        return sorted(f"{one.name} ({one.content[:12]})" for one in self.guards)
 
     def same_evaluation(self, other: Settings) -> bool:
         """Whether the same data outside the stream are evaluated."""

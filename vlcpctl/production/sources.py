@@ -11,7 +11,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import canonical_json, content_id
 from vlcpctl.data.sources.fingerprints import identify
 from vlcpctl.data.splitting import selection
-from vlcpctl.data.splitting.leaving_out import Counts
+from vlcpctl.data.splitting.leaving_out import Counts, counts_of
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.production.layout import shown_path
 from vlcpctl.production.settings import Settings
@@ -56,7 +56,7 @@ def all_left_out(
             file.check_columns(reader.columns)
         places = selection.all_left_out(reader)
         if places is not None and reader.left_out is not None:
-            return reader.left_out.counts(places)
+            return counts_of(reader.left_out.lists, places)
     return None
 
 

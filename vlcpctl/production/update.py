@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say, warn
@@ -35,6 +35,7 @@ from vlcpctl.production.attempt import (
 )
 from vlcpctl.production.guards import refuse_small, require_unchanged, sights, unresolved_weeks
 from vlcpctl.production.layout import MOST_WEEKS, TASK, Layout
+from vlcpctl.production.leaks import checked
 from vlcpctl.production.left_out import (
     TRAIN,
     StopLists,
@@ -42,7 +43,7 @@ from vlcpctl.production.left_out import (
     known_pairs,
     left_out_of,
 )
-from vlcpctl.production.lines import Call, Lines, is_pretrained
+from vlcpctl.production.lines import Call, Lines, RunLines, is_pretrained
 from vlcpctl.production.records import as_json
 from vlcpctl.production.remarks import errors_of, remarks
 from vlcpctl.production.rollback import move_away
@@ -68,6 +69,7 @@ from vlcpctl.report.render.junit import check_junit_path, write_junit
 
 Observe = Callable[[str], None]
 _OPTIONS = {"assignments": "set", "classes": "guard-classes", "guards": "guard"}  # of settings
+_REFUSE = "--refuse-leaks"  # the only option that makes a setting false
 _WITHOUT_MODEL = frozenset({"split", "forgetting-report"})
 _SIGNAL = 128  # and the number of the signal: the exit code of a line that it stopped
 _IDLE_INEXACT = "--accept-inexact has no effect: there is no unfinished training of this week"
@@ -81,13 +83,6 @@ class LineFailed(VlcpError):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.exit_code = code
-
-
-class RunLines(Protocol):
-    """Runs command lines; `run_lines` but for tests."""
-
-    def __call__(self, lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
-        """Run the lines one after the other; the first that failed, with its exit code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +159,7 @@ def update(
     lines = Lines(place, state, settings, request.call)
     if not state.start.ready:
         say(f"{request.state}: making the start")
-        state = make_start(lines, partial(_run, run))
+        state = make_start(lines, partial(_run, checked(run, lines, of_start=True)))
         observe("start")
         lines = replace(lines, state=state)
     if counts := all_left_out(request.call.data, settings, place.root, lines.left_out()):
@@ -274,7 +269,7 @@ def _refuse_unapplied(why: str, given: Mapping[str, Any], recorded: Settings, ca
     Those that are as recorded are not refused. `why` says of which data no week is made.
     """
     names = [
-        f"--{_OPTIONS.get(name, name.replace('_', '-'))}"
+        f"--{_OPTIONS.get(name, name.replace('_', '-'))}" if value is not False else _REFUSE
         for name, value in given.items()
         if _comparable(value) != _comparable(getattr(recorded, name))
     ]
@@ -605,7 +600,7 @@ def _has_trained(pending: Path) -> bool:
 def _make(lines: Lines, attempt: Attempt, run: RunLines, todo: Sequence[CommandLine]) -> Judgement:
     """Run the lines of the week, and write its judgement."""
     pending = lines.place.pending
-    failed = run(todo)
+    failed = checked(run, lines)(todo)
     is_report = failed is not None and failed[0].words[0] == "forgetting-report"
     if failed is not None and not (is_report and failed[1] == _REJECTED):
         raise LineFailed(_why_failed(lines.place, attempt, *failed), failed[1])

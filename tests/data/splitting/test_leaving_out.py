@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from support.pair_files import write_parquet
 from support.program import check_refused, run_program
 
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.splitting.leaving_out import KNOWN, LeftOut, LeftOutList
 from vlcpctl.data.splitting.options import SplitOptions
@@ -197,3 +198,52 @@ def test_a_million_keys_are_found_by_what_a_table_finds() -> None:
     found = LeftOut([LeftOutList(KNOWN, "a", "a", known)]).places(samples)
     assert ((found == 0) == asked.among(known)).all()
     assert found.tolist() == [0] * 10 + [-1] * 10
+
+
+def test_pairs_for_training_with_test_images_of_others_are_left_out_and_counted(
+    split: Split, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tested = split("tested", pairs(0, 3), holdout="test=1.0")
+    others = [{**one, "caption": "other words"} for one in pairs(0, 5)]
+    found = split("found", others, not_test_images=(str(tested),))
+    (task,) = open_stream(found)
+    assert task.counts == {"train": 2}
+    manifest = read_manifest(found, "stream")
+    assert manifest["left_out"] == {"leaked": {"tested": 3}}
+    assert "3 of 5 pairs left out: 3 with test images of tested" in capfd.readouterr().err
+    # What is held out is tested in two places, which does no harm.
+    held = split("held", others, holdout="test=1.0", not_test_images=(str(tested),))
+    assert read_manifest(held, "stream")["left_out"] == {}
+    assert open_stream(held)[0].counts == {"test": 5}
+
+
+def test_pairs_for_training_with_test_images_of_their_own_stream_are_left_out(split: Split) -> None:
+    rows = [
+        *pairs(0, 2, part="test"),
+        *({**one, "caption": "other words"} for one in pairs(1, 3, part="train")),
+    ]
+    given = {"split_column": "part", "holdout": None}
+    plain = split("plain", rows, **given)
+    assert open_stream(plain)[0].counts == {"train": 3, "test": 2}
+    assert "left_out" not in read_manifest(plain, "stream")
+    found = split("found", rows, **given, not_test_images=("self",))
+    assert open_stream(found)[0].counts == {"train": 2, "test": 2}
+    assert read_manifest(found, "stream")["left_out"] == {"leaked": {"self": 1}}
+
+
+def test_test_images_that_cannot_be_are_refused(split: Split) -> None:
+    trained = split("trained", pairs(0, 3))
+    with pytest.raises(BadInput, match="has no test split; give a task that has one"):
+        split("second", pairs(0, 3), not_test_images=(str(trained),))
+    with pytest.raises(UsageError, match="self has no effect without --split-column"):
+        split("second", pairs(0, 3), not_test_images=("self",))
+
+
+def test_the_test_images_are_part_of_what_a_split_is(tmp_path: Path, split: Split) -> None:
+    tested = split("tested", pairs(0, 3), holdout="test=1.0")
+    source = write_parquet(tmp_path / "pairs.parquet", pairs(0, 5))
+    options = SplitOptions(sources=[str(source)], by="all:a", holdout="none")
+    assert "not_test_images" not in options.identity(options.plan())
+    given = replace(options, not_test_images=(str(tested),))
+    (task,) = open_stream(tested)
+    assert given.identity(given.plan())["not_test_images"] == [task.content]

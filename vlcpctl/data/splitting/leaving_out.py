@@ -1,5 +1,6 @@
-"""Pairs that a split leaves out: those of a deletion, and those that other tasks have.
+"""Pairs that a split leaves out: those of a deletion, those that other tasks have, and leaks.
 
+A leak is a pair for training whose image is in a test split.
 Shapes: N keys on all lists, B samples of a batch.
 """
 
@@ -15,11 +16,12 @@ import numpy as np
 from vlcpctl.core.errors import BadInput, some_names
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.data.splitting.stop_lists import read_stop_list
-from vlcpctl.data.tasks.keys import Keys
+from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
 from vlcpctl.data.tasks.samples import Sample
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 
-DELETED, KNOWN = "deleted", "known"
+DELETED, KNOWN, LEAKED = "deleted", "known", "leaked"
+SELF = "self"  # the stream that is being made, of --not-test-images
 Counts = dict[str, dict[str, int]]  # by reason, then by the name of the list
 
 
@@ -66,19 +68,81 @@ def _of_task(task: Task) -> LeftOutList:
     return LeftOutList(KNOWN, task.name, (*task.was, task.content)[0], keys)
 
 
-class LeftOut:
-    """The pairs on some lists, found in 20 bytes of memory for each key.
+def images_of(task: Task, split: str) -> Keys:
+    """The first 16 bytes of the sha256 of the images of a split; none if the task lacks it.
 
-    A pair on several lists counts for the first. `kept` are the kept columns of the split.
+    Raises BadInput as `Task.split` does.
     """
+    if split not in task.manifest.splits:
+        return Keys.of([])
+    return Keys(np.ascontiguousarray(task.split(split).digests()[:, :KEY_BYTES]))
 
-    def __init__(self, lists: Sequence[LeftOutList], kept: Sequence[str] = ()) -> None:
-        self.lists, self._kept = lists, kept
+
+def read_test_images(paths: Iterable[Path]) -> list[LeftOutList]:
+    """The test images of the tasks that --not-test-images names, and of all tasks of streams.
+
+    Raises BadInput if a path is neither, is damaged, or has no test split.
+    """
+    found: list[LeftOutList] = []
+    for path in paths:
+        tasks = open_stream(path) if kind_of(path) == "stream" else [open_task(path)]
+        if not any("test" in task.manifest.splits for task in tasks):
+            raise BadInput(f"--not-test-images {path} has no test split; give a task that has one")
+        found += [
+            LeftOutList(LEAKED, one.name, (*one.was, one.content)[0], images_of(one, "test"))
+            for one in tasks
+        ]
+    return found
+
+
+class _Lookup:
+    """Finds keys on some lists, in 20 bytes of memory for each key; the first list counts."""
+
+    def __init__(self, lists: Sequence[LeftOutList]) -> None:
         keys = Keys.joined([one.keys for one in lists])
         order = keys.order()  # stable: of equal keys, that of the first list comes first
         self._first_N, self._second_N = keys.numbers()[:, order]
         sizes = [len(one.keys) for one in lists]
         self._place_N = np.repeat(np.arange(len(lists), dtype=np.int32), sizes)[order]
+
+    def places(self, keys: Keys) -> np.ndarray:
+        """(B,) int32: the first list that has each key; -1 if none has it."""
+        first_B, second_B = keys.numbers()
+        found = np.full(len(keys), -1, dtype=np.int32)
+        at_B = np.searchsorted(self._first_N, first_B)
+        end_B = np.searchsorted(self._first_N, first_B, side="right")
+        # Keys are hashes: two different ones hardly ever have the same first half.
+        while len(left := np.flatnonzero((at_B < end_B) & (found < 0))):
+            at = at_B[left]
+            is_it = self._second_N[at] == second_B[left]
+            found[left[is_it]] = self._place_N[at[is_it]]
+            at_B[left] += 1
+        return found
+
+
+class ImagesOfTests:
+    """Test images that no pair for training may have; those of several lists count for the first.
+
+    Two images are the same if the first 16 bytes of their sha256 are.
+    """
+
+    def __init__(self, lists: Sequence[LeftOutList]) -> None:
+        self.lists, self._lookup = lists, _Lookup(lists)
+
+    def places(self, samples: Sequence[Sample]) -> np.ndarray:
+        """(B,) int32: the first list that has the image of each sample; -1 if none has it."""
+        return self._lookup.places(Keys.of([one.sha256[: 2 * KEY_BYTES] for one in samples]))
+
+
+class LeftOut:
+    """The pairs on some lists. A pair on several lists counts for the first.
+
+    `kept` are the kept columns of the split.
+    """
+
+    def __init__(self, lists: Sequence[LeftOutList], kept: Sequence[str] = ()) -> None:
+        self.lists, self._kept = lists, kept
+        self._lookup = _Lookup(lists)
         self._images: dict[str, int] = {}
         self._values: dict[tuple[str, str], int] = {}  # by column and sha256
         for place, one in enumerate(lists):
@@ -103,32 +167,10 @@ class LeftOut:
 
     def places(self, samples: Sequence[Sample]) -> np.ndarray:
         """(B,) int32: the first list that names each sample; -1 for those to keep."""
-        found = self._by_key(Keys.of([sample.key for sample in samples]))
+        found = self._lookup.places(Keys.of([sample.key for sample in samples]))
         if self._images or self._values:
             for row in np.flatnonzero(found < 0).tolist():
                 found[row] = self._by_content(samples[row])
-        return found
-
-    def counts(self, of_places: Mapping[int, int]) -> Counts:
-        """Numbers of pairs by place in `lists`, as numbers by reason and name."""
-        found: Counts = {}
-        for place, count in sorted(of_places.items()):
-            of_reason = found.setdefault(self.lists[place].reason, {})
-            name = self.lists[place].name
-            of_reason[name] = of_reason.get(name, 0) + count
-        return found
-
-    def _by_key(self, keys: Keys) -> np.ndarray:
-        first_B, second_B = keys.numbers()
-        found = np.full(len(keys), -1, dtype=np.int32)
-        at_B = np.searchsorted(self._first_N, first_B)
-        end_B = np.searchsorted(self._first_N, first_B, side="right")
-        # Keys are hashes: two different ones hardly ever have the same first half.
-        while len(left := np.flatnonzero((at_B < end_B) & (found < 0))):
-            at = at_B[left]
-            is_it = self._second_N[at] == second_B[left]
-            found[left[is_it]] = self._place_N[at[is_it]]
-            at_B[left] += 1
         return found
 
     def _by_content(self, sample: Sample) -> int:
@@ -141,6 +183,16 @@ class LeftOut:
         return min((place for place in places if place is not None), default=-1)
 
 
+def counts_of(lists: Sequence[LeftOutList], of_places: Mapping[int, int]) -> Counts:
+    """Numbers of pairs by place in the lists, as numbers by reason and name."""
+    found: Counts = {}
+    for place, count in sorted(of_places.items()):
+        of_reason = found.setdefault(lists[place].reason, {})
+        name = lists[place].name
+        of_reason[name] = of_reason.get(name, 0) + count
+    return found
+
+
 def sentence(counts: Counts, read: int) -> str:
     """What was left out, for people; "" if nothing was.
 
@@ -150,5 +202,9 @@ def sentence(counts: Counts, read: int) -> str:
     deleted = sum(counts.get(DELETED, {}).values())
     parts = [f"{deleted} deleted"] if deleted else []
     parts += [f"{count} known from {name}" for name, count in counts.get(KNOWN, {}).items()]
+    parts += [
+        f"{count} with test images of {'this stream' if name == SELF else name}"
+        for name, count in counts.get(LEAKED, {}).items()
+    ]
     total = sum(count for names in counts.values() for count in names.values())
     return f"{total} of {read} pairs left out: {some_names(parts)}" if total else ""

@@ -24,7 +24,7 @@ from vlcpctl.data.splitting.labels_from import (
     labelling_of,
     parse_labels_from,
 )
-from vlcpctl.data.splitting.leaving_out import LeftOut, read_lists
+from vlcpctl.data.splitting.leaving_out import SELF, LeftOut, read_lists, read_test_images
 from vlcpctl.data.splitting.rules import SplitBy
 from vlcpctl.data.splitting.selection import PairReader
 from vlcpctl.data.splitting.writing import SplitPlan
@@ -80,6 +80,7 @@ class SplitOptions:
     limit: int | None = None
     seed: int = 0
     leave_out: tuple[str, ...] = ()  # of --not
+    not_test_images: tuple[str, ...] = ()
 
     def plan(self) -> SplitPlan:
         """Parse and cross-check the options and find the sources. Raises UsageError or BadInput."""
@@ -112,6 +113,8 @@ class SplitOptions:
             holdout=self._holdout(),
             shard_bytes=parse_bytes(self.shard_size),
             tolerance=Tolerance.parse(self.max_skip),
+            tests=tuple(read_test_images(Path(one) for one in self.not_test_images if one != SELF)),
+            tests_itself=self._tests_itself(),
         )
 
     def labels_kind(self) -> str | None:
@@ -132,7 +135,10 @@ class SplitOptions:
         done before; raises BadInput if they cannot be read.
         """
         settings = asdict(self)
-        del settings["sources"], settings["leave_out"]
+        del settings["sources"], settings["leave_out"], settings["not_test_images"]
+        if self.not_test_images:
+            itself = [SELF] if plan.tests_itself else []
+            settings["not_test_images"] = sorted({one.content for one in plan.tests}) + itself
         left_out = plan.reader.left_out
         settings["not"] = None if left_out is None else left_out.identity
         settings["keep_columns"] = list(self.kept_columns())
@@ -164,6 +170,16 @@ class SplitOptions:
 
     def _left_out(self, kept: tuple[str, ...]) -> LeftOut | None:
         return LeftOut(read_lists(map(Path, self.leave_out)), kept) if self.leave_out else None
+
+    def _tests_itself(self) -> bool:
+        if SELF not in self.not_test_images:
+            return False
+        if self.split_column is None:
+            raise UsageError(
+                f"--not-test-images {SELF} has no effect without --split-column: --holdout never "
+                "puts an image into two splits; leave it out"
+            )
+        return True
 
     def _holdout(self) -> Holdout | None:
         found = None if self.split_column else parse_holdout(self.holdout or DEFAULT_HOLDOUT)

@@ -67,7 +67,7 @@ def make_stream(
         }
         kept = list(plan.reader.columns.keep)
         more: dict[str, Any] = {"kept_columns": kept} if kept else {}
-        if plan.reader.left_out is not None:
+        if plan.reader.left_out is not None or options.not_test_images:
             more["left_out"] = result.left_out
         body = {"name": out.name, "rule": rule, "seed": options.seed, **more}
         manifest = publish_stream(result, order, directory, identity, body)

@@ -14,7 +14,15 @@ from vlcpctl.core.errors import BadInput, some_names
 from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.data.sources.discovery import Source
 from vlcpctl.data.splitting.holdout import CountedHoldout, Holdout
-from vlcpctl.data.splitting.leaving_out import Counts, sentence
+from vlcpctl.data.splitting.leaving_out import (
+    LEAKED,
+    SELF,
+    Counts,
+    ImagesOfTests,
+    LeftOutList,
+    counts_of,
+    sentence,
+)
 from vlcpctl.data.splitting.rules import (
     MAX_CLASSES,
     NO_CLASSES,
@@ -31,6 +39,7 @@ from vlcpctl.data.splitting.rules import (
 from vlcpctl.data.splitting.scratch_tables import RepeatedValues, repeated_values
 from vlcpctl.data.splitting.selection import PairReader, SelectedPair, SelectionPass
 from vlcpctl.data.tasks.index import SPLITS
+from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
 from vlcpctl.data.tasks.manifests import TaskSummary
 from vlcpctl.data.tasks.samples import KeptValues, Pair, Sample
 from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES, SplitWriter
@@ -54,6 +63,8 @@ class SplitPlan:
     holdout: Holdout | None = None  # None: --split-column decides
     shard_bytes: int = DEFAULT_SHARD_BYTES
     tolerance: Tolerance = field(default_factory=lambda: Tolerance.parse("0.1%"))
+    tests: tuple[LeftOutList, ...] = ()  # whose images no pair for training may have
+    tests_itself: bool = False  # nor those that a test row of this stream has
 
 
 @dataclass
@@ -79,6 +90,7 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
     """
     rule = make_rule(plan, directory)
     split_of, warnings = _split_chooser(plan, rule, directory)
+    leaks = _leaks(plan, rule, directory)
     skips = SkipLog(directory / "skipped.ndjson")
     columns = plan.reader.columns
     writers = _Writers(directory, plan.shard_bytes, columns.keep)
@@ -89,7 +101,7 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
         ) as repeats:
             selection = SelectionPass(plan.reader, rule, skips, repeats=repeats)
             for batch in selection.batches(directory / "seen.sqlite"):
-                writers.add(batch, split_of)
+                writers.add(leaks.without(batch, split_of) if leaks else batch, split_of)
                 advance(len(batch))
             more = _more_values(repeats, is_by_row=columns.split is not None)
             tasks = writers.close(rule.names, selection.beyond_take, more)
@@ -101,7 +113,9 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
         skips.close()
     skips.check(plan.tolerance, selection.read)
     left_out = plan.reader.left_out
-    counts = {} if left_out is None else left_out.counts(selection.left_out)
+    counts = {} if left_out is None else counts_of(left_out.lists, selection.left_out)
+    if leaks is not None:
+        counts |= counts_of(leaks.images.lists, leaks.counts)
     _check_filled(plan, tasks, selection.read, skips, counts)
     directories = [writers.directories[task.name] for task in tasks]
     return WrittenTasks(
@@ -163,6 +177,37 @@ def _split_chooser(plan: SplitPlan, rule: Rule, directory: Path) -> tuple[SplitO
             counted.count(task, sample.sha256)
     warnings = counted.decide()
     return lambda task, sample, _split: counted.split_of(task, sample.sha256), warnings
+
+
+class _Leaks:
+    """Leaves out pairs for training that have a test image, and counts them by its list."""
+
+    def __init__(self, lists: list[LeftOutList]) -> None:
+        self.images = ImagesOfTests(lists)
+        self.counts: Counter[int] = Counter()
+
+    def without(self, batch: list[SelectedPair], split_of: SplitOf) -> list[SelectedPair]:
+        """The pairs of a batch that are no leaks."""
+        kept = []
+        places = self.images.places([sample for _, sample, _ in batch]).tolist()
+        for pair, place in zip(batch, places, strict=True):
+            if place >= 0 and split_of(*pair) == "train":
+                self.counts[place] += 1
+            else:
+                kept.append(pair)
+        return kept
+
+
+def _leaks(plan: SplitPlan, rule: Rule, directory: Path) -> _Leaks | None:
+    """What leaves leaks out; None without --not-test-images. Reads the pairs for `self`."""
+    lists = list(plan.tests)
+    if plan.tests_itself:
+        digits: set[str] = set()
+        selection = SelectionPass(plan.reader, rule, SkipLog(None), is_last=False)
+        for batch in selection.batches(directory / "seen.sqlite"):
+            digits |= {one.sha256[: 2 * KEY_BYTES] for _, one, split in batch if split == "test"}
+        lists.append(LeftOutList(LEAKED, SELF, SELF, Keys.of(digits)))
+    return _Leaks(lists) if lists else None
 
 
 class _Writers:

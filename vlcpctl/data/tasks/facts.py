@@ -185,8 +185,8 @@ class StreamManifest(Manifest):
     skipped: dict[str, int] = field(default_factory=dict)
     """Number of pairs left out, by reason."""
     left_out: dict[str, Any] = field(default_factory=dict)
-    """Number of pairs that `--not` left out: `deleted` by request, `known` by task. Only with
-    `--not`."""
+    """Number of pairs that were left out: `deleted` by request and `known` by task with `--not`,
+    `leaked` by task with `--not-test-images`. Only with these options."""
     inputs: tuple[Any, ...] = ()
     """What it was made from: name, size, digest (`xxh3_128`) and content id of each file of
     data."""

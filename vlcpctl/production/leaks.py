@@ -1,0 +1,129 @@
+"""Test images among the pairs to train on: looked for after a split, before anything is trained.
+
+Images are the same if the bytes of their files are. Shapes: N pairs for training, T captions.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vlcpctl.core.console import say, warn
+from vlcpctl.core.errors import BadInput, some_names
+from vlcpctl.data.splitting.leaving_out import images_of
+from vlcpctl.data.tasks.facts import read_stream
+from vlcpctl.data.tasks.keys import Keys
+from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.jobs.script import CommandLine
+from vlcpctl.production.left_out import described
+from vlcpctl.production.lines import Lines, RunLines
+from vlcpctl.production.state import unmeasured
+
+_SHOWN = 3  # keys
+
+
+def checked(run: RunLines, of: Lines, *, of_start: bool = False) -> RunLines:
+    """Runs lines as `run` does, and looks for leaks after the last split, before the next line.
+
+    The running raises BadInput if there are any.
+    """
+
+    def run_checked(lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
+        first = max((at for at, line in enumerate(lines, 1) if line.words[0] == "split"), default=0)
+        failed = run(lines[:first]) if first else None
+        if failed is not None:
+            return failed
+        if first:
+            (_check_start if of_start else _check_week)(of)
+        return run(lines[first:])
+
+    return run_checked
+
+
+def _check_start(lines: Lines) -> None:
+    """Look for leaks into the data of --buffer-from."""
+    task = open_task(lines.earlier)
+    left_out = read_stream(lines.earlier.parent)
+    if said := described(left_out.left_out, left_out.read):
+        say(f"{lines.place.root}: --buffer-from: {said}")
+    _refuse_leaks(lines, task, "--buffer-from")
+
+
+def _check_week(lines: Lines) -> None:
+    """Look for leaks into the pending week, and for guards that came too late."""
+    number = lines.state.last + 1
+    task = open_task(lines.new)
+    _refuse_leaks(lines, task, f"week {number}")
+    if "train" in task.manifest.splits:
+        _say_shared_captions(lines, task.split("train"), number)
+    _warn_of_late_guards(lines)
+
+
+def _refuse_leaks(lines: Lines, task: Task, what: str) -> None:
+    """Raise BadInput if a training pair has an image of a guard, an earlier week or its own test.
+
+    `what` are words for the data.
+    """
+    paths = {**lines.guards(lines.settings), **lines.weeks(), "its own test split": task.path}
+    parts = {name: images_of(open_task(path), "test") for name, path in paths.items()}
+    images = images_of(task, "train")
+    leaked_N = images.among(Keys.joined(list(parts.values())))
+    if not leaked_N.any():
+        return
+    leaks = images.take(leaked_N)
+    counts = {name: int(leaks.among(part).sum()) for name, part in parts.items()}
+    counts = {name: count for name, count in counts.items() if count}
+    compared = dict.fromkeys(str(paths[name]) for name in [*counts, "its own test split"])
+    check = shlex.join(["vlcpctl", "check", *compared])
+    keys = some_names(list(task.split("train").keys.take(leaked_N)), _SHOWN)
+    raise BadInput(
+        f"{len(leaks)} of {len(images)} training pairs of {what} have a test image "
+        f"({some_names([f'{count} of {name}' for name, count in counts.items()])}), and nothing is "
+        f"trained: keys {keys}; --drop-leaks leaves such pairs out, or correct the data; "
+        f"'{check}' shows them"
+    )
+
+
+def _say_shared_captions(lines: Lines, train: Split, number: int) -> None:
+    """Say how many training pairs have a caption of a guard: no leak, but worth a look."""
+    for name, path in lines.guards(lines.settings).items():
+        guard_T = _captions(open_task(path).split("test"))
+        found_T = pc.is_in(_captions(train), value_set=guard_T).to_numpy(zero_copy_only=False)
+        row_T = np.repeat(np.arange(len(train)), train.caption_counts())
+        pairs = len(np.unique(row_T[found_T]))
+        if pairs:
+            say(
+                f"{lines.place.root}: week {number}: {pairs} of {len(train)} training pairs have a "
+                f"caption that {name} has, with another image; they are trained on"
+            )
+
+
+def _captions(split: Split) -> pa.Array:
+    """(T,) all captions of a split, which share its memory."""
+    ends, text = split.texts()
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(ends)), pa.py_buffer(text)]
+    return pa.Array.from_buffers(pa.large_string(), len(ends) - 1, buffers)
+
+
+def _warn_of_late_guards(lines: Lines) -> None:
+    """Warn of guards new in this week of which earlier training data have images."""
+    root, trained = lines.place.root, lines.weeks()
+    if lines.state.start.buffer_from:
+        trained = {"--buffer-from": lines.earlier, **trained}
+    for name, path in lines.guards(unmeasured(lines.state, lines.settings)).items():
+        guard = images_of(open_task(path), "test")
+        known = {
+            what: guard.among(images_of(open_task(task), "train")) for what, task in trained.items()
+        }
+        where = [what for what, known_N in known.items() if known_N.any()]
+        if where:
+            count = int(np.any(list(known.values()), axis=0).sum())
+            warn(
+                f"{count} of {len(guard)} test images of {name} are in data that {root} has "
+                f"trained on already ({some_names(where)}): the model may know them by heart; a "
+                "guard of other images says more"
+            )

@@ -1,0 +1,614 @@
+"""A simulated year of weekly updates, judged by several rules (docs/results/decisions.md).
+
+    python recipes/weekly_decisions.py --years 400 --seed 0    prints Markdown
+
+No model is trained. Each sample of a guard, or of an earlier week's test, has a log rank in both
+directions: a fixed part, a part that every training redraws in part (churn, AR(1)), and what the
+model has lost, times a weight of the sample that is exponential. Its score is the mean of R@1, R@5
+and R@10 over both directions, in points. A model's true loss is that of its weeks and a training
+noise, AR(1) over weeks. The loop is closed: a rejected week leaves the last accepted model.
+
+The rule is that of vlcpctl/metrics/chance.py. Years that are simulated side by side are the first
+axis. Shapes: Y years, B baselines (the start or when learned; the last accepted), G guards or
+earlier weeks, N samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from vlcpctl.metrics.chance import (
+    WEEKS_A_YEAR,
+    critical_value,
+    few_samples_margin,
+    margin_of,
+    smallest_seen,
+)
+from vlcpctl.report.scores.drops import FEWEST_IMAGES
+
+Floats = NDArray[np.floating]
+Bools = NDArray[np.bool_]
+
+CUTOFFS = np.log([1, 5, 10])  # of R@1, R@5, R@10, as log ranks
+WORTH = 100 / (2 * len(CUTOFFS))  # points of one direction at one cutoff
+BLOCK = 400_000  # samples that are simulated at once, for the processor's cache
+RESAMPLES = 1000
+SD_AT_FIRST = 15.0  # of a sample's loss, assumed where nothing is measured
+NOISE_KEPT = 0.5  # correlation of the training noise of a model and the next
+
+
+@dataclass(frozen=True)
+class Population:
+    """Where samples come from: log ranks, natural logarithm."""
+
+    mean: float
+    spread: float  # standard deviation of the fixed part
+    offset: float  # standard deviation of the difference of the directions
+    churn: float  # standard deviation of the part that trainings redraw
+    kept: float  # its correlation from a model to the next
+
+
+# Fitted to saved ranks of the updates of docs/results/production.md: see decisions.md.
+GUARD = Population(mean=-2.25, spread=5.3, offset=0.6, churn=0.6, kept=0.7)
+WEEK = Population(mean=2.45, spread=2.65, offset=0.7, churn=1.0, kept=0.7)
+
+
+@cache
+def _curve(population: Population) -> tuple[Floats, Floats]:
+    """The points that a population loses at a shift of log ranks: both, rising."""
+    shifts = np.linspace(-40, 40, 2001)
+    weight_W, share_W = np.polynomial.laguerre.laggauss(40)
+    spread = math.hypot(population.spread, population.offset / 2, population.churn)
+    lost = np.zeros_like(shifts)
+    for cutoff in CUTOFFS - population.mean:
+        left = ndtr((cutoff - shifts[:, None] * weight_W) / spread) @ share_W
+        lost += 2 * WORTH * (ndtr(cutoff / spread) - left)
+    return lost, shifts
+
+
+def shift_of(points: Floats, population: Population) -> Floats:
+    """By how much log ranks rise, times a sample's weight, where a model has lost these points."""
+    lost, shifts = _curve(population)
+    return np.interp(points, lost, shifts)
+
+
+@dataclass(frozen=True)
+class World:
+    """A year: what its weeks lose (points, by week) on the first test, or on all."""
+
+    name: str
+    noise: float
+    losses: tuple[float, ...] = (0.0,) * WEEKS_A_YEAR
+    hits_all: bool = False
+    learns: bool = False  # each accepted week has a test of its own
+
+    @property
+    def population(self) -> Population:
+        """Of the samples."""
+        return WEEK if self.learns else GUARD
+
+    @property
+    def harm(self) -> int:
+        """The first week that loses something; after the last if none does."""
+        return next((n for n, one in enumerate(self.losses) if one > 0), len(self.losses))
+
+
+@dataclass
+class Models:
+    """The model of each year, and its scores."""
+
+    noise_YG: Floats  # points lost by chance of training
+    lost_YG: Floats  # points lost in weeks
+    churn_YGN: Floats
+    score_YGN: Floats
+
+    def put(self, where_Y: Bools, other: Models) -> None:
+        """Take those of another in some years."""
+        for name, values in vars(other).items():
+            getattr(self, name)[where_Y, : values.shape[1]] = values[where_Y]
+
+
+@dataclass(frozen=True)
+class Drops:
+    """Points lost (Y, B, G), -inf where nothing is known; B: since the start or learned, a week."""
+
+    points_YBG: Floats
+    error_YBG: Floats
+    size: int
+
+
+class Tests:
+    """The samples of guards, or of weeks' tests, in each year, and the models that answer them."""
+
+    def __init__(self, world: World, shape: tuple[int, int, int], rng: np.random.Generator) -> None:
+        self.world, self.population, self.rng = world, world.population, rng
+        fixed = self.population.mean + self.population.spread * self._normal(shape)
+        half = self.population.offset / 2 * self._normal(shape)
+        self.ranks = (fixed - half, fixed + half)
+        self.weight_YGN = rng.standard_exponential(shape, dtype=np.float32)
+        none, churn = np.zeros(shape[:2]), self.population.churn * self._normal(shape)
+        self.current = self._scored(none, none.copy(), churn)
+        self.base_YGN = self.current.score_YGN.copy()
+
+    def _normal(self, shape: tuple[int, ...]) -> Floats:
+        return self.rng.standard_normal(shape, dtype=np.float32)
+
+    def _scored(self, noise_YG: Floats, lost_YG: Floats, churn_YGN: Floats) -> Models:
+        count = churn_YGN.shape[1]
+        shift_YG = shift_of(noise_YG + lost_YG, self.population)[:, :count].astype(np.float32)
+        moved_YGN = shift_YG[..., None] * self.weight_YGN[:, :count] + churn_YGN
+        found = np.zeros(moved_YGN.shape, dtype=np.int8)
+        for ranks in self.ranks:
+            now = ranks[:, :count] + moved_YGN
+            for cutoff in CUTOFFS:
+                found += now <= cutoff
+        return Models(noise_YG, lost_YG, churn_YGN, found.astype(np.float32) * np.float32(WORTH))
+
+    def train(self, loss_G: Floats, count: int) -> Models:
+        """The models after a week in which these points are lost; the first `count` tests."""
+        now, kept = self.current, self.population.kept
+        churn = np.float32(kept) * now.churn_YGN[:, :count]
+        churn += np.float32(math.sqrt(1 - kept**2) * self.population.churn) * self._normal(
+            churn.shape
+        )
+        fresh = math.sqrt(1 - NOISE_KEPT**2) * self.world.noise
+        noise = NOISE_KEPT * now.noise_YG
+        noise += fresh * self.rng.standard_normal(noise.shape)
+        return self._scored(noise, now.lost_YG + loss_G, churn)
+
+    def drops(self, new: Models, is_known_YG: Bools) -> Drops:
+        """What the new models have lost."""
+        score = new.score_YGN
+        count, size = score.shape[1:]
+        points, errors = [], []
+        for before in (self.base_YGN, self.current.score_YGN):
+            loss = before[:, :count] - score
+            mean = loss.mean(-1)
+            square = np.einsum("ygn,ygn->yg", loss, loss) / size
+            points.append(np.where(is_known_YG[:, :count], mean, -np.inf))
+            errors.append(np.sqrt(np.maximum(square - mean**2, 0.0) / size))
+        return Drops(np.stack(points, 1), np.stack(errors, 1), size)
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Losses that are judged: points, standard errors, the bound, and z standard errors."""
+
+    points: Floats
+    error: Floats
+    bound: float
+    z: Floats | float
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a week is judged."""
+
+    name: str
+    is_point: bool = False  # a point above its bound rejects, against the first baseline alone
+    retries: int = 0
+    rejects_unresolved: bool = False
+
+
+BEFORE = Rule("before", is_point=True)
+RULE = Rule("the rule")
+RETRY = Rule("with `--retries 1`", retries=1)
+CAREFUL = Rule("with `--unresolved reject`", rejects_unresolved=True)
+
+
+def of_guards(drops: Drops, rule: Rule) -> list[Losses]:
+    """`worst_drop:gt:2` and, but for the rule of before, `step_drop:gt:2`."""
+    points, error = drops.points_YBG, drops.error_YBG
+    if rule.is_point:
+        return [Losses(points[:, :1], error[:, :1], 2.0, 0.0)]
+    comparisons = points.shape[1] * points.shape[2]
+    return [Losses(points, error, 2.0, critical_value(comparisons, 1 / WEEKS_A_YEAR))]
+
+
+def of_weeks(drops: Drops, rule: Rule) -> list[Losses]:
+    """`bwt_gem:lt:-2` and, but for the rule of before, `worst_week:gt:5` on tests large enough."""
+    points, error = drops.points_YBG, drops.error_YBG
+    is_known = np.isfinite(points[:, 0])
+    number = is_known.sum(1)
+    known = np.maximum(number, 1)
+    mean = np.where(is_known, points[:, 0], 0.0).sum(1) / known
+    mean_error = np.sqrt(np.where(is_known, error[:, 0] ** 2, 0.0).sum(1)) / known
+    z = 0.0 if rule.is_point else critical_value(1, 1 / WEEKS_A_YEAR)
+    losses = [Losses(mean[:, None, None], mean_error[:, None, None], 2.0, z)]
+    if not rule.is_point and drops.size >= FEWEST_IMAGES:
+        values = [critical_value(2 * one, 1 / WEEKS_A_YEAR) for one in range(points.shape[2] + 1)]
+        losses.append(Losses(points, error, 5.0, np.array(values)[number][:, None, None]))
+    return losses
+
+
+def judge(losses: Sequence[Losses], rule: Rule) -> tuple[Bools, Bools]:
+    """In which years (Y,) the week is rejected, and in which one loss is clearly too large."""
+    rejected, clear = [], []
+    for one in losses:
+        margin = margin_of(one.error)
+        found = (one.points > one.bound) & (one.points > one.z * one.error)
+        if rule.rejects_unresolved:
+            found |= one.points + margin > one.bound
+        rejected.append(found.any((1, 2)))
+        clear.append((one.points - margin > one.bound).any((1, 2)))
+    return np.any(rejected, 0), np.any(clear, 0)
+
+
+@dataclass(frozen=True)
+class Years:
+    """What happened in each year (Y,)."""
+
+    rejected: Floats  # weeks; in a harmful world up to the first that is found
+    retrained: Floats
+    found: Floats  # weeks from the first harmful one to the first rejection; inf if there is none
+    lost: Floats  # true points of the model that is kept then, on the first test
+
+
+@cache
+def simulate(world: World, tests: int, size: int, rule: Rule, *, years: int, seed: int) -> Years:
+    """Years of a world with so many tests of so many samples; `tests` is not used if it learns."""
+    count = len(world.losses) if world.learns else tests
+    key = f"{world} {count} {size}"
+    rng = np.random.default_rng([seed, crc32(key.encode())])
+    block = max(1, BLOCK // (count * size))
+    parts = []
+    for first in range(0, years, block):
+        shape = (min(block, years - first), count, size)
+        parts.append(_simulate(Tests(world, shape, rng), rule))
+    return Years(
+        *(np.concatenate([getattr(one, name) for one in parts]) for name in vars(parts[0]))
+    )
+
+
+def _simulate(tests: Tests, rule: Rule) -> Years:
+    world = tests.world
+    years, count = tests.current.lost_YG.shape
+    is_known = np.full((years, count), not world.learns)
+    rejections, retrained = np.zeros(years), np.zeros(years)
+    found, lost = np.full(years, np.inf), np.zeros(years)
+    is_hit = np.ones(count) if world.hits_all else np.eye(1, count)[0]
+    for week, points in enumerate(world.losses):
+        number = week + 1 if world.learns else count
+        new, rejected, again = _train(tests, points * is_hit, is_known[:, :number], rule)
+        is_open = np.isinf(found)
+        rejections += rejected & is_open
+        retrained += again & is_open
+        if week >= world.harm:
+            is_first = rejected & is_open
+            found[is_first] = week - world.harm
+            lost[is_first] = tests.current.lost_YG[is_first, 0]
+            if not np.isinf(found).any():
+                break
+        tests.current.put(~rejected, new)
+        if world.learns:
+            is_known[:, week] = ~rejected
+            tests.base_YGN[:, week] = new.score_YGN[:, week]
+    never = np.isinf(found)
+    lost[never] = tests.current.lost_YG[never, 0]
+    return Years(rejections, retrained, found, lost)
+
+
+def _train(
+    tests: Tests, loss_G: Floats, is_known_YG: Bools, rule: Rule
+) -> tuple[Models, Bools, Bools]:
+    """One week: models, which are rejected, which were trained again."""
+    of = of_weeks if tests.world.learns else of_guards
+    number = is_known_YG.shape[1]
+    new = tests.train(loss_G, number)
+    rejected, clear = judge(of(tests.drops(new, is_known_YG), rule), rule)
+    again = np.zeros_like(rejected)
+    if rule.retries:
+        again = rejected & ~clear
+        if again.any():
+            other = tests.train(loss_G, number)
+            verdict, _ = judge(of(tests.drops(other, is_known_YG), rule), rule)
+            new.put(again, other)
+            rejected = np.where(again, verdict, rejected)
+    return new, rejected, again
+
+
+SIZES = (50, 200, 321, 1000)
+GUARDS = tuple((number, size) for number in (1, 5) for size in SIZES)
+NOISES = (0.3, 0.6, 1.0)
+TEST_SIZES = (16, 50, 100, 500)  # of an earlier week
+GUARD_RULES = (BEFORE, RULE, RETRY, CAREFUL)
+WEEK_RULES = (BEFORE, RULE, RETRY)
+LOST = {"1 point": 1.0, "3 points": 3.0, "8 points": 8.0, "2 of 100 lose all": math.nan}
+BAD_WEEK, COLLAPSE = 12, 25  # after so many others
+
+
+def harmless(noise: float) -> World:
+    """Nothing is lost."""
+    return World("harmless", noise)
+
+
+def bad_week(points: float) -> World:
+    """One week loses something for good."""
+    losses = tuple(points if week == BAD_WEEK else 0.0 for week in range(WEEKS_A_YEAR))
+    return World("bad week", NOISES[0], losses)
+
+
+def drift(points: float) -> World:
+    """Every week loses a little."""
+    return World("drift", NOISES[0], (points,) * WEEKS_A_YEAR)
+
+
+def rise_then_fall() -> World:
+    """Six points are gained in twelve weeks, and nine are lost in the next."""
+    losses = (*(-0.5,) * BAD_WEEK, 9.0, *(0.0,) * (WEEKS_A_YEAR - BAD_WEEK - 1))
+    return World("rise then fall", NOISES[0], losses)
+
+
+def bad_weeks() -> list[World]:
+    """Those of which the tables have a column."""
+    return [bad_week(3.0), bad_week(5.0), bad_week(10.0), rise_then_fall()]
+
+
+def collapse(points: float, *, hits_all: bool = False) -> World:
+    """After 25 weeks, the next loses something of the first of them, or of all."""
+    losses = (*(0.0,) * COLLAPSE, points)
+    return World("collapse", NOISES[0], losses, hits_all, learns=True)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """How many years of each case, and from which random numbers."""
+
+    years: int
+    seed: int
+
+    def guards(self, world: World, number: int, size: int, rule: Rule) -> Years:
+        """Years of guards."""
+        return simulate(world, number, size, rule, years=self.years, seed=self.seed)
+
+    def weeks(self, world: World, size: int, rule: Rule) -> Years:
+        """Years of earlier weeks' own tests."""
+        return simulate(world, 0, size, rule, years=self.years, seed=self.seed)
+
+
+def shares_at_once(found: Sequence[Years]) -> str:
+    """The shares of years, in percent, in which the harmful week itself is rejected."""
+    return " / ".join(f"{100 * np.mean(one.found == 0):.0f}" for one in found)
+
+
+def weeks_until_found(found: Sequence[Years]) -> str:
+    """Mean weeks; to the end of the year where it is never found."""
+    rest = WEEKS_A_YEAR - BAD_WEEK
+    return " / ".join(f"{np.minimum(one.found, rest).mean():.1f}" for one in found)
+
+
+def weeks_and_points(years: Years) -> str:
+    """Mean weeks of a drift until it is found, or of the year, and mean points lost by then."""
+    return f"{np.minimum(years.found, WEEKS_A_YEAR).mean():.0f} ({years.lost.mean():.1f})"
+
+
+Table = list[str]
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A Markdown table."""
+    lines = [f"| {' | '.join(line)} |" for line in (columns, *rows)]
+    return [lines[0], "|---" * len(columns) + "|", *lines[1:]]
+
+
+def of_sizes(cell: Callable[[int, int, Rule], str]) -> Table:
+    """A row for each number and size of guards, with a cell for each rule."""
+    rows = [
+        [guards_of(*guards), *(cell(*guards, rule) for rule in GUARD_RULES)] for guards in GUARDS
+    ]
+    return table(["guards", *(rule.name for rule in GUARD_RULES)], rows)
+
+
+def guards_of(number: int, size: int) -> str:
+    """How a row is called.
+
+    >>> guards_of(1, 50), guards_of(5, 1000)
+    ('one of 50', 'five of 1,000')
+    """
+    return f"{'one' if number == 1 else 'five'} of {size:,}"
+
+
+def false_rejections(run: Simulation) -> Table:
+    """False rejections a year at the three training noises."""
+
+    def cell(number: int, size: int, rule: Rule) -> str:
+        found = [run.guards(harmless(noise), number, size, rule).rejected for noise in NOISES]
+        return " / ".join(f"{one.mean():.2f}" for one in found)
+
+    return of_sizes(cell)
+
+
+def found_at_once(run: Simulation) -> Table:
+    """The share of bad weeks that are rejected themselves."""
+
+    def cell(number: int, size: int, rule: Rule) -> str:
+        return shares_at_once([run.guards(one, number, size, rule) for one in bad_weeks()])
+
+    return of_sizes(cell)
+
+
+def found_later(run: Simulation) -> Table:
+    """Weeks until a bad week is found."""
+
+    def cell(number: int, size: int, rule: Rule) -> str:
+        return weeks_until_found([run.guards(one, number, size, rule) for one in bad_weeks()])
+
+    return of_sizes(cell)
+
+
+def found_drift(run: Simulation, points: float) -> Table:
+    """Weeks and points until a drift is found."""
+
+    def cell(number: int, size: int, rule: Rule) -> str:
+        return weeks_and_points(run.guards(drift(points), number, size, rule))
+
+    return of_sizes(cell)
+
+
+def guards_shown(run: Simulation) -> Table:
+    """What `smallest_seen` says of guards, how often such a loss is found, and second trainings."""
+    rows = []
+    for number, size in GUARDS:
+        z = critical_value(2 * number, 1 / WEEKS_A_YEAR)
+        loss = round(smallest_seen(2.0, SD_AT_FIRST / math.sqrt(size), z), 2)
+        found = [run.guards(bad_week(loss), number, size, rule) for rule in (RULE, RETRY)]
+        again = [run.guards(harmless(one), number, size, RETRY).retrained for one in NOISES]
+        shares = [shares_at_once([one]) for one in found]
+        trainings = " / ".join(f"{one.mean():.2f}" for one in again)
+        rows.append([guards_of(number, size), f"{loss:.1f}", *shares, trainings])
+    columns = ["guards", "smallest loss seen", "found at once", f"found {RETRY.name}"]
+    return table([*columns, "second trainings a year"], rows)
+
+
+def earlier_weeks(run: Simulation) -> Table:
+    """Earlier weeks' own tests: false rejections a year, and the share of losses found at once."""
+    worlds = (collapse(25.0), collapse(10.0), collapse(3.0, hits_all=True))
+    rows = []
+    for size in TEST_SIZES:
+        for rule in WEEK_RULES:
+            calm = [run.weeks(replace(harmless(n), learns=True), size, rule) for n in (0.3, 1.0)]
+            false = [f"{one.rejected.mean():.2f}" for one in calm]
+            found = [shares_at_once([run.weeks(one, size, rule)]) for one in worlds]
+            rows.append([str(size), rule.name, *false, *found])
+    columns = ["images", "rule", "false, noise 0.3", "false, noise 1.0"]
+    return table([*columns, "one loses 25", "one loses 10", "all lose 3"], rows)
+
+
+def coverage(run: Simulation) -> Table:
+    """How often the printed interval has the true loss, by samples: percentiles / few samples."""
+    rows = []
+    for size in (5, 20, 50, 200):
+        cells, widths = [], []
+        for name, points in LOST.items():
+            rng = np.random.default_rng([run.seed, size, crc32(name.encode())])
+            loss_DN, truth = sample_losses(points, size, 4 * run.years, rng)
+            ends = [intervals_of(loss_N, rng) for loss_N in loss_DN]
+            low_DI, high_DI = np.moveaxis(np.array(ends), -1, 0)
+            covered_I = ((low_DI <= truth) & (truth <= high_DI)).mean(0)
+            cells.append(" / ".join(f"{100 * one:.0f}" for one in covered_I))
+            widths.append(" / ".join(f"{one:.1f}" for one in (high_DI - low_DI).mean(0)))
+        rows.append([str(size), *cells, widths[0]])
+    return table(["samples", *LOST, f"width, {next(iter(LOST))}"], rows)
+
+
+def sample_losses(
+    points: float, size: int, draws: int, rng: np.random.Generator
+) -> tuple[Floats, float]:
+    """Losses (draws, size) of samples in a week, and the true loss; nan: 2 of 100 lose all."""
+    world = World("one week", 0.0)
+    tests = Tests(world, (draws, 1, size), rng)
+    some = math.isnan(points)
+    new = tests.train(np.array([0.0 if some else points]), 1)
+    before, after = tests.base_YGN[:, 0], new.score_YGN[:, 0]
+    if not some:
+        return before - after, points
+    spread = math.hypot(GUARD.spread, GUARD.offset / 2, GUARD.churn)
+    level = 2 * WORTH * float(ndtr((CUTOFFS - GUARD.mean) / spread).sum())
+    return np.where(rng.random(after.shape) < 0.02, before, before - after), 0.02 * level
+
+
+def intervals_of(loss_N: Floats, rng: np.random.Generator) -> list[tuple[float, float]]:
+    """95 % intervals of the mean: percentiles of resamples, and that of few samples."""
+    values, counts = np.unique(loss_N, return_counts=True)
+    size = len(loss_N)
+    mean_R = rng.multinomial(size, counts / size, RESAMPLES) @ values / size
+    low, high = np.percentile(mean_R, (2.5, 97.5))
+    mean, margin = float(loss_N.mean()), few_samples_margin(loss_N.astype(np.float64))
+    return [(float(low), float(high)), (mean - margin, mean + margin)]
+
+
+def fit(run: Simulation) -> Table:
+    """Figures of the simulation beside those of saved ranks."""
+    guard, week = (
+        figures_of(World("fit", 0.0, learns=learns), run.seed) for learns in (False, True)
+    )
+    rows = [
+        ["guard: score of the start", "74.7", f"{guard.level:.1f}"],
+        [
+            "guard: sd of a sample's change in a week",
+            "6.4 to 7.5; 10.3 to 11.2",
+            f"{guard.one:.1f}",
+        ],
+        ["guard: the same, in four weeks", "10.1; 12.5", f"{guard.four:.1f}"],
+        ["guard: sd at a loss of 8", "20.6 to 20.8", f"{guard.at_loss:.1f}"],
+        ["guard: samples that moved in a week", "7 to 9 %; 14 to 15 %", f"{guard.moved:.0f} %"],
+        [
+            "guard: correlation of what is gone and the next step",
+            "-0.22; -0.38",
+            f"{guard.back:.2f}",
+        ],
+        ["earlier week: score", "35", f"{week.level:.1f}"],
+        ["earlier week: sd of a sample's change in a week", "15", f"{week.one:.1f}"],
+        ["earlier week: the same, in four weeks", "22", f"{week.four:.1f}"],
+    ]
+    return table(["figure", "measured", "simulated"], rows)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of many samples: points."""
+
+    level: float
+    one: float
+    four: float
+    at_loss: float
+    moved: float
+    back: float
+
+
+def figures_of(world: World, seed: int) -> Figures:
+    """What four harmless weeks, and one that loses 8 points, do to samples."""
+    tests = Tests(world, (1, 1, 200_000), np.random.default_rng(seed))
+    scores = [tests.base_YGN.ravel()]
+    for _ in range(4):
+        tests.current = tests.train(np.zeros(1), 1)
+        scores.append(tests.current.score_YGN.ravel())
+    bad = tests.train(np.array([8.0]), 1).score_YGN.ravel()
+    steps = [after - before for before, after in itertools.pairwise(scores)]
+    back = [np.corrcoef(scores[n] - scores[0], steps[n])[0, 1] for n in (1, 2, 3)]
+    return Figures(
+        level=float(scores[0].mean()),
+        one=float(steps[0].std()),
+        four=float((scores[4] - scores[0]).std()),
+        at_loss=float((bad - scores[0]).std()),
+        moved=100 * float((steps[0] != 0).mean()),
+        back=float(np.mean(back)),
+    )
+
+
+TABLES: dict[str, Callable[[Simulation], Table]] = {
+    "fit": fit,
+    "false rejections": false_rejections,
+    "found at once": found_at_once,
+    "weeks until found": found_later,
+    "drift of 0.1": lambda run: found_drift(run, 0.1),
+    "drift of 0.3": lambda run: found_drift(run, 0.3),
+    "smallest loss seen": guards_shown,
+    "earlier weeks": earlier_weeks,
+    "coverage": coverage,
+}
+
+
+def main() -> None:
+    """Print the tables, each between marks."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--years", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    for name, make in TABLES.items():
+        print(f"<!-- {name} -->", *make(Simulation(given.years, given.seed)), sep="\n")
+        print("<!-- end -->\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

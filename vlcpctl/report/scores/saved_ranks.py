@@ -91,7 +91,7 @@ class RankIntervals:
         """The ranks that belong to a row: of its checkpoint and data, and with its scores."""
         data = self._known_as.get(row.data or "", row.data or "")
         found = self._found.get((row.checkpoint, data, row.split), [])
-        found = [one for one in found if (row.evaluator, row.protocol) in one.protocols]
+        found = [one for one in found if one.may_be_of(row)]
         found.sort(key=lambda one: one.is_reduced)  # whole ones first
         whole = [one for one in found if _agree(scores_of(one), row.metrics)]
         for one in whole or [one for one in found if one.is_reduced]:

@@ -1,0 +1,201 @@
+"""What users of an index get from the last model if the index stays, grows, or is built again.
+
+Rows with `gallery_checkpoint` say so: their queries are by a new model, and the items of the guard
+by the one that the index was built with. Every choice is compared with what users have today, the
+old model on its own index, in the same gallery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from vlcpctl.core.hashing import canonical_json
+from vlcpctl.core.rows import Row
+from vlcpctl.metrics.chance import critical_value
+from vlcpctl.report.scores.drops import Against, Curve, Drop, SeedRows
+from vlcpctl.report.scores.intervals import Interval
+from vlcpctl.report.scores.joining import current_ids
+from vlcpctl.report.scores.runs import START
+from vlcpctl.report.scores.saved_ranks import RankIntervals
+from vlcpctl.report.scores.summary import Spread, over_seeds
+
+TODAY = "today"
+CHOICES = KEEP, NEW, ALL = ("keep the index", "embed only new items", "embed all")
+BOUND = 2.0  # points: a smaller loss stops no roll-out
+
+_LOSSES: tuple[tuple[str, Against], ...] = (
+    *((choice, "old index") for choice in CHOICES),
+    (KEEP, "new index"),
+)
+_DIGITS = 6  # of the content id of a checkpoint that has no other name
+
+
+@dataclass(frozen=True)
+class RollOut:
+    """The choices for one run on one guard, in one gallery.
+
+    `data` is the guard with what was added to it, and `index` the model that built the index.
+    `rows` has, for today and for each choice, the row of every seed, None where it is missing. A
+    loss counts from `z` standard errors on.
+    """
+
+    curve: Curve
+    data: str
+    index: str
+    rows: Mapping[str, list[Row | None]]
+    intervals: Mapping[tuple[str, Against], Mapping[str, Interval]] = field(default_factory=dict)
+    z: float = 0.0
+
+    def pairs(self, choice: str, against: Against) -> list[tuple[Row, Row]]:
+        """The rows of both sides of a loss, of the seeds that have both."""
+        found = zip(self.rows[_before(against)], self.rows[choice], strict=True)
+        return [(one, other) for one, other in found if one and other]
+
+    def score(self, choice: str, key: str) -> Spread | None:
+        """The scores of a choice or of today, one for each seed; None if a seed lacks one."""
+        return over_seeds(row.metrics.get(key) if row else None for row in self.rows[choice])
+
+    def loss(self, choice: str, key: str, against: Against = "old index") -> Drop:
+        """What users lose with a choice, against today's index or one that is built again."""
+        before, last = self.score(_before(against), key), self.score(choice, key)
+        found = Drop(
+            track=self.curve.track,
+            run=self.curve.run.name,
+            data=self.data,
+            is_guard=True,
+            key=key,
+            baseline=before,
+            last=last,
+            drop=None,
+            against=against,
+        )
+        if before is None or last is None:
+            what = _before(against) if before is None else choice
+            who = f"the model of {self.index} on its index" if what == TODAY else f"{what!r}"
+            return replace(found, undefined=f"{who} was not measured on {self.data}")
+        lost = Spread(tuple(one - two for one, two in zip(before.values, last.values, strict=True)))
+        interval = self.intervals.get((choice, against), {}).get(key)
+        seeds = tuple(one.seed for one in self.curve.seeds)
+        return replace(found, drop=lost, interval=interval, seeds=seeds)
+
+    def is_lost(self, choice: str, key: str) -> bool | None:
+        """Whether users lose more than BOUND, and more than chance shows; None if not measured."""
+        found = self.loss(choice, key)
+        error = 0.0 if found.interval is None else found.interval.error
+        return None if found.drop is None else found.drop.mean > max(BOUND, self.z * error)
+
+
+def _before(against: Against) -> str:
+    return ALL if against == "new index" else TODAY
+
+
+def roll_outs(curves: Iterable[Curve], rows: Sequence[Row]) -> list[RollOut]:
+    """The choices on every guard where the last model was evaluated on an index of another one.
+
+    `rows` are all rows, also those on indexes, which curves do not have.
+    """
+    if all(row.gallery_checkpoint is None for row in rows):
+        return []
+    known_as = current_ids(rows)
+
+    def place(row: Row, query: str, index: str, by: str | None = None) -> Hashable:
+        data = known_as.get(row.data, row.data)
+        return data, row.evaluator, row.protocol, row.split, query, index, _gallery(row, by)
+
+    measured: dict[Hashable, Row] = {}
+    indexed: dict[Hashable, list[Row]] = {}
+    for row in rows:
+        if row.gallery == "own" and row.since is None:
+            index, by = row.gallery_checkpoint or row.checkpoint, row.options.get("distractors_by")
+            measured.setdefault(place(row, row.checkpoint, index, by), row)
+            if index != row.checkpoint:
+                model = row.checkpoint, known_as.get(row.data, row.data)
+                indexed.setdefault(model, []).append(row)
+    found: dict[Hashable, RollOut] = {}
+    for curve in curves:
+        for number, seed in enumerate(curve.seeds) if curve.is_guard else ():
+            own = seed.steps.get(curve.run.last)
+            its = (own.checkpoint, known_as.get(own.data, own.data)) if own else None
+            for row in indexed.get(its, ()):
+                new, old = row.checkpoint, row.gallery_checkpoint or ""
+                name, gallery = _name(old, curve, seed), _gallery(row)
+                is_usual = own is not None and gallery == _gallery(own)
+                data = curve.data if is_usual else f"{curve.data}{_added(row)}"
+                empty: dict[str, list[Row | None]] = {
+                    choice: [None] * len(curve.seeds) for choice in (TODAY, *CHOICES)
+                }
+                one = found.setdefault(
+                    (id(curve), name, gallery), RollOut(curve, data, name, empty)
+                )
+                one.rows[TODAY][number] = measured.get(place(row, old, old))
+                one.rows[KEEP][number] = measured.get(place(row, new, old))
+                one.rows[NEW][number] = measured.get(place(row, new, old, "query"))
+                one.rows[ALL][number] = measured.get(place(row, new, new))
+    return list(found.values())
+
+
+def with_intervals(
+    found: Sequence[RollOut], ranks: RankIntervals, false_alarms: float
+) -> tuple[RollOut, ...]:
+    """The same with paired intervals, and with the critical value of all losses together."""
+    judged = sum(bool(one.pairs(choice, "old index")) for one in found for choice in CHOICES)
+    z = critical_value(judged, false_alarms)
+    return tuple(
+        replace(
+            one,
+            intervals={
+                loss: ranks.of_pairs(one.curve, one.pairs(*loss), loss[1]) for loss in _LOSSES
+            },
+            z=z,
+        )
+        for one in found
+    )
+
+
+def every_pair(found: Iterable[RollOut]) -> list[tuple[Row, Row]]:
+    """The rows that are compared, whose ranks intervals need."""
+    return [pair for one in found for loss in _LOSSES for pair in one.pairs(*loss)]
+
+
+def unused_note(found: Iterable[RollOut], rows: Iterable[Row]) -> list[str]:
+    """A note if rows on an index are not about the last model of a run on a guard."""
+    used = {id(row) for one in found for of_seeds in one.rows.values() for row in of_seeds}
+    unused = sum(row.gallery_checkpoint is not None and id(row) not in used for row in rows)
+    note = (
+        f"not shown: {unused} rows with a gallery_checkpoint that are not of a run's last model on "
+        "a guard, or not in the gallery of such a row"
+    )
+    return [note] if unused else []
+
+
+def judged_losses(found: Iterable[RollOut]) -> list[Drop]:
+    """`index_loss` and `reembed_gain` in every metric: what is lost by keeping the index."""
+    sides: tuple[Against, Against] = ("old index", "new index")
+    return [
+        one.loss(KEEP, key, against)
+        for one in found
+        for key in one.curve.track.keys
+        for against in sides
+        if one.score(KEEP, key) is not None
+    ]
+
+
+def _gallery(row: Row, by: str | None = None) -> str:
+    """The options of a row, with who embedded the distractors as wanted."""
+    options: dict[str, Any] = {**row.options, "distractors_by": by, "limit": row.limit}
+    return canonical_json(options)
+
+
+def _name(checkpoint: str, curve: Curve, seed: SeedRows) -> str:
+    """What the model of an index is called."""
+    steps = [step for step, row in seed.steps.items() if row.checkpoint == checkpoint]
+    if not steps:
+        return checkpoint[:_DIGITS]
+    at_start = " and ".join(curve.run.models) or "start"
+    return at_start if steps[0] == START else f"{curve.run.name} step {steps[0]}"
+
+
+def _added(row: Row) -> str:
+    return "" if row.n_distractor_images is None else f" and {row.n_distractor_images} images"

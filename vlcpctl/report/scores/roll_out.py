@@ -96,44 +96,59 @@ def roll_outs(curves: Iterable[Curve], rows: Sequence[Row]) -> list[RollOut]:
 
     `rows` are all rows, also those on indexes, which curves do not have.
     """
-    if all(row.gallery_checkpoint is None for row in rows):
-        return []
-    known_as = current_ids(rows)
-
-    def place(row: Row, query: str, index: str, by: str | None = None) -> Hashable:
-        data = known_as.get(row.data, row.data)
-        return data, row.evaluator, row.protocol, row.split, query, index, _gallery(row, by)
-
-    measured: dict[Hashable, Row] = {}
-    indexed: dict[Hashable, list[Row]] = {}
-    for row in rows:
-        if row.gallery == "own" and row.since is None:
-            index, by = row.gallery_checkpoint or row.checkpoint, row.options.get("distractors_by")
-            measured.setdefault(place(row, row.checkpoint, index, by), row)
-            if index != row.checkpoint:
-                model = row.checkpoint, known_as.get(row.data, row.data)
-                indexed.setdefault(model, []).append(row)
+    measured = _Measured(rows)
     found: dict[Hashable, RollOut] = {}
-    for curve in curves:
-        for number, seed in enumerate(curve.seeds) if curve.is_guard else ():
-            own = seed.steps.get(curve.run.last)
-            its = (own.checkpoint, known_as.get(own.data, own.data)) if own else None
-            for row in indexed.get(its, ()):
-                new, old = row.checkpoint, row.gallery_checkpoint or ""
-                name, gallery = _name(old, curve, seed), _gallery(row)
-                is_usual = own is not None and gallery == _gallery(own)
-                data = curve.data if is_usual else f"{curve.data}{_added(row)}"
-                empty: dict[str, list[Row | None]] = {
-                    choice: [None] * len(curve.seeds) for choice in (TODAY, *CHOICES)
-                }
-                one = found.setdefault(
-                    (id(curve), name, gallery), RollOut(curve, data, name, empty)
-                )
-                one.rows[TODAY][number] = measured.get(place(row, old, old))
-                one.rows[KEEP][number] = measured.get(place(row, new, old))
-                one.rows[NEW][number] = measured.get(place(row, new, old, "query"))
-                one.rows[ALL][number] = measured.get(place(row, new, new))
+    guards = [curve for curve in curves if curve.is_guard]
+    for curve, number in ((one, number) for one in guards for number in range(len(one.seeds))):
+        seed = curve.seeds[number]
+        own = seed.steps.get(curve.run.last)
+        for row in measured.on_indexes(own):
+            new, old = row.checkpoint, row.gallery_checkpoint or ""
+            name, gallery = _name(old, curve, seed), _gallery(row)
+            is_usual = own is not None and gallery == _gallery(own)
+            data = curve.data if is_usual else f"{curve.data}{_added(row)}"
+            empty: dict[str, list[Row | None]] = {
+                choice: [None] * len(curve.seeds) for choice in (TODAY, *CHOICES)
+            }
+            one = found.setdefault((id(curve), name, gallery), RollOut(curve, data, name, empty))
+            one.rows[TODAY][number] = measured.at(row, old, old)
+            one.rows[KEEP][number] = measured.at(row, new, old)
+            one.rows[NEW][number] = measured.at(row, new, old, "query")
+            one.rows[ALL][number] = measured.at(row, new, new)
     return list(found.values())
+
+
+class _Measured:
+    """Rows by who embedded queries, gallery and distractors; empty without rows on an index."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._known_as = current_ids(rows)
+        self._at: dict[Hashable, Row] = {}
+        self._indexed: dict[Hashable, list[Row]] = {}
+        if all(row.gallery_checkpoint is None for row in rows):
+            return
+        for row in rows:
+            if row.gallery == "own" and row.since is None:
+                index = row.gallery_checkpoint or row.checkpoint
+                place = self._place(row, row.checkpoint, index, row.options.get("distractors_by"))
+                self._at.setdefault(place, row)
+                if index != row.checkpoint:
+                    self._indexed.setdefault(self._model(row), []).append(row)
+
+    def at(self, row: Row, query: str, index: str, by: str | None = None) -> Row | None:
+        """The row that differs from this one in these checkpoints, and in who embedded new items."""
+        return self._at.get(self._place(row, query, index, by))
+
+    def on_indexes(self, own: Row | None) -> Sequence[Row]:
+        """The rows of the same model and data on indexes of other models."""
+        return () if own is None else self._indexed.get(self._model(own), ())
+
+    def _model(self, row: Row, checkpoint: str | None = None) -> Hashable:
+        data = self._known_as.get(row.data, row.data)
+        return data, row.evaluator, row.protocol, row.split, checkpoint or row.checkpoint
+
+    def _place(self, row: Row, query: str, index: str, by: str | None) -> Hashable:
+        return self._model(row, query), index, _gallery(row, by)
 
 
 def with_intervals(

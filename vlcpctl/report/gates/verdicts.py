@@ -22,8 +22,8 @@ _SINCE: dict[Against, str] = {
     "baseline": "",
     "step before": " since the step before",
     "learned": " since it was learned",
-    "old index": " against the old model on its index",
-    "new index": " against an index that is built again",
+    "old index": "",
+    "new index": "",
 }
 _TOO_SMALL = "not judged (fewer than 50 test images)"
 

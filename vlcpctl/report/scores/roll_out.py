@@ -136,7 +136,7 @@ class _Measured:
                     self._indexed.setdefault(self._model(row), []).append(row)
 
     def at(self, row: Row, query: str, index: str, by: str | None = None) -> Row | None:
-        """The row that differs from this one in these checkpoints, and in who embedded new items."""
+        """The row with these checkpoints; `by` is who embedded the distractors of a mixed index."""
         return self._at.get(self._place(row, query, index, by))
 
     def on_indexes(self, own: Row | None) -> Sequence[Row]:

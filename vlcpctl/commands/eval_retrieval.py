@@ -42,6 +42,36 @@ MapVariant = Annotated[
         rich_help_panel=options.METHOD,
     ),
 ]
+Distractors = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--distractors",
+        metavar="TASK",
+        help="Task whose images and captions are added to every gallery as wrong answers; repeat "
+        "for more.",
+        rich_help_panel=options.INPUT,
+    ),
+]
+GalleryCheckpoint = Annotated[
+    Path | None,
+    typer.Option(
+        "--gallery-checkpoint",
+        metavar="DIR",
+        help="Checkpoint that embeds the galleries, as an index that was built earlier; those of "
+        "--checkpoint embed the queries (default: each checkpoint embeds both).",
+        rich_help_panel=options.INPUT,
+    ),
+]
+DistractorsBy = Annotated[
+    str | None,
+    typer.Option(
+        "--distractors-by",
+        metavar="NAME",
+        help="Checkpoint that embeds the distractors: gallery (that of --gallery-checkpoint) or "
+        "query, as an index to which the new model has added items (default: gallery).",
+        rich_help_panel=options.METHOD,
+    ),
+]
 SplitName = Annotated[
     str | None,
     typer.Option(
@@ -96,6 +126,9 @@ def run(
     tasks: options.Tasks,
     checkpoint: options.Checkpoints,
     gallery: Gallery = "own",
+    distractors: Distractors = None,
+    gallery_checkpoint: GalleryCheckpoint = None,
+    distractors_by: DistractorsBy = None,
     protocol: Protocol = "cross-modal",
     map_variant: MapVariant = None,
     split: SplitName = None,
@@ -126,6 +159,16 @@ def run(
     A merged gallery contains tasks 0 to i of the stream; there is one for every i up to the
     checkpoint's step.
 
+    --distractors makes galleries larger, because small ones hide losses. Queries stay those of the
+    tasks. A pair of the distractors is left out (n_left_out counts them) if its image or one of its
+    captions is also in the gallery's own data: its other half would be a right answer that counts
+    as a wrong one.
+
+    With --gallery-checkpoint, queries are embedded by --checkpoint and galleries by an earlier
+    checkpoint: what users of an index get that was not built again. Both are dual encoders with
+    embeddings of one size. With --distractors-by query, the distractors are items that the new
+    model has added to such an index.
+
     --save-ranks writes a row for each query (schema vlcpctl.ranks/1): run, seed, step, checkpoint,
     data, gallery, task and split as in the rows, then direction (i2t or t2i), query (key of the
     sample), query_caption (index of the caption; null for an image), label (null), rank (of
@@ -140,6 +183,8 @@ def run(
           --protocol multi-modal
       vlcpctl eval-retrieval coco --checkpoint run/02 --split val \
           --save-embeddings emb
+      vlcpctl eval-retrieval golden --checkpoint run/02 --gallery-checkpoint run/00 \
+          --distractors stream/02-c --distractors-by query -o index.ndjson
     """
     from vlcpctl.data.tasks.task import open_task
     from vlcpctl.evaluation.retrieval.evaluator import Retrieval
@@ -148,6 +193,9 @@ def run(
         tasks=tuple(open_task(path) for path in dict.fromkeys(tasks)),
         checkpoints=tuple(dict.fromkeys(checkpoint)),
         gallery=gallery,
+        distractors=tuple(open_task(path) for path in dict.fromkeys(distractors or ())) or None,
+        gallery_checkpoint=gallery_checkpoint,
+        distractors_by=distractors_by,
         protocol=protocol,
         map_variant=map_variant,
         split=split,

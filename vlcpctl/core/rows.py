@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.hashing import canonical_json
 from vlcpctl.core.input_files import MOST_LINE_BYTES, STDIN, lines_of
 from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.printable import printable, printable_json
@@ -66,6 +67,9 @@ if TYPE_CHECKING:
 else:  # a metric that is null in a line is left out of the row
     Metrics = Annotated[dict[Name, Metric | None], Meta(max_length=200)]
 Degrees = Annotated[tuple[Annotated[int, Meta(ge=0, le=10**12)], ...], Meta(max_length=180)]
+
+
+Searched = tuple[str, str]  # a checkpoint, and distractors as JSON
 
 
 class Config(TypedDict):
@@ -163,6 +167,11 @@ class Row:
     """Retrieval of fused pairs: number of pairs in the gallery."""
     n_train: Integer | None = None
     """Probe: number of images that it was trained on."""
+    n_distractor_images: Integer | None = None
+    """Retrieval with `--distractors`: number of images that were added to the gallery."""
+    gallery_checkpoint: Name | None = None
+    """Retrieval: content id of the checkpoint that embedded the gallery. Only with
+    `--gallery-checkpoint`; a report shows such rows in its table of the roll-out alone."""
     map_variant: Name | None = None
     """Retrieval of fused pairs: `--map-variant`, if it is not the default."""
     since: EarlierCheckpoint | None = None
@@ -192,12 +201,24 @@ class Row:
         what = (self.evaluator, self.protocol, self.map_variant)
         where = (self.gallery, self.task, self.tasks, self.split)
         since = (self.since.run, self.since.step) if self.since else None
-        return (self.run, self.seed, self.step, since, *what, *where)
+        searched = None if self.gallery_checkpoint is None else self.searched
+        return (self.run, self.seed, self.step, since, *what, *where, searched)
+
+    @property
+    def searched(self) -> Searched:
+        """What the gallery has beside the data."""
+        return searched(self.gallery_checkpoint or self.checkpoint, self.options)
 
     @property
     def models(self) -> tuple[str, str | None]:
         """The checkpoints of the row: its own, and the earlier one it is compared with."""
         return self.checkpoint, self.since.checkpoint if self.since else None
+
+
+def searched(gallery_checkpoint: str, options: Mapping[str, Any]) -> Searched:
+    """What a gallery has beside the data: the checkpoint that embedded them, and distractors."""
+    distractors = (options.get(name) for name in ("distractors", "distractors_by"))
+    return gallery_checkpoint, canonical_json(list(distractors))
 
 
 def _measured(metrics: dict[str, float | None]) -> dict[str, float]:
@@ -308,6 +329,7 @@ _Object = TypeVar("_Object", dict[str, Any], Config)
 _HASHABLE = (
     *("schema", "run", "method", "stream", "evaluator", "protocol", "gallery", "task", "tasks"),
     *("split", "data", "data_was", "start", "parent", "preset", "checkpoint", *COUNTS),
+    *("n_distractor_images", "gallery_checkpoint"),
 )
 _SHARED = attrgetter(*_HASHABLE)
 _ROW = msgspec.json.Decoder(Row)

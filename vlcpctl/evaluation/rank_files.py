@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise, product
 from operator import or_
@@ -41,6 +41,7 @@ from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.library_errors import reading
 from vlcpctl.core.parquet_files import read_about, read_columns, table_writer, write_about
 from vlcpctl.core.recorded_files import RESTORE
+from vlcpctl.core.rows import Row, Searched, searched
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.versions import WAS, earlier_ids
 from vlcpctl.evaluation.planned_rows import PlannedRow, as_first_written
@@ -81,6 +82,13 @@ class Named:
         if self.captions is None:
             return self.names.take(places), pa.nulls(len(rows), _INDEX)
         return self.names.take(places), self.captions.take(places)
+
+    def followed_by(self, other: Named) -> Named:
+        """These names, and behind them others of the same kind."""
+        names = pa.concat_arrays([self.names, other.names])
+        if self.captions is None:
+            return Named(names)
+        return Named(names, pa.concat_arrays([self.captions, other.captions]))
 
 
 @final
@@ -164,6 +172,8 @@ def plan_ranks(
     identity: dict[str, Any] = {
         name: _different(fields[name] for fields in known) for name in _IN_IDENTITY
     }
+    if "gallery_checkpoint" in known[0]:
+        identity["gallery_checkpoint"] = known[0]["gallery_checkpoint"]
     # The lists name what differs; the whole rows decide.
     identity["rows"] = content_id(known)
     if not already_written(out, identity, holds_ranks, _identity_of, force=force):
@@ -178,17 +188,23 @@ def plan_ranks(
 class GalleryRanks:
     """The ranks of a checkpoint on the own gallery of one data set, by direction.
 
-    `protocols` are those of the evaluation: an evaluator and a protocol each. `is_reduced` is
-    whether `vlcpctl forget` has removed queries from the file.
+    `protocols` are those of the evaluation: an evaluator and a protocol each. `searched` is what
+    the gallery has beside the data. `is_reduced` is whether `vlcpctl forget` has removed queries
+    from the file.
     """
 
     path: Path
     protocols: frozenset[tuple[str, str]]
+    searched: Searched
     checkpoint: str
     data: str
     split: str
     ways: Mapping[str, QueryRanks]
     is_reduced: bool = False
+
+    def may_be_of(self, row: Row) -> bool:
+        """Whether they are of an evaluation like that of a row, of a gallery that has the same."""
+        return (row.evaluator, row.protocol) in self.protocols and self.searched == row.searched
 
     def shared_with(self, other: GalleryRanks) -> GalleryRanks:
         """These ranks, only of the queries that the other ranks have, too."""
@@ -253,6 +269,8 @@ class SavedRanks:
     digest: str
     protocols: frozenset[tuple[str, str]]
     was: tuple[str, ...] = ()
+    gallery_checkpoint: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path) -> SavedRanks:
@@ -274,6 +292,7 @@ class SavedRanks:
             about["digest"][ALGORITHM],
             frozenset(product(evaluators, protocols)),
             earlier_ids(about, path),
+            *_gallery_of(about),
         )
 
     @property
@@ -339,8 +358,11 @@ class SavedRanks:
     def _gallery(self, names: tuple[str, ...], table: pa.Table) -> GalleryRanks:
         ways = {way: self._ranks(part) for (way,), part in _parts(table, ("direction",))}
         checkpoint, data, split = names
+        has = searched(self.gallery_checkpoint or checkpoint, self.options)
         is_reduced = bool(self.was)
-        return GalleryRanks(self.path, self.protocols, checkpoint, data, split, ways, is_reduced)
+        return GalleryRanks(
+            self.path, self.protocols, has, checkpoint, data, split, ways, is_reduced
+        )
 
     def _ranks(self, table: pa.Table) -> QueryRanks:
         rank = table["rank"]
@@ -444,6 +466,16 @@ def _identity_list(about: Mapping[str, Any], name: str) -> list[str]:
     identity = about.get("identity")
     found = identity.get(name) if isinstance(identity, dict) else None
     return [str(value) for value in found] if isinstance(found, list) else []
+
+
+def _gallery_of(about: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """The checkpoint of the galleries, if it was given, and the options of the rows, if known."""
+    identity = about.get("identity")
+    known = identity if isinstance(identity, dict) else {}
+    checkpoint, options = known.get("gallery_checkpoint"), known.get("options")
+    one = options[0] if isinstance(options, list) and len(options) == 1 else {}
+    is_text = isinstance(checkpoint, str)
+    return checkpoint if is_text else None, one if isinstance(one, dict) else {}
 
 
 def _metadata(path: Path) -> dict[str, Any] | None:

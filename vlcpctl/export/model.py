@@ -67,7 +67,11 @@ class ModelExport:
     def own_rows(self) -> list[Row]:
         """The rows of the checkpoint. Raises BadInput if a file of rows has none of them."""
         found = read_rows(map(str, self.rows)) if self.rows else []
-        own = [row for row in found if row.checkpoint == self.made.content]
+        own = [
+            row
+            for row in found
+            if row.checkpoint == self.made.content and row.gallery_checkpoint is None
+        ]
         if self.rows and not own:
             names = ", ".join(map(str, self.rows))
             raise BadInput(

@@ -166,13 +166,19 @@ def _results(rows: Sequence[Row]) -> Iterator[str]:
         own = [row for row in rows if (row.evaluator, row.protocol, row.gallery) == kind]
         names = list(dict.fromkeys(name for row in own for name in row.metrics))
         body = [
-            (row.task, row.split, *(_number(row.metrics.get(name)) for name in names))
+            (_evaluated(row), row.split, *(_number(row.metrics.get(name)) for name in names))
             for row in own
         ]
         evaluator, protocol, gallery = kind
         unit = "" if evaluator == "spatial" else ", in percent"
         title = f"{evaluator} ({protocol}, gallery {gallery}){unit}"
         yield f"{escaped(title)}\n\n{table(('task', 'split', *names), body)}"
+
+
+def _evaluated(row: Row) -> str:
+    """The evaluated data; wrong answers from elsewhere make a score another one."""
+    more = row.n_distractor_images
+    return row.task if more is None else f"{row.task}, {more} images added"
 
 
 def _number(value: float | None) -> str:

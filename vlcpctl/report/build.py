@@ -29,6 +29,13 @@ from vlcpctl.report.scores.collect import collect
 from vlcpctl.report.scores.drops import Against, Curve, Drop, curves, drops, earlier_tasks
 from vlcpctl.report.scores.joining import JoinedRows, joined
 from vlcpctl.report.scores.missing import notes, require_complete, without_tasks
+from vlcpctl.report.scores.roll_out import (
+    every_pair,
+    judged_losses,
+    roll_outs,
+    unused_note,
+    with_intervals,
+)
 from vlcpctl.report.scores.runs import Track, is_outside
 from vlcpctl.report.scores.saved_ranks import RankIntervals
 from vlcpctl.report.sweeps.best import Choice, best_settings
@@ -48,8 +55,9 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
     ranks, cards = files.ranks, files.cards
     allowed = parse_fields(request.allow_mixed)
     fields = parse_group_by(request.group_by)
-    baseline = None if request.baseline is None else find_baseline(request.baseline, rows)
-    groups = grouped(rows, fields, request.runs, allowed)
+    usual = _usual(rows)
+    baseline = None if request.baseline is None else find_baseline(request.baseline, usual)
+    groups = grouped(usual, fields, request.runs, allowed)
     found = joined(groups.rows, kept=groups.runs, allow_mixed=allowed, baseline=baseline)
     chosen = _selected(found.rows, groups.runs, request.gallery)
     mixed = require_comparable(chosen, allowed)
@@ -60,10 +68,15 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
     keys = dict.fromkeys(key for track in tracks for key in track.keys)
     gates = [parse_gate(text, keys) for text in request.fail_if]
     against = _against(gates, has_ranks=bool(ranks))
-    intervals = RankIntervals(compared, ranks, against)
+    indexes = roll_outs(compared, rows)
+    intervals = RankIntervals(compared, ranks, against, every_pair(indexes))
+    rolled = with_intervals(indexes, intervals, _rule(request).false_alarms)
     every_drop = {one: _drops(compared, one, intervals) for one in against}
     said = (*groups.notes(fields), *(choice.sentence() for choice in choices), *mixed_notes(mixed))
-    about = (*notes(tracks), *row_notes(chosen), *(cards.notes if cards else ()))
+    about = (
+        *(*notes(tracks), *row_notes(chosen), *unused_note(rolled, rows)),
+        *(cards.notes if cards else ()),
+    )
     document = Document(
         tracks,
         request.metric,
@@ -74,6 +87,7 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
         drops=tuple(every_drop["baseline"]),
         baseline=request.baseline,
         has_ranks=bool(ranks),
+        roll_outs=rolled,
         cards=cards,
         settings=settings_by_run(chosen, cards),
         spatial_tracks=collect_spatial_tracks(row for row in chosen if row.since is not None),
@@ -84,7 +98,7 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
     facts = Facts(
         tracks,
         document.key,
-        [drop for found_ in every_drop.values() for drop in found_],
+        [*(drop for found_ in every_drop.values() for drop in found_), *judged_losses(rolled)],
         document.spatial_tracks,
         replace(found, rows=chosen),
         untrained=_untrained(chosen, baseline),
@@ -105,6 +119,20 @@ def _check_names(request: ReportRequest) -> None:
     alarms = request.false_alarms
     if alarms is not None and not 0 < alarms < math.inf:
         raise UsageError(f"--false-alarms must be a number above 0, not {alarms}")
+
+
+def _usual(rows: Sequence[Row]) -> list[Row]:
+    """The rows of models on their own gallery: the others are about an index, and only that.
+
+    Raises BadInput if there are only others.
+    """
+    found = [row for row in rows if row.gallery_checkpoint is None]
+    if rows and not found:
+        raise BadInput(
+            f"{rows[0].place} and all other rows have a gallery_checkpoint; add the rows of these "
+            "checkpoints without --gallery-checkpoint"
+        )
+    return found
 
 
 def _rule(request: ReportRequest) -> Rule:

@@ -16,6 +16,7 @@ from vlcpctl.report.gates.verdicts import Verdict, advice, names_tracks
 from vlcpctl.report.published.cells import FilledTable
 from vlcpctl.report.published.layout import as_table
 from vlcpctl.report.scores.drops import Curve, Drop
+from vlcpctl.report.scores.roll_out import RollOut
 from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.sweeps.best import Choice
 from vlcpctl.report.tables.angles import SpatialTrack
@@ -23,6 +24,7 @@ from vlcpctl.report.tables.comparison import comparison_tables, ordered_runs
 from vlcpctl.report.tables.guards import every_metric_table, guards_table, shown_guards
 from vlcpctl.report.tables.matrices import matrix_table
 from vlcpctl.report.tables.per_task import per_task_tables
+from vlcpctl.report.tables.roll_out import roll_out_table
 from vlcpctl.report.tables.stability import stability_points, stability_table
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
 from vlcpctl.report.tables.transfer import every_step_tables, transfer_table
@@ -51,6 +53,7 @@ class Document:
     drops: tuple[Drop, ...] = ()
     baseline: str | None = None  # as it was given; None: each run's start
     has_ranks: bool = False
+    roll_outs: tuple[RollOut, ...] = ()  # of runs that were evaluated on an index of another model
     published: tuple[FilledTable, ...] = ()  # tables of papers, in the order of --table
     forgotten: Forgotten | None = None  # from ranks; None: no examples were wanted
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # --group-by: runs by line
@@ -134,6 +137,8 @@ class Document:
         found = [guards_table(curves, of_track, key)]
         if has_every_metric:
             found.append(every_metric_table(of_track, compared))
+        indexes = [one for one in self.roll_outs if one.curve.track is track]
+        found.append(roll_out_table(indexes, key))
         found.append(transfer_table(track, key, compared))
         return [table for table in found if table is not None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,6 +17,7 @@ from vlcpctl.report.document import Document
 from vlcpctl.report.published.records import table_json
 from vlcpctl.report.scores.drops import Drop
 from vlcpctl.report.scores.intervals import LEVEL, RESAMPLES, SEED, Interval
+from vlcpctl.report.scores.roll_out import CHOICES
 from vlcpctl.report.scores.runs import START, RunScores, Track, TransferScores
 from vlcpctl.report.scores.summary import Spread, summarise
 from vlcpctl.report.tables.angles import SpatialTrack
@@ -93,6 +94,7 @@ def _content(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
             if (names := sorted(guards.get(id(track), ())))
         ],
         "drops": [_drop_json(one) for one in document.drops if one.is_guard or one.drop],
+        **({"roll_out": list(_roll_out_json(document))} if document.roll_outs else {}),
         **({"intervals": _INTERVALS} if document.has_ranks else {}),
         **({"forgotten": document.forgotten.as_json()} if document.forgotten else {}),
         **({"checkpoints": document.cards.as_json()} if document.cards else {}),
@@ -142,6 +144,16 @@ def _drop_json(drop: Drop) -> dict[str, Any]:
         **({} if drop.interval is None else _of_samples(drop.interval)),
         "undefined": drop.undefined,
     }
+
+
+def _roll_out_json(document: Document) -> Iterator[dict[str, Any]]:
+    """What users lose by each choice for an index, in every metric."""
+    for one in document.roll_outs:
+        for key in one.curve.track.keys:
+            for choice in CHOICES:
+                found = _drop_json(one.loss(choice, key))
+                about = {"index": one.index, "choice": choice, "is_lost": one.is_lost(choice, key)}
+                yield {**found, **about}
 
 
 def _of_samples(interval: Interval) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """Cross-modal retrieval: recalls of texts for images and of images for texts in one gallery.
 
-Each task is embedded once for all its galleries.
+Each task is embedded once for all its galleries. The gallery may be by another checkpoint than the
+queries, and may have distractors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import final
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +19,13 @@ from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.rank_files import Named, RankFile
 from vlcpctl.evaluation.search.backends import Backend
+from vlcpctl.evaluation.search.distractors import Distractors, choose_distractors
 from vlcpctl.evaluation.search.gallery import (
     GATHER,
     GATHER_GROWING,
     SOURCES,
     Embeddings,
+    EntrySources,
     Gallery,
 )
 from vlcpctl.evaluation.search.queries import Queries, both_ways, growing_ways
@@ -35,69 +39,119 @@ TOP = max(CUTOFFS)
 @final
 @dataclass(frozen=True)
 class CrossModal:
-    """Recalls in galleries of the tasks whose splits are given, each embedded once."""
+    """Recalls in galleries of the tasks whose splits are given, each embedded once.
+
+    `gallery_checkpoint` embeds the galleries (None: the checkpoint of the session). `distractors`
+    are splits whose images and captions are added to every gallery, embedded as the gallery is or,
+    if `are_new`, by the checkpoint of the session. `kept` has the embeddings of the galleries by
+    another checkpoint, which all sessions share.
+    """
 
     sources: Sequence[EvalSplit]
     duplicates: str
     backend: Backend
+    gallery_checkpoint: Path | None = None
+    distractors: Sequence[EvalSplit] = ()
+    are_new: bool = False
+    kept: dict[EvalSplit, Embeddings] = field(default_factory=dict)
 
-    def measure(self, session: Session, row: PlannedRow) -> CrossModalResult:
-        """The recalls of a row; its ranks are saved, if the plan has a file for them."""
-        is_merged = row.fields["gallery"] == "merged"
-        found = self._merged(session, row) if is_merged else self._own(session, row)
+    def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
+        """The measured fields of a row; its ranks are saved, if the plan has a file for them."""
+        # With distractors, what is left out differs between the galleries of the first tasks.
+        is_merged = row.fields["gallery"] == "merged" and not self.distractors
+        chosen = self._distractors(row) if self.distractors else None
+        found = self._merged(session, row) if is_merged else self._one(session, row, chosen)
         parts = len(row.tasks) if is_merged else 1
         if session.plan.ranks is not None:
-            self._save_ranks(session.plan.ranks, session, row, found, parts)
-        return result(found, parts)
+            self._save_ranks(session.plan.ranks, session, row, found, parts, chosen)
+        return asdict(result(found, parts)) | ({} if chosen is None else chosen.counts)
 
-    def _own(self, session: Session, row: PlannedRow) -> BothWays:
-        gallery = GATHER[self.duplicates](self._parts(session, row))
+    def _one(self, session: Session, row: PlannedRow, chosen: Distractors | None) -> BothWays:
+        """The ranks in one gallery."""
+        gather = GATHER[self.duplicates]
+        queries = gather([embedded(session, one) for one in self._splits(row)])
+        gallery = queries
+        if self.gallery_checkpoint is not None:
+            gallery = gather([self._in_gallery(session, one) for one in self._splits(row)])
+        if chosen is not None:
+            embed_it = embedded if self.are_new else self._in_gallery
+            gallery = chosen.added_to(gallery, [embed_it(session, one) for one in self.distractors])
         with session.timed_search(row):
-            return self._search(session, both_ways(gallery))
+            return self._search(session, both_ways(queries, gallery))
 
     def _merged(self, session: Session, row: PlannedRow) -> BothWays:
         """The ranks in the galleries of the first tasks, from one search for all of them."""
-        parts = self._parts(session, max(session.job.rows, key=lambda one: len(one.tasks)))
+        splits = self._splits(max(session.job.rows, key=lambda one: len(one.tasks)))
         gather = GATHER_GROWING[self.duplicates]
+        parts = [embedded(session, one) for one in splits]
+        by_other = [self._in_gallery(session, one) for one in splits]
+
+        def find() -> BothWays:
+            searched = None if self.gallery_checkpoint is None else gather(by_other)
+            return self._search(session, growing_ways(gather(parts), searched))
+
         with session.timed_search(row):
-            return session.once(
-                "merged", lambda: self._search(session, growing_ways(gather(parts)))
-            )
+            return session.once("merged", find)
 
     def _search(self, session: Session, ways: Mapping[str, Queries]) -> BothWays:
         return search(ways, self.backend, is_exact=session.plan.ranks is not None)
 
-    def _parts(self, session: Session, row: PlannedRow) -> list[Embeddings]:
-        return [embedded(session, self.sources[number]) for number in row.tasks]
+    def _splits(self, row: PlannedRow) -> list[EvalSplit]:
+        return [self.sources[number] for number in row.tasks]
+
+    def _in_gallery(self, session: Session, source: EvalSplit) -> Embeddings:
+        """The embeddings of a split as a gallery has them."""
+        if self.gallery_checkpoint is None:
+            return embedded(session, source)
+        if source not in self.kept:
+            self.kept[source] = embedded(session, source, self.gallery_checkpoint)
+        return self.kept[source]
+
+    def _distractors(self, row: PlannedRow) -> Distractors:
+        own = [one.layout for one in self._splits(row)]
+        return choose_distractors(own, [one.layout for one in self.distractors], self.duplicates)
 
     def _save_ranks(
-        self, file: RankFile, session: Session, row: PlannedRow, found: BothWays, count: int
+        self,
+        file: RankFile,
+        session: Session,
+        row: PlannedRow,
+        found: BothWays,
+        count: int,
+        chosen: Distractors | None,
     ) -> None:
-        parts = [self.sources[number] for number in row.tasks]
-        images, texts = entry_names(parts, self.duplicates)
+        splits = self._splits(row)
+        own = SOURCES[self.duplicates]([one.layout for one in splits])
+        images, texts = entry_names(splits, own)
+        if chosen is not None:
+            more = entry_names(self.distractors, chosen.sources)
+            images, texts = images.followed_by(more[0]), texts.followed_by(more[1])
         for way, one in found.items():
             with session.timed("ranks", direction=way, tasks=row.fields["tasks"]):
                 exact = one.exact(count)
             file.add(row, way, (images, texts) if way == "i2t" else (texts, images), exact)
 
 
-def embedded(session: Session, source: EvalSplit) -> Embeddings:
-    """The embeddings of a split by the checkpoint of a session, computed once."""
+def embedded(session: Session, source: EvalSplit, checkpoint: Path | None = None) -> Embeddings:
+    """The embeddings of a split by a checkpoint, by default that of the session, computed once."""
+    path = session.checkpoint if checkpoint is None else checkpoint
 
     def embed_it() -> Embeddings:
         counts = {"images": len(source.layout.image_ids), "texts": len(source.layout.texts)}
+        encoder = session.encoder
+        if path != session.checkpoint:
+            encoder = session.once(path, lambda: session.load(path))
         with session.timed("embed", task=source.task.slug, **counts):
-            return embed(session.encoder, source, session.checkpoint, session.compute)
+            return embed(encoder, source, path, session.compute)
 
-    return session.once(source, embed_it)
+    return session.once((source, path), embed_it)
 
 
-def entry_names(parts: Sequence[EvalSplit], duplicates: str) -> tuple[Named, Named]:
-    """The names of the images (I,) and of the texts (T,) of a gallery of these splits.
+def entry_names(parts: Sequence[EvalSplit], sources: EntrySources) -> tuple[Named, Named]:
+    """The names of images (I,) and texts (T,) that come from these splits.
 
     A file of ranks refers to them by these names.
     """
-    sources = SOURCES[duplicates]([part.layout for part in parts])
     keys = pa.concat_arrays([part.split.keys.texts() for part in parts])
     first_of_part = np.cumsum([0, *(len(part.split.keys) for part in parts)])
 

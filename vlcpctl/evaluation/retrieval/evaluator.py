@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.digests import digests_of
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
@@ -22,9 +23,15 @@ from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.planned_rows import GALLERIES, PlannedRow, gallery_rows, place_of
 from vlcpctl.evaluation.rank_files import plan_ranks
 from vlcpctl.evaluation.search.backends import choose
+from vlcpctl.evaluation.search.distractors import COUNTS
+from vlcpctl.evaluation.search.gallery import Embeddings
 from vlcpctl.evaluation.splits import EvalSplit
 from vlcpctl.metrics.average_precision import DEFAULT_VARIANT, VARIANTS
-from vlcpctl.models.configuration import fusion_configuration
+from vlcpctl.models.configuration import (
+    checkpoint_transform,
+    fusion_configuration,
+    shared_width,
+)
 
 DUPLICATES = ("unite", "separate")
 
@@ -35,7 +42,12 @@ _IDLE = (
     GoesWith("map_variant", "protocol", (MULTI_MODAL,)),
     GoesWith("save_embeddings", "protocol", (CROSS_MODAL,)),
     GoesWith("save_ranks", "protocol", (CROSS_MODAL,)),
+    GoesWith("distractors", "protocol", (CROSS_MODAL,)),
+    GoesWith("gallery_checkpoint", "protocol", (CROSS_MODAL,)),
+    GoesWith("distractors_by", "distractors"),
+    GoesWith("distractors_by", "gallery_checkpoint"),
 )
+DISTRACTORS_BY = BY_GALLERY, BY_QUERY = ("gallery", "query")
 _MEASURED = {
     CROSS_MODAL: ("metrics", "n_images", "n_texts", "n_ties"),
     MULTI_MODAL: ("metrics", "n_queries", "n_gallery", "n_ties", "n_alone"),
@@ -45,9 +57,17 @@ _MEASURED = {
 @final
 @dataclass(frozen=True, kw_only=True)
 class Retrieval(Evaluator):
-    """Recall or average precision; None for `split` and `map_variant` means the default."""
+    """Recall or average precision; None for `split` and `map_variant` means the default.
+
+    The images and captions of the tasks `distractors` are wrong answers in every gallery.
+    `gallery_checkpoint` embeds the galleries in place of each checkpoint, which embeds the queries
+    and, with `distractors_by` "query", the distractors.
+    """
 
     tasks: tuple[Task, ...]
+    distractors: tuple[Task, ...] | None = None
+    distractors_by: str | None = None
+    gallery_checkpoint: Path | None = None
     gallery: str = "own"
     protocol: str = CROSS_MODAL
     map_variant: str | None = None
@@ -62,15 +82,11 @@ class Retrieval(Evaluator):
     def plan(self) -> Plan:
         """See `Evaluator`; raises Incompatible for a model that the protocol cannot evaluate."""
         self._check_options()
-        for task in self.tasks:
+        for task in (*self.tasks, *(self.distractors or ())):
             for split in self.splits:
                 _check_split(task, split)
         checkpoints = self.read_checkpoints()
-        if self.protocol == MULTI_MODAL:
-            for path in self.checkpoints:
-                require_fusion(path)
-            for task in self.tasks:
-                require_classes(task)
+        self._check_models()
         places = [place_of(task) for task in self.tasks]
         jobs = [
             Job(path, one.manifest, self._rows(one, places)) for path, one in checkpoints.items()
@@ -86,7 +102,13 @@ class Retrieval(Evaluator):
         return Plan(self, jobs, ranks, embeddings)
 
     def line(self, job: Job, row: PlannedRow) -> str:
-        return f"{job.label}: {row.fields['gallery']} gallery of {', '.join(row.fields['tasks'])}"
+        text = f"{job.label}: {row.fields['gallery']} gallery of {', '.join(row.fields['tasks'])}"
+        if self.gallery_checkpoint is not None:
+            text += f" by {self.gallery_checkpoint}"
+        if self.distractors:
+            by = " by the queries' checkpoint" if self.distractors_by == BY_QUERY else ""
+            text += f", distractors{by}: {', '.join(one.slug for one in self.distractors)}"
+        return text
 
     def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
         """See `Evaluator`; raises UsageError for an unknown backend or one not installed."""
@@ -96,7 +118,16 @@ class Retrieval(Evaluator):
         backend = choose(self.backend, session.compute.device)
         if self.protocol == CROSS_MODAL:
             (sources,) = self._sources
-            return asdict(CrossModal(sources, self.duplicates, backend).measure(session, row))
+            is_other = self._gallery_content not in {None, session.job.manifest.content}
+            return CrossModal(
+                sources,
+                self.duplicates,
+                backend,
+                gallery_checkpoint=self.gallery_checkpoint if is_other else None,
+                distractors=self._distractors,
+                are_new=self.distractors_by == BY_QUERY,
+                kept=self._in_galleries,
+            ).measure(session, row)
         variant = self.map_variant or DEFAULT_VARIANT
         measured = MultiModal(self._sources, self.duplicates, backend, variant)
         return asdict(measured.measure(session, row))
@@ -133,11 +164,30 @@ class Retrieval(Evaluator):
             [EvalSplit(task, split, self.limit) for task in self.tasks] for split in self.splits
         ]
 
+    @cached_property
+    def _distractors(self) -> list[EvalSplit]:
+        """The splits of distractors; their order is that of their content, not as given."""
+        found = {one.content: one for one in self.distractors or ()}
+        (split,) = self.splits
+        return [EvalSplit(found[content], split, self.limit) for content in sorted(found)]
+
+    @cached_property
+    def _gallery_content(self) -> str | None:
+        """The content id of the checkpoint of the galleries, if it was given."""
+        path = self.gallery_checkpoint
+        return None if path is None else CheckpointManifest.read(path).content
+
+    @cached_property
+    def _in_galleries(self) -> dict[EvalSplit, Embeddings]:
+        """What the checkpoint of the galleries has embedded, for all checkpoints."""
+        return {}
+
     def _check_options(self) -> None:
         for kind, name, known in (
             ("gallery", self.gallery, GALLERIES),
             ("value of --duplicates:", self.duplicates, DUPLICATES),
             ("protocol", self.protocol, PROTOCOLS),
+            ("value of --distractors-by:", self.distractors_by or BY_GALLERY, DISTRACTORS_BY),
         ):
             if name not in known:
                 raise UsageError(unknown_name(kind, name, known))
@@ -152,11 +202,30 @@ class Retrieval(Evaluator):
                 f"{again[0]}; evaluate them in separate commands"
             )
 
+    def _check_models(self) -> None:
+        """Raise Incompatible or BadInput for models or tasks that the protocol cannot evaluate."""
+        for path in self.checkpoints:
+            if self.gallery_checkpoint is not None:
+                require_one_space(path, self.gallery_checkpoint)
+            if self.protocol == MULTI_MODAL:
+                require_fusion(path)
+        for task in self.tasks if self.protocol == MULTI_MODAL else ():
+            require_classes(task)
+
     def _rows(self, checkpoint: RunCheckpoint, places: Sequence[TaskPlace]) -> list[PlannedRow]:
         # The options that decide the numbers; batch size, device and backend do not.
-        options = {"duplicates": self.duplicates}
+        options: dict[str, Any] = {"duplicates": self.duplicates}
         if self.protocol == MULTI_MODAL:
             options["map_variant"] = self.map_variant or DEFAULT_VARIANT
+        measured = _MEASURED[self.protocol]
+        if self.distractors:
+            # Data that was rewritten since is the same, as evaluated data is.
+            options["distractors"] = sorted(
+                {(*one.was, one.content)[0] for one in self.distractors}
+            )
+            measured += COUNTS
+        if self.distractors_by == BY_QUERY:
+            options["distractors_by"] = BY_QUERY
         common: dict[str, Any] = {"protocol": self.protocol, "split": "+".join(self.splits)}
         common |= {"limit": self.limit, "options": options}
         # Also as fields of their own, but only when not the default.
@@ -164,7 +233,9 @@ class Retrieval(Evaluator):
             common["duplicates"] = self.duplicates
         if self.map_variant not in {None, DEFAULT_VARIANT}:
             common["map_variant"] = self.map_variant
-        return gallery_rows(checkpoint, places, self.gallery, common, _MEASURED[self.protocol])
+        if self._gallery_content is not None:
+            common["gallery_checkpoint"] = self._gallery_content
+        return gallery_rows(checkpoint, places, self.gallery, common, measured)
 
     def _embeddings(self, jobs: Iterable[Job]) -> dict[Path, Path]:
         """The directories of the checkpoints' embeddings, without those that are already saved."""
@@ -225,6 +296,32 @@ def require_classes(task: Task) -> None:
             f"{task.path} has no class labels, which multi-modal retrieval needs; "
             "use 'vlcpctl split --label-column'"
         )
+
+
+def require_one_space(checkpoint: Path, gallery_checkpoint: Path) -> None:
+    """Raise Incompatible for models whose embeddings cannot be those of one index.
+
+    Both are dual encoders with embeddings of one size, from images that are prepared alike.
+    """
+    paths = (checkpoint, gallery_checkpoint)
+    for path in paths:
+        if fusion_configuration(str(path)) is not None:
+            raise Incompatible(
+                f"--gallery-checkpoint is for dual encoders, and {path} is a fusion model; leave "
+                "the option out"
+            )
+    facts = ((shared_width(str(path)), checkpoint_transform(path)) for path in paths)
+    (width, transform), (gallery_width, gallery_transform) = facts
+    if width != gallery_width:
+        what = f"embeddings of {gallery_width} numbers, {checkpoint} of {width}"
+    elif transform != gallery_transform:
+        what = f"another preparation of images than {checkpoint}"
+    else:
+        return
+    raise Incompatible(
+        f"--gallery-checkpoint: {gallery_checkpoint} has {what}, so that they cannot share an "
+        "index; give an earlier checkpoint of the same model"
+    )
 
 
 def require_fusion(checkpoint: Path) -> None:

@@ -93,18 +93,27 @@ class ExactRanks:
     wrong_rank: Ids
 
 
-def both_ways(gallery: Gallery) -> dict[str, Queries]:
-    """Every image as a query for texts, and the other way round."""
-    images, texts = gallery.image_ID, gallery.text_TD
+def both_ways(gallery: Gallery, searched: Gallery | None = None) -> dict[str, Queries]:
+    """Every image as a query for texts, and the other way round.
+
+    `searched` is the gallery that is searched, if it is another one than the queries': with the
+    same entries by another model, or with wrong answers behind them.
+    """
+    found = gallery if searched is None else searched
     return {
-        "i2t": Queries(images, texts, gallery.texts_of_images()),
-        "t2i": Queries(texts, images, gallery.images_of_texts()),
+        "i2t": Queries(gallery.image_ID, found.text_TD, gallery.texts_of_images()),
+        "t2i": Queries(gallery.text_TD, found.image_ID, gallery.images_of_texts()),
     }
 
 
-def growing_ways(gallery: GrowingGallery) -> dict[str, Queries]:
-    """The queries of both directions in a gallery that grows task by task."""
-    ways = both_ways(gallery.whole)
+def growing_ways(
+    gallery: GrowingGallery, searched: GrowingGallery | None = None
+) -> dict[str, Queries]:
+    """The queries of both directions in a gallery that grows task by task.
+
+    `searched` has the same entries by another model, if the gallery is by another.
+    """
+    ways = both_ways(gallery.whole, None if searched is None else searched.whole)
     image_P, text_P = gallery.whole.pairs_P2.T
     # In the order of right answers: by query, then by answer.
     of_images, of_texts = (

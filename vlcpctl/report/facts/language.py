@@ -22,7 +22,8 @@ NAMES = ("evaluator", "protocol", "split", "run", "method", "gallery", "data")
 STEPS = ("step", "since")
 # Largest drops, of which a condition is about one for each run.
 WORST = ("worst_drop", "step_drop", "worst_week")
-DROPS = ("drop", *WORST, "drop_low", "drop_high")
+ROLL_OUT = ("index_loss", "reembed_gain")  # what keeping an index loses, against two others
+DROPS = ("drop", *WORST, "drop_low", "drop_high", *ROLL_OUT)
 DROP, DEGREES, CONFIG = "drop", "degrees", "config"
 LAST, BEFORE = "last", "start"
 

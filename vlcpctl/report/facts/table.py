@@ -20,6 +20,7 @@ from vlcpctl.report.facts.language import (
     CONFIG,
     LAST,
     NAMES,
+    ROLL_OUT,
     STEPS,
     WORST,
     Metric,
@@ -52,6 +53,11 @@ _NO_RANKS = "give --ranks with files of --save-ranks of the baseline and of the 
 _LATER = "--undefined pass lets it pass until there is one"
 FIRST = "it has learned a single task"
 SMALL = f"no earlier task has {FEWEST_IMAGES} test images; bwt_gem judges small ones together"
+_AGAINST: dict[str, Against] = {
+    "step_drop": "step before",
+    "index_loss": "old index",
+    "reembed_gain": "new index",
+}
 _OTHER_RUNS = "use --run or @run=GLOB to select other runs"
 
 
@@ -168,6 +174,9 @@ class Facts:
         if metric.kind != "drop" and "data" not in wanted:
             advice = f"use {metric.text}@data=GLOB for other data" if self._drops else None
             return Unmatched("no run has rows on tasks of its stream", metric.key and advice)
+        if metric.name in ROLL_OUT:
+            advice = "evaluate the guards with 'eval-retrieval --gallery-checkpoint'"
+            return Unmatched("no run was evaluated on an index of an earlier model", advice)
         with_key = f" in {metric.key}" if metric.key else ""
         if "data" in wanted or not self._drops:
             return Unmatched(f"no trained run was evaluated on any data{with_key}", None)
@@ -360,7 +369,7 @@ class Facts:
         if metric.name == "worst_week":
             yield from self._of_weeks(metric)
             return
-        against = "step before" if metric.name == "step_drop" else "baseline"
+        against = _AGAINST.get(metric.name or "", "baseline")
         for drop in self._drops:
             if drop.against == against and (drop.is_guard or "data" in wanted):
                 yield from self._of_drop(drop, metric)
@@ -551,7 +560,7 @@ def _of_drop(drop: Drop, name: str | None) -> Measured:
         return Measured(drop.last) if drop.last else _lacks_rows(drop, needs_baseline=False)
     if drop.drop is None:
         return _lacks_rows(drop, needs_baseline=True)
-    if name in {"drop", *WORST}:
+    if name in {"drop", *WORST, *ROLL_OUT}:
         return Measured(drop.drop, interval=drop.interval)
     if drop.interval is None:
         return Measured(None, "it has no interval", _NO_RANKS)

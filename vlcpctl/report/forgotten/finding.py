@@ -131,11 +131,7 @@ class _Ranks:
         self, row: Row, found: Mapping[tuple[str, str, str], list[GalleryRanks]]
     ) -> GalleryRanks | None:
         place = (row.checkpoint, self._current(row.data), row.split)
-        candidates = [
-            one
-            for one in found.get(place, ())
-            if (row.evaluator, row.protocol) in one.protocols and one.ways
-        ]
+        candidates = [one for one in found.get(place, ()) if one.may_be_of(row) and one.ways]
         whole = [one for one in candidates if _agrees(one, row)]
         chosen = next(iter([*whole, *(one for one in candidates if one.is_reduced)]), None)
         if chosen is not None:

@@ -21,7 +21,7 @@ POLICIES: Final = ("error", "pass")  # of --undefined
 UNRESOLVED: Final = ("accept", "reject")  # of --unresolved
 ALL_RUNS = "all runs"
 
-_GUARDS, _TASKS, _MEANS = "guards", "tasks", "means"
+_GUARDS, _TASKS, _MEANS, _INDEXES = "guards", "tasks", "means", "indexes"
 # Families of losses that are judged together, by metric. Conditions on other values are plain.
 _FAMILIES = {
     "drop": _GUARDS,
@@ -29,6 +29,7 @@ _FAMILIES = {
     "step_drop": _GUARDS,
     "worst_week": _TASKS,
     "bwt_gem": _MEANS,
+    "index_loss": _INDEXES,
 }
 _GAINS = frozenset({"bwt_gem"})  # losses are negative
 

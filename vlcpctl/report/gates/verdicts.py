@@ -22,6 +22,8 @@ _SINCE: dict[Against, str] = {
     "baseline": "",
     "step before": " since the step before",
     "learned": " since it was learned",
+    "old index": "",
+    "new index": "",
 }
 _TOO_SMALL = "not judged (fewer than 50 test images)"
 

@@ -19,8 +19,9 @@ from vlcpctl.report.scores.summary import Spread, over_seeds
 # A column of a run's matrix, or the task and tasks of data outside its stream.
 Place = int | tuple[str, tuple[str, ...]]
 # What the last model is compared with: the baseline; the model of the step before; on a task of the
-# stream, the model that had just learned it.
-Against = Literal["baseline", "step before", "learned"]
+# stream, the model that had just learned it; on an index, the model that built it, with its own
+# queries, or the last model on an index that it has built again.
+Against = Literal["baseline", "step before", "learned", "old index", "new index"]
 
 FEWEST_IMAGES = 50  # of an earlier task that is judged by itself
 
@@ -249,6 +250,8 @@ _WHO: dict[Against, str] = {
     "baseline": "its baseline",
     "step before": "its model of the step before",
     "learned": "its model that had just learned it",
+    "old index": "the model of the index",
+    "new index": "the last model on its own index",
 }
 
 

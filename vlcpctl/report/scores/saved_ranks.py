@@ -14,6 +14,7 @@ from vlcpctl.report.scores.joining import current_ids
 if TYPE_CHECKING:
     from vlcpctl.evaluation.rank_files import GalleryRanks, SavedRanks
 
+Pair = tuple[Row, Row]  # of an earlier model, and of the last one
 _CLOSE = 1e-6  # points between a score in a row and the same score computed from ranks
 
 
@@ -30,10 +31,14 @@ class RankIntervals:
         curves: Sequence[Curve],
         files: Sequence[SavedRanks],
         against: Collection[Against],
+        more: Iterable[Pair] = (),
     ) -> None:
-        """`against` are the earlier models whose ranks are read, as those of the last ones are."""
-        pairs = (pair for curve in curves for one in against for pair in curve.pairs(one))
-        rows = [row for pair in pairs for row in pair] if files else []
+        """`against` are the earlier models whose ranks are read, as those of the last ones are.
+
+        `more` are other pairs of rows whose ranks are read.
+        """
+        pairs = [pair for curve in curves for one in against for pair in curve.pairs(one)]
+        rows = [row for pair in (*pairs, *more) for row in pair] if files else []
         self._known_as = current_ids(rows)
         self._found: dict[tuple[str, str, str], list[GalleryRanks]] = {}
         self._used: set[object] = set()
@@ -54,8 +59,14 @@ class RankIntervals:
 
     def of(self, curve: Curve, against: Against = "baseline") -> Mapping[str, Interval]:
         """The intervals on a curve by metric; empty if a seed has no ranks of the same queries."""
+        return self.of_pairs(curve, curve.pairs(against), against)
+
+    def of_pairs(
+        self, curve: Curve, rows: Sequence[Pair], against: Against
+    ) -> Mapping[str, Interval]:
+        """The intervals of the difference between these rows on the data of a curve, as `of`."""
         pairs = []
-        for before, last in curve.pairs(against):
+        for before, last in rows:
             one, other = self._ranks(before, curve), self._ranks(last, curve)
             if one is None or other is None:
                 return {}
@@ -91,7 +102,7 @@ class RankIntervals:
         """The ranks that belong to a row: of its checkpoint and data, and with its scores."""
         data = self._known_as.get(row.data or "", row.data or "")
         found = self._found.get((row.checkpoint, data, row.split), [])
-        found = [one for one in found if (row.evaluator, row.protocol) in one.protocols]
+        found = [one for one in found if one.may_be_of(row)]
         found.sort(key=lambda one: one.is_reduced)  # whole ones first
         whole = [one for one in found if _agree(scores_of(one), row.metrics)]
         for one in whole or [one for one in found if one.is_reduced]:

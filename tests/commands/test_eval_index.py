@@ -1,0 +1,364 @@
+"""`eval-retrieval --distractors` and `--gallery-checkpoint`, against a naive implementation."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from safetensors import safe_open
+from support.checkpoints import write_checkpoint_manifest
+from support.eval_rows import read_back
+
+from vlcpctl.commands.eval_retrieval import run
+from vlcpctl.core.atomic import new_directory
+from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
+from vlcpctl.core.rows import Row
+from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.data.tasks.task import open_task
+from vlcpctl.evaluation.rank_files import SavedRanks
+from vlcpctl.metrics.recall import recalls
+from vlcpctl.models import configuration, dual_encoder
+from vlcpctl.report.build import build
+from vlcpctl.report.request import ReportRequest
+from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
+
+OWN, MORE = 14, 30
+Vectors = dict[str, np.ndarray]  # by image hash or caption, of one checkpoint
+
+
+def own_pair(number: int) -> Pair:
+    """Two captions each, of which some pairs share one."""
+    shared = f"one of the things {number % 5}"
+    return make_pair(number)._replace(captions=[f"thing number {number}", shared])
+
+
+def other_bytes(image: bytes) -> bytes:
+    """The same picture in another file."""
+    file = io.BytesIO()
+    Image.open(io.BytesIO(image)).save(file, "PNG", compress_level=1)
+    assert file.getvalue() != image
+    return file.getvalue()
+
+
+def other_pair(number: int) -> Pair:
+    """Distractors: 100 to 102 share something with own pairs, 103 to 105 something with those."""
+    pair = make_pair(number, captions=2)
+    changed = {
+        100: own_pair(3),
+        101: pair._replace(image=own_pair(4).image, captions=["another name of 4", "x of 4"]),
+        102: pair._replace(captions=["thing number 5", "a new name"]),
+        103: pair._replace(captions=["x of 4"]),  # its image stays, its caption does not
+        104: pair._replace(captions=["y", "y of two"]),
+        105: pair._replace(captions=["y"]),  # two images with one caption
+        106: pair._replace(image=other_bytes(own_pair(6).image)),  # ties with an own image
+        107: pair._replace(image=other_bytes(own_pair(7).image)),
+    }
+    return changed.get(number, pair)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("index")
+    make_task(root / "guard", name="guard", splits={"test": OWN}, pair=own_pair)
+    make_task(root / "more", name="more", splits={"test": MORE}, first=100, pair=other_pair)
+    for name, seed in (("old", 0), ("new", 1)):
+        make_checkpoint(root / name, "tiny", seed)
+    return root
+
+
+def make_checkpoint(directory: Path, model: str, seed: int = 0, **fields: Any) -> Path:
+    with new_directory(directory, "checkpoint.json") as temporary:
+        dual_encoder.save(dual_encoder.build(model, seed=seed), temporary)
+        about: dict[str, Any] = {"run": directory.name, "method": "seqf", "buffer": None}
+        about |= {"seed": 0, "step": None, "tasks": [], **fields}
+        write_checkpoint_manifest(temporary, f"content of {directory.name}", **about)
+    return directory
+
+
+def evaluated(place: Path, out: Path, checkpoint: str = "new", **options: Any) -> dict[str, Any]:
+    """The row of the guard, as it is written."""
+    named: dict[str, Any] = {
+        name: [place / one for one in value] if name == "distractors" else value
+        for name, value in options.items()
+    }
+    if "gallery_checkpoint" in named:
+        named["gallery_checkpoint"] = place / named["gallery_checkpoint"]
+    run([place / "guard"], [place / checkpoint], out=out, quiet=True, **named)
+    (line,) = out.read_text().splitlines()
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def saved_vectors(place: Path, cache: Path, checkpoint: str) -> tuple[Vectors, Vectors]:
+    """The embeddings of all images and of all captions, from the files of --embedding-cache."""
+    images: Vectors = {}
+    texts: Vectors = {}
+    for path in cache.rglob("*.safetensors"):
+        with safe_open(path, "numpy") as file:
+            ((_, about),) = file.metadata().items()
+            key, vectors = json.loads(about)["key"], file.get_tensor("embeddings")
+        if key["checkpoint"] != f"content of {checkpoint}":
+            continue
+        (task,) = [
+            one
+            for one in map(open_task, (place / "guard", place / "more"))
+            if one.content == key["data"]
+        ]
+        split = task.split("test")
+        of_images = key["what"] == "images"
+        names = split.column("sha256") if of_images else captions_of(split)
+        found = dict(zip(dict.fromkeys(names), vectors, strict=True))
+        (images if of_images else texts).update(found)
+    return images, texts
+
+
+def captions_of(split: Any) -> list[str]:
+    return [text for row in range(len(split)) for text in split.captions(row)]
+
+
+def samples(task: Path) -> list[tuple[str, list[str]]]:
+    split = open_task(task).split("test")
+    return [(sha, list(split.captions(row))) for row, sha in enumerate(split.column("sha256"))]
+
+
+def naive(
+    place: Path, cache: Path, query: str, gallery: str, distractors: str | None
+) -> tuple[dict[str, float], dict[str, list[tuple[int, int]]]]:
+    """The metrics, and for each direction the rank and the best wrong one's rank of each query."""
+    own, more = samples(place / "guard"), samples(place / "more") if distractors else []
+    images, texts = {sha for sha, _ in own}, {one for _, of in own for one in of}
+    out = [(sha, of) for sha, of in more if sha in images or texts & set(of)]
+    left = {sha for sha, _ in out}, {one for _, of in out for one in of}
+    added = {sha for sha, _ in more} - left[0], {one for _, of in more for one in of} - left[1]
+    pairs = {(sha, one) for sha, of in own for one in of}
+    vectors = {one: saved_vectors(place, cache, one) for one in (query, gallery)}
+    ranks: dict[str, list[tuple[int, int]]] = {}
+    for side, way in enumerate(("i2t", "t2i")):
+        own_entries, others = (dict.fromkeys(sha for sha, _ in own), texts)[:: 1 - 2 * side]
+        ranks[way] = []
+        for name in sorted(own_entries):
+            asked = vectors[query][side][name].astype(np.float64)
+            score = {
+                one: vectors[gallery][1 - side][one].astype(np.float64) @ asked for one in others
+            }
+            if distractors:
+                by = vectors[distractors][1 - side]
+                score |= {one: by[one].astype(np.float64) @ asked for one in added[1 - side]}
+            right = {one for one in others if ((name, one), (one, name))[side] in pairs}
+            best = max(score[one] for one in right)
+            wrong = [score[one] for one in score.keys() - right]
+            rank = 1 + sum(one >= best - 1e-5 for one in wrong)
+            above = sum(score[one] > max(wrong) + 1e-5 for one in right)
+            ranks[way].append((rank, 1 if rank > 1 else max(2, 1 + above)))
+    worst = [np.array([rank for rank, _ in ranks[way]]) for way in ("i2t", "t2i")]
+    return recalls(*worst), ranks
+
+
+CASES = [
+    *({"distractors": ["more"]}, {"gallery_checkpoint": "old"}),
+    {"gallery_checkpoint": "old", "distractors": ["more"]},
+    {"gallery_checkpoint": "old", "distractors": ["more"], "distractors_by": "query"},
+]
+
+
+@pytest.mark.parametrize("backend", ["faiss", "torch"])
+@pytest.mark.parametrize("options", CASES)
+def test_numbers_and_ranks_are_those_of_a_naive_search(
+    place: Path, tmp_path: Path, options: dict[str, Any], backend: str
+) -> None:
+    cache = tmp_path / "cache"
+    row = evaluated(place, tmp_path / "rows", backend=backend, embedding_cache=cache, **options)
+    gallery = options.get("gallery_checkpoint", "new")
+    by = None
+    if "distractors" in options:
+        by = "new" if options.get("distractors_by") == "query" else gallery
+    metrics, ranks = naive(place, cache, "new", gallery, by)
+    assert row["metrics"] == pytest.approx(metrics)
+    # The same from the cache, and with files of ranks.
+    again = {"embedding_cache": cache, "save_ranks": tmp_path / "ranks", **options}
+    assert evaluated(place, tmp_path / "again", backend=backend, **again) == row
+    table = pq.read_table(tmp_path / "ranks")
+    for way, found in ranks.items():
+        of_way = table.filter(np.array(table["direction"].to_pylist()) == way)
+        saved = zip(of_way["rank"].to_pylist(), of_way["wrong_rank"].to_pylist(), strict=True)
+        assert sorted(saved) == sorted(found)
+
+
+def test_distractors_are_counted_and_pairs_that_share_something_are_left_out(
+    place: Path, tmp_path: Path
+) -> None:
+    row = evaluated(place, tmp_path / "rows", distractors=["more"], save_ranks=tmp_path / "ranks")
+    images = MORE - 3
+    texts = {one for _, of in samples(place / "more")[6:] for one in of} | {"y", "y of two"}
+    assert (row["n_left_out"], row["n_distractor_images"]) == (3, images)
+    assert row["n_distractor_texts"] == len(texts)
+    assert (row["n_images"], row["n_texts"]) == (OWN, OWN + 5)
+    assert row["options"]["distractors"] == [open_task(place / "more").content]
+    wrong = set(pq.read_table(tmp_path / "ranks")["wrong"].to_pylist())
+    assert wrong & set(open_task(place / "more").split("test").keys)
+
+
+def test_the_order_of_distractors_and_the_evaluated_data_among_them_change_nothing(
+    place: Path, tmp_path: Path
+) -> None:
+    rows = [
+        evaluated(place, tmp_path / f"{number}", distractors=list(names))
+        for number, names in enumerate(itertools.permutations(["more", "guard"]))
+    ]
+    assert rows[0] == rows[1]
+    alone = evaluated(place, tmp_path / "alone", distractors=["more"])
+    assert rows[0]["metrics"] == alone["metrics"]
+    assert rows[0]["n_left_out"] == alone["n_left_out"] + OWN
+    own = evaluated(place, tmp_path / "own", distractors=["guard"])
+    assert (own["n_distractor_images"], own["n_distractor_texts"]) == (0, 0)
+    assert own["metrics"] == evaluated(place, tmp_path / "none")["metrics"]
+
+
+def test_separate_duplicates_are_several_distractors(place: Path, tmp_path: Path) -> None:
+    row = evaluated(place, tmp_path / "rows", distractors=["more"], duplicates="separate")
+    kept = [of for _, of in samples(place / "more")[3:]]
+    assert row["n_distractor_texts"] == sum(map(len, kept)) - 1  # without "x of 4"
+    assert row["n_distractor_images"] == MORE - 3
+
+
+def test_merged_galleries_have_distractors_and_indexes(place: Path, tmp_path: Path) -> None:
+    stream = make_stream(tmp_path / "stream", 2, 2, test=6)
+    tasks = sorted(stream.glob("0*"))
+    contents = [open_task(task).content for task in tasks]
+    step = make_checkpoint(tmp_path / "step", "tiny", 3, step=1, tasks=contents)
+    for number, more in enumerate(({}, {"distractors": [place / "more"]})):
+        out = tmp_path / f"rows{number}"
+        index = {"gallery_checkpoint": place / "old", **more}
+        run(tasks, [step], gallery="both", out=out, quiet=True, **index)
+        rows = [json.loads(line) for line in out.read_text().splitlines()]
+        own, first, both = rows[0], rows[2], rows[3]
+        assert [row["gallery"] for row in rows] == ["own", "own", "merged", "merged"]
+        assert own["metrics"] == first["metrics"]
+        assert both["n_images"] == 12
+        assert {row["gallery_checkpoint"] for row in rows} == {"content of old"}
+        assert own["metrics"] != both["metrics"]
+
+
+def test_rows_say_what_they_are_of_and_others_are_as_before(place: Path, tmp_path: Path) -> None:
+    plain = evaluated(place, tmp_path / "plain")
+    assert not {"gallery_checkpoint", "n_left_out"} & plain.keys()
+    assert plain["options"] == {"duplicates": "unite"}
+    mixed = evaluated(place, tmp_path / "mixed", **CASES[3])
+    assert mixed["gallery_checkpoint"] == "content of old"
+    assert mixed["options"]["distractors_by"] == "query"
+    assert "distractors_by" not in evaluated(place, tmp_path / "all", **CASES[2])["options"]
+    itself = evaluated(place, tmp_path / "itself", gallery_checkpoint="new")
+    assert itself["metrics"] == plain["metrics"]
+    assert itself == {**plain, "gallery_checkpoint": "content of new"}
+
+
+def test_finished_rows_are_not_measured_again_and_others_are_refused(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, ranks = tmp_path / "rows", tmp_path / "ranks"
+    row = evaluated(place, out, save_ranks=ranks, **CASES[3])
+    with monkeypatch.context() as patch:
+        patch.setattr("vlcpctl.evaluation.evaluator.Session.load", None)
+        assert evaluated(place, out, save_ranks=ranks, **CASES[3]) == row
+    for other in CASES[:3]:
+        with pytest.raises(OutputExists, match="contains other rows"):
+            evaluated(place, out, **other)
+        with pytest.raises(OutputExists):
+            evaluated(place, tmp_path / "new", save_ranks=ranks, **other)
+
+
+def test_the_plan_names_index_and_distractors(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(
+        [place / "guard"],
+        [place / "new"],
+        dry_run=True,
+        gallery_checkpoint=place / "old",
+        distractors=[place / "more"],
+        distractors_by="query",
+    )
+    said = capsys.readouterr().err
+    assert f"own gallery of guard by {place / 'old'}" in said
+    assert "distractors by the queries' checkpoint: more" in said
+
+
+def test_what_does_not_fit_is_refused_in_one_line(place: Path, tmp_path: Path) -> None:
+    narrow = make_checkpoint(tmp_path / "narrow", "micro")
+    with pytest.raises(Incompatible, match=r"narrow has embeddings of 8 numbers, .*new of 96"):
+        evaluated(place, tmp_path / "rows", gallery_checkpoint=narrow)
+    fusion = tmp_path / "fusion"
+    with new_directory(fusion, "checkpoint.json") as temporary:
+        config = (configuration.PACKAGED / "albef-micro.json").read_text()
+        (temporary / "config.json").write_text(config)
+        write_checkpoint_manifest(temporary, "fusion")
+    with pytest.raises(Incompatible, match=r"for dual encoders, and .*fusion is a fusion model"):
+        evaluated(place, tmp_path / "rows", gallery_checkpoint=fusion)
+    larger = make_checkpoint(tmp_path / "larger", "tiny")
+    file = larger / "open_clip_config.json"
+    config = json.loads(file.read_text())
+    config["preprocess_cfg"]["resize_mode"] = "squash"
+    file.write_text(json.dumps(config))
+    with pytest.raises(Incompatible, match="another preparation of images than"):
+        evaluated(place, tmp_path / "rows", gallery_checkpoint=larger)
+    with pytest.raises(BadInput):
+        evaluated(place, tmp_path / "rows", gallery_checkpoint=tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"distractors_by": "query"}, "no effect without --distractors"),
+        ({"distractors_by": "query", "distractors": ["more"]}, "without --gallery-checkpoint"),
+        ({**CASES[2], "distractors_by": "new"}, "value of --distractors-by"),
+        ({"distractors": ["more"], "protocol": "multi-modal"}, "--distractors has no effect"),
+        ({**CASES[1], "protocol": "multi-modal"}, "--gallery-checkpoint has no effect"),
+    ],
+)
+def test_options_without_effect_are_refused(
+    place: Path, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        evaluated(place, tmp_path / "rows", **options)
+
+
+def test_a_distractor_without_the_split_is_refused(place: Path, tmp_path: Path) -> None:
+    make_task(tmp_path / "train", name="train", splits={"train": 2})
+    with pytest.raises(BadInput, match="has no split 'test'"):
+        evaluated(place, tmp_path / "rows", distractors=[str(tmp_path / "train")])
+
+
+def read(place: Path, tmp_path: Path, cases: Iterable[tuple[str, dict[str, Any]]]) -> list[Row]:
+    rows = [
+        evaluated(place, tmp_path / "one", name, force=True, **options) for name, options in cases
+    ]
+    return read_back(tmp_path / "all", rows)
+
+
+def test_rows_with_other_distractors_are_not_comparable(place: Path, tmp_path: Path) -> None:
+    rows = read(place, tmp_path, [("old", {}), ("new", CASES[0])])
+    with pytest.raises(BadInput, match="distractors is not set in one row and "):
+        build(rows, ReportRequest(allow_missing=True))
+    with pytest.raises(BadInput, match="contradicts"):
+        read(place, tmp_path, [("new", {}), ("new", CASES[0])])
+
+
+def test_ranks_belong_to_rows_of_the_same_index(place: Path, tmp_path: Path) -> None:
+    cases = [{}, *CASES]
+    files, rows = [], []
+    for number, options in enumerate(cases):
+        ranks = tmp_path / f"ranks{number}"
+        row = evaluated(place, tmp_path / f"rows{number}", save_ranks=ranks, **options)
+        rows += read_back(tmp_path / "one", [row])
+        files.append(SavedRanks.open(ranks))
+    for number, file in enumerate(files):
+        (found,) = file.read([(rows[0].checkpoint, rows[0].data)])
+        assert [found.may_be_of(row) for row in rows] == [one == number for one in range(5)]

@@ -70,6 +70,27 @@ GuardClasses = Annotated[
         rich_help_panel=options.INPUT,
     ),
 ]
+Distractors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--distractors",
+        metavar="TASK",
+        help="Task whose images and captions are added to the gallery of every --guard, because "
+        "small galleries hide losses; repeat for more, or give 'none' (default: none).",
+        rich_help_panel=options.INPUT,
+    ),
+]
+IndexWeek = Annotated[
+    int | None,
+    typer.Option(
+        "--index-week",
+        min=0,
+        metavar="WEEK",
+        help="Week whose model the index of users was built with; the report says what they lose "
+        "if it stays (default: 0, the start).",
+        rich_help_panel=options.INPUT,
+    ),
+]
 FailIf = Annotated[
     list[str] | None,
     typer.Option(
@@ -383,7 +404,7 @@ _SAME = {
     *_OF_TRAINING, "method", "preset", "buffer_size", "policy", "holdout", "holdout_most",
     "split_column", "keep_columns", "image_column", "caption_column", "max_skip", "undefined",
     "seed", "device", "threads", "false_alarms", "unresolved", "retries",
-    "drop_leaks",
+    "drop_leaks", "index_week",
 }  # fmt: skip
 _BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback"}
 _OTHERWISE_NAMED = {"set_": "set", "run_name": "run", "junit_xml": "junit"}
@@ -406,6 +427,8 @@ def run(
     guard: GuardTasks = None,
     guard_classes: GuardClasses = None,
     data: options.Data = None,
+    distractors: Distractors = None,
+    index_week: IndexWeek = None,
     fail_if: FailIf = None,
     undefined: Undefined = None,
     false_alarms: FalseAlarms = None,
@@ -536,20 +559,17 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
     from vlcpctl.production.settings import NONE, conditions, record_method_files
 
     found = {name: given[name] for name in _SAME & given.keys()}
-    if "run_name" in given:
-        found["run"] = given["run_name"]
-    if "data" in given:
-        found["data"] = relative_to_root(state, given["data"])
     if "image_root" in given:
         roots = given["image_root"]
         found["image_root"] = tuple(
             one if roots == [NONE] else relative_to_root(state, Path(one)) for one in roots
         )
-    if "guard" in given:
-        found["guards"] = find_guards(state, given["guard"])
-    if "guard_classes" in given:
-        found["classes"] = record_classes(state, given["guard_classes"])
     others: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
+        ("run_name", "run", str),
+        ("data", "data", partial(relative_to_root, state)),
+        ("guard", "guards", partial(find_guards, state)),
+        ("distractors", "distractors", partial(find_guards, state, option="--distractors")),
+        ("guard_classes", "classes", partial(record_classes, state)),
         ("set_", "assignments", tuple),
         ("known", "known", lambda text: None if text == SKIP else text),
         ("fail_if", "fail_if", conditions),

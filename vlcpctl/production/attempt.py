@@ -158,11 +158,12 @@ class Judgement:
     @property
     def unresolved(self) -> list[str]:
         """A phrase for each loss that no condition rejects, but which may be above its bound."""
-        return [
-            _phrase(one)
-            for one in self.verdicts
+        found = {  # in the first week the start is the last accepted model, too
+            (one.get("data"), one.get("value")): _phrase(one)
+            for one in reversed(self.verdicts)
             if one.get("is_resolved") is False and one.get("holds") is False
-        ]
+        }
+        return [*reversed(found.values())]
 
 
 def read_attempt(directory: Path) -> Attempt | None:

@@ -99,8 +99,10 @@ def _images(root: Path, guard: Guard) -> int:
     return read_task(shown_path(root, guard.path)).splits["test"].images
 
 
-def find_guards(root: Path, paths: Sequence[str]) -> tuple[Guard, ...] | tuple[str, ...]:
-    """The guards at these paths, in order, or the word that stands for none.
+def find_guards(
+    root: Path, paths: Sequence[str], option: str = "--guard"
+) -> tuple[Guard, ...] | tuple[str, ...]:
+    """The guards, or distractors, at these paths, in order, or the word that stands for none.
 
     Raises BadInput if a path is not a task with a test split, and UsageError if one is a week of
     the state, or two of them have the same name, by which reports and gates know them.
@@ -111,18 +113,18 @@ def find_guards(root: Path, paths: Sequence[str]) -> tuple[Guard, ...] | tuple[s
     for path in dict.fromkeys(map(Path, paths)):
         task = open_task(path)
         if "test" not in task.manifest.splits:
-            raise BadInput(f"--guard {path} has no test split; give a task that has one")
+            raise BadInput(f"{option} {path} has no test split; give a task that has one")
         recorded = relative_to_root(root, path)
         if Path(recorded).parts[0] in _OF_STREAM:
             raise UsageError(
-                f"--guard {path} is a week of {root}, and those are evaluated anyway; give a task "
+                f"{option} {path} is a week of {root}, and those are evaluated anyway; give a task "
                 "outside the state directory"
             )
         found.append(Guard(recorded, task.content, task.slug))
     name, count = Counter(guard.name for guard in found).most_common(1)[0]
     if count > 1:
         raise UsageError(
-            f"--guard: {count} tasks have the name {name}, and reports could not tell them apart; "
+            f"{option}: {count} tasks have the name {name}, and reports could not tell them apart; "
             "split them again with --by all:NAME"
         )
     return tuple(found)
@@ -157,17 +159,19 @@ def _class_names(root: Path, recorded: str) -> list[str]:
 
 
 def require_unchanged(root: Path, settings: Settings) -> None:
-    """Raise BadInput if a guard is missing, or is not the data that it was when it was given.
+    """Raise BadInput if a guard, or a task of distractors, is missing or not what it was.
 
     Data that `vlcpctl forget` rewrote count as the same.
     """
-    for guard in settings.guards:
+    named = [("guard", "guards", one) for one in settings.guards]
+    named += [("distractors", "distractors", one) for one in settings.distractors]
+    for option, all_, guard in named:
         path = shown_path(root, guard.path)
         if not path.exists():
-            raise BadInput(f"the guard {path} does not exist; --guard gives its new place")
+            raise BadInput(f"the {option} {path} does not exist; --{option} gives its new place")
         manifest = read_task(path)
         if guard.content not in {manifest.content, *manifest.was}:
             raise BadInput(
-                f"the guard {path} has changed: its content id was {guard.content} and is now "
-                f"{manifest.content}; restore it, or give all guards again with --guard"
+                f"the {option} {path} has changed: its content id was {guard.content} and is now "
+                f"{manifest.content}; restore it, or give all {all_} again with --{option}"
             )

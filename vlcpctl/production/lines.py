@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.splitting.leaving_out import SELF
 from vlcpctl.data.tasks.facts import read_task
@@ -24,6 +25,7 @@ Words = list[str]
 # week before its training; and of all weeks for the new checkpoint.
 GUARDS, START, CLASSES = "guards", "start", "-classes"
 BEFORE, WEEKS = "before", "weeks"
+INDEX = ("index-kept", "index-grown", "index-rebuilt")  # what becomes of the deployed index
 
 _EARLIER = "earlier"  # the task that the first buffer is filled from
 _PRETRAINED = "open_clip:"
@@ -102,6 +104,7 @@ class Lines:
             self._buffer(task, pending, self._buffer_of(self.state.last)),
             self._with_ranks([*weeks, task], new, pending, WEEKS),
             *self._guards(self.settings, new, pending, GUARDS),
+            *self._roll_out(pending, task),
         ]
         return self._numbered([*lines, self._report(lines)])
 
@@ -113,7 +116,7 @@ class Lines:
 
     def of_training(self, directory: Path) -> Iterator[Path]:
         """What of a week another training makes again, but for its report; the checkpoint last."""
-        for name in (WEEKS, GUARDS, f"{GUARDS}{CLASSES}"):
+        for name in (WEEKS, GUARDS, f"{GUARDS}{CLASSES}", *INDEX):
             yield rows_file(directory, name)
             yield ranks_file(directory, name)
         if self.settings.buffer_needs_checkpoint:
@@ -247,7 +250,7 @@ class Lines:
         root = self.place.root
         if settings.guards:
             paths = [shown_path(root, guard.path) for guard in settings.guards]
-            yield self._with_ranks(paths, checkpoints, out, name)
+            yield self._with_ranks(paths, checkpoints, out, name) + self._distractors()
         if settings.classes:
             name = f"{name}{CLASSES}"
             words = ["eval-zeroshot", *(str(_class_word(root, one)) for one in settings.classes)]
@@ -255,6 +258,39 @@ class Lines:
             words += _options(("--data", settings.data and shown_path(root, settings.data)))
             words += ["-o", str(rows_file(out, name)), "--save-ranks", str(ranks_file(out, name))]
             yield words + self._machine() + self._log()
+
+    def _roll_out(self, pending: Path, task: Path) -> Iterator[Words]:
+        """What users of the deployed index get if it stays, gets the new items, or is built again.
+
+        The gallery has the guard's items and those of the week.
+        """
+        if not self.settings.guards or not self._is_dual:
+            return
+        old = self.place.week(self.settings.index_week) / "checkpoint"
+        new = pending / "checkpoint"
+        choices = (([old, new], old, None), ([new], old, "query"), ([new], new, None))
+        paths = [shown_path(self.place.root, guard.path) for guard in self.settings.guards]
+        for name, (queries, gallery, by) in zip(INDEX, choices, strict=True):
+            words = self._with_ranks(paths, queries, pending, name)
+            words += ["--gallery-checkpoint", str(gallery), *self._distractors(task)]
+            yield words + _options(("--distractors-by", by))
+
+    @property
+    def _is_dual(self) -> bool:
+        """Whether images and texts have embeddings of their own, which an index can store."""
+        start = self.place.start / "checkpoint"
+        if not start.exists():
+            if is_pretrained(self.state.start.given):
+                return True
+            start = Path(self.state.start.given)
+        model = CheckpointManifest.read(start).model
+        return model is not None and model.get("family") == "dual"
+
+    def _distractors(self, *more: Path) -> Words:
+        """The tasks that make the galleries of guards larger."""
+        root = self.place.root
+        paths = [*(shown_path(root, one.path) for one in self.settings.distractors), *more]
+        return _options(*(("--distractors", one) for one in paths))
 
     def _report(self, lines: Sequence[Words]) -> Words:
         """The report over the rows of the start, of all accepted weeks, and of these lines.
@@ -305,13 +341,15 @@ class Lines:
     def _files(self, week: int, below: str, pattern: str) -> list[str]:
         """Files of an accepted week, or of the start if it is complete, that still count.
 
-        Those of guards do if there still are guards of their kind.
+        Those of guards do if there still are guards of their kind. Those of an index are of one
+        week.
         """
         if week == 0 and not self.state.start.ready:
             return []
         found = sorted((self.place.week(week) / below).glob(pattern))
         kinds: dict[str, Sequence[object]] = dict.fromkeys((GUARDS, START), self.settings.guards)
         kinds |= {f"{kind}{CLASSES}": self.settings.classes for kind in (GUARDS, START)}
+        kinds |= dict.fromkeys(INDEX, ())
         return [str(one) for one in found if kinds.get(one.stem, True)]
 
     def _seed(self) -> Words:

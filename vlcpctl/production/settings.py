@@ -41,7 +41,7 @@ _ON_GUARDS: Final = ("worst_drop", "step_drop")
 # goes on and a rejected one is judged again. If guards differ, its evaluations are made again; with
 # another device or other threads, train-step resumes only with --accept-inexact.
 _OF_GATES: Final = frozenset({"fail_if", "undefined", "false_alarms", "unresolved", "retries"})
-_OF_EVALUATION: Final = frozenset({"guards", "classes", "data"})
+_OF_EVALUATION: Final = frozenset({"guards", "classes", "data", "distractors", "index_week"})
 _OF_MACHINE: Final = frozenset({"device", "workers", "threads"})
 _SIZE = re.compile(r"0*[1-9][0-9]*|[0-9]+(\.[0-9]+)?%")
 # Metrics that conditions may name.
@@ -109,6 +109,8 @@ class Settings:
     guards: tuple[Guard, ...] = ()
     classes: tuple[str, ...] = ()
     data: str | None = None
+    distractors: tuple[Guard, ...] = ()  # tasks that make the galleries of guards larger
+    index_week: int = 0  # whose model the deployed index was built with; 0: the start
     fail_if: tuple[str, ...] | None = None
     undefined: str | None = None
     false_alarms: float | None = None  # a year of weekly updates; None: as the report has it
@@ -138,7 +140,7 @@ class Settings:
             )
         if held_out:
             changes["split_column"] = None
-        for name in ("guards", "classes", "assignments", "fail_if", "image_root"):
+        for name in ("guards", "classes", "distractors", "assignments", "fail_if", "image_root"):
             if name in changes:
                 changes[name] = () if changes[name] == (NONE,) else tuple(changes[name])
         found = replace(self, **changes)

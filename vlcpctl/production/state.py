@@ -9,7 +9,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.production.layout import MOST_WEEKS, Layout
 from vlcpctl.production.records import STATE, as_json, read_record, write_record
-from vlcpctl.production.settings import Settings
+from vlcpctl.production.settings import Guard, Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +117,12 @@ def read_state(place: Layout) -> State:
 
 
 def guard_ids(settings: Settings) -> list[str]:
-    """An id for each guard: the content id of a task; the path or name of a set of classes."""
-    return [*(guard.content for guard in settings.guards), *map(_class_id, settings.classes)]
+    """An id for each guard: the content id of a task; the path or name of a set of classes.
+
+    That of a task has what was added to its gallery.
+    """
+    tasks = (_task_id(guard, settings) for guard in settings.guards)
+    return [*tasks, *map(_class_id, settings.classes)]
 
 
 def unmeasured(state: State, settings: Settings) -> Settings:
@@ -126,9 +130,13 @@ def unmeasured(state: State, settings: Settings) -> Settings:
     known = state.measured
     return replace(
         settings,
-        guards=tuple(one for one in settings.guards if one.content not in known),
+        guards=tuple(one for one in settings.guards if _task_id(one, settings) not in known),
         classes=tuple(one for one in settings.classes if _class_id(one) not in known),
     )
+
+
+def _task_id(guard: Guard, settings: Settings) -> str:
+    return "+".join([guard.content, *sorted(one.content for one in settings.distractors)])
 
 
 def _class_id(word: str) -> str:

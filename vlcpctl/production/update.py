@@ -344,10 +344,8 @@ def prepare(
     if state.last >= MOST_WEEKS:
         raise UsageError(f"{request.state} has {MOST_WEEKS} weeks, the most possible")
     require_buffer(place, state, settings)
-    require_unchanged(place.root, settings)
     _refuse_unfinished_deletion(place)
-    _warn_of_left_out(state.settings, settings)
-    _say_of_gates(place, state, settings, request.call)
+    _check_evaluation(place, state, settings, request.call)
     data = identify_data(request.call.data, settings, place.root)
     if request.call.accept_inexact and request.force:
         raise UsageError("--accept-inexact has no effect with --force, which starts over")
@@ -364,6 +362,18 @@ def _warn_of_emptied(weeks: Sequence[int]) -> None:
             f"'vlcpctl forget' has removed all test pairs of {noun} {', '.join(map(str, weeks))}: "
             "metrics over all weeks, such as bwt_gem, are those of the other weeks"
         )
+
+
+def _check_evaluation(place: Layout, state: State, settings: Settings, call: Call) -> None:
+    """Check what the week is evaluated on and judged by, and say what is new in that."""
+    require_unchanged(place.root, settings)
+    if settings.index_week > state.last:
+        raise UsageError(
+            f"--index-week {settings.index_week}: {place.root} has no such week (it has 0 to "
+            f"{state.last})"
+        )
+    _warn_of_left_out(state.settings, settings)
+    _say_of_gates(place, state, settings, call)
 
 
 def _warn_of_left_out(before: Settings, now: Settings) -> None:

@@ -214,6 +214,17 @@ def test_the_order_of_distractors_and_the_evaluated_data_among_them_change_nothi
         for number, names in enumerate(itertools.permutations(["more", "guard"]))
     ]
     assert rows[0] == rows[1]
+    make_task(
+        tmp_path / "twin",
+        splits={"test": MORE},
+        first=100,
+        pair=lambda number: other_pair(number)._replace(captions=[f"twin {number}"]),
+    )
+    twins = [tmp_path / "twin", place / "more"]
+    for number, paths in enumerate((twins, twins[::-1])):  # which of two names a shared image has
+        ranks = tmp_path / f"ranks{number}"
+        evaluated(place, tmp_path / f"twins{number}", distractors=paths, save_ranks=ranks)
+    assert pq.read_table(tmp_path / "ranks0") == pq.read_table(tmp_path / "ranks1")
     alone = evaluated(place, tmp_path / "alone", distractors=["more"])
     assert rows[0]["metrics"] == alone["metrics"]
     assert rows[0]["n_left_out"] == alone["n_left_out"] + OWN

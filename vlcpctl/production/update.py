@@ -8,11 +8,12 @@ state.json; the next call completes what was killed between them.
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say, warn
@@ -42,7 +43,9 @@ from vlcpctl.production.left_out import (
     left_out_of,
 )
 from vlcpctl.production.lines import Call, Lines, is_pretrained
+from vlcpctl.production.page import PAGE, write_page
 from vlcpctl.production.rollback import move_away
+from vlcpctl.production.seconds import RunLines, timed
 from vlcpctl.production.settings import NONE, Guard, Settings, load_recorded
 from vlcpctl.production.sources import NewData, all_left_out, identify_data
 from vlcpctl.production.start import (
@@ -55,6 +58,7 @@ from vlcpctl.production.start import (
 )
 from vlcpctl.production.state import State, Week, guard_ids, read_state, unmeasured
 from vlcpctl.report.render.junit import check_junit_path, write_junit
+from vlcpctl.report.render.week_lines import WIDTH, week_lines
 
 Observe = Callable[[str], None]
 _OPTIONS = {"assignments": "set", "classes": "guard-classes", "guards": "guard"}  # of settings
@@ -70,13 +74,6 @@ class LineFailed(VlcpError):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.exit_code = code
-
-
-class RunLines(Protocol):
-    """Runs command lines; `Runner.run` but for tests."""
-
-    def __call__(self, lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
-        """Run the lines one after the other; the first that failed, with its exit code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +104,8 @@ class Outcome:
 
     @property
     def report(self) -> Path:
-        """The page of the week's report."""
-        return self.directory / "report" / "report.html"
+        """The page of the week."""
+        return self.directory / "report" / PAGE
 
     def as_json(self) -> dict[str, Any]:
         """The outcome as a JSON object."""
@@ -160,7 +157,9 @@ def update(
     is_made = _continue(place, attempt, force=request.force)
     observe("pending")
     say(f"{request.state}: making week {attempt.number} from {printable(', '.join(data.names))}")
-    judged = _make(lines, attempt, run, lines.of_week()[-1:] if is_made else lines.of_week())
+    todo = lines.of_week()[-1 if is_made else 0 :]
+    judged = _make(lines, attempt, timed(run, place.pending), todo)
+    _show_page(place, attempt, todo[-1])
     observe("judged")
     counts = _say_left_out(place, attempt)
     if not judged.accepted:
@@ -171,7 +170,7 @@ def update(
     accept(place, state, observe)
     week = place.week(attempt.number)
     made = Outcome(number=attempt.number, directory=week, judged=judged, left_out=counts)
-    say(f"{request.state}: week {made.number} is accepted; its report is {made.report}")
+    say(f"{request.state}: week {made.number} is accepted; its page is {made.report}")
     return made
 
 
@@ -208,6 +207,13 @@ def dry_run(request: UpdateRequest) -> list[str]:
     ]
     found += [f"# and {place.state} lists it; with {_REJECTED}, it is rejected"]
     return found
+
+
+def _show_page(place: Layout, attempt: Attempt, line: CommandLine) -> None:
+    """Write the page of the judged week, and say what it says; `line` is that of the report."""
+    width = shutil.get_terminal_size((WIDTH, 1)).columns
+    for one in week_lines(write_page(place, attempt, line), max(WIDTH, width)):
+        say(one)
 
 
 def _of_accepted(request: UpdateRequest, place: Layout, known: Week) -> Outcome:

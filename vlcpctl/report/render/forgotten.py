@@ -77,6 +77,13 @@ def forgotten_section(document: Document) -> Markup:
     )
 
 
+def lost_cards(found: Forgotten, chosen: Sequence[tuple[TaskChanges, str, Example]]) -> Markup:
+    """Chosen queries as cards, by the names of their data."""
+    pictures = _pictures(found, (key for _, _, shown in chosen for key in shown.named()))
+    pictures.most = _EXCERPT_BYTES
+    return render(_TEMPLATE, "lost", chosen, pictures)
+
+
 def forgotten_pages(document: Document) -> Iterator[tuple[str, str]]:
     """The name and the text of the page of each task."""
     found = document.forgotten

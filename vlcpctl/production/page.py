@@ -15,7 +15,7 @@ from vlcpctl.checkpoints.step_config import step_config
 from vlcpctl.core.atomic import new_part
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.core.rows import Row, read_rows
-from vlcpctl.data.tasks.facts import SplitCounts, read_stream, read_task
+from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.metrics.chance import margin_of
 from vlcpctl.production.attempt import VERDICT_FILE, Attempt, verdicts_of
@@ -70,13 +70,13 @@ def facts_of_week(place: Layout, attempt: Attempt, line: CommandLine) -> WeekFac
     judged = sealed_record(week / VERDICT_FILE, VERDICT)
     verdicts = verdicts_of(judged["verdicts"], week / VERDICT_FILE)
     manifest = CheckpointManifest.read(week / "checkpoint")
-    document, ranks = _document(attempt, manifest.content, line)
+    document, ranks = _document(attempt, manifest.content, line, last)
     scores = _Scores(document, ranks, attempt, verdicts)
     where = place.week(attempt.number) if judged["accepted"] else week
     return WeekFacts(
         state=attempt.settings.run,
         number=attempt.number,
-        date=str(judged.get("made_by", {}).get("time", "")),
+        date=_date(judged),
         page=str(where / "report" / PAGE),
         sources=attempt.sources,
         model=_model(manifest),
@@ -100,9 +100,9 @@ def facts_of_week(place: Layout, attempt: Attempt, line: CommandLine) -> WeekFac
 
 
 def _document(
-    attempt: Attempt, checkpoint: str, line: CommandLine
+    attempt: Attempt, checkpoint: str, line: CommandLine, last: Path
 ) -> tuple[Document, Sequence[Any]]:
-    """The report of the last two models, and of each week as it was learned; its ranks."""
+    """The report of the last two models, and of each week as it was learned; their ranks."""
     from vlcpctl.evaluation.rank_files import SavedRanks
 
     words = line.words[1:]
@@ -117,7 +117,8 @@ def _document(
         for row in read_rows(list(takewhile(lambda word: not word.startswith("-"), words)))
         if row.checkpoint in shown or _is_first(row)
     ]
-    ranks = [SavedRanks.open(Path(path)) for path in values("--ranks")]
+    files = [*map(Path, values("--ranks")), *sorted((last / "ranks").glob("*.parquet"))]
+    ranks = [SavedRanks.open(path) for path in dict.fromkeys(files)]
     request = ReportRequest(
         runs=(attempt.settings.run,),
         guards=tuple(values("--guard")),
@@ -190,7 +191,7 @@ class _Scores:
         if not learned:
             return []
         found = [_mean(learned, self.bounds.get("bwt_gem"))]
-        since = [(one, "it was learned") for one in learned]
+        since = [(one, "learning") for one in learned]
         since += [(one, week_name(self.number - 1)) for one in self._earlier("step before")]
         bound = self.bounds.get("worst_week")
         one, words = max(since, key=lambda pair: pair[0].drop.mean if pair[0].drop else -math.inf)
@@ -256,11 +257,10 @@ def _mean(learned: Sequence[Drop], bound: float | None) -> Change:
         math.fsum(one.mean for one in side if one) / len(learned)
         for side in zip(*((one.baseline, one.last) for one in learned), strict=True)
     )
-    words = "they were learned" if len(learned) > 1 else "it was learned"
-    name = f"kept: {len(learned)} earlier weeks" if len(learned) > 1 else "kept: the earlier week"
+    name = f"kept: mean of {len(learned)} weeks" if len(learned) > 1 else "kept: the earlier week"
     images = [one.images for one in learned if one.images is not None]
     total = sum(images) if len(images) == len(learned) else None
-    found = Change(name, words, before, now, images=total, bound=bound)
+    found = Change(name, "learning", before, now, images=total, bound=bound)
     intervals = [one.interval for one in learned if one.interval is not None]
     if len(intervals) < len(learned):
         return found
@@ -277,6 +277,11 @@ def _renamed(table: Table, names: Mapping[str, str]) -> Table:
 
     notes = tuple(note for note in table.notes if not note.startswith("after N"))
     return replace(table, notes=notes).with_texts(change)
+
+
+def _date(judged: Mapping[str, Any]) -> str:
+    """When the week was judged, such as "2026-07-04 12:03 UTC"."""
+    return f"{str(judged['made_by']['time'])[:16].replace('T', ' ')} UTC"
 
 
 def _model(manifest: CheckpointManifest) -> str:
@@ -317,17 +322,14 @@ def _data(attempt: Attempt, week: Path, last: Path | None) -> Settings:
 
 def _sizes(attempt: Attempt, week: Path) -> dict[str, str]:
     stream = read_stream(week / "stream")
-    found = {name: _amount(counts) for name, counts in stream.totals.items()}
+    found = {f"{name} images": str(counts.images) for name, counts in stream.totals.items()}
+    buffer = read_task(week / "buffer").splits.get("train")
+    found["buffer images"] = str(buffer.images if buffer else 0)
+    found["captions"] = str(sum(counts.captions for counts in stream.totals.values()))
     found |= {f"skipped: {why}": str(count) for why, count in stream.skipped.items()}
     if stream.left_out:
         found["left out"] = described(stream.left_out, stream.read)
-    buffer = read_task(week / "buffer").splits.get("train")
-    found["buffer"] = f"{buffer.images if buffer else 0} images"
     return {"sources": ", ".join(attempt.sources), **found}
-
-
-def _amount(counts: SplitCounts) -> str:
-    return f"{counts.images} images, {counts.captions} captions"
 
 
 def _lost(

@@ -157,9 +157,8 @@ def update(
     is_made = _continue(place, attempt, force=request.force)
     observe("pending")
     say(f"{request.state}: making week {attempt.number} from {printable(', '.join(data.names))}")
-    todo = lines.of_week()[-1 if is_made else 0 :]
-    judged = _make(lines, attempt, timed(run, place.pending), todo)
-    _show_page(place, attempt, todo[-1])
+    run = timed(run, place.pending)
+    judged = _make(lines, attempt, run, lines.of_week()[-1:] if is_made else lines.of_week())
     observe("judged")
     counts = _say_left_out(place, attempt)
     if not judged.accepted:
@@ -209,11 +208,12 @@ def dry_run(request: UpdateRequest) -> list[str]:
     return found
 
 
-def _show_page(place: Layout, attempt: Attempt, line: CommandLine) -> None:
-    """Write the page of the judged week, and say what it says; `line` is that of the report."""
+def _show_page(lines: Lines, attempt: Attempt) -> None:
+    """Write the page of the judged week, and say what it says."""
+    facts = write_page(lines.place, attempt, lines.of_week()[-1])
     width = shutil.get_terminal_size((WIDTH, 1)).columns
-    for one in week_lines(write_page(place, attempt, line), max(WIDTH, width)):
-        say(one)
+    for line in week_lines(facts, max(WIDTH, width)):
+        say(line)
 
 
 def _of_accepted(request: UpdateRequest, place: Layout, known: Week) -> Outcome:
@@ -501,7 +501,7 @@ def _has_trained(pending: Path) -> bool:
 
 
 def _make(lines: Lines, attempt: Attempt, run: RunLines, todo: Sequence[CommandLine]) -> Judgement:
-    """Run the lines of the week, and write its judgement."""
+    """Run the lines of the week, and write its judgement and its page."""
     pending = lines.place.pending
     failed = run(todo)
     is_report = failed is not None and failed[0].words[0] == "forgetting-report"
@@ -509,6 +509,7 @@ def _make(lines: Lines, attempt: Attempt, run: RunLines, todo: Sequence[CommandL
         raise LineFailed(_why_failed(lines.place, attempt, *failed), failed[1])
     judged = Judgement.of(pending, attempt.settings, accepted=failed is None)
     judged.write(pending)
+    _show_page(lines, attempt)
     return judged
 
 

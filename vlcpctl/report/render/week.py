@@ -177,19 +177,19 @@ class WeekFacts:
     def reasons(self) -> Iterator[str]:
         """The sentences of the verdict: what it means, and which losses decide it."""
         if not self.accepted:
-            yield f"do not deploy it: {self.state}/current stays at {self.before}"
+            yield f"do not deploy it: the state stays at {self.before}"
             yield from map(self.sentence, (one for one in self.verdicts if not one.passes))
         elif self.unresolved:
-            yield "no loss is large enough to reject it, but these may be above their bounds"
+            yield "it may be deployed: no loss rejects it, but these may be above their bounds"
             yield from map(self.sentence, self.unresolved)
         elif self.verdict == "kept":
-            yield "accepted: the whole interval of every loss is within its bound"
+            yield "it may be deployed: every loss is within its bound, with its whole interval"
             yield from map(self.sentence, self.losses)
         elif self.verdicts:
-            yield "no condition rejects it; of a loss without an interval, chance is not known"
+            yield "it may be deployed: no condition rejects it, but not every loss has an interval"
             yield from map(self.sentence, self.losses)
         else:
-            yield "it was not judged: there is no condition"
+            yield "it was not judged: there are no conditions"
         if len(self.attempts) > 1:
             yield f"trained {len(self.attempts)} times; the last verdict counts: " + "; ".join(
                 f"seed {one.get('seed')} {'accepted' if one.get('accepted') else 'rejected'}"
@@ -199,23 +199,27 @@ class WeekFacts:
     def sentence(self, verdict: Verdict) -> str:
         """A verdict with its interval, bound and what chance reaches.
 
-        Such as "00-golden, lost since the start: 2.4 (95 % -0.5 to 5.3), bound 2; chance alone
+        Such as "00-golden lost 2.4 since the start (95 % -0.5 to 5.3), bound 2; chance alone
         reaches 3.5 here".
         """
         name, value = _metric(verdict), verdict.value
-        subject = "earlier weeks, mean" if name in _GAINS else verdict.data or verdict.metric
+        data = self.renamed(verdict.data or "")
         if value is None:
             return f"{verdict.condition}: {verdict.outcome}"
         if name not in _LOSSES:
-            on_data = f" on {self.renamed(verdict.data)}" if verdict.data else ""
-            return f"{verdict.metric}{on_data}: {fixed(value, 1)}, rejected if {verdict.comparison}"
+            on_data = f" on {data}" if data else ""
+            return f"{verdict.metric}{on_data} is {fixed(value, 1)}, bound {verdict.comparison}"
         sign = -1 if name in _GAINS else 1
-        said = f"{self.renamed(subject)}, lost {self._since(verdict)}: {fixed(sign * value, 1)}"
+        is_loss = sign * value >= 0
+        subject = "earlier weeks, on average," if name in _GAINS else data or verdict.metric
+        verb = "lost" if is_loss else "gained"
+        said = f"{subject} {verb} {fixed(abs(value), 1)} {self._since(verdict)}"
         if verdict.low is not None and verdict.high is not None:
-            low, high = sorted((sign * verdict.low, sign * verdict.high))
-            said += f" (95 % {fixed(low, 1)} to {fixed(high, 1)})"
-        said += f", bound {sign * verdict.bound + 0.0:g}"
-        if verdict.chance is not None:
+            turned = sign if is_loss else -sign
+            ends = sorted((turned * verdict.low, turned * verdict.high))
+            said += f" (95 % {fixed(ends[0], 1)} to {fixed(ends[1], 1)})"
+        said += f", bound {'' if is_loss else 'a loss of '}{sign * verdict.bound + 0.0:g}"
+        if verdict.chance is not None and is_loss:
             said += f"; chance alone reaches {fixed(verdict.chance, 1)} here"
         return said
 
@@ -224,14 +228,17 @@ class WeekFacts:
         if verdict.against == "step before" or name == "step_drop":
             return f"since {self.before}"
         is_learned = verdict.against == "learned" or name in _GAINS
-        return "since it was learned" if is_learned else "since the start"
+        return "since learning" if is_learned else "since the start"
 
     @property
     def scale(self) -> float:
-        """The points on each side of zero of all bars: five, or more if a loss needs them."""
+        """The points on each side of zero of all bars: five, or more if a loss or bound needs them.
+
+        Gains may be larger, and end with an arrow.
+        """
         found = [_LEAST_SCALE]
         for one in (*self.kept, *self.guards):
-            found += [abs(one.points), one.bound or 0.0]
+            found += [-one.points, one.bound or 0.0]
         return _LEAST_SCALE * math.ceil(max(found) / _LEAST_SCALE)
 
     @property
@@ -260,10 +267,7 @@ class WeekFacts:
                 one.total(name) for name in ("n_forgotten", "right_then", "n_gained")
             )
             since = week_name(one.learned + 1) if one.learned != START else "the start"
-            yield (
-                f"{one.task}: {lost} of {right} queries that were right are wrong since {since}, "
-                f"{gained} are right that were wrong"
-            )
+            yield f"{one.task}: {lost} of {right} right answers lost since {since}, {gained} gained"
 
     def cost(self) -> str:
         """The seconds of all commands."""
@@ -356,9 +360,11 @@ def _changed_table(facts: WeekFacts) -> Table:
 
 
 def _group(name: str, pairs: Settings) -> RowGroup:
-    return RowGroup(
-        name, tuple((TableCell(one), *map(TableCell, pair)) for one, pair in pairs.items())
+    rows = (
+        (TableCell(one), TableCell(before), TableCell(now, is_strong=before != now))
+        for one, (before, now) in pairs.items()
     )
+    return RowGroup(name, tuple(rows))
 
 
 def _settings_table(facts: WeekFacts) -> Table:

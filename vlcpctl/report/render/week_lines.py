@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 
 from vlcpctl.core.printable import printable
@@ -11,9 +10,10 @@ from vlcpctl.report.render.week import Change, WeekFacts, count_words, seconds_w
 MOST_LINES = 15
 WIDTH = 80  # at least: columns that the lines are made for
 
-_NAME, _HALF = 25, 10  # characters: of what was measured, and of a bar on each side of zero
-_BELOW = 6  # lines below the scores
+_NAME, _SINCE = 23, 10  # characters of columns
+_HALF = 10  # of a bar, on each side of zero
 _DOTS = "..."
+_LONG, _SHORT = "; chance alone reaches ", ", by chance "
 
 
 def week_lines(facts: WeekFacts, width: int = WIDTH) -> list[str]:
@@ -26,11 +26,16 @@ def week_lines(facts: WeekFacts, width: int = WIDTH) -> list[str]:
     room = MOST_LINES - len(below) - 2  # the title and the heading of the scores
     scores = [_score(one, facts.scale) for one in (*facts.learned, *facts.kept, *facts.guards)]
     said = [*facts.reasons(), *(f"warning: {one}" for one in facts.warnings)]
-    about = [line for one in said for line in _wrapped(one, width)]
-    about = _cut(about, max(3, room - len(scores)), "the page has all of it")
+    about = [f"  {one.replace(_LONG, _SHORT)}" for one in said]
+    about = _cut(about, max(2, room - len(scores)), "the rest is on the page")
     scores = _cut(scores, room - len(about), "more scores are on the page")
-    title = f"{facts.title}: {facts.verdict}"
-    lines = [f"{title}  {facts.date}", *about, _heading(facts.scale), *scores, *below]
+    lines = [
+        f"{facts.title}: {facts.verdict}  ({facts.date})",
+        *about,
+        _heading(facts.scale),
+        *scores,
+        *below,
+    ]
     page = f"  page      {printable(facts.page)}"
     return [*(_clipped(printable(line), width) for line in lines), page]
 
@@ -51,16 +56,15 @@ def _below(facts: WeekFacts) -> Iterator[str]:
 
 
 def _heading(scale: float) -> str:
-    names = f"  {'score':<{_NAME}}{'before':>7}{'now':>7}{'change':>8}  "
+    names = f"  {'score':<{_NAME}}{'since':<{_SINCE}}{'before':>7}{'now':>7}{'change':>8}  "
     ends = (f"-{scale:g}", f"+{scale:g}")
     return f"{names}{ends[0]:<{_HALF}}0{ends[1]:>{_HALF}}"
 
 
 def _score(one: Change, scale: float) -> str:
-    name = printable(f"{one.name}, since {one.since}")
-    name = _clipped(name, _NAME - 1)
+    name = _clipped(printable(one.name), _NAME - 1)
     numbers = f"{one.before:>7.1f}{one.now:>7.1f}{one.points:>+8.1f}"
-    return f"  {name:<{_NAME}}{numbers}  {_bar(one, scale)}"
+    return f"  {name:<{_NAME}}{one.since:<{_SINCE}}{numbers}  {_bar(one, scale)}"
 
 
 def _bar(one: Change, scale: float) -> str:
@@ -79,10 +83,6 @@ def _bar(one: Change, scale: float) -> str:
     outside = ">" if one.points > scale else "<"
     cells[at(one.points)] = "o" if abs(one.points) <= scale else outside
     return "".join(cells).rstrip()
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(printable(text), width - 1, initial_indent="  ", subsequent_indent="    ")
 
 
 def _cut(lines: list[str], most: int, rest: str) -> list[str]:

@@ -34,6 +34,7 @@ MOST_WEEKS = MOST_TASKS - 1  # the names of their directories have four digits
 TASK = "00-week-{:04d}"  # the directory of a week's only task
 _START = "start"
 SECONDS_FILE = "seconds.json"
+PAGE = "week.html"  # in the report of the week
 OF_WEEK = frozenset(
     {"buffer", "checkpoint", "ranks", "report", "rows", "stream", "verdict.json", "week.json"}
     | {SECONDS_FILE}

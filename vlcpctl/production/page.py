@@ -19,7 +19,7 @@ from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.metrics.chance import margin_of
 from vlcpctl.production.attempt import VERDICT_FILE, Attempt, verdicts_of
-from vlcpctl.production.layout import Layout, shown_path
+from vlcpctl.production.layout import PAGE, Layout, shown_path
 from vlcpctl.production.left_out import described
 from vlcpctl.production.records import VERDICT, sealed_record
 from vlcpctl.production.seconds import read_seconds
@@ -43,8 +43,6 @@ from vlcpctl.report.request import Files, ReportRequest
 from vlcpctl.report.scores.drops import Against, Drop, drops, earlier_tasks
 from vlcpctl.report.scores.saved_ranks import RankIntervals
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
-
-PAGE = "week.html"  # in the report of the week
 
 _CURVE_POINTS = 300
 _TERMS = ("contrastive", "loss")  # the first that a log has is shown
@@ -151,11 +149,7 @@ class _Scores:
         self.names = {
             name: week_name(int(found[1])) for name in tasks if (found := _WEEK.fullmatch(name))
         }
-        self.bounds = {
-            one.metric.partition(".")[0]: abs(one.bound)
-            for one in verdicts
-            if math.isfinite(one.bound)
-        }
+        self.bounds = {one.name: abs(one.bound) for one in verdicts if math.isfinite(one.bound)}
         self._intervals = RankIntervals(document.curves, ranks, ("step before", "learned"))
 
     def _drops(self, against: Against) -> list[Drop]:

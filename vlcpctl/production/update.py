@@ -34,7 +34,7 @@ from vlcpctl.production.attempt import (
     verdicts_of,
 )
 from vlcpctl.production.guards import require_unchanged
-from vlcpctl.production.layout import MOST_WEEKS, TASK, Layout
+from vlcpctl.production.layout import MOST_WEEKS, PAGE, TASK, Layout
 from vlcpctl.production.left_out import (
     TRAIN,
     StopLists,
@@ -43,7 +43,7 @@ from vlcpctl.production.left_out import (
     left_out_of,
 )
 from vlcpctl.production.lines import Call, Lines, is_pretrained
-from vlcpctl.production.page import PAGE, write_page
+from vlcpctl.production.page import write_page
 from vlcpctl.production.rollback import move_away
 from vlcpctl.production.seconds import RunLines, timed
 from vlcpctl.production.settings import NONE, Guard, Settings, load_recorded

@@ -18,7 +18,7 @@ from vlcpctl.report.cards.training_log import TermCurve
 from vlcpctl.report.charts.panels import Panel, PanelLine
 from vlcpctl.report.charts.style import RunStyle
 from vlcpctl.report.forgotten.changes import Example, Forgotten, TaskChanges
-from vlcpctl.report.gates.verdicts import Verdict
+from vlcpctl.report.gates.verdicts import GAINS, LOSSES, Verdict, in_words
 from vlcpctl.report.markup import Markup
 from vlcpctl.report.render.forgotten import lost_cards
 from vlcpctl.report.render.templates import render, source
@@ -34,8 +34,6 @@ _LEAST_SCALE = 5.0  # points on each side of zero that a bar shows at least
 # the first and the last tenth of its steps differ by at most this share.
 _AT_CHANCE, _FLAT = 0.97, 0.02
 _FEWEST_STEPS = 10  # of a curve that is judged
-_GAINS = frozenset({"bwt_gem"})
-_LOSSES = frozenset({"drop", "worst_drop", "step_drop", "worst_week", *_GAINS})
 _BAR, _EDGE = 160, 4  # px: width, and what is left free at each end
 Settings = Mapping[str, tuple[str, str]]  # by name: in the week before, and in this one
 
@@ -157,7 +155,7 @@ class WeekFacts:
     @property
     def losses(self) -> list[Verdict]:
         """The verdicts on losses that have a value."""
-        return [one for one in self.verdicts if _metric(one) in _LOSSES and one.value is not None]
+        return [one for one in self.verdicts if one.name in LOSSES and one.value is not None]
 
     @property
     def unresolved(self) -> list[Verdict]:
@@ -167,12 +165,7 @@ class WeekFacts:
     @property
     def verdict(self) -> str:
         """The verdict in a few words."""
-        if not self.accepted:
-            return "rejected"
-        if self.unresolved:
-            return "accepted, not resolved"
-        is_kept = self.losses and all(one.is_resolved for one in self.losses)
-        return "kept" if is_kept else "accepted"
+        return in_words(self.verdicts, accepted=self.accepted)
 
     def reasons(self) -> Iterator[str]:
         """The sentences of the verdict: what it means, and which losses decide it."""
@@ -202,16 +195,16 @@ class WeekFacts:
         Such as "00-golden lost 2.4 since the start (95 % -0.5 to 5.3), bound 2; chance alone
         reaches 3.5 here".
         """
-        name, value = _metric(verdict), verdict.value
+        name, value = verdict.name, verdict.value
         data = self.renamed(verdict.data or "")
         if value is None:
             return f"{verdict.condition}: {verdict.outcome}"
-        if name not in _LOSSES:
+        if name not in LOSSES:
             on_data = f" on {data}" if data else ""
             return f"{verdict.metric}{on_data} is {fixed(value, 1)}, bound {verdict.comparison}"
-        sign = -1 if name in _GAINS else 1
+        sign = -1 if name in GAINS else 1
         is_loss = sign * value >= 0
-        subject = "earlier weeks, on average," if name in _GAINS else data or verdict.metric
+        subject = "earlier weeks, on average," if name in GAINS else data or verdict.metric
         verb = "lost" if is_loss else "gained"
         said = f"{subject} {verb} {fixed(abs(value), 1)} {self._since(verdict)}"
         if verdict.low is not None and verdict.high is not None:
@@ -224,10 +217,10 @@ class WeekFacts:
         return said
 
     def _since(self, verdict: Verdict) -> str:
-        name = _metric(verdict)
+        name = verdict.name
         if verdict.against == "step before" or name == "step_drop":
             return f"since {self.before}"
-        is_learned = verdict.against == "learned" or name in _GAINS
+        is_learned = verdict.against == "learned" or name in GAINS
         return "since learning" if is_learned else "since the start"
 
     @property
@@ -318,10 +311,6 @@ def week_page(facts: WeekFacts) -> str:
         disk=[(name, size(count)) for name, count in facts.disk.items()],
         tables=[*facts.tables, _settings_table(facts)],
     )
-
-
-def _metric(verdict: Verdict) -> str:
-    return verdict.metric.partition(".")[0]
 
 
 def _bar(one: Change, scale: float) -> _Bar:

@@ -92,7 +92,7 @@ def facts_of_week(place: Layout, attempt: Attempt, line: CommandLine) -> WeekFac
         roll_out=_roll_out(document),
         seconds=read_seconds(week),
         disk=_disk(week),
-        tables=[*scores.tables(), *([verdicts_table(verdicts)] if verdicts else [])],
+        tables=scores.tables(verdicts),
         weeks=scores.names,
     )
 
@@ -205,11 +205,12 @@ class _Scores:
         since.sort(key=lambda found: found[0].data)
         return _changes([(one, one.data, words, bound) for one, words, bound in since])
 
-    def tables(self) -> list[Table]:
-        """The scores on every week and, in every metric, on guards; with the names of weeks."""
-        found = [self._weeks_table()]
+    def tables(self, verdicts: Sequence[Verdict]) -> list[Table]:
+        """The scores on every week and, in every metric, on guards, and the conditions."""
+        found = [self._weeks_table(), verdicts_table(verdicts) if verdicts else None]
         for track in self.document.tracks:
-            found += self.document.outside_tables(track, has_every_metric=True)[:2]
+            if self.document.guards(track):
+                found += self.document.outside_tables(track, has_every_metric=True)[:2]
         return [_renamed(one, self.names) for one in found if one is not None]
 
     def _weeks_table(self) -> Table | None:
@@ -263,14 +264,15 @@ def _mean(learned: Sequence[Drop], bound: float | None) -> Change:
 
 
 def _renamed(table: Table, names: Mapping[str, str]) -> Table:
-    """The table with the one name of each week, and without a column that is always the run."""
+    """The table with the one name of each week, and without the column of the run, the only one."""
 
     def change(text: str) -> str:
         found = _AFTER.fullmatch(text)
         return week_name(int(found[1]) + 1) if found else names.get(text, text)
 
     notes = tuple(note for note in table.notes if not note.startswith("after N"))
-    return replace(table, notes=notes).with_texts(change)
+    places = [place for place, one in enumerate(table.columns) if one.name != "run"]
+    return replace(table, notes=notes).only(places).with_texts(change)
 
 
 def _date(judged: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vlcpctl.core.amounts import counted, duration, size
+from vlcpctl.core.amounts import duration, size
 from vlcpctl.report.cards.training_log import TermCurve
 from vlcpctl.report.charts.panels import Panel, PanelLine
 from vlcpctl.report.charts.style import RunStyle
@@ -381,8 +381,3 @@ def seconds_words(facts: WeekFacts, most: int) -> str:
     """The commands that took longest, with their times."""
     longest = sorted(facts.seconds.items(), key=lambda item: -item[1])[:most]
     return ", ".join(f"{name} {duration(seconds)}" for name, seconds in longest)
-
-
-def count_words(facts: WeekFacts) -> str:
-    """How many settings differ."""
-    return counted(len(facts.changed), "setting differs", "settings differ")

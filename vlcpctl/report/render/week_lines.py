@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vlcpctl.core.printable import printable
-from vlcpctl.report.render.week import Change, WeekFacts, count_words, seconds_words
+from vlcpctl.report.render.week import Change, WeekFacts, seconds_words
 
 MOST_LINES = 15
 WIDTH = 80  # at least: columns that the lines are made for
@@ -23,11 +23,11 @@ def week_lines(facts: WeekFacts, width: int = WIDTH) -> list[str]:
     not fit into 15 lines.
     """
     below = list(_below(facts))
-    room = MOST_LINES - len(below) - 2  # the title and the heading of the scores
+    room = MOST_LINES - len(below) - 3  # the title, the heading of the scores, and the page
     scores = [_score(one, facts.scale) for one in (*facts.learned, *facts.kept, *facts.guards)]
     said = [*facts.reasons(), *(f"warning: {one}" for one in facts.warnings)]
     about = [f"  {one.replace(_LONG, _SHORT)}" for one in said]
-    about = _cut(about, max(2, room - len(scores)), "the rest is on the page")
+    about = _cut(about, max(3, room - len(scores)), "the rest is on the page")
     scores = _cut(scores, room - len(about), "more scores are on the page")
     lines = [
         f"{facts.title}: {facts.verdict}  ({facts.date})",
@@ -41,11 +41,10 @@ def week_lines(facts: WeekFacts, width: int = WIDTH) -> list[str]:
 
 
 def _below(facts: WeekFacts) -> Iterator[str]:
-    changed = [f"{name} {now}, was {before}" for name, (before, now) in facts.changed.items()]
+    changed = [f"{name} {now} (was {before})" for name, (before, now) in facts.changed.items()]
     sizes = [f"{name} {now}" for name, (_, now) in facts.data.items()]
-    first = f"{count_words(facts)}: {', '.join(changed)}" if changed else "no setting differs"
-    yield f"  changed   {first if facts.number > 1 else 'the first week'}"
-    yield f"  data      {', '.join(sizes)}"
+    first = ", ".join(changed) if changed else "no setting"
+    yield f"  changed   {first if facts.number > 1 else 'first week'}; {', '.join(sizes)}"
     for one in list(facts.lost_words())[:1]:
         yield f"  lost      {one}"
     if facts.loss is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from support.production import FAILS, week_words
-from support.program import ProgramResult
+from support.program import ProgramResult, check_refused
 
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.production.attempt import Attempt
@@ -204,3 +204,29 @@ def test_facts_that_judging_records_later_are_shown(run: Run, place: Path, state
     _, page = again(state)
     assert b"seed 0 rejected; seed 1 rejected" in page
     assert b"look here" in page
+
+
+def test_a_guard_that_images_names_has_its_lost_queries_in_a_report(
+    run: Run, place: Path, state: Path, tmp_path: Path
+) -> None:
+    """--images reaches guards, and is refused where it has no effect."""
+    more = ["--lr", "0.5", "--steps", "30", *FAILS]
+    assert run(*week_words(place, state, 2), *more, "-q").code == 7
+    weeks = [state / name for name in ("start", "weeks/0001", "pending")]
+    words: list[object] = ["forgetting-report"]
+    words += [file for week in weeks for file in sorted((week / "rows").glob("*.ndjson"))]
+    words += ["--run", "prod", "-q", "-o", tmp_path / "report"]
+    for week in (weeks[0], weeks[2]):
+        words += ["--ranks", week / "ranks/guards.parquet"]
+    done = run(*words, "--images", place / "golden")
+    assert done.code == 0, done.err
+    page = (tmp_path / "report/forgotten/00-golden.html").read_text(encoding="utf-8")
+    assert '<image id="p-' in page
+    assert "Then is the baseline, now the last model." in page
+    found = json.loads((tmp_path / "report/summary.json").read_text())["forgotten"]["tasks"]
+    assert [(one["task"], one["steps"]) for one in found] == [("00-golden", [-1, 1])]
+    refused = run(*words, "--images", place / "silver", "--force")
+    check_refused(refused, "forgetting-report", 2, "--images has no effect")
+    # Without it, reports are what they were.
+    assert run(*words, "--force").code == 0
+    assert not (tmp_path / "report/forgotten").exists()

@@ -201,7 +201,9 @@ def find_lost(
         wanted = [one for pair in candidates if _has_ranks(one := _Wanted(*pair, "own"), of_rows)]
         for one in wanted[:1]:
             changed = _changes(one, of_rows, most)
-            found.append(replace(changed, task=curve.data, learned=step_of(one.then)))
+            seeds = tuple(member.seed for member in curve.seeds)
+            name, learned = curve.data, step_of(one.then)
+            found.append(replace(changed, task=name, learned=learned, seeds=seeds))
     return found
 
 

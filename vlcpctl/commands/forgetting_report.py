@@ -289,8 +289,9 @@ def run(
     With --ranks, --out also has forgotten/TASK.html for each task: queries that were right just
     after the task was learned and are wrong at the end, those that fell furthest first, and the
     reverse. --images is where their pictures and captions are, and a guard that it names has such a
-    page, too, against the baseline; 'vlcpctl forget' removes a pair from reports, too. A page has at most 400 examples and a megabyte of pictures, all pages together
-    20,000 examples and 32 megabytes.
+    page, too, against the baseline; 'vlcpctl forget' removes a pair from reports, too. A page has
+    at most 400 examples and a megabyte of pictures, all pages together 20,000 examples and 32
+    megabytes.
 
     --checkpoint adds what checkpoints record about the runs: loss terms over the steps, seconds,
     pairs, memory and state of each task, settings, command lines and the chain of checkpoints.

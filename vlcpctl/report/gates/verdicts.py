@@ -158,7 +158,7 @@ def overall(verdicts: Sequence[Verdict]) -> str:
 def in_words(verdicts: Iterable[Verdict], *, accepted: bool) -> str:
     """The verdict on a week: rejected, kept, accepted, or "accepted, not resolved".
 
-    It is kept if the intervals of all losses that conditions judge are within the bounds.
+    It is kept if all losses that conditions judge are resolved.
     """
     losses = [one for one in verdicts if one.name in LOSSES and one.value is not None]
     if not accepted:

@@ -176,10 +176,10 @@ class WeekFacts:
             yield "it may be deployed: no loss rejects it, but these may be above their bounds"
             yield from map(self.sentence, self.unresolved)
         elif self.verdict == "kept":
-            yield "it may be deployed: every loss is within its bound, with its whole interval"
+            yield "it may be deployed: every loss plus 1.96 standard errors is within its bound"
             yield from map(self.sentence, self.losses)
         elif self.verdicts:
-            yield "it may be deployed: no condition rejects it, but not every loss has an interval"
+            yield "it may be deployed: no condition rejects it; some losses have no interval"
             yield from map(self.sentence, self.losses)
         else:
             yield "it was not judged: there are no conditions"

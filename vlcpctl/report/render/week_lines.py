@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from vlcpctl.core.printable import printable
@@ -13,7 +14,7 @@ WIDTH = 80  # at least: columns that the lines are made for
 _NAME, _SINCE = 23, 10  # characters of columns
 _HALF = 10  # of a bar, on each side of zero
 _DOTS = "..."
-_LONG, _SHORT = "; chance alone reaches ", ", by chance "
+_CHANCE = re.compile("; chance alone reaches (.*) here$")  # is shorter here
 
 
 def week_lines(facts: WeekFacts, width: int = WIDTH) -> list[str]:
@@ -26,7 +27,7 @@ def week_lines(facts: WeekFacts, width: int = WIDTH) -> list[str]:
     room = MOST_LINES - len(below) - 3  # the title, the heading of the scores, and the page
     scores = [_score(one, facts.scale) for one in (*facts.learned, *facts.kept, *facts.guards)]
     said = [*facts.reasons(), *(f"warning: {one}" for one in facts.warnings)]
-    about = [f"  {one.replace(_LONG, _SHORT)}" for one in said]
+    about = ["  " + _CHANCE.sub(r", chance \1", one) for one in said]
     about = _cut(about, max(3, room - len(scores)), "the rest is on the page")
     scores = _cut(scores, room - len(about), "more scores are on the page")
     lines = [

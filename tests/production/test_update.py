@@ -99,10 +99,8 @@ def test_the_same_line_again_writes_the_junit_file_of_the_recorded_decision(
     assert made.code == 0
     # The report is named where it is in the end, and nothing where it was made.
     shown = [one for one in made.err.splitlines() if not one.startswith("[")]
-    assert (
-        f"{state}: week 2 is accepted; its report is {state}/weeks/0002/report/report.html" in shown
-    )
-    assert (state / "weeks/0002/report/report.html").is_file()
+    assert f"{state}: week 2 is accepted; its page is {state}/weeks/0002/report/week.html" in shown
+    assert (state / "weeks/0002/report/week.html").is_file()
     assert not [one for one in shown if "/pending" in one]
     before = tree(state)
     done = run(*week_words(place, state, 2), "--junit", again)

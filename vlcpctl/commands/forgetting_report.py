@@ -134,8 +134,8 @@ def run(
         typer.Option(
             "--images",
             metavar="STREAM",
-            help="Directory of a stream or task with the pictures and captions of the queries "
-            "that --ranks names; repeat for more (default: none, examples are keys).",
+            help="Directory of a stream, task or guard with the pictures and captions of the "
+            "queries that --ranks names; repeat for more (default: none, examples are keys).",
             rich_help_panel=options.TABLES,
         ),
     ] = None,
@@ -288,9 +288,10 @@ def run(
 
     With --ranks, --out also has forgotten/TASK.html for each task: queries that were right just
     after the task was learned and are wrong at the end, those that fell furthest first, and the
-    reverse. --images is where their pictures and captions are; 'vlcpctl forget' removes a pair from
-    reports, too. A page has at most 400 examples and a megabyte of pictures, all pages together
-    20,000 examples and 32 megabytes.
+    reverse. --images is where their pictures and captions are, and a guard that it names has such a
+    page, too, against the baseline; 'vlcpctl forget' removes a pair from reports, too. A page has
+    at most 400 examples and a megabyte of pictures, all pages together 20,000 examples and 32
+    megabytes.
 
     --checkpoint adds what checkpoints record about the runs: loss terms over the steps, seconds,
     pairs, memory and state of each task, settings, command lines and the chain of checkpoints.

@@ -22,8 +22,10 @@ def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = F
     """Show what an artifact is, and follow its parents back to the raw data.
 
     Parents are found by their content id in the surrounding directories. For a stream, its tasks
-    are listed; for a state directory of update, its weeks, their verdicts and the current
-    checkpoint. If DIR/current is not the link that update has made, the exit code is 3.
+    are listed. For a state directory of update, five lines have the last week, the current
+    checkpoint, the verdict, the pending week and its page; settings and the last eight weeks are
+    below, and --json has all of them. If DIR/current is not the link that update has made, the exit
+    code is 3.
 
     Examples:
       vlcpctl inspect stream

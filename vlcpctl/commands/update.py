@@ -477,6 +477,7 @@ def run(
     DIR/weeks/0001 appears, and DIR/current is a link to its checkpoint. Otherwise it is rejected
     with exit code 7: the state stays as it was, and DIR/pending keeps the attempt with its report
     until the next week starts. With code 3, a condition is undefined, and nothing is accepted.
+    report/week.html of a week has the verdict in words, what was lost, and what changed.
 
     The first call needs --init. Options are kept in the state: later calls need only NEW_DATA and
     --state, and an option that is given again holds from that week on, in place of all its earlier

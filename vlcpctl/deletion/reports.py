@@ -1,7 +1,8 @@
 """Remove pairs from a report with examples of what was forgotten: pictures, texts and keys.
 
-A report lists the keys of its examples in summary.json. On its pages, every line with something of
-a pair has its key: such a line is an example, a picture, or a row of a table, and is left out.
+A report lists the keys of its examples in summary.json, but for those on the page of a week. On its
+pages, every line with something of a pair has its key: such a line is an example, a picture, or a
+row of a table, and is left out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from vlcpctl.core.number_lists import indented_json
 
 SUMMARY = MANIFESTS["report"]
 _EXAMPLES = "forgotten"  # in summary.json, and the directory of the pages
-_PAGES = ("report.html", "report.md")
+_WEEK = "week.html"  # that `update` adds
+_PAGES = ("report.html", "report.md", _WEEK)
 _ERRORS = (
     "surrogateescape"  # a page may have been edited: bytes that are not UTF-8 stay what they are
 )
@@ -25,7 +27,10 @@ _KEY = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 
 def keys_of(path: Path) -> set[str]:
     """The keys of the pairs that a report shows. Raises BadInput if it cannot be read."""
-    return set(_texts(read_manifest(path, "report").get(_EXAMPLES)))
+    found = set(_texts(read_manifest(path, "report").get(_EXAMPLES)))
+    if (path / _WEEK).is_file():
+        found.update(key for line in _lines(path / _WEEK) for key in _KEY.findall(line))
+    return found
 
 
 def files_with(path: Path, keys: Collection[str]) -> dict[str, int]:
@@ -51,7 +56,8 @@ def rewrite(path: Path, target: Path, keys: Collection[str]) -> None:
         (target / name).unlink()  # a link to the old file
         (target / name).write_text(text, encoding="utf-8", errors=_ERRORS, newline="")
     summary = dict(read_manifest(path, "report"))
-    summary[_EXAMPLES] = _without(summary.get(_EXAMPLES), frozenset(keys))
+    if _EXAMPLES in summary:
+        summary[_EXAMPLES] = _without(summary[_EXAMPLES], frozenset(keys))
     (target / SUMMARY).unlink()
     (target / SUMMARY).write_text(indented_json(summary) + "\n", encoding="utf-8")
 

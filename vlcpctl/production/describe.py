@@ -12,13 +12,15 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.core.structs import converted
 from vlcpctl.data.splitting.leaving_out import LEAKED
 from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
-from vlcpctl.production.attempt import VERDICT_FILE, Judgement, read_attempt
-from vlcpctl.production.layout import Layout
+from vlcpctl.production.attempt import VERDICT_FILE, Judgement, read_attempt, verdicts_of
+from vlcpctl.production.layout import PAGE, Layout
 from vlcpctl.production.records import VERDICT, as_json, sealed_record
 from vlcpctl.production.state import State, Week, read_state
+from vlcpctl.report.gates.verdicts import in_words
 
 KIND = "state"
 _SHOWN = 3  # verdicts of a week in the table
+_WEEKS = 8  # that the table has, the last ones
 
 
 def is_state(path: Path) -> bool:
@@ -55,6 +57,7 @@ def describe_state(path: Path) -> dict[str, Any]:
         "gates": list(state.settings.gates),
         "weeks": [_week(place, week) for week in state.weeks],
         "pending": _pending(place, state),
+        "page": _page(place, state),
         "deleted": sum(len(read_stop_list(one).keys) for one in stop_lists_in(path)),
         "rolled_back": sorted(
             int(one.name) for one in place.rolled_back(1).parent.glob("[0-9]" * 4)
@@ -63,12 +66,42 @@ def describe_state(path: Path) -> dict[str, Any]:
 
 
 def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
-    """The lines that show a state directory; `facts` is what `describe_state` returns."""
+    """The lines that show a state directory; `facts` is what `describe_state` returns.
+
+    The first five say where it is; the settings and the last weeks are below.
+    """
+    yield f"state {facts['path']}: {_last(facts)}"
+    yield f"  current: {_current(facts)}"
+    yield f"  verdict: {_verdict(facts)}"
+    pending = facts["pending"]
+    what = "none" if pending is None else f"week {pending['week']}, {pending['outcome']}"
+    yield f"  pending: {what}{'' if pending is None else ': ' + pending['path']}"
+    yield f"  page: {facts['page'] or 'none'}"
+    yield from _details(facts)
+
+
+def _last(facts: Mapping[str, Any]) -> str:
+    """The last week, and how many pairs it has."""
+    if not facts["weeks"]:
+        return "no week yet"
+    week = facts["weeks"][-1]
+    when = f", {week['time'][:10]}" if week["time"] else ""
+    return f"week {week['week']}{when}, {counted(week['pairs'], 'pair')}"
+
+
+def _verdict(facts: Mapping[str, Any]) -> str:
+    """The verdict on the last week in words, with what was found."""
+    if not facts["weeks"]:
+        return "none"
+    found = facts["weeks"][-1]["verdicts"]
+    words = in_words(verdicts_of(found, Path(facts["path"])), accepted=True)
+    return f"{words}; {_verdicts(found)}" if found else words
+
+
+def _details(facts: Mapping[str, Any]) -> Iterator[str]:
     settings = facts["settings"]
     column = settings["split_column"]
     splits = f"hold-out {settings['holdout']}" if column is None else f"splits of column {column}"
-    yield f"state {facts['path']}"
-    yield f"  current: {_current(facts)}"
     yield (
         f"  run {settings['run']}, method {settings['method']}, preset {settings['preset']}, "
         f"buffer {settings['buffer_size']}, {splits}"
@@ -83,8 +116,8 @@ def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     if said := _leaks(facts):
         yield f"  training pairs left out because their images are tested: {said}"
     pending = facts["pending"]
-    if pending is not None:
-        yield f"  pending: week {pending['week']}, {pending['outcome']}: {pending['path']}"
+    if pending is not None and pending["verdicts"]:
+        yield f"  week {pending['week']}, pending:"
         yield from (f"    {one}" for one in _verdict_lines(pending["verdicts"]))
     if facts["deleted"]:
         pairs = counted(facts["deleted"], "deleted pair")
@@ -149,17 +182,25 @@ def _pending(place: Layout, state: State) -> dict[str, Any] | None:
     }
 
 
+def _page(place: Layout, state: State) -> str | None:
+    """The page of the week being made, or else of the last one; None if neither has one."""
+    weeks = (place.pending, place.week(state.last))
+    pages = (week / "report" / PAGE for week in weeks)
+    return next((str(page) for page in pages if page.is_file()), None)
+
+
 def _table(facts: Mapping[str, Any]) -> list[str]:
-    """A header, and a line for the start and each week: data, pairs, checkpoint and verdicts."""
+    """A header, and a line for the start and each of the last weeks.
+
+    They have data, pairs, checkpoint and verdicts.
+    """
     rows = [("week", "pairs", "checkpoint", "gates", "data")]
     rows += [("start", "", str(facts["start"]["checkpoint"])[:12], "", facts["start"]["given"])]
-    for week in facts["weeks"]:
-        # What a condition is about, and what was found, such as "worst_drop.rm 1.25".
-        shown = (
-            f"{one.get('metric')} {_number(one.get('value'))}" for one in week["verdicts"][:_SHOWN]
-        )
-        gates = ", ".join(shown) or "none"
-        gates += ", ..." if len(week["verdicts"]) > _SHOWN else ""
+    left_out = len(facts["weeks"]) - _WEEKS
+    if left_out > 0:
+        rows.append(("...", "", "", "", f"--json has all {len(facts['weeks'])} weeks"))
+    for week in facts["weeks"][-_WEEKS:]:
+        gates = _verdicts(week["verdicts"])
         sources = ", ".join(week["sources"])
         rows.append(
             (str(week["week"]), str(week["pairs"]), week["checkpoint"][:12], gates, sources)
@@ -169,6 +210,12 @@ def _table(facts: Mapping[str, Any]) -> list[str]:
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]])
         for row in rows
     ]
+
+
+def _verdicts(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """What conditions are about, and what was found, such as "worst_drop.rm 1.25"."""
+    shown = (f"{one.get('metric')} {_number(one.get('value'))}" for one in verdicts[:_SHOWN])
+    return (", ".join(shown) or "none") + (", ..." if len(verdicts) > _SHOWN else "")
 
 
 def _number(value: object) -> str:

@@ -9,7 +9,8 @@ deleted/                 stop lists of `vlcpctl forget`: pairs that no later wee
 current                  a link to the checkpoint to deploy: that of the last accepted week
 .vlcpctl/                its lock and what is being written or removed, while an update runs
 
-A week also has week.json, its data and settings, and verdict.json, how it was judged.
+A week also has week.json, its data and settings, verdict.json, how it was judged, and seconds.json,
+how long each command took.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ from vlcpctl.core.staging import Staging, link_or_copy, staging_at, sync
 MOST_WEEKS = MOST_TASKS - 1  # the names of their directories have four digits
 TASK = "00-week-{:04d}"  # the directory of a week's only task
 _START = "start"
+SECONDS_FILE = "seconds.json"
+PAGE = "week.html"  # in the report of the week
 OF_WEEK = frozenset(
     {"buffer", "checkpoint", "ranks", "report", "rows", "stream", "verdict.json", "week.json"}
+    | {SECONDS_FILE}
 )
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 

@@ -311,6 +311,8 @@ class Lines:
         words = ["forgetting-report", *rows, *(_value(one, "-o") for one in new)]
         # Only this run: a start that was trained on tasks is a run of its own, in the same rows.
         words += ["-o", str(self.place.pending / "report"), "--run", how.run]
+        # `update` shows the page of the week instead of its tables.
+        words += [] if self.call.quiet else ["-q"]
         of_new = [_value(one, "--save-ranks") for one in new if "--save-ranks" in one]
         ranks += of_new
         words += _options(

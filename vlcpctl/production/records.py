@@ -20,6 +20,7 @@ from vlcpctl.core.seals import SEAL, broken_seal, seal_of
 from vlcpctl.core.structs import converted, fields_beyond
 
 STATE, WEEK, VERDICT = "vlcpctl.state/1", "vlcpctl.week/1", "vlcpctl.verdict/1"
+SECONDS = "vlcpctl.seconds/1"
 _OF_RECORD = frozenset({"schema", SEAL, "made_by"})
 _MOST_BYTES = 1 << 26  # 9999 weeks with a dozen verdicts each
 

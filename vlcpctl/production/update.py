@@ -8,6 +8,7 @@ state.json; the next call completes what was killed between them.
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,7 +35,7 @@ from vlcpctl.production.attempt import (
     verdicts_of,
 )
 from vlcpctl.production.guards import refuse_small, require_unchanged, sights, unresolved_weeks
-from vlcpctl.production.layout import MOST_WEEKS, TASK, Layout
+from vlcpctl.production.layout import MOST_WEEKS, PAGE, TASK, Layout
 from vlcpctl.production.leaks import checked
 from vlcpctl.production.left_out import (
     TRAIN,
@@ -44,9 +45,11 @@ from vlcpctl.production.left_out import (
     left_out_of,
 )
 from vlcpctl.production.lines import Call, Lines, RunLines, is_pretrained
+from vlcpctl.production.page import write_page
 from vlcpctl.production.records import as_json
 from vlcpctl.production.remarks import errors_of, remarks
 from vlcpctl.production.rollback import move_away
+from vlcpctl.production.seconds import timed
 from vlcpctl.production.settings import NONE, Guard, Settings, load_recorded
 from vlcpctl.production.sources import NewData, all_left_out, identify_data
 from vlcpctl.production.start import (
@@ -66,6 +69,7 @@ from vlcpctl.production.state import (
     unmeasured,
 )
 from vlcpctl.report.render.junit import check_junit_path, write_junit
+from vlcpctl.report.render.week_lines import WIDTH, week_lines
 
 Observe = Callable[[str], None]
 _OPTIONS = {"assignments": "set", "classes": "guard-classes", "guards": "guard"}  # of settings
@@ -113,8 +117,8 @@ class Outcome:
 
     @property
     def report(self) -> Path:
-        """The page of the week's report."""
-        return self.directory / "report" / "report.html"
+        """The page of the week."""
+        return self.directory / "report" / PAGE
 
     def as_json(self) -> dict[str, Any]:
         """The outcome as a JSON object."""
@@ -169,24 +173,27 @@ def update(
     attempt, is_made = _continue(place, attempt, force=request.force)
     observe("pending")
     say(f"{request.state}: making week {attempt.number} from {printable(', '.join(data.names))}")
-    attempt, judged = _judged(lines, attempt, run, observe, is_made=is_made)
-    state, judged = _with_remarks(place, state, attempt, judged)
+    attempt, judged = _judged(lines, attempt, timed(run, place.pending), observe, is_made=is_made)
+    state, judged = _with_remarks(place, state, attempt, judged, request.call)
+    _show_page(lines, attempt)
     observe("judged")
+    return _decided(request, state, attempt, judged, observe)
+
+
+def _decided(
+    request: UpdateRequest, state: State, attempt: Attempt, judged: Judgement, observe: Observe
+) -> Outcome:
+    """Accept the pending week, or leave it where it is if it is rejected."""
+    place = Layout(request.state)
     counts = _say_left_out(place, attempt)
+    made = Outcome(number=attempt.number, directory=place.pending, judged=judged, left_out=counts)
     if not judged.accepted:
-        return Outcome(
-            number=attempt.number, directory=place.pending, judged=judged, left_out=counts
-        )
+        return made
     _require_same_deletions(place, attempt, request.call)
     accept(place, state, observe)
-    made = Outcome(
-        number=attempt.number,
-        directory=place.week(attempt.number),
-        judged=judged,
-        left_out=counts,
-    )
-    open_ = f", not resolved: {'; '.join(judged.unresolved)}" if judged.unresolved else ""
-    say(f"{request.state}: week {made.number} is accepted{open_}; its report is {made.report}")
+    made = replace(made, directory=place.week(attempt.number))
+    how = "accepted, not resolved" if judged.unresolved else "accepted"
+    say(f"{request.state}: week {made.number} is {how}; its page is {made.report}")
     return made
 
 
@@ -223,6 +230,14 @@ def dry_run(request: UpdateRequest) -> list[str]:
     ]
     found += [f"# and {place.state} lists it; with {_REJECTED}, it is rejected"]
     return found
+
+
+def _show_page(lines: Lines, attempt: Attempt) -> None:
+    """Write the page of the judged week, and say what it says."""
+    facts = write_page(lines.place, attempt, lines.of_week()[-1])
+    width = shutil.get_terminal_size((WIDTH, 1)).columns
+    for line in week_lines(facts, max(WIDTH, width)):
+        say(line)
 
 
 def _of_accepted(request: UpdateRequest, place: Layout, known: Week) -> Outcome:
@@ -543,7 +558,7 @@ def _begin_again(lines: Lines, attempt: Attempt, judged: Judgement, observe: Obs
 
 
 def _with_remarks(
-    place: Layout, state: State, attempt: Attempt, judged: Judgement
+    place: Layout, state: State, attempt: Attempt, judged: Judgement, call: Call
 ) -> tuple[State, Judgement]:
     """Record the rejection of a week in the state, and the warnings with its judgement."""
     if not judged.accepted:
@@ -554,7 +569,7 @@ def _with_remarks(
         state.write(place)
     judged = replace(judged, warnings=remarks(place, state, judged))
     judged.write(place.pending)
-    for text in judged.warnings:
+    for text in judged.warnings if call.quiet else ():  # else the page's lines have them
         warn(f"week {attempt.number}: {text}")
     return state, judged
 

@@ -196,11 +196,18 @@ def _with_forgotten(
     if not files.ranks or not most:
         return replace(document, notes=(*document.notes, *intervals.notes))
     # Slow to import, as are the ranks.
-    from vlcpctl.report.forgotten.finding import find_forgotten
+    from vlcpctl.report.forgotten.finding import find_forgotten, find_lost
     from vlcpctl.report.forgotten.library import Library
 
+    shown = {one for task in files.images for one in (task.content, *task.manifest.was)}
+    if files.images and shown.isdisjoint(one for row in rows for one in (row.data, *row.data_was)):
+        raise UsageError("--images has no effect: no row is of the tasks that it names")
     found = find_forgotten(rows, files.ranks, most)
     intervals.note_used(found.used)
+    # Guards are shown where --images names them: their pictures are what it is given for.
+    guards = [one for one in document.curves if one.is_guard and one.is_of(shown)]
+    lost = find_lost(guards, files.ranks, most, ("baseline",))
+    found = replace(found, tasks=(*lost, *found.tasks))
     splits = frozenset(row.split for row in rows)
     library = Library(files.images, splits) if files.images else None
     return replace(

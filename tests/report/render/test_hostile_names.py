@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.eval_rows import current, merged_rows, own_rows, read_back, row
+from support.hostile_names import HOSTILE
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import row_of
@@ -25,20 +26,6 @@ from vlcpctl.report.render.terminal import print_report
 from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.summary_json import as_json, as_line
 
-HOSTILE = {
-    "escape codes": "\x1b]0;x\x07\x9b31m\u202e",
-    "script": "<script>alert(1)</script>",
-    "attribute": "\"' onload=alert(1) x='",
-    "entity": "&lt;b&gt;",
-    "link": "[x](javascript:alert(1))",
-    "image": "![x](http://example.com/x.png)",
-    "address": "http://example.com www.example.com",
-    "pipe": "a|b",
-    "lines": "a\n\n# b\r\n- c\u2028d",
-    "number": "1. a",
-    "code": "`a` *b* _c_ ~~d~~ $e$",
-    "rich": "[bold red]a[/]",
-}
 FIELDS = ("run", "method", "task", "split", "protocol", "evaluator", "stream", "checkpoint")
 MARKUP = re.compile(r"(?<!\\)(\[|\]\(|<(?!/?(b|i)>)|`|\$)|(?<!\\)https?:|www\.[a-z]")
 

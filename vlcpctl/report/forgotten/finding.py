@@ -19,8 +19,10 @@ from vlcpctl.report.forgotten.changes import (
 )
 from vlcpctl.report.forgotten.choice import changes, confusions
 from vlcpctl.report.scores.collect import TrackKey, track_key
+from vlcpctl.report.scores.drops import Against, Curve
 from vlcpctl.report.scores.intervals import scores_of
 from vlcpctl.report.scores.joining import current_ids
+from vlcpctl.report.scores.runs import step_of
 
 _CLOSE = 1e-6  # points between a score in a row and the same score computed from ranks
 _MOST_AT_ONCE = 2_000_000  # ranks of a run that are read at once: about 600 MB
@@ -176,6 +178,29 @@ def find_forgotten(rows: Sequence[Row], files: Sequence[SavedRanks], most: int) 
             if found:
                 break
     return Forgotten(tuple(tasks), most, notes=tuple(ranks.notes), used=frozenset(ranks.used))
+
+
+def find_lost(
+    curves: Iterable[Curve], files: Sequence[SavedRanks], most: int, against: Sequence[Against]
+) -> list[TaskChanges]:
+    """What the last model of a run lost on the data of each curve, in its first seed.
+
+    The earlier model is the first of `against` that has ranks; `learned` is its step, or START.
+    Data without ranks are left out. Raises BadInput if a file of ranks cannot be read.
+    """
+    known = list(curves)
+    pairs = [[pair for one in against for pair in curve.pairs(one)[:1]] for curve in known]
+    rows = [row for found in pairs for pair in found for row in pair]
+    of_rows = _Ranks(files, rows).of(rows, "own")
+    found = []
+    for curve, candidates in zip(known, pairs, strict=True):
+        wanted = [one for pair in candidates if _has_ranks(one := _Wanted(*pair, "own"), of_rows)]
+        for one in wanted[:1]:
+            changed = _changes(one, of_rows, most)
+            seeds = tuple(member.seed for member in curve.seeds)
+            name, learned = curve.data, step_of(one.then)
+            found.append(replace(changed, task=name, learned=learned, seeds=seeds))
+    return found
 
 
 class _Budget:

@@ -17,6 +17,8 @@ _OF_CHANCE = frozenset(
     {"against", "samples", "se", "low", "high", "comparisons", "chance", "sees"}
     | {"is_resolved", "is_clear"}
 )
+GAINS = frozenset({"bwt_gem"})  # metrics whose losses are negative
+LOSSES = frozenset({"drop", "worst_drop", "step_drop", "worst_week"}) | GAINS
 _EARLY = "not defined yet (1 task)"
 _SINCE: dict[Against, str] = {
     "baseline": "",
@@ -88,6 +90,11 @@ class Verdict:
         return _TOO_SMALL if self.undefined == SMALL else _EARLY
 
     @property
+    def name(self) -> str:
+        """The metric without its key, such as "drop" of "drop.rm"."""
+        return self.metric.partition(".")[0]
+
+    @property
     def comparison(self) -> str:
         """The comparison as it is read, such as "> 3"."""
         _, comparison, bound = self.condition.rsplit(":", 2)
@@ -148,6 +155,19 @@ def overall(verdicts: Sequence[Verdict]) -> str:
     if undefined:
         return f"undefined: {undefined} of {count} verdicts"
     return f"passes: {count} of {count} verdicts"
+
+
+def in_words(verdicts: Iterable[Verdict], *, accepted: bool) -> str:
+    """The verdict on a week: rejected, kept, accepted, or "accepted, not resolved".
+
+    It is kept if all losses that conditions judge are resolved.
+    """
+    losses = [one for one in verdicts if one.name in LOSSES and one.value is not None]
+    if not accepted:
+        return "rejected"
+    if any(one.is_resolved is False for one in losses):
+        return "accepted, not resolved"
+    return "kept" if losses and all(one.is_resolved for one in losses) else "accepted"
 
 
 def names_tracks(verdicts: Iterable[Verdict]) -> bool:

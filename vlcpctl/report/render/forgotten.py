@@ -26,6 +26,7 @@ from vlcpctl.report.forgotten.changes import (
 from vlcpctl.report.markup import Markup
 from vlcpctl.report.render.templates import render, source
 from vlcpctl.report.scores.collect import track_key
+from vlcpctl.report.scores.runs import START
 from vlcpctl.report.tables.comparison import ordered_runs
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
 
@@ -34,6 +35,8 @@ ABOUT = (
     "A query is forgotten if its right answer came first (rank 1) for the model that had just "
     "learned its task, and no longer does for the last model of the run. Gained is the reverse."
 )
+
+_OF_GUARDS = " On guards, the earlier model is the baseline."
 
 _EXCERPT = 12  # examples in the report itself
 _MOST_RUNS = 8  # that are columns of the table of tasks
@@ -73,8 +76,15 @@ def forgotten_section(document: Document) -> Markup:
     pictures = _pictures(found, (key for _, _, shown in chosen for key in shown.named()))
     pictures.most = _EXCERPT_BYTES
     return render(
-        _TEMPLATE, "section", HEADING, ABOUT, forgotten_tables(document), chosen, pictures
+        _TEMPLATE, "section", HEADING, _about(found), forgotten_tables(document), chosen, pictures
     )
+
+
+def lost_cards(found: Forgotten, chosen: Sequence[tuple[TaskChanges, str, Example]]) -> Markup:
+    """Chosen queries as cards, by the names of their data."""
+    pictures = _pictures(found, (key for _, _, shown in chosen for key in shown.named()))
+    pictures.most = _EXCERPT_BYTES
+    return render(_TEMPLATE, "lost", chosen, pictures)
 
 
 def forgotten_pages(document: Document) -> Iterator[tuple[str, str]]:
@@ -116,7 +126,13 @@ def excerpt_table(document: Document) -> Table | None:
         )
         for one, way, shown in chosen
     )
-    return Table("Queries that fell furthest", columns, (RowGroup("", rows),), (ABOUT,))
+    return Table("Queries that fell furthest", columns, (RowGroup("", rows),), (_about(found),))
+
+
+def _about(found: Forgotten) -> str:
+    """What forgotten and gained mean, also of guards if there are any."""
+    has_guards = any(one.learned == START for one in found.tasks)
+    return f"{ABOUT}{_OF_GUARDS if has_guards else ''}"
 
 
 def _by_track(document: Document) -> Iterator[tuple[str, list[TaskChanges]]]:
@@ -213,7 +229,7 @@ def _page(
         if own:
             tracks.append((heading, _runs_table("Queries", own), own))
     title, style = f"{HEADING}: {task}", Markup(source("style.css"))
-    return render(_TEMPLATE, "page", title, ABOUT, links, tracks, pictures, style)
+    return render(_TEMPLATE, "page", title, _about(found), links, tracks, pictures, style)
 
 
 def _pictures(found: Forgotten, keys: Iterable[str]) -> _Pictures:

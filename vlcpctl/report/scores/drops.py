@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -106,6 +106,11 @@ class Curve:
     def before(self, key: str, against: Against = "baseline") -> Spread | None:
         """The scores of the earlier model, one for each seed; None if a seed lacks one."""
         return over_seeds(_score(self._before(one, against), key) for one in self.seeds)
+
+    def is_of(self, data: Collection[str]) -> bool:
+        """Whether the last model was evaluated on data with one of these content ids."""
+        last = (one.steps.get(self.run.last) for one in self.seeds)
+        return any({row.data, *row.data_was} & set(data) for row in last if row)
 
     @property
     def images(self) -> int | None:

@@ -1,0 +1,93 @@
+"""The page of a week in the terminal: at most 15 lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from vlcpctl.core.printable import printable
+from vlcpctl.report.render.week import Change, WeekFacts, seconds_words
+
+MOST_LINES = 15
+WIDTH = 80  # at least: columns that the lines are made for
+
+_NAME, _SINCE = 23, 10  # characters of columns
+_HALF = 10  # of a bar, on each side of zero
+_DOTS = "..."
+_CHANCE = re.compile("; chance alone reaches (.*) here$")  # is shorter here
+
+
+def week_lines(facts: WeekFacts, width: int = WIDTH) -> list[str]:
+    """The verdict, the scores and one line for each other section of the page.
+
+    Lines that are too wide are cut, but for that of the page; so are scores and sentences that do
+    not fit into 15 lines.
+    """
+    below = list(_below(facts))
+    room = MOST_LINES - len(below) - 3  # the title, the heading of the scores, and the page
+    scores = [_score(one, facts.scale) for one in (*facts.learned, *facts.kept, *facts.guards)]
+    said = [*facts.reasons(), *(f"warning: {one}" for one in facts.warnings)]
+    about = ["  " + _CHANCE.sub(r", chance \1", one) for one in said]
+    about = _cut(about, max(3, room - len(scores)), "the rest is on the page")
+    scores = _cut(scores, room - len(about), "more scores are on the page")
+    lines = [
+        f"{facts.title}: {facts.verdict}  ({facts.date})",
+        *about,
+        _heading(facts.scale),
+        *scores,
+        *below,
+    ]
+    page = f"  page      {printable(facts.page)}"
+    return [*(_clipped(printable(line), width) for line in lines), page]
+
+
+def _below(facts: WeekFacts) -> Iterator[str]:
+    changed = [f"{name} {now} (was {before})" for name, (before, now) in facts.changed.items()]
+    sizes = [f"{name} {now}" for name, (_, now) in facts.data.items()]
+    first = ", ".join(changed) if changed else "no setting"
+    yield f"  changed   {first if facts.number > 1 else 'first week'}; {', '.join(sizes)}"
+    for one in list(facts.lost_words())[:1]:
+        yield f"  lost      {one}"
+    if facts.loss is not None:
+        yield f"  loss      {facts.loss.words}"
+    if facts.roll_out is not None:
+        yield f"  roll-out  {facts.roll_out.notes[0]}"
+    yield f"  cost      {facts.cost()} ({seconds_words(facts, 2)}), disk {facts.weight()}"
+
+
+def _heading(scale: float) -> str:
+    names = f"  {'score':<{_NAME}}{'since':<{_SINCE}}{'before':>7}{'now':>7}{'change':>8}  "
+    ends = (f"-{scale:g}", f"+{scale:g}")
+    return f"{names}{ends[0]:<{_HALF}}0{ends[1]:>{_HALF}}"
+
+
+def _score(one: Change, scale: float) -> str:
+    name = _clipped(printable(one.name), _NAME - 1)
+    numbers = f"{one.before:>7.1f}{one.now:>7.1f}{one.points:>+8.1f}"
+    return f"  {name:<{_NAME}}{one.since:<{_SINCE}}{numbers}  {_bar(one, scale)}"
+
+
+def _bar(one: Change, scale: float) -> str:
+    """The interval as dashes and the change as o, between -scale and scale; ! is the bound."""
+
+    def at(points: float) -> int:
+        return _HALF + round(max(-1.0, min(1.0, points / scale)) * _HALF)
+
+    cells = [" "] * (2 * _HALF + 1)
+    cells[_HALF] = "|"
+    if one.low is not None and one.high is not None:
+        for place in range(at(one.low), at(one.high) + 1):
+            cells[place] = "-"
+    if one.bound is not None:
+        cells[at(-one.bound)] = "!"
+    outside = ">" if one.points > scale else "<"
+    cells[at(one.points)] = "o" if abs(one.points) <= scale else outside
+    return "".join(cells).rstrip()
+
+
+def _cut(lines: list[str], most: int, rest: str) -> list[str]:
+    return lines if len(lines) <= most else [*lines[: most - 1], f"  {_DOTS} {rest}"]
+
+
+def _clipped(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - len(_DOTS)]}{_DOTS}"

@@ -191,18 +191,19 @@ def test_inspect_of_many_weeks_shows_the_last_ones(state: Path) -> None:
     assert any("--json has all 50 weeks" in line for line in lines)
 
 
-def test_facts_that_judging_records_later_are_shown(run: Run, place: Path, state: Path) -> None:
-    """Trainings with other seeds and warnings, which verdict.json may have."""
+def test_trainings_and_warnings_of_the_verdict_are_shown(
+    run: Run, place: Path, state: Path
+) -> None:
     from vlcpctl.production.records import VERDICT, sealed_record, write_record
 
     assert run(*week_words(place, state, 2), *FAILS, "-q").code == 7
     path = state / "pending/verdict.json"
     found = sealed_record(path, VERDICT)
     body = {name: one for name, one in found.items() if name not in {"schema", "seal", "made_by"}}
-    attempts = [{"seed": 0, "accepted": False}, {"seed": 1, "accepted": False}]
+    attempts = [{"attempt": place, "accepted": False, "verdicts": []} for place in (0, 1)]
     write_record(path, VERDICT, {**body, "attempts": attempts, "warnings": ["look here"]})
     _, page = again(state)
-    assert b"seed 0 rejected; seed 1 rejected" in page
+    assert b"trained 2 times, the last counts: rejected, then rejected" in page
     assert b"look here" in page
 
 

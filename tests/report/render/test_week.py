@@ -217,10 +217,10 @@ def test_a_loss_that_is_flat_or_ends_at_chance_is_remarked(
 
 
 def test_repeated_trainings_and_warnings_are_said() -> None:
-    attempts = [{"seed": 0, "accepted": False}, {"seed": 1, "accepted": True}]
+    attempts = [{"attempt": 0, "accepted": False}, {"attempt": 1, "accepted": True}]
     twice = facts(attempts=attempts, warnings=["three rejections in a row"])
     for text in (text_of(week_page(twice)), "\n".join(week_lines(twice, 200))):
-        assert "trained 2 times; the last verdict counts: seed 0 rejected; seed 1 accepted" in text
+        assert "trained 2 times, the last counts: rejected, then accepted" in text
         assert "three rejections in a row" in text
     assert "trained" not in text_of(week_page(facts(attempts=attempts[:1])))
 
@@ -275,7 +275,7 @@ def test_hostile_names_are_text(name: str) -> None:
         sources=[name],
         model=name,
         verdicts=[verdict(data=name, run=name), verdict(value=None, condition=name)],
-        attempts=[{"seed": name}, {"seed": 1}],
+        attempts=[{"attempt": name}, {"attempt": 1}],
         warnings=[name],
         guards=[Change(name, name, 80.3, 77.9, -5.3, 0.5, 50, 2.0)],
         settings={name: (name, f"{name} now")},

@@ -184,10 +184,9 @@ class WeekFacts:
         else:
             yield "it was not judged: there are no conditions"
         if len(self.attempts) > 1:
-            yield f"trained {len(self.attempts)} times; the last verdict counts: " + "; ".join(
-                f"seed {one.get('seed')} {'accepted' if one.get('accepted') else 'rejected'}"
-                for one in self.attempts
-            )
+            found = ("accepted" if one.get("accepted") else "rejected" for one in self.attempts)
+            count = len(self.attempts)
+            yield f"trained {count} times, the last counts: {', then '.join(found)}"
 
     def sentence(self, verdict: Verdict) -> str:
         """A verdict with its interval, bound and what chance reaches.

@@ -53,7 +53,7 @@ def state(place: Path, run: Run) -> Path:
     if not made.exists():
         earlier, column = place / "earlier.parquet", ("--keep-columns", "customer")
         words = ["split", earlier, "-o", guard.parent, "--by", "all:guard", *column]
-        assert run(*words, "--holdout", "test=0.4", "-q").code == 0
+        assert run(*words, "--holdout", "test=0.3", "-q").code == 0
         first = [word for word in first_words(place, made) if "golden" not in str(word)]
         first.remove("--guard")
         words = [*first, "--guard", guard, *GATES, *column, "--buffer-size", "60"]

@@ -19,7 +19,7 @@ from vlcpctl.production.state import State, Week, read_state
 from vlcpctl.report.gates.verdicts import in_words
 
 KIND = "state"
-_SHOWN = 3  # verdicts of a week in the table
+_SHOWN = 2  # verdicts of a week that fit on a line
 _WEEKS = 8  # that the table has, the last ones
 
 

@@ -226,9 +226,14 @@ def test_repeated_trainings_and_warnings_are_said() -> None:
 
 
 def test_the_roll_out_is_there_if_the_report_has_it() -> None:
-    table = Table("Roll-out", (Column("index"),), (RowGroup("", ((TableCell("keep it"),),)),))
-    assert "keep it" in week_page(facts(roll_out=table))
+    rows = (RowGroup("", ((TableCell("keep it"),),)),)
+    table = Table("Roll-out", (Column("index"),), rows, ("the index can stay",))
+    page = week_page(facts(roll_out=table))
+    assert "keep it" in page
+    assert "the index can stay" in page.split("<main>")[0], "beside the verdict"
+    assert "  roll-out  the index can stay" in week_lines(facts(roll_out=table))
     assert "Roll-out" not in week_page(facts())
+    assert not [line for line in week_lines(facts()) if "roll-out" in line]
 
 
 def test_lost_queries_are_taken_from_each_guard_in_turn() -> None:
@@ -244,7 +249,7 @@ def test_lost_queries_are_taken_from_each_guard_in_turn() -> None:
 
 
 def test_the_terminal_has_15_lines_of_80_columns() -> None:
-    guards = [Change(f"{n:02d}-guard-{'x' * 60}", "the start", 80.3, 77.9) for n in range(20)]
+    guards = [Change(f"{n:02d}-guard-{'x' * 60}", "the start", 80, 79 - n) for n in range(20)]
     crowded = facts(guards=guards, warnings=["w" * 200] * 9, verdicts=[verdict()] * 9)
     lines = week_lines(crowded)
     assert len(lines) == MOST_LINES
@@ -253,7 +258,9 @@ def test_the_terminal_has_15_lines_of_80_columns() -> None:
     assert text.startswith("prod, week 3: accepted, not resolved")
     for word in ("changed", "lost", "loss", "cost", "page", "learned"):
         assert f"\n  {word} " in text or f"\n  {word}:" in text
-    assert "more scores are on the page" in text
+    assert "... the rest is on the page" in text
+    assert "  19-guard" in text, "the guard that has lost most"
+    assert "  00-guard" not in text
     assert len(week_lines(facts())) <= MOST_LINES
 
 

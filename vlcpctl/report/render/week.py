@@ -223,6 +223,11 @@ class WeekFacts:
         return "since learning" if is_learned else "since the start"
 
     @property
+    def index(self) -> str:
+        """What the roll-out says of the index, in words; empty if it was not measured."""
+        return next(iter(self.roll_out.notes), "") if self.roll_out else ""
+
+    @property
     def scale(self) -> float:
         """The points on each side of zero of all bars: five, or more if a loss or bound needs them.
 

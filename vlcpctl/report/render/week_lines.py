@@ -25,11 +25,11 @@ def week_lines(facts: WeekFacts, width: int = WIDTH) -> list[str]:
     """
     below = list(_below(facts))
     room = MOST_LINES - len(below) - 3  # the title, the heading of the scores, and the page
-    scores = [_score(one, facts.scale) for one in (*facts.learned, *facts.kept, *facts.guards)]
+    changes = [*facts.learned, *facts.kept, *facts.guards]
     said = [*facts.reasons(), *(f"warning: {one}" for one in facts.warnings)]
     about = ["  " + _CHANCE.sub(r", chance \1", one) for one in said]
-    about = _cut(about, max(3, room - len(scores)), "the rest is on the page")
-    scores = _cut(scores, room - len(about), "more scores are on the page")
+    about = _cut(about, max(3, room - len(changes)), "the rest is on the page")
+    scores = _scores(facts, changes, room - len(about))
     lines = [
         f"{facts.title}: {facts.verdict}  ({facts.date})",
         *about,
@@ -50,8 +50,8 @@ def _below(facts: WeekFacts) -> Iterator[str]:
         yield f"  lost      {one}"
     if facts.loss is not None:
         yield f"  loss      {facts.loss.words}"
-    if facts.roll_out is not None:
-        yield f"  roll-out  {facts.roll_out.notes[0]}"
+    if facts.index:
+        yield f"  roll-out  {facts.index}"
     yield f"  cost      {facts.cost()} ({seconds_words(facts, 2)}), disk {facts.weight()}"
 
 
@@ -59,6 +59,14 @@ def _heading(scale: float) -> str:
     names = f"  {'score':<{_NAME}}{'since':<{_SINCE}}{'before':>7}{'now':>7}{'change':>8}  "
     ends = (f"-{scale:g}", f"+{scale:g}")
     return f"{names}{ends[0]:<{_HALF}}0{ends[1]:>{_HALF}}"
+
+
+def _scores(facts: WeekFacts, changes: list[Change], most: int) -> list[str]:
+    """The lines of the scores; of too many, the mean of earlier weeks and the largest losses."""
+    if len(changes) > most:
+        guards = sorted(facts.guards, key=lambda one: one.points)
+        changes = [*facts.learned[:1], *facts.kept[:1], *guards]
+    return _cut([_score(one, facts.scale) for one in changes], most, "the rest is on the page")
 
 
 def _score(one: Change, scale: float) -> str:

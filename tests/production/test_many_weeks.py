@@ -15,7 +15,7 @@ from support.production import make_place, write_week
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.layout import Layout
-from vlcpctl.production.lines import Call
+from vlcpctl.production.lines import INDEX, Call
 from vlcpctl.production.update import UpdateRequest, update
 
 WEEKS = 150
@@ -29,7 +29,7 @@ GIVEN = {
     "fail_if": ("rm:lt:0", "worst_drop:gt:200", "bwt_gem:lt:-200"),
     "undefined": "pass",
 }
-FLAT = ("before", "train-step", "buffer", "guards")
+FLAT = ("before", "train-step", "buffer", "guards", *INDEX)
 LINEAR = ("split", "weeks", "update itself")  # reads, evaluates and lists the earlier weeks
 
 
@@ -81,7 +81,7 @@ def test_the_cost_of_a_week_is_flat_but_for_the_evaluation_of_earlier_weeks(
         data = write_week(tmp_path / "week.parquet", week, PAIRS)
         request = UpdateRequest(
             state=state,
-            call=Call(data=(str(data),), quiet=True),
+            call=Call(data=(str(data),), quiet=True, small_guard=True),
             given={**GIVEN, "guards": guards} if week == 1 else {},
             init=str(place / "model"),
         )

@@ -7,7 +7,7 @@ the same when a week is made again, its date and seconds, is in <time> elements.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -169,20 +169,21 @@ class WeekFacts:
 
     def reasons(self) -> Iterator[str]:
         """The sentences of the verdict: what it means, and which losses decide it."""
+        shown: Iterable[Verdict] = self.losses
         if not self.accepted:
             yield f"do not deploy it: the state stays at {self.before}"
-            yield from map(self.sentence, (one for one in self.verdicts if not one.passes))
+            shown = (one for one in self.verdicts if not one.passes)
         elif self.unresolved:
             yield "it may be deployed: no loss rejects it, but these may be above their bounds"
-            yield from map(self.sentence, self.unresolved)
+            shown = self.unresolved
         elif self.verdict == "kept":
             yield "it may be deployed: every loss plus 1.96 standard errors is within its bound"
-            yield from map(self.sentence, self.losses)
         elif self.verdicts:
             yield "it may be deployed: no condition rejects it; some losses have no interval"
-            yield from map(self.sentence, self.losses)
         else:
             yield "it was not judged: there are no conditions"
+        # In the first week the start is the last accepted model, too.
+        yield from dict.fromkeys(map(self.sentence, shown))
         if len(self.attempts) > 1:
             found = ("accepted" if one.get("accepted") else "rejected" for one in self.attempts)
             count = len(self.attempts)

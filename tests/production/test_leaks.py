@@ -69,7 +69,9 @@ def test_test_images_end_an_update_before_the_training_and_are_dropped_on_reques
         assert "--drop-leaks leaves such pairs out" in said
         after = {name: one for name, one in tree(state).items() if not name.startswith("pending")}
         assert after == before
-        assert sorted(one.name for one in (state / "pending").iterdir()) == ["stream", "week.json"]
+        assert sorted(one.name for one in (state / "pending").iterdir()) == [
+            *("seconds.json", "stream", "week.json")
+        ]
     train = open_task(state / "pending/stream/00-week-0002").split("train")
     leaked = {train.keys[at] for at in range(len(train)) if train.image(at) in leaks}
     shown = re.findall("[0-9a-f]{32}", said)

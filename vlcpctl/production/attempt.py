@@ -19,7 +19,7 @@ from vlcpctl.production.left_out import left_out_of
 from vlcpctl.production.records import VERDICT, WEEK, as_json, read_record, write_record
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import Week
-from vlcpctl.report.gates.verdicts import Verdict
+from vlcpctl.report.gates.verdicts import Verdict, in_words
 
 _WEEK, VERDICT_FILE = "week.json", "verdict.json"
 
@@ -133,17 +133,8 @@ class Judgement:
 
     @property
     def outcome(self) -> str:
-        """One of "rejected", "not resolved", "kept" and, without any interval, "accepted".
-
-        Kept: every loss is within its bound, even at 1.96 standard errors more. Not resolved: no
-        condition rejects the week, but a loss may be above its bound.
-        """
-        if not self.accepted:
-            return "rejected"
-        resolved = [one.get("is_resolved") for one in self.verdicts]
-        if False in resolved:
-            return "not resolved"
-        return "kept" if True in resolved else "accepted"
+        """The verdict on the week, as `in_words` has it."""
+        return in_words(verdicts_of(self.verdicts, Path(VERDICT_FILE)), accepted=self.accepted)
 
     @property
     def is_clear(self) -> bool:

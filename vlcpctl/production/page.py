@@ -150,19 +150,16 @@ class _Scores:
             name: week_name(int(found[1])) for name in tasks if (found := _WEEK.fullmatch(name))
         }
         self.bounds = {one.name: abs(one.bound) for one in verdicts if math.isfinite(one.bound)}
-        self._intervals = RankIntervals(document.curves, ranks, ("step before", "learned"))
+        losses: tuple[Against, ...] = ("step before", "learned")
+        intervals = RankIntervals(document.curves, ranks, losses)
+        self._of: dict[Against, list[Drop]] = {
+            one: drops(document.curves, lambda track: [document.key(track)], intervals.of, one)
+            for one in losses
+        }
 
     def _drops(self, against: Against) -> list[Drop]:
         """In the main metric of each track."""
-        if against == "baseline":
-            found = list(self.document.drops)
-        else:
-            found = drops(
-                self.document.curves,
-                lambda track: [self.document.key(track)],
-                self._intervals.of,
-                against,
-            )
+        found = self.document.drops if against == "baseline" else self._of[against]
         return [one for one in found if one.key == self.document.key(one.track)]
 
     def _earlier(self, against: Against) -> list[Drop]:

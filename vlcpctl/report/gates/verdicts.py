@@ -160,7 +160,8 @@ def overall(verdicts: Sequence[Verdict]) -> str:
 def in_words(verdicts: Iterable[Verdict], *, accepted: bool) -> str:
     """The verdict on a week: rejected, kept, accepted, or "accepted, not resolved".
 
-    It is kept if all losses that conditions judge are resolved.
+    Kept: every loss that a condition judges is within its bound, even at 1.96 standard errors more.
+    Not resolved: none rejects the week, but one may be above its bound.
     """
     losses = [one for one in verdicts if one.name in LOSSES and one.value is not None]
     if not accepted:

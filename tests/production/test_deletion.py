@@ -129,7 +129,8 @@ def traces(root: Path, wanted: list[bytes]) -> list[str]:
 
 def data_traces(state: Path, wanted: list[bytes]) -> list[str]:
     """Traces, but for those of the guard in its ranks: a guard is not part of the state."""
-    return [one for one in traces(state, wanted) if "/ranks/guards" not in one]
+    of_guard = ("/ranks/guards", "/ranks/index")
+    return [one for one in traces(state, wanted) if not any(part in one for part in of_guard)]
 
 
 def parts(state: Path) -> list[Path]:

@@ -20,12 +20,14 @@ _WITH_PATHS = frozenset(
     {
         "baseline",
         "buffer_from",
+        "distractors",
         "guard",
         "guard_classes",
         "init",
         "labels_from",
         "log",
         "method_file",
+        "not_test_images",
         "tables",
     }
 )

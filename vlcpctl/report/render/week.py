@@ -87,10 +87,10 @@ class LossCurve:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The means of the first and of the last tenth of its values."""
+        """The means of the first and of the last tenth of its values, or of five of a few."""
         values = self.curve.values[np.isfinite(self.curve.values)]
-        tenth = max(1, len(values) // 10)
-        return float(values[:tenth].mean()), float(values[-tenth:].mean())
+        count = max(1, len(values) // 10, min(5, len(values) // 2))
+        return float(values[:count].mean()), float(values[-count:].mean())
 
     @property
     def words(self) -> str:
@@ -259,13 +259,14 @@ class WeekFacts:
         return [found[1:] for found in every[:MOST_LOST]]
 
     def lost_words(self) -> Iterator[str]:
-        """How many right answers each guard lost and gained, in words."""
+        """How many right answers at rank 1 each guard lost and gained, in words."""
         for one in self.lost.tasks if self.lost else ():
             lost, right, gained = (
                 one.total(name) for name in ("n_forgotten", "right_then", "n_gained")
             )
             since = week_name(one.learned + 1) if one.learned != START else "the start"
-            yield f"{one.task}: {lost} of {right} right answers lost since {since}, {gained} gained"
+            counts = f"{lost} of {right} answers at rank 1 lost since {since}, {gained} gained"
+            yield f"{one.task}: {counts}"
 
     def cost(self) -> str:
         """The seconds of all commands."""

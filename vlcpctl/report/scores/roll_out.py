@@ -13,7 +13,7 @@ from typing import Any
 
 from vlcpctl.core.hashing import canonical_json
 from vlcpctl.core.rows import Row
-from vlcpctl.metrics.chance import critical_value
+from vlcpctl.metrics.chance import critical_value, margin_of
 from vlcpctl.report.scores.drops import Against, Curve, Drop, SeedRows
 from vlcpctl.report.scores.intervals import Interval
 from vlcpctl.report.scores.joining import current_ids
@@ -85,6 +85,13 @@ class RollOut:
         found = self.loss(choice, key)
         error = 0.0 if found.interval is None else found.interval.error
         return None if found.drop is None else found.drop.mean > max(BOUND, self.z * error)
+
+    def may_lose(self, choice: str, key: str) -> bool:
+        """Whether the loss may be above BOUND: it is at 1.96 standard errors more."""
+        found = self.loss(choice, key)
+        if found.drop is None or found.interval is None:
+            return False
+        return found.drop.mean + margin_of(found.interval.error) > BOUND
 
 
 def _before(against: Against) -> str:

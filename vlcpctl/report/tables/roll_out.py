@@ -18,13 +18,13 @@ from vlcpctl.report.tables.table import (
 )
 
 _WORDS = {
-    TODAY: "today: old model, old index",
+    TODAY: "the old model on its index",
     KEEP: "keep the index: all items by the old model",
-    NEW: "embed only new items: those added by the new model",
+    NEW: "embed only new items: the others by the old model",
     ALL: "embed all: all items by the new model",
 }
 _IF = {KEEP: "the index stays", NEW: "only new items are embedded", ALL: "all items are embedded"}
-_LOST = "lost: today minus this choice, in points, in the same gallery; positive is worse"
+_LOST = "lost: points against the old model on its index, in the same gallery; positive is worse"
 
 
 def roll_out_table(found: Sequence[RollOut], key: str) -> Table | None:
@@ -62,7 +62,8 @@ def roll_out_table(found: Sequence[RollOut], key: str) -> Table | None:
 def sentence(found: Sequence[RollOut], key: str) -> str:
     """Which choice is enough for a run and an index, on all guards, such as "the index can stay".
 
-    A choice is enough where it was measured if no guard loses more than BOUND and than chance.
+    A choice is enough where it was measured if no guard loses more than BOUND and than chance. It
+    is not resolved if a loss may be above BOUND.
     """
     is_enough = {}
     for choice in CHOICES:
@@ -71,10 +72,17 @@ def sentence(found: Sequence[RollOut], key: str) -> str:
             is_enough[choice] = not any(lost)
     head = "it was not measured whether the index can stay"
     if is_enough.get(KEEP):
-        head = "the index can stay" + ("" if is_enough.get(NEW, True) else _NOT_MIXED)
+        may_lose = any(one.may_lose(KEEP, key) for one in found)
+        head = "the index can stay" + (", not resolved" if may_lose else "")
+        head += "" if is_enough.get(NEW, True) else _NOT_MIXED
     elif KEEP in is_enough:
         head = _REBUILD if is_enough.get(ALL, True) else _NEITHER
-    lost_by = {choice: _largest(found, choice, key) for choice in is_enough}
+    shown = [KEEP]
+    if not is_enough.get(KEEP):
+        shown.append(ALL)
+    elif not is_enough.get(NEW, True):
+        shown.append(NEW)
+    lost_by = {one: _largest(found, one, key) for one in shown if one in is_enough}
     parts = [f"{_lost(one)} if {_IF[choice]}" for choice, one in lost_by.items()]
     most = "most " if len(found) > 1 else ""
     details = f"; {most}points lost, for items in the guard: {', '.join(parts)}" if parts else ""

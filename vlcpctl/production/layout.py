@@ -6,6 +6,7 @@ weeks/0001/              an accepted week: stream, checkpoint, buffer, rows, ran
 pending/                 the week being made; after a rejection it stays until the next week starts
 rolled-back/0001/        a week that `--rollback` took back; the last one of each number
 deleted/                 stop lists of `vlcpctl forget`: pairs that no later week takes in
+history.ndjson           the ledger: a line for each action, see `ledger`
 current                  a link to the checkpoint to deploy: that of the last accepted week
 .vlcpctl/                its lock and what is being written or removed, while an update runs
 
@@ -67,6 +68,11 @@ class Layout:
     def current(self) -> Path:
         """The link to the checkpoint to deploy."""
         return self.root / "current"
+
+    @property
+    def history(self) -> Path:
+        """The file of the ledger."""
+        return self.root / "history.ndjson"
 
     def week(self, number: int) -> Path:
         """The directory of an accepted week; of week 0, that of the start."""

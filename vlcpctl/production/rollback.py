@@ -9,10 +9,11 @@ from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.production.attempt import Attempt, Judgement, read_attempt
 from vlcpctl.production.layout import OF_WEEK, Layout
+from vlcpctl.production.ledger import ROLLED_BACK, Action, record
 from vlcpctl.production.state import State
 
 
-def rollback(place: Layout, state: State, week: int) -> State:
+def rollback(place: Layout, state: State, week: int, reason: str | None = None) -> State:
     """Make this week, or the start (0), the last accepted one again; returns the new state.
 
     The later weeks are moved to `rolled-back/`, where a week of the same number is replaced, and
@@ -28,16 +29,18 @@ def rollback(place: Layout, state: State, week: int) -> State:
         say(f"{pending} is removed")
     place.discard_pending()
     later = tuple(range(week + 1, state.last + 1))
-    state = replace(
-        state,
-        settings=settings,
-        weeks=state.weeks[:week],
-        rolling_back=later,
-        rejections=tuple(one for one in state.rejections if one.number <= week),
-    )
+    state = replace(state, settings=settings, weeks=state.weeks[:week], rolling_back=later)
     state.write(place)  # from here on, a killed rollback is completed by the next call
+    record_rollback(place, state, reason)
     place.point_to(week)
     return move_away(place, state)
+
+
+def record_rollback(place: Layout, state: State, reason: str | None = None) -> None:
+    """Add the rollback that `state` has begun to the ledger."""
+    weeks, checkpoint = state.rolling_back, state.checkpoint
+    action = Action(action=ROLLED_BACK, week=state.last, weeks=weeks, checkpoint=checkpoint)
+    record(place, [replace(action, reason=reason)])
 
 
 def shown_pending(place: Layout) -> str | None:

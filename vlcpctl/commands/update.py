@@ -412,7 +412,7 @@ Force = Annotated[
     bool,
     typer.Option(
         "--force",
-        help="Make the week from scratch: what --state has of an unfinished or rejected one is "
+        help="Make the week from scratch: what --state has of it, unfinished or rejected, is "
         "discarded.",
         rich_help_panel=options.OUTPUT,
     ),
@@ -496,9 +496,9 @@ def run(
     weeks, writes a report and judges it. If no condition is true, the week is accepted:
     DIR/weeks/0001 appears, and DIR/current is a link to its checkpoint. Otherwise it is rejected
     with exit code 7: the state stays as it was, and DIR/pending keeps the attempt with its report
-    until the next week starts. With code 3, a condition is undefined, and nothing is accepted.
-    report/week.html of a week has the verdict in words, what was lost, and what changed.
-    DIR/history.ndjson has a line for each of these actions.
+    until the next week starts; DIR/rejected has it then, without weights. With code 3, a condition
+    is undefined, and nothing is accepted. report/week.html of a week has the verdict in words, what
+    was lost, and what changed. DIR/history.ndjson has a line for each of these actions.
 
     The first call needs --init. Options are kept in the state: later calls need only NEW_DATA and
     --state, and an option that is given again holds from that week on, in place of all its earlier
@@ -626,7 +626,7 @@ def _roll_back(
     as_json: bool,
 ) -> None:
     from vlcpctl.production.layout import Layout
-    from vlcpctl.production.rollback import require_week, rollback, shown_pending
+    from vlcpctl.production.rollback import fate_of_pending, require_week, rollback
     from vlcpctl.production.state import read_state
     from vlcpctl.production.update import recover
 
@@ -637,8 +637,8 @@ def _roll_back(
         place.require_current(before.weeks_of_current(place))
         for number in range(week + 1, before.last + 1):
             console.emit(f"# {place.week(number)} becomes {place.rolled_back(number)}")
-        if week < before.last and shown_pending(place) is not None:
-            console.emit(f"# {shown_pending(place)} is removed")
+        if week < before.last and (fate := fate_of_pending(place)) is not None:
+            console.emit(f"# {fate}")
         return
     with _locked(state, wait):
         before = recover(place, reason)

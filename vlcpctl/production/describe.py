@@ -75,6 +75,7 @@ def describe_state(path: Path) -> dict[str, Any]:
         "rolled_back": sorted(
             int(one.name) for one in place.rolled_back(1).parent.glob("[0-9]" * 4)
         ),
+        "rejected": [one.name for one in place.rejected()],
         "history": list(ledger.lines),
     }
 
@@ -138,6 +139,8 @@ def _details(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"  left out from now on: {pairs} ({facts['path']}/deleted)"
     if facts["rolled_back"]:
         yield f"  rolled back: {', '.join(map(str, facts['rolled_back']))}"
+    if facts["rejected"]:
+        yield f"  rejected: {', '.join(facts['rejected'])} ({facts['path']}/rejected)"
     yield from _history(facts)
 
 

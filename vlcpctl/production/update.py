@@ -48,8 +48,9 @@ from vlcpctl.production.left_out import (
 from vlcpctl.production.lines import Call, Lines, RunLines, is_pretrained
 from vlcpctl.production.page import write_page
 from vlcpctl.production.records import as_json
+from vlcpctl.production.rejected import said_of_rejected, set_aside, trim
 from vlcpctl.production.remarks import errors_of, remarks
-from vlcpctl.production.rollback import move_away, record_rollback
+from vlcpctl.production.rollback import move_away, record_rollback, rejected_pending
 from vlcpctl.production.seconds import timed
 from vlcpctl.production.settings import NONE, Guard, Settings, load_recorded
 from vlcpctl.production.sources import NewData, all_left_out, identify_data
@@ -171,6 +172,8 @@ def update(
     _warn_of_emptied(lines.emptied())
     attempt = _attempt(place, state, settings, data, request.call)
     attempt, is_made = _continue(place, state, attempt, observe, force=request.force)
+    if (said := said_of_rejected(place, state, attempt.data)) is not None:
+        warn(said)
     observe("pending")
     say(f"{request.state}: making week {attempt.number} from {printable(', '.join(data.names))}")
     attempt, judged = _judged(lines, attempt, timed(run, place.pending), observe, is_made=is_made)
@@ -458,6 +461,7 @@ def recover(place: Layout, reason: str | None = None) -> State:
     state = read_state(place)
     require_ledger(place)  # before anything is done that could not be written in it
     place.require_current(state.weeks_of_current(place))
+    trim(place)
     if state.rolling_back:
         record_rollback(place, state, reason)
         place.point_to(state.last)
@@ -587,8 +591,9 @@ def _continue(
 
     An attempt that goes on has the trainings that were rejected before.
 
-    A rejected week gives way to another one. Raises OutputExists for the unfinished training of
-    another one, unless `force`, and UsageError for --accept-inexact without anything to resume.
+    A rejected week gives way to another one, and is kept in `rejected/`. Raises OutputExists for
+    the unfinished training of another one, unless `force`, and UsageError for --accept-inexact
+    without anything to resume.
     """
     pending = place.pending
     before = read_attempt(pending) if not force else None
@@ -610,10 +615,7 @@ def _continue(
     if attempt.accept_inexact and not goes_on:
         raise UsageError(_IDLE_INEXACT)
     if before is None or differences:
-        place.discard_pending()
-        record(place, started(state, attempt))  # before week.json: after a kill this is repeated
-        observe("started")
-        pending.mkdir(exist_ok=True)
+        _empty_pending(place, state, attempt, observe)
         is_made = False
     else:
         is_same = before.settings.same_evaluation(attempt.settings)
@@ -625,6 +627,20 @@ def _continue(
         attempt = replace(attempt, accept_inexact=inexact, rejected=before.rejected)
     attempt.write(pending)
     return attempt, is_made
+
+
+def _empty_pending(place: Layout, state: State, attempt: Attempt, observe: Observe) -> None:
+    """Make room for a new attempt: a rejected week of another one is kept in `rejected/`."""
+    rejected = rejected_pending(place)
+    if rejected is not None and rejected[0].differences(attempt):
+        set_aside(place, state, *rejected)
+        observe("set aside")
+        trim(place)
+    else:
+        place.discard_pending()
+    record(place, started(state, attempt))  # before week.json: after a kill this is repeated
+    observe("started")
+    place.pending.mkdir(exist_ok=True)
 
 
 def _has_trained(pending: Path) -> bool:

@@ -16,7 +16,7 @@ from support.program import ProgramResult, check_refused
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.production.attempt import Attempt, Judgement, Training
 from vlcpctl.production.layout import Layout
-from vlcpctl.production.ledger import Action, judged_as, read_ledger, record, started
+from vlcpctl.production.ledger import Action, judged_as, read_ledger, record, rejections, started
 from vlcpctl.production.state import read_state
 
 Run = Callable[..., ProgramResult]
@@ -53,6 +53,24 @@ def test_an_action_that_stands_at_the_end_is_not_written_again(root: Layout) -> 
     record(root, [FORGOTTEN])
     wanted = ["started", "readmitted", "forgotten", "accepted", "started", "readmitted"]
     assert actions(root) == wanted
+
+
+def test_a_rollback_that_is_completed_without_its_reason_has_one_line(root: Layout) -> None:
+    back = Action(action="rolled back", week=1, weeks=(2,))
+    record(root, [replace(back, reason="slow")])
+    record(root, [back])
+    assert [one.get("reason") for one in bodies(root.root)] == ["slow"]
+
+
+def test_rejections_count_once_and_not_after_a_rollback(root: Layout) -> None:
+    first, second = (
+        Action(action="rejected", week=week, data="d", checkpoint=f"c{week}") for week in (1, 2)
+    )
+    for action in (first, BEGUN, first, second):
+        record(root, [action])
+    assert [one.number for one in rejections(read_ledger(root))] == [1, 2]
+    record(root, [Action(action="rolled back", week=1, weeks=(2,))])
+    assert [one.number for one in rejections(read_ledger(root))] == [1]
 
 
 @pytest.mark.parametrize("left", [0, 1, 40])

@@ -205,6 +205,7 @@ RECORDS = {
             "deleted": "Content ids of the stop lists whose pairs are left out. Only if there are "
             "any.",
             "readmitted": "Requests whose pairs `--readmit` took in again. Only with it.",
+            "reason": "Text of `--reason`. Only with it.",
         },
         ("schema", "seal", "made_by"),
     ),

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from support.processes import exit_code_of, run_line, start_child
-from support.production import customer_of, first_words, make_place, tree, week_words
+from support.production import bodies, customer_of, first_words, make_place, tree, week_words
 from support.program import ProgramResult, check_refused, run_program
 
 from vlcpctl.core.console import set_quiet
@@ -253,6 +253,9 @@ def test_readmitted_and_known_pairs_are_trained_on_if_that_is_asked_for(
     assert CUSTOMER in customers_in(state, 2)
     recorded = json.loads((state / "weeks/0002/week.json").read_text())
     assert recorded["readmitted"] == [json.loads(receipt.read_text())["request"]]
+    forgotten, _, _, taken_in, _ = bodies(state)[-5:]
+    assert (forgotten["action"], taken_in["action"]) == ("forgotten", "readmitted")
+    assert forgotten["deletions"] == taken_in["deletions"] == recorded["readmitted"]
     assert "already accepted as week 2" in run(*words).err
     # It is for this week only, as the deletion still holds.
     dry = run(*week_words(place, state, 3), "--dry-run")

@@ -19,6 +19,7 @@ from support.processes import exit_code_of, run_line, start_child
 from support.production import (
     FAILS,
     PASSES,
+    bodies,
     first_words,
     killed_at,
     tree,
@@ -31,7 +32,7 @@ from vlcpctl.production.layout import Layout
 WEEKS = 3
 GATES = {1: PASSES, 2: PASSES, 3: PASSES}
 _TRAINING = ("step=0", "saved", "step=2", "before-rename", "renamed")
-_UPDATE = ("prepared", "pending", "judged", "moved", "pointed", "accepted")
+_UPDATE = ("prepared", "started", "pending", "judged", "moved", "recorded", "pointed", "accepted")
 _LINES = {1: 10, 2: 7, 3: 7}  # three more for the start
 
 pytestmark = pytest.mark.skipif(
@@ -90,11 +91,25 @@ def test_a_week_killed_once_at_each_kind_of_point_ends_as_an_undisturbed_one(
     calm, killed = roots
     assert run_program(capfd, *words_of(place, calm, 2)).code == 0
     words = words_of(place, killed, 2)
-    for at in ("after line 1", "step=2", "judged", "pointed"):
+    for at in ("started", "after line 1", "step=2", "judged", "pointed"):
         assert killed_at(at, words, tmp_path / "log") == -signal.SIGKILL, at
     done = run_program(capfd, *words)
     assert (done.code, done.out) == (0, f"{killed}/weeks/0002/checkpoint\n"), done.err
     assert tree(killed) == tree(calm)
+
+
+@pytest.mark.parametrize("left", [0, 40])
+def test_an_accepted_week_has_one_line_if_that_was_killed(
+    place: Path, state: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], left: int
+) -> None:
+    words = words_of(place, state, 2)
+    assert killed_at("recorded", words, tmp_path / "log") == -signal.SIGKILL
+    ledger = state / "history.ndjson"
+    os.truncate(ledger, ledger.stat().st_size - left)  # as if in the middle of the line
+    assert (state / "current").readlink() == Path("weeks/0001/checkpoint")
+    assert run_program(capfd, *words).code == 0
+    assert [one["action"] for one in bodies(state)] == ["started", "accepted"] * 2
+    assert [one["week"] for one in bodies(state)] == [1, 1, 2, 2]
 
 
 def test_a_killed_training_goes_on_with_other_arithmetic_if_that_is_accepted(
@@ -175,11 +190,13 @@ def test_a_killed_rejection_and_a_killed_rollback_are_completed(
     for week in (1, 2):
         assert run_program(capfd, *words_of(place, state, week)).code == 0
     before = tree(state)
+    del before["history.ndjson"]
     words = [*week_words(place, state, 3), *FAILS, "-q"]
     for at in ("after line 2", "judged"):
         assert killed_at(at, words, tmp_path / "log") == -signal.SIGKILL
         assert run_program(capfd, *words).code == 7
         after = tree(state)
+        assert after.pop("history.ndjson")[-2:] == bodies(state)[4:]
         assert {name: after[name] for name in before} == before
     rollback = ["update", "--state", state, "--rollback", "0"]
     killed = start_child(lambda _: _killed_at_move(rollback, tmp_path / "log", has_moved=True))

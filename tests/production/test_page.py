@@ -196,7 +196,7 @@ def test_inspect_of_many_weeks_shows_the_last_ones(state: Path) -> None:
     facts["weeks"] = [{**week, "week": number} for number in range(1, 51)]
     lines = list(state_lines(facts))
     assert lines[0].startswith(f"state {state}: week 50, ")
-    assert len(lines) < 20
+    assert len(lines) < 24
     assert [line.split()[0] for line in lines if re.match(r"  [0-9]", line)] == [
         str(number) for number in range(43, 51)
     ]

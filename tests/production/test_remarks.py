@@ -13,10 +13,11 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.production.attempt import Judgement
 from vlcpctl.production.guards import Sight, refuse_small, sights, unresolved_weeks
 from vlcpctl.production.layout import Layout
+from vlcpctl.production.ledger import Action, record
 from vlcpctl.production.lines import BEFORE, GUARDS, WEEKS, ranks_file, rows_file
 from vlcpctl.production.remarks import remarks
 from vlcpctl.production.settings import NEW, Guard, Settings
-from vlcpctl.production.state import Rejection, Start, State, Week
+from vlcpctl.production.state import Start, State, Week
 from vlcpctl.testing.tiny_stream import make_task
 
 GOLDEN = Guard("golden", "id of golden", "golden")
@@ -30,7 +31,6 @@ class Stream:
 
     def __init__(self, root: Path) -> None:
         self.place = Layout(root)
-        self.rejections: tuple[Rejection, ...] = ()
         self.weeks = 0
 
     def week(self, before: float, after: float, guard: float = 80.0, *, images: int = 500) -> None:
@@ -53,6 +53,11 @@ class Stream:
             write_ranks(ranks_file(directory, name), {"i2t": ranks, "t2i": ranks}, **of)
         golden = row(task="golden", task_step=None, step=number, metrics={"rm": guard})
         write_rows(rows_file(directory, GUARDS), [golden])
+
+    def reject(self, week: int, data: str, checkpoint: str) -> None:
+        """Add a rejection to the ledger."""
+        action = Action(action="rejected", week=week, data=data, checkpoint=checkpoint)
+        record(self.place, [action])
 
     def remarks(self, judged: Judgement = ACCEPTED) -> list[str]:
         """The warnings about the last week."""
@@ -80,9 +85,7 @@ class Stream:
             checkpoint="c0",
             measured=(GOLDEN.content,),
         )
-        state = State(
-            start=start, settings=SETTINGS, weeks=tuple(accepted), rejections=self.rejections
-        )
+        state = State(start=start, settings=SETTINGS, weeks=tuple(accepted))
         return list(remarks(self.place, state, judged))
 
 
@@ -144,18 +147,16 @@ def test_a_peak_within_chance_is_not_named(stream: Stream) -> None:
 
 def test_three_rejected_weeks_in_a_row_are_a_drift(stream: Stream) -> None:
     stream.week(10.0, 40.0)
-    stream.rejections = tuple(
-        Rejection(number=1, data=f"d{place}", checkpoint=f"r{place}") for place in range(3)
-    )
+    for number in range(3):
+        stream.reject(1, f"d{number}", f"r{number}")
     (found,) = stream.remarks(REJECTED)
     assert found.startswith("3 weeks in a row are rejected: not one bad week, but data or settings")
 
 
 def test_one_week_that_is_rejected_three_times_is_one_bad_week(stream: Stream) -> None:
     stream.week(10.0, 40.0)
-    stream.rejections = tuple(
-        Rejection(number=1, data="d", checkpoint=f"r{place}") for place in range(3)
-    )
+    for number in range(3):
+        stream.reject(1, "d", f"r{number}")
     assert stream.remarks(REJECTED) == []
 
 

@@ -28,6 +28,7 @@ from vlcpctl.production.guards import find_guards
 from vlcpctl.production.layout import MOST_WEEKS, Layout
 from vlcpctl.production.records import STATE, VERDICT, WEEK, write_record
 from vlcpctl.production.settings import GATES, Settings
+from vlcpctl.production.state import read_state
 from vlcpctl.production.update import _continue
 from vlcpctl.testing.tiny_stream import make_task
 
@@ -47,7 +48,7 @@ def test_a_week_is_accepted_and_the_link_names_its_checkpoint(
     assert (done.code, done.out) == (0, f"{state}/weeks/0002/checkpoint\n")
     assert (state / "current").readlink() == Path("weeks/0002/checkpoint")
     assert sorted(path.name for path in state.iterdir()) == [
-        *("current", "start", "state.json", "weeks")
+        *("current", "history.ndjson", "start", "state.json", "weeks")
     ]
     assert not (state.parent / ".copy.vlcpctl").exists()
     recorded = json.loads((state / "state.json").read_text())
@@ -146,8 +147,9 @@ def test_settings_that_accepted_data_were_not_made_with_are_refused(
 def test_a_rejected_week_changes_nothing_and_leaves_no_rows(
     run: Run, place: Path, state: Path
 ) -> None:
-    before = {name: one for name, one in tree(state).items() if not name.startswith("pending")}
-    assert before.pop("state.json")["rejections"] == []
+    before = tree(state)
+    lines = before.pop("history.ndjson")
+    written = (state / "state.json").read_bytes()
     for _ in range(2):
         done = run(*week_words(place, state, 2), *FAILS, "-q")
         assert (done.code, done.out) == (7, "")
@@ -155,17 +157,17 @@ def test_a_rejected_week_changes_nothing_and_leaves_no_rows(
         assert "the state stays at week 1" in done.err
         after = tree(state)
         assert before.items() <= after.items()
-        recorded = after.pop("state.json")
-        assert [one["number"] for one in recorded["rejections"]] == [2]  # once
-        assert [week["number"] for week in recorded["weeks"]] == [1]
+        assert (state / "state.json").read_bytes() == written
+        new = after.pop("history.ndjson")[len(lines) :]
+        assert [one["action"] for one in new] == ["started", "rejected"]  # once
         assert all(name.startswith("pending/") for name in after.keys() - before.keys())
     assert (state / "pending" / "report" / "report.html").is_file()
-    # Another week: nothing of the rejected one is left, in the rows, in the report or on the disk.
+    # Another week: nothing of the rejected one is in it.
     rejected = json.loads((state / "pending" / "checkpoint" / "checkpoint.json").read_text())
     assert run(*week_words(place, state, 3), *PASSES, "-q").code == 0
     assert not (state / "pending").exists()
-    for name, content in tree(state).items():
-        assert name == "state.json" or rejected["content"] not in str(content), name
+    for name, content in tree(state / "weeks").items():
+        assert rejected["content"] not in str(content), name
 
 
 def test_a_rejected_week_is_judged_again_by_other_gates_without_training(
@@ -244,13 +246,14 @@ def test_the_printed_lines_run_through_batch_make_the_same_week(
     assert run("batch", lines).code == 0
     made, wanted = tree(here / "prod"), tree(there / "prod")
     assert {name for name in wanted if not name.startswith(("weeks/0001/", "start/"))} == {
-        *("current", "state.json")
+        *("current", "history.ndjson", "state.json")
     }
     for name, content in made.items():
         assert content == wanted[name.replace("pending", "weeks/0001")], name
     left = {name.replace("pending", "weeks/0001") for name in made}
     assert wanted.keys() - left == {
-        *("current", "state.json", "weeks/0001/week.json", "weeks/0001/verdict.json")
+        *("current", "history.ndjson", "state.json"),
+        *("weeks/0001/week.json", "weeks/0001/verdict.json"),
     }
 
 
@@ -283,6 +286,8 @@ def test_rollback_takes_weeks_back_and_their_rows(run: Run, place: Path, state: 
     shutil.rmtree(state / "pending")
     after = tree(state)
     kept = {name for name in after if name.startswith("rolled-back/")}
+    assert after.pop("history.ndjson")[-1]["weeks"] == [2, 3]
+    del first["history.ndjson"]
     assert {name: after[name] for name in after.keys() - kept} == first
     # Its data can be accepted again; the rows of the other model are in no report.
     other = json.loads((state / "rolled-back/0002/checkpoint/checkpoint.json").read_text())
@@ -524,7 +529,9 @@ def test_a_rejected_week_is_evaluated_again_only_on_other_guards(
     )
     settings = replace(attempt.settings, guards=guards)
     with Layout(state).locked():
-        _, is_made = _continue(Layout(state), replace(attempt, settings=settings), force=False)
+        wanted = replace(attempt, settings=settings)
+        now = read_state(Layout(state))
+        _, is_made = _continue(Layout(state), now, wanted, lambda _: None, force=False)
     assert is_made == is_same
     assert ((pending / "rows").exists(), (pending / "ranks").exists()) == (is_same, is_same)
     assert not (pending / "report").exists()

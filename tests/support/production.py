@@ -17,6 +17,8 @@ from support.processes import exit_code_of, run_line, start_child
 
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine
+from vlcpctl.production.layout import Layout
+from vlcpctl.production.ledger import read_ledger
 from vlcpctl.testing.tiny_stream import make_pair
 
 WEEK = 24  # pairs
@@ -28,6 +30,7 @@ PASSES = ("--fail-if", "rm:lt:0")  # no recall is below 0
 FAILS = ("--fail-if", "rm:ge:0")
 # The seal covers the seconds and the memory.
 _OF_THE_MOMENT = {"made_by", "train_seconds", "peak_memory", "seal", "seconds"}
+_OF_A_LINE = {"time", "salt"}  # of the ledger
 # Of the page of a week: sizes are those of files with times in them.
 _TIMES = re.compile(rb"<time>.*?</time>|<p>Disk .*?</p>")
 
@@ -81,7 +84,10 @@ def week_words(place: Path, state: Path, number: int) -> list[object]:
 
 
 def tree(root: Path) -> dict[str, object]:
-    """Every file and link below a directory by relative path; without times in JSON files."""
+    """Every file and link below a directory by relative path; without times in JSON files.
+
+    Of the ledger, only the bodies of its lines.
+    """
     return {
         str(path.relative_to(root)): path.readlink() if path.is_symlink() else _content(path)
         for path in sorted(root.rglob("*"))
@@ -89,7 +95,19 @@ def tree(root: Path) -> dict[str, object]:
     }
 
 
+def bodies(state: Path) -> list[dict[str, Any]]:
+    """The bodies of the lines of the ledger of a state, whose chain must hold; without times."""
+    ledger = read_ledger(Layout(state))
+    assert ledger.problem is None
+    return [
+        {name: one for name, one in line["body"].items() if name not in _OF_A_LINE}
+        for line in ledger.lines
+    ]
+
+
 def _content(path: Path) -> object:
+    if path.name == "history.ndjson":
+        return bodies(path.parent)
     if path.suffix != ".json":
         return _TIMES.sub(b"", path.read_bytes())
     value: Any = json.loads(path.read_text())

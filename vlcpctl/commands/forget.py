@@ -6,11 +6,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vlcpctl.commands import options
+
+if TYPE_CHECKING:
+    from vlcpctl.deletion.receipt import Receipt
 
 Paths = Annotated[
     list[Path],
@@ -138,8 +141,8 @@ def run(
     unless --missing-ok is given. If the same request has removed everything before, it is 0.
 
     A state directory of 'vlcpctl update' gets a stop list, DIR/deleted: pairs that were removed are
-    left out when they come again, also after --rollback. For other data, 'vlcpctl split --not'
-    takes the receipt.
+    left out when they come again, also after --rollback. Its ledger, DIR/history.ndjson, gets a
+    line. For other data, 'vlcpctl split --not' takes the receipt.
 
     Checkpoints and exported models are not changed. The receipt lists those that were trained on
     the pairs, also by way of other checkpoints, and those of which this is not known. It is written
@@ -175,6 +178,8 @@ def run(
     )
     with _without_words():
         found = look(request) if dry_run else forget(request)
+        if not dry_run:
+            _record(found)
     if json:
         emit(dumps(found.as_json()))
     elif dry_run:
@@ -182,6 +187,18 @@ def run(
             emit(line)
     else:
         emit(request.shown(found.path))
+
+
+def _record(receipt: Receipt) -> None:
+    """Add the finished deletion to the ledgers of the states that were searched."""
+    from vlcpctl.core.console import warn
+    from vlcpctl.core.errors import BadInput, OutputExists
+    from vlcpctl.production.ledger import record_deletion
+
+    try:
+        record_deletion(receipt)
+    except (BadInput, OutputExists) as error:  # the pairs are gone all the same
+        warn(f"the deletion is finished, but is not in the ledger: {error}")
 
 
 @contextmanager

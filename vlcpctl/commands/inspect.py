@@ -23,9 +23,9 @@ def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = F
 
     Parents are found by their content id in the surrounding directories. For a stream, its tasks
     are listed. For a state directory of update, five lines have the last week, the current
-    checkpoint, the verdict, the pending week and its page; settings and the last eight weeks are
-    below, and --json has all of them. If DIR/current is not the link that update has made, the exit
-    code is 3.
+    checkpoint, the verdict, the pending week and its page; settings, the last eight weeks and the
+    last five actions are below, and --json has all of them. If DIR/current is not the link that
+    update has made, or a line of DIR/history.ndjson was changed or removed, the exit code is 3.
 
     Examples:
       vlcpctl inspect stream

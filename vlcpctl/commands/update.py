@@ -173,6 +173,25 @@ Rollback = Annotated[
         rich_help_panel=options.METHOD,
     ),
 ]
+
+
+def _reason(text: str) -> str:
+    from vlcpctl.deletion.selectors import require_unicode
+
+    return require_unicode("--reason", text)
+
+
+Reason = Annotated[
+    str | None,
+    typer.Option(
+        "--reason",
+        parser=_reason,
+        metavar="TEXT",
+        help="Why this week is made, judged again or rolled back; it is written into "
+        "DIR/history.ndjson (default: none).",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
 Method = Annotated[
     str | None,
     typer.Option(
@@ -393,7 +412,7 @@ Force = Annotated[
     bool,
     typer.Option(
         "--force",
-        help="Make the week from scratch: what --state has of an unfinished or rejected one is "
+        help="Make the week from scratch: what --state has of it, unfinished or rejected, is "
         "discarded.",
         rich_help_panel=options.OUTPUT,
     ),
@@ -406,7 +425,7 @@ _SAME = {
     "seed", "device", "threads", "false_alarms", "unresolved", "retries",
     "drop_leaks", "index_week",
 }  # fmt: skip
-_BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback"}
+_BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback", "reason"}
 _OTHERWISE_NAMED = {"set_": "set", "run_name": "run", "junit_xml": "junit"}
 
 
@@ -461,6 +480,7 @@ def run(
     threads: Threads = None,
     accept_inexact: AcceptInexact = False,
     junit_xml: Junit = None,
+    reason: Reason = None,
     log: options.Log = None,
     wait: options.Wait = None,
     force: Force = False,
@@ -476,8 +496,9 @@ def run(
     weeks, writes a report and judges it. If no condition is true, the week is accepted:
     DIR/weeks/0001 appears, and DIR/current is a link to its checkpoint. Otherwise it is rejected
     with exit code 7: the state stays as it was, and DIR/pending keeps the attempt with its report
-    until the next week starts. With code 3, a condition is undefined, and nothing is accepted.
-    report/week.html of a week has the verdict in words, what was lost, and what changed.
+    until the next week starts; DIR/rejected has it then, without weights. With code 3, a condition
+    is undefined, and nothing is accepted. report/week.html of a week has the verdict in words, what
+    was lost, and what changed. DIR/history.ndjson has a line for each of these actions.
 
     The first call needs --init. Options are kept in the state: later calls need only NEW_DATA and
     --state, and an option that is given again holds from that week on, in place of all its earlier
@@ -510,7 +531,7 @@ def run(
     state = word_of(state)
     if rollback is not None:
         _refuse_beside_rollback(given)
-        _roll_back(state, rollback, wait, dry_run=dry_run, as_json=as_json)
+        _roll_back(state, rollback, wait, reason, dry_run=dry_run, as_json=as_json)
         return
     if small_guard and not guard:
         raise UsageError("--small-guard has no effect without --guard")
@@ -533,6 +554,7 @@ def run(
             junit=junit_xml,
             log=[str(one) for one in destinations(log)],
             quiet=quiet,
+            reason=reason,
         ),
         given=_settings(state, given),
         init=init,
@@ -594,9 +616,17 @@ def _refuse_beside_rollback(given: dict[str, Any]) -> None:
         raise UsageError(f"--{name} has no effect with --rollback")
 
 
-def _roll_back(state: Path, week: int, wait: float | None, *, dry_run: bool, as_json: bool) -> None:
+def _roll_back(
+    state: Path,
+    week: int,
+    wait: float | None,
+    reason: str | None,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     from vlcpctl.production.layout import Layout
-    from vlcpctl.production.rollback import require_week, rollback, shown_pending
+    from vlcpctl.production.rollback import fate_of_pending, require_week, rollback
     from vlcpctl.production.state import read_state
     from vlcpctl.production.update import recover
 
@@ -607,12 +637,12 @@ def _roll_back(state: Path, week: int, wait: float | None, *, dry_run: bool, as_
         place.require_current(before.weeks_of_current(place))
         for number in range(week + 1, before.last + 1):
             console.emit(f"# {place.week(number)} becomes {place.rolled_back(number)}")
-        if week < before.last and shown_pending(place) is not None:
-            console.emit(f"# {shown_pending(place)} is removed")
+        if week < before.last and (fate := fate_of_pending(place)) is not None:
+            console.emit(f"# {fate}")
         return
     with _locked(state, wait):
-        before = recover(place)
-        rollback(place, before, week)
+        before = recover(place, reason)
+        rollback(place, before, week, reason)
     for number in range(week + 1, before.last + 1):
         console.say(f"week {number} is kept in {place.rolled_back(number)}")
     checkpoint = place.week(week) / "checkpoint"

@@ -16,7 +16,14 @@ from vlcpctl.core.structs import converted
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.left_out import left_out_of
-from vlcpctl.production.records import VERDICT, WEEK, as_json, read_record, write_record
+from vlcpctl.production.records import (
+    VERDICT,
+    WEEK,
+    as_json,
+    read_record,
+    sealed_record,
+    write_record,
+)
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import Week
 from vlcpctl.report.gates.verdicts import Verdict, in_words
@@ -48,6 +55,7 @@ class Attempt:
     readmitted: tuple[str, ...] = ()  # deletions whose pairs are taken in again (--readmit)
     accept_inexact: bool = False  # its training may have gone on where results are not bit-exact
     rejected: tuple[Training, ...] = ()  # earlier trainings, in whose place this one is
+    reason: str | None = None  # --reason of the last call
 
     @classmethod
     def read(cls, directory: Path) -> Self:
@@ -58,7 +66,10 @@ class Attempt:
 
     def write(self, directory: Path) -> None:
         """Write week.json."""
-        write_record(directory / _WEEK, WEEK, as_json(self))
+        body = as_json(self)
+        if self.reason is None:
+            del body["reason"]  # earlier versions can read it
+        write_record(directory / _WEEK, WEEK, body)
 
     def differences(self, other: Attempt) -> list[str]:
         """A phrase for each difference that makes another training; `other` is the new one."""
@@ -162,6 +173,13 @@ def read_attempt(directory: Path) -> Attempt | None:
     if not (directory / _WEEK).exists():
         return None
     return Attempt.read(directory)
+
+
+def judged_at(directory: Path) -> str:
+    """When the week in a directory was judged. Raises BadInput if its verdict cannot be read."""
+    path = directory / VERDICT_FILE
+    made_by = converted(sealed_record(path, VERDICT).get("made_by"), dict[str, Any], path)
+    return str(made_by.get("time", ""))
 
 
 def require_judged(directory: Path, number: int, parent: str) -> tuple[Attempt, Judgement]:

@@ -12,15 +12,24 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.core.structs import converted
 from vlcpctl.data.splitting.leaving_out import LEAKED
 from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
-from vlcpctl.production.attempt import VERDICT_FILE, Judgement, read_attempt, verdicts_of
+from vlcpctl.production.attempt import Judgement, judged_at, read_attempt, verdicts_of
 from vlcpctl.production.layout import PAGE, Layout
-from vlcpctl.production.records import VERDICT, as_json, sealed_record
+from vlcpctl.production.ledger import (
+    FORGOTTEN,
+    READMITTED,
+    ROLLED_BACK,
+    UNRESOLVED,
+    Action,
+    read_ledger,
+)
+from vlcpctl.production.records import as_json
 from vlcpctl.production.state import State, Week, read_state
 from vlcpctl.report.gates.verdicts import in_words
 
 KIND = "state"
 _SHOWN = 2  # verdicts of a week that fit on a line
 _WEEKS = 8  # that the table has, the last ones
+_ACTIONS = 5  # of the ledger, likewise
 
 
 def is_state(path: Path) -> bool:
@@ -32,7 +41,8 @@ def describe_state(path: Path) -> dict[str, Any]:
     """A state directory as a JSON object: settings, start, weeks, and the week being made.
 
     `current` is where the link of this name leads, or what is there in its place; `problem` says
-    what is wrong with it. Raises BadInput if state.json cannot be read. Nothing is changed.
+    what is wrong with it, or else with the ledger, whose lines are `history`. Raises BadInput if
+    state.json or the ledger cannot be read. Nothing is changed.
     """
     place = Layout(path)
     state = read_state(place)
@@ -40,11 +50,14 @@ def describe_state(path: Path) -> dict[str, Any]:
     if place.current.is_symlink():
         deployed = place.root / place.current.readlink()
     fault = place.fault_of_current(state.weeks_of_current(place))
+    ledger = read_ledger(place)
     return {
         "path": str(path),
         "kind": KIND,
         "current": None if deployed is None else str(deployed),
-        "problem": place.repair_of_current(fault, state.last) if fault is not None else None,
+        "problem": (
+            ledger.problem if fault is None else place.repair_of_current(fault, state.last)
+        ),
         "accepted": str(place.week(state.last) / "checkpoint") if state.start.ready else None,
         "week": state.last,
         "start": {
@@ -62,6 +75,8 @@ def describe_state(path: Path) -> dict[str, Any]:
         "rolled_back": sorted(
             int(one.name) for one in place.rolled_back(1).parent.glob("[0-9]" * 4)
         ),
+        "rejected": [one.name for one in place.rejected()],
+        "history": list(ledger.lines),
     }
 
 
@@ -124,6 +139,49 @@ def _details(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"  left out from now on: {pairs} ({facts['path']}/deleted)"
     if facts["rolled_back"]:
         yield f"  rolled back: {', '.join(map(str, facts['rolled_back']))}"
+    if facts["rejected"]:
+        yield f"  rejected: {', '.join(facts['rejected'])} ({facts['path']}/rejected)"
+    yield from _history(facts)
+
+
+def _history(facts: Mapping[str, Any]) -> Iterator[str]:
+    """The last actions of the ledger in words."""
+    lines = facts["history"]
+    if not lines:
+        return
+    last = f"the last {_ACTIONS} of " if len(lines) > _ACTIONS else ""
+    yield f"  history, {last}{counted(len(lines), 'action')}:"
+    for line in lines[-_ACTIONS:]:
+        if line["body"] is None:
+            yield "    an action whose text was removed"
+            continue
+        one = converted(line["body"], Action, facts["path"])
+        reason = f"; reason: {one.reason}" if one.reason else ""
+        when = f"{one.time[:16].replace('T', ' ')} UTC"
+        yield f"    {when}, {one.user} on {one.host}: {_words(one)}{reason}"
+
+
+def _words(one: Action) -> str:
+    """What an action did, in words."""
+    week, sources = f"week {one.week}", ", ".join(one.names)
+    if one.action == ROLLED_BACK:
+        return f"rolled back to {week}, from {counted(len(one.weeks), 'later week')}"
+    if one.action == FORGOTTEN:
+        return f"{counted(one.pairs or 0, 'pair')} forgotten, see {one.receipt}"
+    if one.action == READMITTED:
+        return f"{week} takes in deleted pairs again, of {counted(len(one.deletions), 'deletion')}"
+    how = "accepted, not resolved" if one.action == UNRESOLVED else one.action
+    about = "; ".join([sources, *_changes(one.settings or {})])
+    against = "; ".join(_found(each) for each in one.verdicts if each.get("outcome") == "fails")
+    return f"{week} {how} ({about}){': ' if against else ''}{against}"
+
+
+def _changes(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What changed since the last accepted week; of lists only the name."""
+    for name, values in settings.items():
+        was, is_now = values.get("was"), values.get("is")
+        has_list = isinstance(was, list) or isinstance(is_now, list)
+        yield f"other {name}" if has_list else f"{name} {was} -> {is_now}"
 
 
 def _leaks(facts: Mapping[str, Any]) -> str:
@@ -142,8 +200,7 @@ def _current(facts: Mapping[str, Any]) -> str:
 def _week(place: Layout, week: Week) -> dict[str, Any]:
     time = None
     with suppress(BadInput):  # damaged or missing: shown without its time
-        judged = sealed_record(place.week(week.number) / VERDICT_FILE, VERDICT)
-        time = converted(judged.get("made_by"), dict[str, Any], place).get("time", "")
+        time = judged_at(place.week(week.number))
     return {
         "week": week.number,
         "data": week.data,
@@ -224,5 +281,10 @@ def _number(value: object) -> str:
 
 def _verdict_lines(verdicts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for one in verdicts:
-        data = f" on {one['data']}" if one.get("data") else ""
-        yield f"{one.get('condition')}: {_number(one.get('value'))}{data}, {one.get('outcome')}"
+        yield f"{_found(one)}, {one.get('outcome')}"
+
+
+def _found(verdict: Mapping[str, Any]) -> str:
+    """A condition and what was found."""
+    data = f" on {verdict['data']}" if verdict.get("data") else ""
+    return f"{verdict.get('condition')}: {_number(verdict.get('value'))}{data}"

@@ -4,8 +4,10 @@ state.json               the start, the settings and the accepted weeks; written
 start/                   the checkpoint that the first week continues, its buffer and its rows
 weeks/0001/              an accepted week: stream, checkpoint, buffer, rows, ranks and report
 pending/                 the week being made; after a rejection it stays until the next week starts
+rejected/0001-1/         a rejected week without weights and buffer, and which one of its number
 rolled-back/0001/        a week that `--rollback` took back; the last one of each number
 deleted/                 stop lists of `vlcpctl forget`: pairs that no later week takes in
+history.ndjson           the ledger: a line for each action, see `ledger`
 current                  a link to the checkpoint to deploy: that of the last accepted week
 .vlcpctl/                its lock and what is being written or removed, while an update runs
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
@@ -32,13 +35,14 @@ from vlcpctl.core.staging import Staging, link_or_copy, staging_at, sync
 
 MOST_WEEKS = MOST_TASKS - 1  # the names of their directories have four digits
 TASK = "00-week-{:04d}"  # the directory of a week's only task
-_START = "start"
+_START, _REJECTED = "start", "rejected"
 SECONDS_FILE = "seconds.json"
 PAGE = "week.html"  # in the report of the week
 OF_WEEK = frozenset(
     {"buffer", "checkpoint", "ranks", "report", "rows", "stream", "verdict.json", "week.json"}
     | {SECONDS_FILE}
 )
+_OF_REJECTED = re.compile(r"[0-9]{4}-[1-9][0-9]*")
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -68,6 +72,11 @@ class Layout:
         """The link to the checkpoint to deploy."""
         return self.root / "current"
 
+    @property
+    def history(self) -> Path:
+        """The file of the ledger."""
+        return self.root / "history.ndjson"
+
     def week(self, number: int) -> Path:
         """The directory of an accepted week; of week 0, that of the start."""
         return self.root / "weeks" / f"{number:04d}" if number else self.start
@@ -75,6 +84,16 @@ class Layout:
     def rolled_back(self, number: int) -> Path:
         """Where `--rollback` puts a week."""
         return self.root / "rolled-back" / f"{number:04d}"
+
+    def rejected(self) -> list[Path]:
+        """The directories of the rejected weeks, in order of their numbers."""
+        found = (self.root / _REJECTED).glob("*/")
+        return sorted((one for one in found if _OF_REJECTED.fullmatch(one.name)), key=_order)
+
+    def next_rejected(self, number: int) -> Path:
+        """Where a week of this number goes when it was rejected: each to another place."""
+        known = [one for at, one in map(_order, self.rejected()) if at == number]
+        return self.root / _REJECTED / f"{number:04d}-{max(known, default=0) + 1}"
 
     @property
     def scratch(self) -> Staging:
@@ -204,6 +223,12 @@ class Layout:
             f"'vlcpctl update' makes; move it away with '{repair}', and the next update makes the "
             "link again"
         )
+
+
+def _order(rejected: Path) -> tuple[int, int]:
+    """The number of a rejected week, and which of this number it is."""
+    number, _, which = rejected.name.partition("-")
+    return int(number), int(which)
 
 
 def relative_to_root(root: Path, path: Path) -> str:

@@ -50,6 +50,7 @@ class Call:
     junit: Path | None = None
     log: Sequence[str] = ()  # values of --log
     quiet: bool = False
+    reason: str | None = None  # for the ledger
 
 
 @dataclass(frozen=True)

@@ -67,14 +67,16 @@ def sealed_record(path: Path, schema: str) -> dict[str, Any]:
     return found
 
 
-def read_record(path: Path, schema: str, kind: type[_T]) -> _T:
-    """The body of a record, as the dataclass that has its fields.
+def read_record(
+    path: Path, schema: str, kind: type[_T], *, retired: frozenset[str] = frozenset()
+) -> _T:
+    """The body of a record, as the dataclass that has its fields; without `retired` ones.
 
     Raises BadInput as `sealed_record` does, if a field is missing or has another type, and if there
     is one that this version does not know, and would lose.
     """
     found = sealed_record(path, schema)
-    body = {name: value for name, value in found.items() if name not in _OF_RECORD}
+    body = {name: value for name, value in found.items() if name not in _OF_RECORD | retired}
     record = converted(body, kind, path)
     later = next(fields_beyond(body, msgspec.to_builtins(record)), None)
     if later is not None:

@@ -13,6 +13,7 @@ from vlcpctl.core.rows import Row, read_rows
 from vlcpctl.metrics.chance import WEEKS_A_YEAR, critical_value
 from vlcpctl.production.attempt import Judgement
 from vlcpctl.production.layout import Layout
+from vlcpctl.production.ledger import Rejection, rejections, require_ledger
 from vlcpctl.production.lines import BEFORE, GUARDS, WEEKS, ranks_file, rows_file
 from vlcpctl.production.state import State, guard_ids
 from vlcpctl.report.scores.intervals import have_same_queries, intervals
@@ -45,12 +46,15 @@ class Learned:
 
 
 def remarks(place: Layout, state: State, judged: Judgement) -> tuple[str, ...]:
-    """The warnings about the week in `pending/`; `state` is that before it, with its rejection.
+    """The warnings about the week in `pending/`; the ledger has its rejection, `state` has not.
 
-    Raises BadInput if its rows or ranks, or the rows of an accepted week, cannot be read.
+    Raises BadInput if its rows or ranks, the rows of an accepted week, or the ledger cannot be
+    read.
     """
     found = [*_of_learning(place, state), *_of_peaks(place, state, judged)]
-    return (*found, *_of_rejections(state, judged), *_of_guard_age(state, judged))
+    rejected = rejections(require_ledger(place))
+    found += _of_rejections(state, judged, rejected)
+    return (*found, *_of_guard_age(state, judged, rejected))
 
 
 def learned(week: Path, parent: str, *, has_interval: bool = False) -> Learned | None:
@@ -158,8 +162,8 @@ def errors_of(verdicts: Sequence[Mapping[str, object]]) -> dict[str, float]:
     return found
 
 
-def _of_rejections(state: State, judged: Judgement) -> Iterator[str]:
-    in_a_row = {one.data for one in state.rejections if one.number > state.last}
+def _of_rejections(state: State, judged: Judgement, rejected: Sequence[Rejection]) -> Iterator[str]:
+    in_a_row = {one.data for one in rejected if one.number > state.last}
     if not judged.accepted and len(in_a_row) >= _IN_A_ROW:
         yield (
             f"{len(in_a_row)} weeks in a row are rejected: not one bad week, but data or settings "
@@ -167,17 +171,17 @@ def _of_rejections(state: State, judged: Judgement) -> Iterator[str]:
         )
 
 
-def _of_guard_age(state: State, judged: Judgement) -> Iterator[str]:
+def _of_guard_age(state: State, judged: Judgement, rejected: Sequence[Rejection]) -> Iterator[str]:
     """A guard that has chosen between many models is no longer a fresh sample for them."""
     ids = guard_ids(state.settings)
     if not ids:
         return
     first = [0 if one in state.start.measured else _first_week(state, one) for one in ids]
     weeks = state.last + judged.accepted - min(first)
-    rejections = sum(one.number > min(first) for one in state.rejections)
-    if weeks >= _GUARD_WEEKS or rejections >= _GUARD_REJECTIONS:
+    times = sum(one.number > min(first) for one in rejected)
+    if weeks >= _GUARD_WEEKS or times >= _GUARD_REJECTIONS:
         yield (
-            f"the guards have judged {weeks} weeks and rejected {rejections}, so that the accepted "
+            f"the guards have judged {weeks} weeks and rejected {times}, so that the accepted "
             "model is the one that they happen to favour; give a fresh guard with --guard"
         )
 

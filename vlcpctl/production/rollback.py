@@ -9,35 +9,59 @@ from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.production.attempt import Attempt, Judgement, read_attempt
 from vlcpctl.production.layout import OF_WEEK, Layout
+from vlcpctl.production.ledger import ROLLED_BACK, Action, record
+from vlcpctl.production.rejected import set_aside, trim
 from vlcpctl.production.state import State
 
 
-def rollback(place: Layout, state: State, week: int) -> State:
+def rollback(place: Layout, state: State, week: int, reason: str | None = None) -> State:
     """Make this week, or the start (0), the last accepted one again; returns the new state.
 
-    The later weeks are moved to `rolled-back/`, where a week of the same number is replaced, and
-    the week being made is removed. Settings are those of the week. Raises UsageError if there is no
-    such week, and BadInput if its settings cannot be read; then nothing has changed.
+    The later weeks are moved to `rolled-back/`, where a week of the same number is replaced; of the
+    week in `pending/` see `fate_of_pending`. Settings are those of the week. Raises UsageError if
+    there is no such week, and BadInput if its settings cannot be read; then nothing has changed.
     """
     require_week(place, state, week)
     if week == state.last:
         return state
     settings = Attempt.read(place.week(week)).settings if week else state.start.settings
-    pending = shown_pending(place)
-    if pending is not None:
-        say(f"{pending} is removed")
+    rejected = rejected_pending(place)
+    if rejected is not None:
+        set_aside(place, state, *rejected)
+    elif (fate := fate_of_pending(place)) is not None:
+        say(fate)
+    trim(place)
     place.discard_pending()
     later = tuple(range(week + 1, state.last + 1))
-    state = replace(
-        state,
-        settings=settings,
-        weeks=state.weeks[:week],
-        rolling_back=later,
-        rejections=tuple(one for one in state.rejections if one.number <= week),
-    )
+    state = replace(state, settings=settings, weeks=state.weeks[:week], rolling_back=later)
     state.write(place)  # from here on, a killed rollback is completed by the next call
+    record_rollback(place, state, reason)
     place.point_to(week)
     return move_away(place, state)
+
+
+def record_rollback(place: Layout, state: State, reason: str | None = None) -> None:
+    """Add the rollback that `state` has begun to the ledger."""
+    weeks, checkpoint = state.rolling_back, state.checkpoint
+    action = Action(action=ROLLED_BACK, week=state.last, weeks=weeks, checkpoint=checkpoint)
+    record(place, [replace(action, reason=reason)])
+
+
+def rejected_pending(place: Layout) -> tuple[Attempt, Judgement] | None:
+    """The week in `pending/` if it was rejected, and is whole."""
+    with suppress(BadInput):  # damaged
+        attempt, judged = read_attempt(place.pending), Judgement.read(place.pending)
+        if attempt is not None and judged is not None and not judged.accepted:
+            return attempt, judged
+    return None
+
+
+def fate_of_pending(place: Layout) -> str | None:
+    """What becomes of the week in `pending/` at a rollback, in words; None if there is none."""
+    shown, rejected = shown_pending(place), rejected_pending(place)
+    if rejected is not None:
+        return f"{shown} is kept without weights in {place.next_rejected(rejected[0].number)}"
+    return f"{shown} is removed" if shown is not None else None
 
 
 def shown_pending(place: Layout) -> str | None:

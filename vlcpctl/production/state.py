@@ -11,6 +11,8 @@ from vlcpctl.production.layout import MOST_WEEKS, Layout
 from vlcpctl.production.records import STATE, as_json, read_record, write_record
 from vlcpctl.production.settings import Guard, Settings
 
+_RETIRED = frozenset({"rejections"})  # a field of an unpublished version; the ledger has them
+
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
@@ -44,15 +46,6 @@ class Week:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rejection:
-    """A week that was rejected: its number, the id of its data, and its checkpoint."""
-
-    number: int
-    data: str
-    checkpoint: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class State:
     """The content of state.json; `rolling_back` are weeks that are still to be moved away."""
 
@@ -60,7 +53,6 @@ class State:
     settings: Settings
     weeks: tuple[Week, ...] = ()
     rolling_back: tuple[int, ...] = ()
-    rejections: tuple[Rejection, ...] = ()  # each once, in their order
 
     @property
     def last(self) -> int:
@@ -84,12 +76,6 @@ class State:
             return set(guard_ids(self.start.settings))
         return {*self.start.measured, *(one for week in self.weeks for one in week.measured)}
 
-    def with_rejection(self, rejection: Rejection) -> State:
-        """The state with this rejection; one that is judged again counts once."""
-        if rejection in self.rejections:
-            return self
-        return replace(self, rejections=(*self.rejections, rejection))
-
     def week_of(self, data: str) -> Week | None:
         """The accepted week that was made from this data, if there is one."""
         return next((week for week in self.weeks if week.data == data), None)
@@ -107,7 +93,7 @@ def read_state(place: Layout) -> State:
     if not place.state.is_file():
         why = "has no state.json" if place.root.exists() else "does not exist"
         raise BadInput(f"{place.root} is not a state directory: it {why}; --init starts one")
-    state = read_record(place.state, STATE, State)
+    state = read_record(place.state, STATE, State, retired=_RETIRED)
     numbers = [week.number for week in state.weeks]
     if len(numbers) > MOST_WEEKS or numbers != list(range(1, len(numbers) + 1)):
         raise BadInput(f"{place.state}: the weeks are not numbered from 1 to at most {MOST_WEEKS}")

@@ -37,6 +37,7 @@ from vlcpctl.production.attempt import (
 from vlcpctl.production.guards import refuse_small, require_unchanged, sights, unresolved_weeks
 from vlcpctl.production.layout import MOST_WEEKS, PAGE, TASK, Layout
 from vlcpctl.production.leaks import checked
+from vlcpctl.production.ledger import judged_as, record, require_ledger, started
 from vlcpctl.production.left_out import (
     TRAIN,
     StopLists,
@@ -47,8 +48,9 @@ from vlcpctl.production.left_out import (
 from vlcpctl.production.lines import Call, Lines, RunLines, is_pretrained
 from vlcpctl.production.page import write_page
 from vlcpctl.production.records import as_json
+from vlcpctl.production.rejected import said_of_rejected, set_aside, trim
 from vlcpctl.production.remarks import errors_of, remarks
-from vlcpctl.production.rollback import move_away
+from vlcpctl.production.rollback import move_away, record_rollback, rejected_pending
 from vlcpctl.production.seconds import timed
 from vlcpctl.production.settings import NONE, Guard, Settings, load_recorded
 from vlcpctl.production.sources import NewData, all_left_out, identify_data
@@ -61,7 +63,6 @@ from vlcpctl.production.start import (
     restarted,
 )
 from vlcpctl.production.state import (
-    Rejection,
     State,
     Week,
     guard_ids,
@@ -170,11 +171,13 @@ def update(
         return _of_nothing_new(request, place, state, counts)
     _warn_of_emptied(lines.emptied())
     attempt = _attempt(place, state, settings, data, request.call)
-    attempt, is_made = _continue(place, attempt, force=request.force)
+    attempt, is_made = _continue(place, state, attempt, observe, force=request.force)
+    if (said := said_of_rejected(place, state, attempt.data)) is not None:
+        warn(said)
     observe("pending")
     say(f"{request.state}: making week {attempt.number} from {printable(', '.join(data.names))}")
     attempt, judged = _judged(lines, attempt, timed(run, place.pending), observe, is_made=is_made)
-    state, judged = _with_remarks(place, state, attempt, judged, request.call)
+    judged = _with_remarks(place, state, attempt, judged, request.call)
     _show_page(lines, attempt)
     observe("judged")
     return _decided(request, state, attempt, judged, observe)
@@ -352,6 +355,7 @@ def prepare(
         start = request.init, request.buffer_from
         state = restarted(place, state, *start, settings, writes=writes)
         if not writes:
+            require_ledger(place)
             place.require_current(state.weeks_of_current(place))
     else:
         state = begin(place, request.init, request.buffer_from, request.given)
@@ -448,12 +452,18 @@ def _refuse_other_run(place: Layout, state: State, settings: Settings) -> None:
         )
 
 
-def recover(place: Layout) -> State:
-    """The state, after what a killed call left half-done has been completed."""
+def recover(place: Layout, reason: str | None = None) -> State:
+    """The state, after what a killed call left half-done has been completed.
+
+    `reason` is that of a rollback: this call may be the one that was killed.
+    """
     place.tidy()
     state = read_state(place)
+    require_ledger(place)  # before anything is done that could not be written in it
     place.require_current(state.weeks_of_current(place))
+    trim(place)
     if state.rolling_back:
+        record_rollback(place, state, reason)
         place.point_to(state.last)
         state = move_away(place, state)
     refuse_other_weeks(place, state.last + 1)
@@ -495,6 +505,8 @@ def _record(place: Layout, state: State, observe: Observe) -> State:
     directory = place.week(state.last + 1)
     attempt, judged = require_judged(directory, state.last + 1, state.checkpoint)
     week = attempt.accepted(directory, judged.verdicts)
+    record(place, [judged_as(state, attempt, judged, week.checkpoint)])
+    observe("recorded")
     place.point_to(week.number)
     observe("pointed")
     state = replace(state, settings=attempt.settings, weeks=(*state.weeks, week))
@@ -515,6 +527,7 @@ def _attempt(place: Layout, state: State, settings: Settings, data: NewData, cal
         deleted=lists.contents,
         readmitted=lists.readmitted,
         accept_inexact=call.accept_inexact,
+        reason=call.reason,
     )
 
 
@@ -559,28 +572,28 @@ def _begin_again(lines: Lines, attempt: Attempt, judged: Judgement, observe: Obs
 
 def _with_remarks(
     place: Layout, state: State, attempt: Attempt, judged: Judgement, call: Call
-) -> tuple[State, Judgement]:
-    """Record the rejection of a week in the state, and the warnings with its judgement."""
+) -> Judgement:
+    """Record the rejection of a week in the ledger, and the warnings with its judgement."""
     if not judged.accepted:
         checkpoint = CheckpointManifest.read(place.pending / "checkpoint").content
-        state = state.with_rejection(
-            Rejection(number=attempt.number, data=attempt.data, checkpoint=checkpoint)
-        )
-        state.write(place)
+        record(place, [judged_as(state, attempt, judged, checkpoint)])
     judged = replace(judged, warnings=remarks(place, state, judged))
     judged.write(place.pending)
     for text in judged.warnings if call.quiet else ():  # else the page's lines have them
         warn(f"week {attempt.number}: {text}")
-    return state, judged
+    return judged
 
 
-def _continue(place: Layout, attempt: Attempt, *, force: bool) -> tuple[Attempt, bool]:
+def _continue(
+    place: Layout, state: State, attempt: Attempt, observe: Observe, *, force: bool
+) -> tuple[Attempt, bool]:
     """Prepare `pending/` for this attempt; returns it, and whether all but its report is made.
 
     An attempt that goes on has the trainings that were rejected before.
 
-    A rejected week gives way to another one. Raises OutputExists for the unfinished training of
-    another one, unless `force`, and UsageError for --accept-inexact without anything to resume.
+    A rejected week gives way to another one, and is kept in `rejected/`. Raises OutputExists for
+    the unfinished training of another one, unless `force`, and UsageError for --accept-inexact
+    without anything to resume.
     """
     pending = place.pending
     before = read_attempt(pending) if not force else None
@@ -602,8 +615,7 @@ def _continue(place: Layout, attempt: Attempt, *, force: bool) -> tuple[Attempt,
     if attempt.accept_inexact and not goes_on:
         raise UsageError(_IDLE_INEXACT)
     if before is None or differences:
-        place.discard_pending()
-        pending.mkdir(exist_ok=True)
+        _empty_pending(place, state, attempt, observe)
         is_made = False
     else:
         is_same = before.settings.same_evaluation(attempt.settings)
@@ -615,6 +627,20 @@ def _continue(place: Layout, attempt: Attempt, *, force: bool) -> tuple[Attempt,
         attempt = replace(attempt, accept_inexact=inexact, rejected=before.rejected)
     attempt.write(pending)
     return attempt, is_made
+
+
+def _empty_pending(place: Layout, state: State, attempt: Attempt, observe: Observe) -> None:
+    """Make room for a new attempt: a rejected week of another one is kept in `rejected/`."""
+    rejected = rejected_pending(place)
+    if rejected is not None and rejected[0].differences(attempt):
+        set_aside(place, state, *rejected)
+        observe("set aside")
+        trim(place)
+    else:
+        place.discard_pending()
+    record(place, started(state, attempt))  # before week.json: after a kill this is repeated
+    observe("started")
+    place.pending.mkdir(exist_ok=True)
 
 
 def _has_trained(pending: Path) -> bool:

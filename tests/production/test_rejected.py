@@ -1,0 +1,100 @@
+"""Rejected weeks are kept without their weights, said to be in no week, and searched."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.production import FAILS, PASSES, bodies, killed_at, week_words
+from support.program import ProgramResult
+
+from vlcpctl.data.tasks.task import open_task
+
+Run = Callable[..., ProgramResult]
+
+KEPT = ["ranks", "report", "rows", "seconds.json", "stream", "verdict.json", "week.json"]
+
+
+@pytest.fixture
+def rejected(run: Run, place: Path, state: Path) -> Path:
+    """A state whose second week is rejected."""
+    assert run(*week_words(place, state, 2), *FAILS, "-q").code == 7
+    assert (state / "pending/checkpoint").exists()
+    return state
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(one.name for one in directory.iterdir())
+
+
+def test_a_rejected_week_is_kept_until_its_data_are_accepted(
+    run: Run, place: Path, rejected: Path
+) -> None:
+    said = "(week-2, 24 pairs) was rejected and is in no later week"
+    # Other gates judge the same week; another setting is another week of the same data.
+    again = run(*week_words(place, rejected, 2), *FAILS, "-q")
+    other = run(*week_words(place, rejected, 2), *FAILS, "--steps", "2", "-q")
+    assert (again.code, other.code) == (7, 7)
+    assert said not in again.err + other.err
+    assert names(rejected / "rejected") == ["0002-1"]
+    done = run(*week_words(place, rejected, 3), *PASSES)
+    assert done.code == 0
+    assert f"{rejected}/pending, the rejected week 2, is kept without weights in" in done.err
+    (line,) = [one for one in done.err.splitlines() if said in one]
+    assert line.startswith("warning: week 2 of ")
+    assert names(rejected / "rejected") == ["0002-1", "0002-2"]
+    for week in (rejected / "rejected").iterdir():
+        assert names(week) == KEPT
+    task = open_task(rejected / "rejected/0002-2/stream/00-week-0002")
+    assert sum(one.images for one in task.manifest.splits.values()) == 24
+    assert f"rejected: 0002-1, 0002-2 ({rejected}/rejected)" in run("inspect", rejected).out
+    done = run(*week_words(place, rejected, 2), "-q")
+    assert (done.code, said in done.err) == (0, False)
+    assert [one["action"] for one in bodies(rejected)][2:] == [
+        *("started", "rejected", "started", "rejected", "started", "accepted"),
+        *("started", "accepted"),
+    ]
+
+
+def test_pairs_of_a_rejected_week_can_be_forgotten(run: Run, place: Path, rejected: Path) -> None:
+    assert run(*week_words(place, rejected, 3), *PASSES, "-q").code == 0
+    task = rejected / "rejected/0002-1/stream/00-week-0002"
+    keys = [key for name in ("train", "test") for key in open_task(task).split(name).keys]
+    for some in (keys[:2], keys):
+        listed = rejected.parent / "keys"
+        listed.write_text("\n".join(some))
+        assert run("forget", "--keys", listed, rejected, "-q", "--missing-ok").code == 0
+    assert not any(
+        len(open_task(task).split(name).keys) for name in open_task(task).manifest.splits
+    )
+    # Nothing of it is left that a later week could take in.
+    done = run(*week_words(place, rejected, 2), "-q")
+    assert "no week is made" in run(*week_words(place, rejected, 2), "--dry-run").out
+    assert (done.code, "in no later week" in done.err) == (0, False)
+
+
+def test_a_rollback_keeps_the_rejected_week(run: Run, place: Path, rejected: Path) -> None:
+    words = ["update", "--state", rejected, "--rollback", "0"]
+    kept = f"the rejected week 2, is kept without weights in {rejected}/rejected/0002-1"
+    assert kept in run(*words, "--dry-run").out
+    done = run(*words)
+    assert (done.code, kept in done.err) == (0, True)
+    assert names(rejected / "rejected/0002-1") == KEPT
+    assert not (rejected / "pending").exists()
+
+
+@pytest.mark.parametrize("at", ["set aside", pytest.param("started", marks=pytest.mark.slow)])
+def test_a_move_that_was_killed_is_completed(
+    run: Run, place: Path, rejected: Path, tmp_path: Path, at: str
+) -> None:
+    words = [*week_words(place, rejected, 3), *PASSES, "-q"]
+    assert killed_at(at, words, tmp_path / "log") == -signal.SIGKILL
+    assert ("checkpoint" in names(rejected / "rejected/0002-1")) == (at == "set aside")
+    done = run(*words)
+    assert (done.code, "was rejected and is in no later week" in done.err) == (0, True)
+    assert names(rejected / "rejected") == ["0002-1"]
+    assert names(rejected / "rejected/0002-1") == KEPT
+    new = [one["action"] for one in bodies(rejected)][2:]
+    assert new == ["started", "rejected", "started", "accepted"]

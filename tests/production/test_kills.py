@@ -161,8 +161,11 @@ def _killed_at_move(words: Sequence[object], log: Path, *, has_moved: bool) -> N
     move = Layout.move
 
     def moved(self: Layout, source: Path, target: Path) -> None:
-        if has_moved:
+        is_rejected = source == self.pending  # is kept before the rollback begins
+        if has_moved or is_rejected:
             move(self, source, target)
+        if is_rejected:
+            return
         os.kill(os.getpid(), signal.SIGKILL)
 
     Layout.move = moved  # type: ignore[method-assign]

@@ -178,7 +178,7 @@ def test_a_broken_ledger_is_refused_before_anything_is_made(
     path = state / "history.ndjson"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text(lines[1])
-    before = path.read_bytes()
+    before, recorded = path.read_bytes(), (state / "state.json").read_bytes()
     said = f"{path}:1 does not follow the line before it: lines are missing or moved; restore"
     for words in (
         *(week_words(place, state, 2), [*week_words(place, state, 2), "--dry-run"]),
@@ -188,7 +188,7 @@ def test_a_broken_ledger_is_refused_before_anything_is_made(
     shown = run("inspect", state)
     assert (shown.code, said in shown.err) == (3, True)
     assert "week 1 accepted (week-1)" in shown.out
-    assert path.read_bytes() == before
+    assert (path.read_bytes(), (state / "state.json").read_bytes()) == (before, recorded)
     assert not (state / "pending").exists()
     # The pairs are removed all the same.
     (key, *_) = open_task(state / "weeks/0001/stream/00-week-0001").split("train").keys

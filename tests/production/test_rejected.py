@@ -11,6 +11,9 @@ from support.production import FAILS, PASSES, bodies, killed_at, week_words
 from support.program import ProgramResult
 
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.production.layout import Layout
+from vlcpctl.production.rejected import said_of_rejected
+from vlcpctl.production.state import read_state
 
 Run = Callable[..., ProgramResult]
 
@@ -62,17 +65,17 @@ def test_pairs_of_a_rejected_week_can_be_forgotten(run: Run, place: Path, reject
     assert run(*week_words(place, rejected, 3), *PASSES, "-q").code == 0
     task = rejected / "rejected/0002-1/stream/00-week-0002"
     keys = [key for name in ("train", "test") for key in open_task(task).split(name).keys]
+    layout = Layout(rejected)
     for some in (keys[:2], keys):
+        assert said_of_rejected(layout, read_state(layout), "") is not None
         listed = rejected.parent / "keys"
         listed.write_text("\n".join(some))
         assert run("forget", "--keys", listed, rejected, "-q", "--missing-ok").code == 0
     assert not any(
         len(open_task(task).split(name).keys) for name in open_task(task).manifest.splits
     )
-    # Nothing of it is left that a later week could take in.
-    done = run(*week_words(place, rejected, 2), "-q")
+    assert said_of_rejected(layout, read_state(layout), "") is None
     assert "no week is made" in run(*week_words(place, rejected, 2), "--dry-run").out
-    assert (done.code, "in no later week" in done.err) == (0, False)
 
 
 def test_a_rollback_keeps_the_rejected_week(run: Run, place: Path, rejected: Path) -> None:

@@ -183,8 +183,9 @@ def run(
           --protocol multi-modal
       vlcpctl eval-retrieval coco --checkpoint run/02 --split val \
           --save-embeddings emb
-      vlcpctl eval-retrieval golden --checkpoint run/02 --gallery-checkpoint run/00 \
-          --distractors stream/02-c --distractors-by query -o index.ndjson
+      vlcpctl eval-retrieval golden --checkpoint run/02 \
+          --gallery-checkpoint run/00 --distractors stream/02-c \
+          --distractors-by query -o index.ndjson
     """
     from vlcpctl.data.tasks.task import open_task
     from vlcpctl.evaluation.retrieval.evaluator import Retrieval

@@ -156,6 +156,7 @@ def test_advice_that_is_followed_helps(
     assert done.code == 0, done.err
 
 
+@pytest.mark.slow
 def test_the_advice_of_a_condition_that_is_undefined_helps(
     run: Run, place: Path, state: Path
 ) -> None:

@@ -321,6 +321,7 @@ def test_no_week_is_made_of_known_pairs(run: Run, place: Path, state: Path, tmp_
     assert "customer" in run(*words, "-q").err
 
 
+@pytest.mark.slow
 def test_pairs_that_are_deleted_while_a_week_is_made_are_not_accepted(
     place: Path, state: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -112,6 +112,7 @@ def test_an_accepted_week_has_one_line_if_that_was_killed(
     assert [one["week"] for one in bodies(state)] == [1, 1, 2, 2]
 
 
+@pytest.mark.slow
 def test_a_killed_training_goes_on_with_other_arithmetic_if_that_is_accepted(
     place: Path,
     state: Path,

@@ -103,6 +103,7 @@ def test_test_images_end_an_update_before_the_training_and_are_dropped_on_reques
     assert "--not-test-images" not in unset.out
 
 
+@pytest.mark.slow
 def test_leaks_and_shared_captions_are_said(
     run: Run, place: Path, state: Path, tmp_path: Path
 ) -> None:
@@ -139,6 +140,7 @@ def test_earlier_data_with_images_of_a_guard_do_not_fill_a_buffer(
     assert not images & images_for_training(tmp_path / "prod/start/stream/00-earlier")
 
 
+@pytest.mark.slow
 def test_a_late_guard_of_images_that_were_trained_on_is_warned_of(
     run: Run, place: Path, state: Path, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from support.production import FAILS, week_words
 from support.program import ProgramResult, check_refused
 
@@ -140,6 +141,7 @@ def test_a_rejected_week_has_a_page_which_is_the_same_when_it_is_made_again(
     assert "it may be deployed" in page_of(state / "weeks/0002")
 
 
+@pytest.mark.slow
 def test_seconds_of_commands_add_up_over_calls(run: Run, place: Path, state: Path) -> None:
     assert run(*week_words(place, state, 2), *FAILS, "-q").code == 7
     first = read_seconds(state / "pending")
@@ -217,6 +219,7 @@ def test_trainings_and_warnings_of_the_verdict_are_shown(
     assert b"look here" in page
 
 
+@pytest.mark.slow
 def test_a_guard_that_images_names_has_its_lost_queries_in_a_report(
     run: Run, place: Path, state: Path, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_week_is_accepted_and_the_link_names_its_checkpoint(
     ]
 
 
+@pytest.mark.slow
 def test_the_report_has_the_start_the_guard_and_a_gate_on_both(
     run: Run, place: Path, state: Path
 ) -> None:
@@ -94,6 +95,7 @@ def test_the_same_line_again_prints_the_same_path(run: Run, place: Path, state: 
     assert tree(state) == before
 
 
+@pytest.mark.slow
 def test_the_same_line_again_writes_the_junit_file_of_the_recorded_decision(
     run: Run, place: Path, state: Path, tmp_path: Path
 ) -> None:

@@ -172,7 +172,7 @@ def _of_rejections(state: State, judged: Judgement, rejected: Sequence[Rejection
 
 
 def _of_guard_age(state: State, judged: Judgement, rejected: Sequence[Rejection]) -> Iterator[str]:
-    """A guard that has chosen between many models is no longer a fresh sample for them."""
+    """Guards that have judged many models favour the accepted one, which they have selected."""
     ids = guard_ids(state.settings)
     if not ids:
         return

@@ -589,7 +589,7 @@ def _continue(
 ) -> tuple[Attempt, bool]:
     """Prepare `pending/` for this attempt; returns it, and whether all but its report is made.
 
-    An attempt that goes on has the trainings that were rejected before.
+    An attempt that continues keeps the trainings of this week that were rejected.
 
     A rejected week gives way to another one, and is kept in `rejected/`. Raises OutputExists for
     the unfinished training of another one, unless `force`, and UsageError for --accept-inexact

@@ -49,7 +49,8 @@ def test_losses_are_those_of_the_cpu(
     world = with_fusion_model(world) if fuses else world
     # Dropout draws other masks on a GPU.
     if fuses:
-        world = replace(world, flags={**world.flags, "steps": 1})
+        flags = {name: one for name, one in world.flags.items() if name != "epochs"}
+        world = replace(world, flags={**flags, "steps": 1})
     on_cpu = losses(trained(world, tmp_path / "cpu", method, device="cpu"))
     on_gpu = losses(trained(world, tmp_path / "gpu", method, device="cuda"))
     assert on_gpu == pytest.approx(on_cpu, rel=0.5 if fuses else 1e-3)
@@ -69,9 +70,9 @@ def test_options_change_the_last_bits_at_most(
 def test_bf16_is_close(world: TrainingWorld, tmp_path: Path) -> None:
     plain = losses(trained(world, tmp_path / "fp32", "ctp", device="cuda"))
     half = replace(world, flags={**world.flags, "precision": "bf16"})
-    assert losses(trained(half, tmp_path / "bf16", "ctp", device="cuda")) == pytest.approx(
-        plain, rel=5e-2
-    )
+    rounded = losses(trained(half, tmp_path / "bf16", "ctp", device="cuda"))
+    assert rounded[0] == pytest.approx(plain[0], rel=2e-2)
+    assert rounded == pytest.approx(plain, rel=0.2)  # each update is of rounded gradients
 
 
 def test_the_number_of_workers_changes_no_byte(world: TrainingWorld, tmp_path: Path) -> None:

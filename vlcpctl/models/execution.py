@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
@@ -89,6 +90,8 @@ def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
 
     # It warns of any CUDA toolkit that it finds no GPU for.
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
+    # Whether TF32 is used, --tf32 decides.
+    warnings.filterwarnings("ignore", "TensorFloat32 tensor cores", UserWarning)
     # Dropout draws from torch's generator, as without compilation: the second forward pass of a
     # micro-batch must draw the masks of the first.
     fast = torch.compile(function, options={"fallback_random": True})

@@ -22,8 +22,8 @@ Sources = Annotated[
     typer.Argument(
         metavar="SOURCE",
         help="Files (.parquet, .tar, .json, .jsonl, .ndjson, .csv, .tsv, .arrow), directories of "
-        "such files, folders of images, Hugging Face imagefolders, or data sets that save_to_disk "
-        "wrote.",
+        "such files, folders of images, Hugging Face imagefolders, data sets that save_to_disk "
+        "wrote, or tasks of a stream.",
     ),
 ]
 ByOption = Annotated[

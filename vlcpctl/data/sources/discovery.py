@@ -18,6 +18,7 @@ from vlcpctl.data.sources.image_folders import METADATA, ImageFolder, split_of_d
 from vlcpctl.data.sources.list_files import JSON, JSON_LINES, TABLES, ListFile
 from vlcpctl.data.sources.parquet import ParquetFile
 from vlcpctl.data.sources.saved_datasets import ArrowFile, saved_files
+from vlcpctl.data.sources.task_splits import splits_in
 from vlcpctl.data.sources.webdataset import TarFile
 from vlcpctl.data.tasks.index import SPLITS, split_named
 from vlcpctl.data.tasks.samples import Pair
@@ -110,7 +111,7 @@ def _files_of(source: str) -> list[Source]:
 
 def _files_in(directory: Path) -> list[Source]:
     _check_name(directory)
-    listed: list[Source] = [*(saved_files(directory) or ())]
+    listed: list[Source] = [*(splits_in(directory) or saved_files(directory) or ())]
     listed = listed or [ListFile(path) for path in _lists_of_splits(directory)]
     return listed or _shards_in(directory) or _images_in(directory)
 

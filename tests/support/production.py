@@ -126,6 +126,7 @@ def killed_at(point: str, words: Sequence[object], log: Path) -> int:
 
 
 def _run_until(point: str, words: Sequence[object], log: Path) -> None:
+    from vlcpctl.production import redo as again
     from vlcpctl.production import update as module
     from vlcpctl.training import launch
 
@@ -138,6 +139,7 @@ def _run_until(point: str, words: Sequence[object], log: Path) -> None:
 
     module.run_lines = partial(_run_one_by_one, observe, [0])
     module.update = partial(module.update, observe=observe)
+    again.redo = partial(again.redo, observe=observe)
     launch.train_step = partial(launch.train_step, observe=observe)
     run_line(words, log)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,10 @@ from vlcpctl.commands import options
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError
 from vlcpctl.training.config.settings import Settings
+
+if TYPE_CHECKING:
+    from vlcpctl.production.redo import RedoRequest
+    from vlcpctl.production.update import UpdateRequest
 
 Sources = Annotated[
     list[str] | None,
@@ -173,6 +177,17 @@ Rollback = Annotated[
         rich_help_panel=options.METHOD,
     ),
 ]
+Redo = Annotated[
+    str | None,
+    typer.Option(
+        "--redo",
+        metavar="WEEK",
+        help="Make this week again from its pairs in DIR, and the weeks after it, with today's "
+        "settings: an accepted, rejected or rolled-back one, by its number or as rejected/0002-1. "
+        "If all are accepted, they replace those that they are.",
+        rich_help_panel=options.METHOD,
+    ),
+]
 
 
 def _reason(text: str) -> str:
@@ -187,7 +202,7 @@ Reason = Annotated[
         "--reason",
         parser=_reason,
         metavar="TEXT",
-        help="Why this week is made, judged again or rolled back; it is written into "
+        help="Why this week is made, judged again, redone or rolled back; it is written into "
         "DIR/history.ndjson (default: none).",
         rich_help_panel=options.OUTPUT,
     ),
@@ -425,6 +440,7 @@ _SAME = {
     "seed", "device", "threads", "false_alarms", "unresolved", "retries",
     "drop_leaks", "index_week",
 }  # fmt: skip
+_NOT_BESIDE_REDO = {"init", "buffer_from", "run_name", "fresh_state"}
 _BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback", "reason"}
 _OTHERWISE_NAMED = {"set_": "set", "run_name": "run", "junit_xml": "junit"}
 
@@ -443,6 +459,7 @@ def run(
     init: Init = None,
     buffer_from: BufferFrom = None,
     rollback: Rollback = None,
+    redo: Redo = None,
     guard: GuardTasks = None,
     guard_classes: GuardClasses = None,
     data: options.Data = None,
@@ -522,6 +539,7 @@ def run(
       vlcpctl update week3.parquet --state prod --fail-if worst_drop:gt:1 \
           --fail-if bwt_gem:lt:-1
       vlcpctl update --state prod --rollback 1
+      vlcpctl update --state prod --redo 2 --lr 1e-5
       vlcpctl inspect prod
     """
     given = options.given(run, locals() | training)
@@ -533,45 +551,58 @@ def run(
         _refuse_beside_rollback(given)
         _roll_back(state, rollback, wait, reason, dry_run=dry_run, as_json=as_json)
         return
-    if small_guard and not guard:
-        raise UsageError("--small-guard has no effect without --guard")
-    if not sources:
-        raise UsageError("NEW_DATA is missing; see 'vlcpctl update --help'")
+    _check_given(given)
     from vlcpctl.production.lines import Call
-    from vlcpctl.production.update import UpdateRequest, run_lines, update
-    from vlcpctl.production.update import dry_run as lines_of
+    from vlcpctl.production.redo import RedoRequest
+    from vlcpctl.production.update import UpdateRequest
     from vlcpctl.tracking.destinations import destinations
 
-    _check_place(state, [*sources, *(buffer_from or []), *([init] if init else [])])
-    request = UpdateRequest(
-        state=state,
-        call=Call(
-            data=tuple(sources),
-            fresh_state=fresh_state,
-            readmit=tuple(readmit or ()),
-            accept_inexact=accept_inexact,
-            small_guard=small_guard,
-            junit=junit_xml,
-            log=[str(one) for one in destinations(log)],
-            quiet=quiet,
-            reason=reason,
-        ),
-        given=_settings(state, given),
-        init=init,
-        buffer_from=tuple(buffer_from or ()),
-        force=force,
+    call = Call(
+        data=tuple(sources or ()),
+        fresh_state=fresh_state,
+        readmit=tuple(readmit or ()),
+        accept_inexact=accept_inexact,
+        small_guard=small_guard,
+        junit=junit_xml,
+        log=[str(one) for one in destinations(log)],
+        quiet=quiet,
+        reason=reason,
     )
+    how: dict[str, Any] = {"state": state, "call": call, "force": force}
+    how["given"] = _settings(state, given)
+    if redo is not None:
+        _redo(RedoRequest(week=redo, **how), wait, dry_run=dry_run, as_json=as_json)
+        return
+    _check_place(state, [*call.data, *(buffer_from or []), *([init] if init else [])])
+    request = UpdateRequest(init=init, buffer_from=tuple(buffer_from or ()), **how)
+    _update(request, wait, dry_run=dry_run, as_json=as_json)
+
+
+def _update(request: UpdateRequest, wait: float | None, *, dry_run: bool, as_json: bool) -> None:
+    from vlcpctl.production.update import dry_run as lines_of
+    from vlcpctl.production.update import run_lines, update
+
     if dry_run:
         for line in lines_of(request):
             console.emit(line)
         return
-    with _locked(state, wait):
+    with _locked(request.state, wait):
         outcome = update(request, run_lines)
     if as_json:
         console.emit(json.dumps(outcome.as_json(), ensure_ascii=False))
     elif outcome.judged.accepted:
         console.emit(outcome.checkpoint)
     outcome.refuse()
+
+
+def _check_given(given: dict[str, Any]) -> None:
+    """Raise UsageError for options that are missing, or have no effect beside others."""
+    if given.get("small_guard") and "guard" not in given:
+        raise UsageError("--small-guard has no effect without --guard")
+    if "redo" in given:
+        _refuse_beside_redo(given)
+    elif not given.get("sources"):
+        raise UsageError("NEW_DATA is missing; see 'vlcpctl update --help'")
 
 
 def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
@@ -616,6 +647,37 @@ def _refuse_beside_rollback(given: dict[str, Any]) -> None:
         raise UsageError(f"--{name} has no effect with --rollback")
 
 
+def _refuse_beside_redo(given: dict[str, Any]) -> None:
+    if given.get("sources"):
+        raise UsageError("--redo takes no NEW_DATA: the pairs are in the state; leave it out")
+    others = sorted(name for name in _NOT_BESIDE_REDO & given.keys() if given[name] is not False)
+    if others:
+        name = _OTHERWISE_NAMED.get(others[0], others[0].replace("_", "-"))
+        raise UsageError(f"--{name} has no effect with --redo")
+
+
+def _redo(request: RedoRequest, wait: float | None, *, dry_run: bool, as_json: bool) -> None:
+    from vlcpctl.production.layout import Layout
+    from vlcpctl.production.redo import dry_run as lines_of
+    from vlcpctl.production.redo import redo, refuse_rejected
+    from vlcpctl.production.state import read_state
+    from vlcpctl.production.update import run_lines
+
+    read_state(Layout(request.state))  # before a lock is made in what is not a state directory
+    if dry_run:
+        for line in lines_of(request):
+            console.emit(line)
+        return
+    with _locked(request.state, wait):
+        outcomes = redo(request, run_lines)
+    last = outcomes[-1]
+    if as_json:
+        console.emit(json.dumps([one.as_json() for one in outcomes], ensure_ascii=False))
+    elif last.judged.accepted:
+        console.emit(last.checkpoint)
+    refuse_rejected(request, outcomes)
+
+
 def _roll_back(
     state: Path,
     week: int,
@@ -636,15 +698,13 @@ def _roll_back(
         require_week(place, before, week)
         place.require_current(before.weeks_of_current(place))
         for number in range(week + 1, before.last + 1):
-            console.emit(f"# {place.week(number)} becomes {place.rolled_back(number)}")
+            console.emit(f"# {place.week(number)} becomes {place.next_rolled_back(number)}")
         if week < before.last and (fate := fate_of_pending(place)) is not None:
             console.emit(f"# {fate}")
         return
     with _locked(state, wait):
         before = recover(place, reason)
         rollback(place, before, week, reason)
-    for number in range(week + 1, before.last + 1):
-        console.say(f"week {number} is kept in {place.rolled_back(number)}")
     checkpoint = place.week(week) / "checkpoint"
     found = {"week": week, "checkpoint": str(checkpoint)}
     console.emit(json.dumps(found, ensure_ascii=False) if as_json else checkpoint)

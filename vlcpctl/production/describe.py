@@ -72,9 +72,7 @@ def describe_state(path: Path) -> dict[str, Any]:
         "pending": _pending(place, state),
         "page": _page(place, state),
         "deleted": sum(len(read_stop_list(one).keys) for one in stop_lists_in(path)),
-        "rolled_back": sorted(
-            int(one.name) for one in place.rolled_back(1).parent.glob("[0-9]" * 4)
-        ),
+        "rolled_back": [one.name for one in place.rolled_back()],
         "rejected": [one.name for one in place.rejected()],
         "history": list(ledger.lines),
     }
@@ -138,7 +136,7 @@ def _details(facts: Mapping[str, Any]) -> Iterator[str]:
         pairs = counted(facts["deleted"], "deleted pair")
         yield f"  left out from now on: {pairs} ({facts['path']}/deleted)"
     if facts["rolled_back"]:
-        yield f"  rolled back: {', '.join(map(str, facts['rolled_back']))}"
+        yield f"  rolled back: {', '.join(facts['rolled_back'])} ({facts['path']}/rolled-back)"
     if facts["rejected"]:
         yield f"  rejected: {', '.join(facts['rejected'])} ({facts['path']}/rejected)"
     yield from _history(facts)

@@ -5,7 +5,8 @@ start/                   the checkpoint that the first week continues, its buffe
 weeks/0001/              an accepted week: stream, checkpoint, buffer, rows, ranks and report
 pending/                 the week being made; after a rejection it stays until the next week starts
 rejected/0001-1/         a rejected week without weights and buffer, and which one of its number
-rolled-back/0001/        a week that `--rollback` took back; the last one of each number
+rolled-back/0001/        a week that `--rollback` or `--redo` took back; the second one is 0001-2
+redo/                    weeks that `--redo` makes again, until all are accepted; see `aside`
 deleted/                 stop lists of `vlcpctl forget`: pairs that no later week takes in
 history.ndjson           the ledger: a line for each action, see `ledger`
 current                  a link to the checkpoint to deploy: that of the last accepted week
@@ -35,27 +36,45 @@ from vlcpctl.core.staging import Staging, link_or_copy, staging_at, sync
 
 MOST_WEEKS = MOST_TASKS - 1  # the names of their directories have four digits
 TASK = "00-week-{:04d}"  # the directory of a week's only task
-_START, _REJECTED = "start", "rejected"
+_START, _REJECTED, _ROLLED_BACK = "start", "rejected", "rolled-back"
 SECONDS_FILE = "seconds.json"
 PAGE = "week.html"  # in the report of the week
 OF_WEEK = frozenset(
     {"buffer", "checkpoint", "ranks", "report", "rows", "stream", "verdict.json", "week.json"}
     | {SECONDS_FILE}
 )
-_OF_REJECTED = re.compile(r"[0-9]{4}-[1-9][0-9]*")
+_NUMBERED = re.compile(r"[0-9]{4}(-[1-9][0-9]*)?")
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths in a state directory; `root` is used as it was given, so lines stay relative."""
+    """The paths in a state directory; `root` is used as it was given, so lines stay relative.
+
+    With `aside`, the weeks from this number on, the pending one and the state are those of `redo/`.
+    """
 
     root: Path
+    aside: int | None = None
 
     @property
     def state(self) -> Path:
         """The file that makes the directory a state directory."""
-        return self.root / "state.json"
+        return self._making / "state.json"
+
+    @property
+    def _making(self) -> Path:
+        return self.root if self.aside is None else self.redo
+
+    @property
+    def redo(self) -> Path:
+        """The directory of the weeks that are made again."""
+        return self.root / "redo"
+
+    @property
+    def redone_checkpoint(self) -> Path:
+        """What `current` is a link to while the weeks of `redo/` replace those that they are."""
+        return self.redo / "checkpoint"
 
     @property
     def start(self) -> Path:
@@ -65,7 +84,7 @@ class Layout:
     @property
     def pending(self) -> Path:
         """The directory of the week being made, or of the rejected one."""
-        return self.root / "pending"
+        return self._making / "pending"
 
     @property
     def current(self) -> Path:
@@ -79,21 +98,38 @@ class Layout:
 
     def week(self, number: int) -> Path:
         """The directory of an accepted week; of week 0, that of the start."""
-        return self.root / "weeks" / f"{number:04d}" if number else self.start
+        if not number:
+            return self.start
+        is_aside = self.aside is not None and number >= self.aside
+        return (self.redo if is_aside else self.root) / "weeks" / f"{number:04d}"
 
-    def rolled_back(self, number: int) -> Path:
-        """Where `--rollback` puts a week."""
-        return self.root / "rolled-back" / f"{number:04d}"
+    def numbers_from(self, first: int) -> list[int]:
+        """The numbers from the first on that have a directory in `weeks/`, in order."""
+        found = sorted((self.root / "weeks").glob("[0-9]" * 4))
+        return [int(one.name) for one in found if int(one.name) >= first]
+
+    def rolled_back(self) -> list[Path]:
+        """The directories of the weeks that were taken back, in order of their numbers."""
+        return self._numbered(_ROLLED_BACK)
+
+    def next_rolled_back(self, number: int) -> Path:
+        """Where a week of this number goes when it is taken back: each to another place."""
+        known = [one for at, one in map(_order, self.rolled_back()) if at == number]
+        suffix = f"-{max(known) + 1}" if known else ""
+        return self.root / _ROLLED_BACK / f"{number:04d}{suffix}"
 
     def rejected(self) -> list[Path]:
         """The directories of the rejected weeks, in order of their numbers."""
-        found = (self.root / _REJECTED).glob("*/")
-        return sorted((one for one in found if _OF_REJECTED.fullmatch(one.name)), key=_order)
+        return self._numbered(_REJECTED)
 
     def next_rejected(self, number: int) -> Path:
         """Where a week of this number goes when it was rejected: each to another place."""
         known = [one for at, one in map(_order, self.rejected()) if at == number]
         return self.root / _REJECTED / f"{number:04d}-{max(known, default=0) + 1}"
+
+    def _numbered(self, name: str) -> list[Path]:
+        found = (self.root / name).glob("*/")
+        return sorted((one for one in found if _NUMBERED.fullmatch(one.name)), key=_order)
 
     @property
     def scratch(self) -> Staging:
@@ -116,7 +152,7 @@ class Layout:
 
     def tidy(self) -> None:
         """Remove temporary files that a killed process left; only for the holder of the lock."""
-        for left in (*self.root.glob(".*.tmp-*"), *self.pending.glob(".*.tmp-*")):
+        for left in (*self._making.glob(".*.tmp-*"), *self.pending.glob(".*.tmp-*")):
             left.unlink(missing_ok=True)
 
     def discard(self, path: Path) -> None:
@@ -178,12 +214,22 @@ class Layout:
         Where the file system has no links, there is none, which is said. Only for the holder of the
         lock. Raises OutputExists if `current` is no link.
         """
+        self._link_to(self.week(number) / "checkpoint", number)
+
+    def point_to_redone(self, number: int) -> None:
+        """Let `current` be a link to the copy of the checkpoint of this week, which does not move.
+
+        See `point_to`.
+        """
+        self._link_to(self.redone_checkpoint, number)
+
+    def _link_to(self, checkpoint: Path, number: int) -> None:
         if self.current.is_symlink():
-            if self.fault_of_current([number]) is None:
+            if os.path.realpath(self.current) == os.path.realpath(checkpoint):
                 return
         elif os.path.lexists(self.current):
             self.require_current([number])
-        checkpoint, temporary = self.week(number) / "checkpoint", self.scratch.writing
+        temporary = self.scratch.writing
         try:
             temporary.symlink_to(checkpoint.relative_to(self.root))
         except OSError as error:
@@ -196,7 +242,8 @@ class Layout:
         finally:
             temporary.unlink(missing_ok=True)
         sync(self.root)
-        self.require_current([number])
+        if os.path.realpath(self.current) != os.path.realpath(checkpoint):
+            self.require_current([number])
 
     def fault_of_current(self, numbers: Sequence[int]) -> str | None:
         """What `current` is, if it is there and no link to the checkpoint of one of these weeks."""
@@ -205,7 +252,8 @@ class Layout:
         if not self.current.is_symlink():
             return "a directory" if self.current.is_dir() else "a file"
         real = os.path.realpath(self.current)
-        if any(real == os.path.realpath(self.week(one) / "checkpoint") for one in numbers):
+        allowed = [self.redone_checkpoint, *(self.week(one) / "checkpoint" for one in numbers)]
+        if any(real == os.path.realpath(one) for one in allowed):
             return None
         return f"a link to {printable(self.current.readlink())}"
 
@@ -225,10 +273,10 @@ class Layout:
         )
 
 
-def _order(rejected: Path) -> tuple[int, int]:
-    """The number of a rejected week, and which of this number it is."""
-    number, _, which = rejected.name.partition("-")
-    return int(number), int(which)
+def _order(week: Path) -> tuple[int, int]:
+    """The number of a rejected or rolled-back week, and which of this number it is."""
+    number, _, which = week.name.partition("-")
+    return int(number), int(which or 1)
 
 
 def relative_to_root(root: Path, path: Path) -> str:

@@ -40,6 +40,7 @@ from vlcpctl.production.state import State
 SCHEMA = "vlcpctl.history/1"
 STARTED, ACCEPTED, UNRESOLVED, REJECTED = "started", "accepted", "unresolved", "rejected"
 ROLLED_BACK, FORGOTTEN, READMITTED = "rolled back", "forgotten", "readmitted"
+REDONE, REDO_REJECTED = "redone", "rejected in a redo"
 _BY_WHOM = frozenset({"time", "user", "host", "salt"})  # not what an action is
 _OF_VERDICT = ("condition", "data", "value", "outcome")
 _REPAIR = "; restore the file from a backup, or move it away, and the next action begins another"

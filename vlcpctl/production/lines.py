@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -51,6 +51,7 @@ class Call:
     log: Sequence[str] = ()  # values of --log
     quiet: bool = False
     reason: str | None = None  # for the ledger
+    again: bool = False  # whether `data` is the task of a week that is made again
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ class Lines:
         if given.buffer_from:
             task = self.earlier
             stop = StopLists.of(self.place, ()).paths
-            lines.append(self._split(given.buffer_from, start / "stream", _EARLIER, stop))
+            words = self._split(self.settings, given.buffer_from, start / "stream", _EARLIER, stop)
+            lines.append(words)
             lines.append(self._buffer(task, start, None))
         lines += self._guards(self.settings, [start / "checkpoint"], start, GUARDS)
         return lines
@@ -94,6 +96,7 @@ class Lines:
         weeks = [self._task(self.place.week(week), week) for week in known]
         lines = [
             self._split(
+                self.of_data,
                 self.call.data,
                 pending / "stream",
                 task.name.removeprefix("00-"),
@@ -123,6 +126,21 @@ class Lines:
         if self.settings.buffer_needs_checkpoint:
             yield directory / "buffer"
         yield directory / "checkpoint"
+
+    @property
+    def of_data(self) -> Settings:
+        """The settings for the data of this call: a week that is made again keeps its splits."""
+        if not self.call.again:
+            return self.settings
+        kept = ",".join(read_task(Path(self.call.data[0])).kept_columns)
+        return replace(
+            self.settings,
+            split_column="split",
+            keep_columns=kept or None,
+            image_column=None,
+            caption_column=None,
+            image_root=(),
+        )
 
     def left_out(self) -> list[Path]:
         """What the split of the week leaves out: stop lists, and the tasks of accepted weeks.
@@ -178,8 +196,9 @@ class Lines:
             return None
         return self.place.week(week) / "buffer"
 
-    def _split(self, data: Sequence[str], out: Path, name: str, left_out: Sequence[Path]) -> Words:
-        how = self.settings
+    def _split(
+        self, how: Settings, data: Sequence[str], out: Path, name: str, left_out: Sequence[Path]
+    ) -> Words:
         sources = [f"./{one}" if one.startswith("-") else one for one in data]
         words = ["split", *sources, "-o", str(out), "--by", f"all:{name}"]
         words += _options(

@@ -70,7 +70,8 @@ def facts_of_week(place: Layout, attempt: Attempt, line: CommandLine) -> WeekFac
     manifest = CheckpointManifest.read(week / "checkpoint")
     document, ranks = _document(attempt, manifest.content, line, last)
     scores = _Scores(document, ranks, attempt, verdicts)
-    where = place.week(attempt.number) if judged["accepted"] else week
+    accepted = replace(place, aside=None).week(attempt.number)
+    where = accepted if judged["accepted"] else week
     return WeekFacts(
         state=attempt.settings.run,
         number=attempt.number,

@@ -48,10 +48,16 @@ def said_of_rejected(place: Layout, state: State, data: str) -> str | None:
     if not found:
         return None
     were, are = ("was", "is") if len(found) == 1 else ("were", "are")
-    return f"{some_names(found)} {were} rejected and {are} in no later week"
+    names, words = zip(*found, strict=True)
+    again = some_names([f"--redo {word}" for word in words])
+    return (
+        f"{some_names(list(names))} {were} rejected and {are} in no later week; {again} trains "
+        f"{'it' if len(found) == 1 else 'each'} again"
+    )
 
 
-def _lost(place: Layout, known: set[str]) -> Iterator[str]:
+def _lost(place: Layout, known: set[str]) -> Iterator[tuple[str, str]]:
+    """The weeks in words, and as --redo names them."""
     weeks = {}
     for directory in place.rejected():
         with suppress(BadInput):  # damaged
@@ -66,4 +72,5 @@ def _lost(place: Layout, known: set[str]) -> Iterator[str]:
             if pairs:  # else all were forgotten
                 time = datetime.fromisoformat(judged_at(directory))
                 about = f"{', '.join(attempt.sources)}, {counted(pairs, 'pair')}"
-                yield f"week {attempt.number} of {time.day} {time:%b} ({about})"
+                name = f"week {attempt.number} of {time.day} {time:%b} ({about})"
+                yield name, str(directory.relative_to(place.root))

@@ -17,14 +17,25 @@ from vlcpctl.production.state import State
 def rollback(place: Layout, state: State, week: int, reason: str | None = None) -> State:
     """Make this week, or the start (0), the last accepted one again; returns the new state.
 
-    The later weeks are moved to `rolled-back/`, where a week of the same number is replaced; of the
-    week in `pending/` see `fate_of_pending`. Settings are those of the week. Raises UsageError if
-    there is no such week, and BadInput if its settings cannot be read; then nothing has changed.
+    The later weeks are moved to `rolled-back/`; of the week in `pending/` see `fate_of_pending`.
+    Settings are those of the week. Raises UsageError if there is no such week, and BadInput if its
+    settings cannot be read; then nothing has changed.
     """
     require_week(place, state, week)
     if week == state.last:
         return state
     settings = Attempt.read(place.week(week)).settings if week else state.start.settings
+    clear_pending(place, state)
+    later = tuple(range(week + 1, state.last + 1))
+    state = replace(state, settings=settings, weeks=state.weeks[:week], rolling_back=later)
+    state.write(place)  # from here on, a killed rollback is completed by the next call
+    record_rollback(place, state, reason)
+    place.point_to(week)
+    return move_away(place, state)
+
+
+def clear_pending(place: Layout, state: State) -> None:
+    """Remove the week in `pending/`, which a rejected one leaves for `rejected/`."""
     rejected = rejected_pending(place)
     if rejected is not None:
         set_aside(place, state, *rejected)
@@ -32,12 +43,6 @@ def rollback(place: Layout, state: State, week: int, reason: str | None = None) 
         say(fate)
     trim(place)
     place.discard_pending()
-    later = tuple(range(week + 1, state.last + 1))
-    state = replace(state, settings=settings, weeks=state.weeks[:week], rolling_back=later)
-    state.write(place)  # from here on, a killed rollback is completed by the next call
-    record_rollback(place, state, reason)
-    place.point_to(week)
-    return move_away(place, state)
 
 
 def record_rollback(place: Layout, state: State, reason: str | None = None) -> None:
@@ -89,10 +94,9 @@ def move_away(place: Layout, state: State) -> State:
     """Move the weeks that are rolled back out of `weeks/`; returns the state without them."""
     for number in state.rolling_back:
         if place.week(number).exists():
-            if place.rolled_back(number).exists():
-                say(f"{place.rolled_back(number)}, a week that was rolled back earlier, is removed")
-            place.discard(place.rolled_back(number))
-            place.move(place.week(number), place.rolled_back(number))
+            target = place.next_rolled_back(number)
+            place.move(place.week(number), target)
+            say(f"week {number} is kept in {target}")
     state = replace(state, rolling_back=())
     state.write(place)
     return state

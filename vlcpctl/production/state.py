@@ -47,12 +47,17 @@ class Week:
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """The content of state.json; `rolling_back` are weeks that are still to be moved away."""
+    """The content of state.json.
+
+    `rolling_back` are weeks that are still to be moved away, `redone` those of `weeks` that are
+    still to be moved to the place of others.
+    """
 
     start: Start
     settings: Settings
     weeks: tuple[Week, ...] = ()
     rolling_back: tuple[int, ...] = ()
+    redone: tuple[int, ...] = ()
 
     @property
     def last(self) -> int:
@@ -62,7 +67,8 @@ class State:
     def weeks_of_current(self, place: Layout) -> list[int]:
         """The weeks that `current` may be a link to: the last one, and what a kill can leave."""
         moved = [self.last + 1] if place.week(self.last + 1).exists() else []
-        return [self.last, *moved, *self.rolling_back]
+        replaced = place.numbers_from(self.redone[0]) if self.redone else []
+        return [self.last, *moved, *self.rolling_back, *replaced]
 
     @property
     def checkpoint(self) -> str:
@@ -82,7 +88,10 @@ class State:
 
     def write(self, place: Layout) -> None:
         """Write state.json."""
-        write_record(place.state, STATE, as_json(self))
+        body = as_json(self)
+        if not self.redone:
+            del body["redone"]  # earlier versions can read it
+        write_record(place.state, STATE, body)
 
 
 def read_state(place: Layout) -> State:

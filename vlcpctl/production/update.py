@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from vlcpctl.core.staging import Staging
 from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.deletion.receipt import unfinished_under
-from vlcpctl.jobs.runner import JobRunner
+from vlcpctl.jobs.runner import CONTEXT, JobRunner
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.attempt import (
     VERDICT_FILE,
@@ -37,7 +38,13 @@ from vlcpctl.production.attempt import (
 from vlcpctl.production.guards import refuse_small, require_unchanged, sights, unresolved_weeks
 from vlcpctl.production.layout import MOST_WEEKS, PAGE, TASK, Layout
 from vlcpctl.production.leaks import checked
-from vlcpctl.production.ledger import judged_as, record, require_ledger, started
+from vlcpctl.production.ledger import (
+    REDO_REJECTED,
+    judged_as,
+    record,
+    require_ledger,
+    started,
+)
 from vlcpctl.production.left_out import (
     TRAIN,
     StopLists,
@@ -69,6 +76,7 @@ from vlcpctl.production.state import (
     read_state,
     unmeasured,
 )
+from vlcpctl.production.swapping import swap_in
 from vlcpctl.report.render.junit import check_junit_path, write_junit
 from vlcpctl.report.render.week_lines import WIDTH, week_lines
 
@@ -169,18 +177,27 @@ def update(
         lines = replace(lines, state=state)
     if counts := all_left_out(request.call.data, settings, place.root, lines.left_out()):
         return _of_nothing_new(request, place, state, counts)
+    attempt, judged = make_week(lines, data, run, observe, force=request.force)
+    return _decided(request, state, attempt, judged, observe)
+
+
+def make_week(
+    lines: Lines, data: NewData, run: RunLines, observe: Observe, *, force: bool
+) -> tuple[Attempt, Judgement]:
+    """Make and judge the pending week, and show its page."""
+    place, state, call = lines.place, lines.state, lines.call
     _warn_of_emptied(lines.emptied())
-    attempt = _attempt(place, state, settings, data, request.call)
-    attempt, is_made = _continue(place, state, attempt, observe, force=request.force)
-    if (said := said_of_rejected(place, state, attempt.data)) is not None:
+    attempt = _attempt(place, state, lines.settings, data, call)
+    attempt, is_made = _continue(place, state, attempt, observe, force=force)
+    if not call.again and (said := said_of_rejected(place, state, attempt.data)) is not None:
         warn(said)
     observe("pending")
-    say(f"{request.state}: making week {attempt.number} from {printable(', '.join(data.names))}")
+    say(f"{place.root}: making week {attempt.number} from {printable(', '.join(data.names))}")
     attempt, judged = _judged(lines, attempt, timed(run, place.pending), observe, is_made=is_made)
-    judged = _with_remarks(place, state, attempt, judged, request.call)
+    judged = _with_remarks(place, state, attempt, judged, call)
     _show_page(lines, attempt)
     observe("judged")
-    return _decided(request, state, attempt, judged, observe)
+    return attempt, judged
 
 
 def _decided(
@@ -188,11 +205,11 @@ def _decided(
 ) -> Outcome:
     """Accept the pending week, or leave it where it is if it is rejected."""
     place = Layout(request.state)
-    counts = _say_left_out(place, attempt)
+    counts = say_left_out(place, attempt)
     made = Outcome(number=attempt.number, directory=place.pending, judged=judged, left_out=counts)
     if not judged.accepted:
         return made
-    _require_same_deletions(place, attempt, request.call)
+    require_same_deletions(place, attempt, request.call)
     accept(place, state, observe)
     made = replace(made, directory=place.week(attempt.number))
     how = "accepted, not resolved" if judged.unresolved else "accepted"
@@ -236,11 +253,20 @@ def dry_run(request: UpdateRequest) -> list[str]:
 
 
 def _show_page(lines: Lines, attempt: Attempt) -> None:
-    """Write the page of the judged week, and say what it says."""
-    facts = write_page(lines.place, attempt, lines.of_week()[-1])
-    width = shutil.get_terminal_size((WIDTH, 1)).columns
-    for line in week_lines(facts, max(WIDTH, width)):
-        say(line)
+    """Write the page of the judged week, and say what it says.
+
+    In a child: what draws its charts has threads, and a process that has used it cannot fork others
+    that do, such as the report of the next week of a redo.
+    """
+    width = max(WIDTH, shutil.get_terminal_size((WIDTH, 1)).columns)
+    with ProcessPoolExecutor(1, mp_context=CONTEXT) as child:
+        found = child.submit(_page_lines, lines.place, attempt, lines.of_week()[-1], width)
+        for line in found.result():
+            say(line)
+
+
+def _page_lines(place: Layout, attempt: Attempt, line: CommandLine, width: int) -> list[str]:
+    return list(week_lines(write_page(place, attempt, line), width))
 
 
 def _of_accepted(request: UpdateRequest, place: Layout, known: Week) -> Outcome:
@@ -310,7 +336,7 @@ def _comparable(value: object) -> object:
     return value
 
 
-def _say_left_out(place: Layout, attempt: Attempt) -> Counts:
+def say_left_out(place: Layout, attempt: Attempt) -> Counts:
     """Say which pairs of the pending week are left out or known; returns those left out."""
     counts, read = left_out_of(place.pending)
     trains_known = attempt.settings.known == TRAIN
@@ -321,7 +347,7 @@ def _say_left_out(place: Layout, attempt: Attempt) -> Counts:
     return counts
 
 
-def _require_same_deletions(place: Layout, attempt: Attempt, call: Call) -> None:
+def require_same_deletions(place: Layout, attempt: Attempt, call: Call) -> None:
     """Refuse to accept a week if pairs were deleted while it was made."""
     if StopLists.of(place, call.readmit).contents != attempt.deleted:
         raise OutputExists(
@@ -346,10 +372,7 @@ def prepare(
     if place.state.is_file():
         state = recover(place) if writes else read_state(place)
         if state.start.ready or request.init is None:
-            load_recorded(place.root, state.settings.files_kept(request.given))
-            settings = state.settings.with_given(request.given)
-            _refuse_other_run(place, state, settings)
-            require_same_buffer(place, state, settings)
+            settings = later_settings(place, state, request.given)
         else:  # a call that begins again keeps no option of the one that failed
             settings = first_settings(place, request.init, request.given)
         start = request.init, request.buffer_from
@@ -362,9 +385,7 @@ def prepare(
         settings = state.settings
     if state.last >= MOST_WEEKS:
         raise UsageError(f"{request.state} has {MOST_WEEKS} weeks, the most possible")
-    require_buffer(place, state, settings)
-    _refuse_unfinished_deletion(place)
-    _check_evaluation(place, state, settings, request.call)
+    check_week(place, state, settings, request.call)
     data = identify_data(request.call.data, settings, place.root)
     if request.call.accept_inexact and request.force:
         raise UsageError("--accept-inexact has no effect with --force, which starts over")
@@ -372,6 +393,25 @@ def prepare(
         place.root.mkdir(parents=True, exist_ok=True)
         state.write(place)
     return state, settings, data
+
+
+def later_settings(place: Layout, state: State, given: Mapping[str, Any]) -> Settings:
+    """The settings of the next week: those of the state, with the given ones in their place.
+
+    Raises UsageError and BadInput as `Settings.with_given` and `load_recorded` do.
+    """
+    load_recorded(place.root, state.settings.files_kept(given))
+    settings = state.settings.with_given(given)
+    _refuse_other_run(place, state, settings)
+    require_same_buffer(place, state, settings)
+    return settings
+
+
+def check_week(place: Layout, state: State, settings: Settings, call: Call) -> None:
+    """Raise UsageError, BadInput or OutputExists if the next week cannot be made."""
+    require_buffer(place, state, settings)
+    _refuse_unfinished_deletion(place)
+    _check_evaluation(place, state, settings, call)
 
 
 def _warn_of_emptied(weeks: Sequence[int]) -> None:
@@ -466,12 +506,20 @@ def recover(place: Layout, reason: str | None = None) -> State:
         record_rollback(place, state, reason)
         place.point_to(state.last)
         state = move_away(place, state)
+    if state.redone:
+        state = swap_in(place, state)
     refuse_other_weeks(place, state.last + 1)
-    if place.week(state.last + 1).exists():  # moved there, but not in state.json yet
-        state = _record(place, state, lambda _: None)
+    state = complete_acceptance(place, state)
     if state.start.ready:
         place.point_to(state.last)
     return state
+
+
+def complete_acceptance(place: Layout, state: State) -> State:
+    """The state with the week that was moved to the accepted ones, but is not in it yet."""
+    if not place.week(state.last + 1).exists():
+        return state
+    return _record(place, state, lambda _: None)
 
 
 def accept(place: Layout, state: State, observe: Observe) -> State:
@@ -505,10 +553,11 @@ def _record(place: Layout, state: State, observe: Observe) -> State:
     directory = place.week(state.last + 1)
     attempt, judged = require_judged(directory, state.last + 1, state.checkpoint)
     week = attempt.accepted(directory, judged.verdicts)
-    record(place, [judged_as(state, attempt, judged, week.checkpoint)])
-    observe("recorded")
-    place.point_to(week.number)
-    observe("pointed")
+    if place.aside is None:  # else its lines follow when it replaces another week
+        record(place, [judged_as(state, attempt, judged, week.checkpoint)])
+        observe("recorded")
+        place.point_to(week.number)
+        observe("pointed")
     state = replace(state, settings=attempt.settings, weeks=(*state.weeks, week))
     state.write(place)
     return state
@@ -576,7 +625,9 @@ def _with_remarks(
     """Record the rejection of a week in the ledger, and the warnings with its judgement."""
     if not judged.accepted:
         checkpoint = CheckpointManifest.read(place.pending / "checkpoint").content
-        record(place, [judged_as(state, attempt, judged, checkpoint)])
+        action = judged_as(state, attempt, judged, checkpoint)
+        again = action if place.aside is None else replace(action, action=REDO_REJECTED)
+        record(place, [again])
     judged = replace(judged, warnings=remarks(place, state, judged))
     judged.write(place.pending)
     for text in judged.warnings if call.quiet else ():  # else the page's lines have them
@@ -632,15 +683,16 @@ def _continue(
 def _empty_pending(place: Layout, state: State, attempt: Attempt, observe: Observe) -> None:
     """Make room for a new attempt: a rejected week of another one is kept in `rejected/`."""
     rejected = rejected_pending(place)
-    if rejected is not None and rejected[0].differences(attempt):
+    if place.aside is None and rejected is not None and rejected[0].differences(attempt):
         set_aside(place, state, *rejected)
         observe("set aside")
         trim(place)
     else:
         place.discard_pending()
-    record(place, started(state, attempt))  # before week.json: after a kill this is repeated
-    observe("started")
-    place.pending.mkdir(exist_ok=True)
+    if place.aside is None:
+        record(place, started(state, attempt))  # before week.json: after a kill this is repeated
+        observe("started")
+    place.pending.mkdir(parents=True, exist_ok=True)
 
 
 def _has_trained(pending: Path) -> bool:

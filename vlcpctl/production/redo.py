@@ -1,0 +1,307 @@
+"""`update --redo`: weeks are made again from the pairs in the state, with the settings of today.
+
+They are made in `redo/`, one after the other as `update` makes a week. If all are accepted, they
+replace those that they are; at the first that is rejected everything stays as it was, and the same
+call judges it again, or goes on after a kill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.amounts import counted
+from vlcpctl.core.console import say
+from vlcpctl.core.errors import BadInput, GateFailed, UsageError, some_names
+from vlcpctl.data.tasks.facts import read_stream, read_task
+from vlcpctl.production.attempt import Attempt, Judgement
+from vlcpctl.production.layout import Layout
+from vlcpctl.production.ledger import ROLLED_BACK, read_ledger
+from vlcpctl.production.left_out import StopLists
+from vlcpctl.production.lines import Call, Lines, RunLines
+from vlcpctl.production.rollback import clear_pending, rejected_pending
+from vlcpctl.production.settings import Settings
+from vlcpctl.production.sources import NewData, all_left_out
+from vlcpctl.production.state import State, read_state
+from vlcpctl.production.swapping import swap
+from vlcpctl.production.update import (
+    Observe,
+    Outcome,
+    accept,
+    check_week,
+    complete_acceptance,
+    later_settings,
+    make_week,
+    recover,
+    require_same_deletions,
+    say_left_out,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedoRequest:
+    """A call of `update --redo`: `week` is the word that names the first week."""
+
+    state: Path
+    week: str
+    call: Call  # without data
+    given: dict[str, Any]
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Again:
+    """A week to make again, from the task in its directory."""
+
+    directory: Path
+
+    @property
+    def attempt(self) -> Attempt:
+        """What it was asked for. Raises BadInput if that cannot be read."""
+        return Attempt.read(self.directory)
+
+    @property
+    def task(self) -> Path:
+        """Its only task. Raises BadInput if the stream cannot be read."""
+        stream = self.directory / "stream"
+        (entry,) = read_stream(stream).tasks
+        return stream / entry.path
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether `vlcpctl forget` has removed all of its pairs for training."""
+        train = read_task(self.task).splits.get("train")
+        return train is None or not train.images
+
+
+def redo(
+    request: RedoRequest, run: RunLines, observe: Observe = lambda _point: None
+) -> list[Outcome]:
+    """Make a week again, and those after it; the lock must be held. The last may be rejected.
+
+    Raises UsageError if there is no such week, and what `update` raises.
+    """
+    place = Layout(request.state)
+    before = read_state(place)
+    state = recover(place)
+    if before.redone:
+        say(f"{place.root}: the redo that was interrupted while it replaced weeks is complete")
+        return _made_before(place, state, before.redone[0])
+    if (pending := rejected_pending(place)) and _is_pending(place, request.week, pending[0]):
+        clear_pending(place, state)
+    first, todo, settings = _planned(place, state, request)
+    aside = replace(place, aside=first)
+    made = _begun(place, aside, state, todo, settings, request)
+    outcomes = _made_before(aside, made, first)
+    for number, week in enumerate(todo[made.last - first + 1 :], start=made.last + 1):
+        attempt = week.attempt
+        call = replace(request.call, data=(str(week.task),), again=True)
+        lines = Lines(aside, made, settings, call)
+        if all_left_out(call.data, lines.of_data, place.root, lines.left_out()):
+            raise UsageError(
+                f"all pairs of {week.directory} are in accepted weeks already, or were deleted"
+            )
+        data = NewData(attempt.sources, attempt.data)
+        attempt, judged = make_week(lines, data, run, observe, force=False)
+        outcome = Outcome(
+            number=number,
+            directory=aside.pending,
+            judged=judged,
+            left_out=say_left_out(aside, attempt),
+        )
+        outcomes.append(outcome)
+        if not judged.accepted:
+            return outcomes
+        require_same_deletions(aside, attempt, call)
+        made = accept(aside, made, observe)
+        how = "accepted, not resolved" if judged.unresolved else "accepted"
+        say(f"{place.root}: week {number}, made again, is {how}")
+    state = swap(place, state, made, first, observe)
+    say(f"{place.root}: {place.current} is week {state.last}, made again")
+    return [replace(one, directory=place.week(one.number)) for one in outcomes]
+
+
+def _made_before(place: Layout, state: State, first: int) -> list[Outcome]:
+    """The outcomes of the weeks from `first` on that an earlier call has made."""
+    return [
+        Outcome(
+            number=week.number,
+            directory=place.week(week.number),
+            judged=Judgement.recorded(week),
+            left_out=week.left_out,
+        )
+        for week in state.weeks[first - 1 :]
+    ]
+
+
+def refuse_rejected(request: RedoRequest, outcomes: Sequence[Outcome]) -> None:
+    """Raise GateFailed if the last week was rejected."""
+    last = outcomes[-1]
+    if not last.judged.accepted:
+        raise GateFailed(
+            f"week {last.number} is rejected when it is made again: "
+            f"{'; '.join(last.judged.against)}; nothing in {request.state} is replaced; see "
+            f"{last.report}"
+        )
+
+
+def dry_run(request: RedoRequest) -> Iterator[str]:
+    """The lines of the first week as `vlcpctl batch` takes them; other steps are comments."""
+    place = Layout(request.state)
+    state = read_state(place)
+    first, todo, settings = _planned(place, state, request)
+    aside = replace(place, aside=first)
+    made = replace(state, weeks=state.weeks[: first - 1])
+    call = replace(request.call, data=(str(todo[0].task),), again=True)
+    for number, week in enumerate(todo, start=first):
+        yield f"# week {number} again, from {week.directory}"
+        if number == first:
+            yield from map(str, Lines(aside, made, settings, call).of_week())
+    replaced = state.last - first + 1
+    what = f"replace {counted(replaced, 'week')}" if replaced else "are added"
+    yield f"# if all are accepted, they {what} in {place.root}"
+
+
+def _planned(
+    place: Layout, state: State, request: RedoRequest
+) -> tuple[int, list[Again], Settings]:
+    """The number of the first week, the weeks to make again and their settings, all checked."""
+    first, found = _weeks_of(place, state, request.week)
+    todo = []
+    for week in found:
+        if not (week.directory / "stream").is_dir():
+            raise UsageError(
+                f"--redo {request.week}: {week.directory} has no pairs: --keep has removed them; "
+                "only later weeks can be made again"
+            )
+        if week.is_empty:
+            say(f"{week.directory} has no pair for training left, and is not made again")
+        else:
+            todo.append(week)
+    if not todo:
+        raise UsageError(f"--redo {request.week}: there is no pair to train on left")
+    base = place.week(first - 1)
+    missing = [name for name in _continued(state, first) if not (base / name).exists()]
+    if missing:
+        raise UsageError(
+            f"--redo {request.week} continues week {first - 1}, of which --keep has removed the "
+            f"{some_names(missing)}; only later weeks can be made again"
+        )
+    before = replace(state, weeks=state.weeks[: first - 1])
+    settings = later_settings(place, before, request.given)
+    if settings.index_week >= first:
+        raise UsageError(
+            f"--redo {request.week} replaces week {settings.index_week}, whose model the deployed "
+            "index was built with; give the --index-week of an earlier one, such as 0, the start"
+        )
+    check_week(place, before, settings, request.call)
+    return first, todo, settings
+
+
+def _continued(state: State, first: int) -> list[str]:
+    """What must be there of the week before the first one."""
+    has_buffer = first > 1 or state.start.buffer_from
+    return ["checkpoint", *(["buffer"] if has_buffer else [])]
+
+
+def _weeks_of(place: Layout, state: State, word: str) -> tuple[int, list[Again]]:
+    """The weeks that --redo names, and the number that the first one gets.
+
+    Raises UsageError if there is no such week, or several of this number.
+    """
+    if not state.start.ready:
+        raise UsageError(f"{place.root} has no week to make again: its start is not complete")
+    if word.isdecimal() and 1 <= int(word) <= state.last:
+        weeks = range(int(word), state.last + 1)
+        return int(word), [Again(place.week(one)) for one in weeks]
+    week = _not_accepted(place, state, word)
+    return state.last + 1, [Again(week), *_rolled_back_after(place, week)]
+
+
+def _not_accepted(place: Layout, state: State, word: str) -> Path:
+    """The rejected or rolled-back week that --redo names. Raises UsageError unless it is one."""
+    known = [*place.rejected(), *place.rolled_back()]
+    if rejected_pending(place):  # `redo` moves it to the rejected ones
+        known.append(place.pending)
+    found = [one for one in known if one == place.root / word]
+    if word.isdecimal():
+        latest = {(one.parent, _number(one)): one for one in known if one != place.pending}
+        pending = rejected_pending(place)
+        found = [one for (_, number), one in latest.items() if number == int(word)]
+        found += [place.pending] if pending and pending[0].number == int(word) else []
+    if len(found) > 1:
+        words = some_names([str(one.relative_to(place.root)) for one in found])
+        raise UsageError(f"--redo {word} may be {words}: give one of these in place of {word}")
+    if not found:
+        weeks = f"weeks 1 to {state.last}" if state.last else "no accepted week"
+        names = some_names([weeks, *(str(one.relative_to(place.root)) for one in known)])
+        raise UsageError(f"--redo {word}: {place.root} has no such week; it has {names}")
+    return found[0]
+
+
+def _rolled_back_after(place: Layout, week: Path) -> Iterator[Again]:
+    """The weeks after this one that the last rollback took back with it."""
+    if week not in place.rolled_back():
+        return
+    actions = [one for one in read_ledger(place).actions if one and one.action == ROLLED_BACK]
+    last = actions[-1].weeks if actions else ()
+    latest = {_number(one): one for one in place.rolled_back()}
+    if _number(week) in last and latest[_number(week)] == week:
+        yield from (Again(latest[one]) for one in last if one > _number(week) and one in latest)
+
+
+def _is_pending(place: Layout, word: str, pending: Attempt) -> bool:
+    """Whether --redo names the rejected week in `pending/`, which moves to `rejected/` first."""
+    return word in {str(pending.number), place.pending.name}
+
+
+def _number(week: Path) -> int:
+    return int(week.name.partition("-")[0])
+
+
+def _begun(
+    place: Layout,
+    aside: Layout,
+    state: State,
+    todo: Sequence[Again],
+    settings: Settings,
+    request: RedoRequest,
+) -> State:
+    """The state aside: the weeks before the first, and those that an earlier call has made."""
+    base = replace(state, weeks=state.weeks[: (aside.aside or 1) - 1])
+    if aside.state.exists() and not request.force:
+        try:
+            made = complete_acceptance(aside, read_state(aside))
+            if _continues(aside, base, made, todo, settings, request.call):
+                return made
+        except BadInput:
+            pass
+        say(f"{place.redo} is of another command, and is removed")
+    place.discard(place.redo)
+    place.redo.mkdir()
+    base.write(aside)
+    return base
+
+
+def _continues(
+    aside: Layout,
+    base: State,
+    made: State,
+    todo: Sequence[Again],
+    settings: Settings,
+    call: Call,
+) -> bool:
+    """Whether the weeks made so far are the first of these, with the same settings and pairs."""
+    count = len(base.weeks)
+    if (made.start, made.weeks[:count]) != (base.start, base.weeks):
+        return False
+    deleted = StopLists.of(aside, call.readmit).contents
+    for week, again in zip(made.weeks[count:], todo, strict=False):
+        attempt = Attempt.read(aside.week(week.number))
+        if attempt.data != again.attempt.data or attempt.deleted != deleted:
+            return False
+        if attempt.settings != settings:
+            return False
+    return True

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,8 +14,8 @@ import typer
 
 from vlcpctl.commands import options
 from vlcpctl.core import console
-from vlcpctl.core.errors import UsageError
-from vlcpctl.training.config.settings import Settings
+from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.training.config.settings import SETTINGS, Settings
 
 Sources = Annotated[
     list[str] | None,
@@ -389,6 +390,16 @@ Threads = Annotated[
         rich_help_panel=_E,
     ),
 ]
+TrainOption = Annotated[
+    str | None,
+    typer.Option(
+        "--train-option",
+        metavar="OPTIONS",
+        help="Options of train-step that decide how a week is trained on this machine, in quotes, "
+        "such as '--nproc 2 --compile'; 'none' for none (default: none).",
+        rich_help_panel=_E,
+    ),
+]
 RunName = Annotated[
     str | None,
     typer.Option(
@@ -478,6 +489,7 @@ def run(
     device: Device = None,
     workers: Workers = None,
     threads: Threads = None,
+    train_option: TrainOption = None,
     accept_inexact: AcceptInexact = False,
     junit_xml: Junit = None,
     reason: Reason = None,
@@ -598,11 +610,44 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
         ("fail_if", "fail_if", conditions),
         ("method_file", "method_files", partial(record_method_files, state)),
         ("workers", "workers", options.workers),
+        ("train_option", "train_options", _train_words),
     )
     for option, name, convert in others:
         if option in given:
             found[name] = convert(given[option])
     return found
+
+
+def _train_words(text: str) -> tuple[str, ...]:
+    """The words of --train-option. Raises UsageError for an option that it does not take."""
+    from vlcpctl.production.settings import NONE
+    from vlcpctl.training.config.machine_options import MACHINE_OPTIONS
+
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"--train-option {text!r}: {str(error).lower()}") from error
+    if not words:
+        raise UsageError(f"--train-option is empty; {NONE!r} stands for no options")
+    for word in words:
+        name = word.partition("=")[0] if word.startswith("--") else word[:2]
+        if name.startswith("-") and name not in MACHINE_OPTIONS:
+            raise UsageError(f"--train-option: {_why_not(name, MACHINE_OPTIONS)}")
+    return words
+
+
+def _why_not(name: str, known: Collection[str]) -> str:
+    """Why an option that is not among the known ones is none of --train-option."""
+    from vlcpctl.commands.train_step import run as train_step
+
+    of_train_step = options.names_of(train_step)
+    if name not in of_train_step:
+        return unknown_name("option of train-step", name, of_train_step)
+    if name in options.names_of(run):
+        return f"update has {name} itself; give it outside --train-option"
+    if name.removeprefix("--no-").strip("-").replace("-", "_") in SETTINGS:
+        return f"{name} decides what is trained, and update takes it from --preset"
+    return f"update decides about {name} itself; it passes on {', '.join(known)}"
 
 
 def _refuse_beside_rollback(given: dict[str, Any]) -> None:

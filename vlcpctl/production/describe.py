@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -123,6 +124,8 @@ def _details(facts: Mapping[str, Any]) -> Iterator[str]:
     )
     for file in settings["method_files"]:
         yield f"  method file: {file['path']} ({', '.join(file['methods'])}), {file['digest']}"
+    if settings["train_options"]:
+        yield f"  train options: {shlex.join(settings['train_options'])}"
     guards = [guard["name"] for guard in settings["guards"]]
     guards += [word.partition(":")[2] for word in settings["classes"]]
     yield f"  guards: {', '.join(guards) or 'none'}"

@@ -218,7 +218,7 @@ class Lines:
         # Refused without a saved state, as when the same command goes on after the training.
         is_inexact = self.call.accept_inexact and has_saved_state(pending)
         words += ["--accept-inexact"] if is_inexact else []
-        return words + self._seed() + self._machine() + self._log()
+        return [*words, *self._seed(), *self._machine(), *how.train_options, *self._log()]
 
     def _buffer(self, task: Path, out: Path, previous: Path | None) -> Words:
         how = self.settings

@@ -73,7 +73,12 @@ from vlcpctl.report.render.junit import check_junit_path, write_junit
 from vlcpctl.report.render.week_lines import WIDTH, week_lines
 
 Observe = Callable[[str], None]
-_OPTIONS = {"assignments": "set", "classes": "guard-classes", "guards": "guard"}  # of settings
+_OPTIONS = {  # of settings
+    "assignments": "set",
+    "classes": "guard-classes",
+    "guards": "guard",
+    "train_options": "train-option",
+}
 _REFUSE = "--refuse-leaks"  # the only option that makes a setting false
 _WITHOUT_MODEL = frozenset({"split", "forgetting-report"})
 _SIGNAL = 128  # and the number of the signal: the exit code of a line that it stopped

@@ -176,6 +176,35 @@ Rollback = Annotated[
 ]
 
 
+def _hook(text: str) -> str:
+    if not text.strip():
+        raise ValueError("the command is empty")
+    return text
+
+
+OnAccept = Annotated[
+    str | None,
+    typer.Option(
+        "--on-accept",
+        parser=_hook,
+        metavar="COMMAND",
+        help="Command that sh runs once the week is accepted and DIR/current is set, with "
+        "VLCPCTL_CHECKPOINT and others in its environment; give it with each call (default: none).",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+OnReject = Annotated[
+    str | None,
+    typer.Option(
+        "--on-reject",
+        parser=_hook,
+        metavar="COMMAND",
+        help="Command that sh runs once the week is rejected, likewise (default: none).",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+
+
 def _reason(text: str) -> str:
     from vlcpctl.deletion.selectors import require_unicode
 
@@ -492,6 +521,8 @@ def run(
     train_option: TrainOption = None,
     accept_inexact: AcceptInexact = False,
     junit_xml: Junit = None,
+    on_accept: OnAccept = None,
+    on_reject: OnReject = None,
     reason: Reason = None,
     log: options.Log = None,
     wait: options.Wait = None,
@@ -525,6 +556,9 @@ def run(
     the state stays as it was; with --drop-leaks they are left out and counted. --dry-run does not
     look for them.
 
+    If --on-accept or --on-reject fails, the exit code is 9 and nothing is taken back; the same
+    command runs it again.
+
     --dry-run prints the command lines, which 'vlcpctl batch' takes.
 
     Examples:
@@ -549,6 +583,7 @@ def run(
         raise UsageError("--small-guard has no effect without --guard")
     if not sources:
         raise UsageError("NEW_DATA is missing; see 'vlcpctl update --help'")
+    from vlcpctl.production.hooks import Hooks
     from vlcpctl.production.lines import Call
     from vlcpctl.production.update import UpdateRequest, run_lines, update
     from vlcpctl.production.update import dry_run as lines_of
@@ -572,6 +607,7 @@ def run(
         init=init,
         buffer_from=tuple(buffer_from or ()),
         force=force,
+        hooks=Hooks(on_accept=on_accept, on_reject=on_reject),
     )
     if dry_run:
         for line in lines_of(request):
@@ -710,8 +746,10 @@ def _locked(state: Path, wait: float | None) -> Iterator[None]:
     """Hold the lock of the state directory within the block, waiting as given by --wait."""
     from vlcpctl.core import locks
     from vlcpctl.core.atomic import naming_output
+    from vlcpctl.production.hooks import refuse_in_hook
     from vlcpctl.production.layout import Layout
 
+    refuse_in_hook(Layout(state))
     locks.set_patience(wait or 0.0)
     with naming_output(state), Layout(state).locked():
         yield

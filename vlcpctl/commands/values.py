@@ -20,11 +20,12 @@ from vlcpctl.core import console
 from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError, nearest
 from vlcpctl.core.printable import printable
+from vlcpctl.production.hook_variables import OF_HOOKS
 
 _FALSE = frozenset({"0", "false", "no", "off", "n", "f"})
 _TRUE = frozenset({"1", "true", "yes", "on", "y", "t"})
 _PROGRAM = "VLCPCTL_"
-_OTHERS = ("VLCPCTL_DEBUG",)  # variables that belong to no option
+_OTHERS = ("VLCPCTL_DEBUG", *sorted(OF_HOOKS))  # variables that belong to no option
 _warned: set[str] = set()  # lines of `batch` are forked, and inherit it
 
 

@@ -17,6 +17,7 @@ from vlcpctl.production.attempt import Judgement, judged_at, read_attempt, verdi
 from vlcpctl.production.layout import PAGE, Layout
 from vlcpctl.production.ledger import (
     FORGOTTEN,
+    HOOK_RUN,
     READMITTED,
     ROLLED_BACK,
     UNRESOLVED,
@@ -173,6 +174,8 @@ def _words(one: Action) -> str:
         return f"{counted(one.pairs or 0, 'pair')} forgotten, see {one.receipt}"
     if one.action == READMITTED:
         return f"{week} takes in deleted pairs again, of {counted(len(one.deletions), 'deletion')}"
+    if one.action == HOOK_RUN:
+        return f"{week}: --on-{one.hook} ended with exit code {one.exit_code}"
     how = "accepted, not resolved" if one.action == UNRESOLVED else one.action
     about = "; ".join([sources, *_changes(one.settings or {})])
     against = "; ".join(_found(each) for each in one.verdicts if each.get("outcome") == "fails")

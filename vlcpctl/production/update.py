@@ -17,7 +17,14 @@ from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say, warn
-from vlcpctl.core.errors import GateFailed, Interrupted, OutputExists, UsageError, VlcpError
+from vlcpctl.core.errors import (
+    GateFailed,
+    HookFailed,
+    Interrupted,
+    OutputExists,
+    UsageError,
+    VlcpError,
+)
 from vlcpctl.core.printable import printable
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.splitting.leaving_out import Counts
@@ -35,6 +42,7 @@ from vlcpctl.production.attempt import (
     verdicts_of,
 )
 from vlcpctl.production.guards import refuse_small, require_unchanged, sights, unresolved_weeks
+from vlcpctl.production.hooks import ACCEPT, REJECT, Hooks, is_to_run, run_hook
 from vlcpctl.production.layout import MOST_WEEKS, PAGE, TASK, Layout
 from vlcpctl.production.leaks import checked
 from vlcpctl.production.ledger import judged_as, record, require_ledger, started
@@ -105,6 +113,7 @@ class UpdateRequest:
     init: str | None = None
     buffer_from: tuple[str, ...] = ()
     force: bool = False
+    hooks: Hooks = field(default_factory=Hooks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +124,7 @@ class Outcome:
     directory: Path
     judged: Judgement
     left_out: Counts = field(default_factory=dict)  # pairs of the data, by reason and list
+    hook: int | None = None  # the exit code of --on-accept or --on-reject, if it was run
 
     @property
     def checkpoint(self) -> Path:
@@ -142,7 +152,13 @@ class Outcome:
         }
 
     def refuse(self) -> None:
-        """Raise GateFailed if the week was rejected."""
+        """Raise HookFailed if a hook failed, and GateFailed if the week was rejected."""
+        if self.hook:
+            which = ACCEPT if self.judged.accepted else REJECT
+            raise HookFailed(
+                f"week {self.number} is {which}ed, and stays so, but --on-{which} ended with exit "
+                f"code {self.hook}; the same command runs it again"
+            )
         if not self.judged.accepted:
             raise GateFailed(
                 f"week {self.number} is rejected: {'; '.join(self.judged.against)}; the state "
@@ -164,7 +180,7 @@ def update(
     state, settings, data = prepare(request, place)
     known = state.week_of(data.content)
     if known is not None:
-        return _of_accepted(request, place, known)
+        return _with_hook(request, _of_accepted(request, place, known), observe)
     observe("prepared")
     lines = Lines(place, state, settings, request.call)
     if not state.start.ready:
@@ -185,7 +201,15 @@ def update(
     judged = _with_remarks(place, state, attempt, judged, request.call)
     _show_page(lines, attempt)
     observe("judged")
-    return _decided(request, state, attempt, judged, observe)
+    return _with_hook(request, _decided(request, state, attempt, judged, observe), observe)
+
+
+def _with_hook(request: UpdateRequest, outcome: Outcome, observe: Observe) -> Outcome:
+    """The outcome, after the hook for it has been run if that is still to be done."""
+    which = ACCEPT if outcome.judged.accepted else REJECT
+    place, week = Layout(request.state), outcome.directory
+    code = run_hook(place, request.hooks, which, week, outcome.number, observe)
+    return replace(outcome, hook=code)
 
 
 def _decided(
@@ -216,7 +240,9 @@ def dry_run(request: UpdateRequest) -> list[str]:
     if known is not None:
         junit = request.call.junit
         writes = f"; its verdicts are written to {junit}" if junit is not None else ""
-        return [f"# this data is already accepted as week {known.number}{writes}"]
+        said = [f"# this data is already accepted as week {known.number}{writes}"]
+        is_run = is_to_run(place, request.hooks, ACCEPT, known.number)
+        return [*said, *(["# --on-accept is run"] if is_run else [])]
     lines = Lines(place, state, settings, request.call)
     if counts := all_left_out(request.call.data, settings, place.root, lines.left_out()):
         return [f"# {_nothing_new(counts)}"]
@@ -237,7 +263,7 @@ def dry_run(request: UpdateRequest) -> list[str]:
         _comment("mv", place.pending, week),
     ]
     found += [f"# and {place.state} lists it; with {_REJECTED}, it is rejected"]
-    return found
+    return [*found, *request.hooks.comments()]
 
 
 def _show_page(lines: Lines, attempt: Attempt) -> None:

@@ -553,13 +553,14 @@ def run(
 
     Before anything is trained, the images of the training pairs, and of --buffer-from, are compared
     with the test images of the guards and of all weeks. Leaks end the update with exit code 3, and
-    the state stays as it was; with --drop-leaks they are left out and counted. --dry-run does not
-    look for them.
+    the state stays as it was; with --drop-leaks they are left out and counted.
 
     If --on-accept or --on-reject fails, the exit code is 9 and nothing is taken back; the same
     command runs it again.
 
-    --dry-run prints the command lines, which 'vlcpctl batch' takes.
+    --dry-run prints the command lines, which 'vlcpctl batch' takes, and as comments what the week
+    would take in and leave out, its leaks, steps, time and disk. For that it reads the bytes of
+    each image once; it writes nothing.
 
     Examples:
       vlcpctl update week1.parquet --state prod --init runs/production \

@@ -41,6 +41,7 @@ from vlcpctl.production.attempt import (
     require_judged,
     verdicts_of,
 )
+from vlcpctl.production.forecast import forecast
 from vlcpctl.production.guards import refuse_small, require_unchanged, sights, unresolved_weeks
 from vlcpctl.production.hooks import ACCEPT, REJECT, Hooks, is_to_run, run_hook
 from vlcpctl.production.layout import MOST_WEEKS, PAGE, TASK, Layout
@@ -230,7 +231,7 @@ def _decided(
 
 
 def dry_run(request: UpdateRequest) -> list[str]:
-    """The lines of the update as `vlcpctl batch` takes them; other steps are comments.
+    """The lines of the update as `vlcpctl batch` takes them; other steps, and costs, are comments.
 
     Nothing is written. Raises what `update` raises before its first line.
     """
@@ -263,7 +264,7 @@ def dry_run(request: UpdateRequest) -> list[str]:
         _comment("mv", place.pending, week),
     ]
     found += [f"# and {place.state} lists it; with {_REJECTED}, it is rejected"]
-    return [*found, *request.hooks.comments()]
+    return [*found, *request.hooks.comments(), *forecast(lines)]
 
 
 def _show_page(lines: Lines, attempt: Attempt) -> None:

@@ -14,7 +14,7 @@ import pytest
 from support.production import FAILS, PASSES, bodies, killed_at, tree, week_words
 from support.program import ProgramResult, check_refused
 
-from vlcpctl.production.hooks import ACCEPT, Hooks, is_to_run, run_hook
+from vlcpctl.production.hooks import ACCEPT, Hooks, is_to_run, run_hook, said_of_missed
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.ledger import Action, record
 
@@ -59,13 +59,20 @@ def test_the_environment_names_the_week(
 
 
 def test_it_runs_until_it_has_succeeded_once(state: Path) -> None:
+    given = Hooks(on_accept="true")
+    assert said_of_missed(Layout(state), given, 1) is None, "none was ever run"
+    accept(state, "exit 2")
+    assert "the --on-accept of week 1 has not succeeded" in str(
+        said_of_missed(Layout(state), given, 1)
+    )
     codes = [accept(state, one) for one in ("exit 3", "exit 3", "kill -9 $$", "true", "exit 3")]
     assert codes == [3, 3, 137, 0, None]
-    assert runs(state) == [("accept", 1, code) for code in (3, 3, 137, 0)]
+    assert said_of_missed(Layout(state), given, 1) is None
+    assert runs(state) == [("accept", 1, code) for code in (2, 3, 3, 137, 0)]
     # A week that a rollback has made the last one again is published again.
     record(Layout(state), [Action(action="rolled back", week=1, weeks=(2,))])
     assert accept(state, "true") == 0
-    assert not is_to_run(Layout(state), Hooks(on_accept="true"), ACCEPT, 0), "not the last week"
+    assert not is_to_run(Layout(state), given, ACCEPT, 0), "not the last week"
 
 
 def test_a_line_of_a_hook_does_not_hide_an_action_that_is_repeated(state: Path) -> None:

@@ -67,6 +67,18 @@ def is_to_run(place: Layout, hooks: Hooks, which: str, number: int) -> bool:
     return is_last and not _has_succeeded(place, which, number)
 
 
+def said_of_missed(place: Layout, hooks: Hooks, last: int) -> str | None:
+    """A sentence if --on-accept has run for earlier weeks and not succeeded for the last one."""
+    if hooks.on_accept is None or last == 0 or _has_succeeded(place, ACCEPT, last):
+        return None
+    if not any(one is not None and one.hook == ACCEPT for one in require_ledger(place).actions):
+        return None
+    return (
+        f"the --on-accept of week {last} has not succeeded; an update with the data of that week "
+        "runs it again"
+    )
+
+
 def _has_succeeded(place: Layout, which: str, number: int) -> bool:
     """Whether the hook has ended with 0 since the week was judged, or became the last one again."""
     for one in reversed(require_ledger(place).actions):

@@ -43,7 +43,14 @@ from vlcpctl.production.attempt import (
 )
 from vlcpctl.production.forecast import forecast
 from vlcpctl.production.guards import refuse_small, require_unchanged, sights, unresolved_weeks
-from vlcpctl.production.hooks import ACCEPT, REJECT, Hooks, is_to_run, run_hook
+from vlcpctl.production.hooks import (
+    ACCEPT,
+    REJECT,
+    Hooks,
+    is_to_run,
+    run_hook,
+    said_of_missed,
+)
 from vlcpctl.production.layout import MOST_WEEKS, PAGE, TASK, Layout
 from vlcpctl.production.leaks import checked
 from vlcpctl.production.ledger import judged_as, record, require_ledger, started
@@ -182,6 +189,8 @@ def update(
     known = state.week_of(data.content)
     if known is not None:
         return _with_hook(request, _of_accepted(request, place, known), observe)
+    if (said := said_of_missed(place, request.hooks, state.last)) is not None:
+        warn(said)
     observe("prepared")
     lines = Lines(place, state, settings, request.call)
     if not state.start.ready:

@@ -14,7 +14,7 @@ import pytest
 from support.production import FAILS, PASSES, bodies, killed_at, tree, week_words
 from support.program import ProgramResult, check_refused
 
-from vlcpctl.production.hooks import ACCEPT, Hooks, is_to_run, run_hook, said_of_missed
+from vlcpctl.production.hooks import ACCEPT, Hooks, run_hook, said_of_missed, why_not
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.ledger import Action, record
 
@@ -72,7 +72,7 @@ def test_it_runs_until_it_has_succeeded_once(state: Path) -> None:
     # A week that a rollback has made the last one again is published again.
     record(Layout(state), [Action(action="rolled back", week=1, weeks=(2,))])
     assert accept(state, "true") == 0
-    assert not is_to_run(Layout(state), given, ACCEPT, 0), "not the last week"
+    assert why_not(Layout(state), ACCEPT, 0) == "week 0 is not the last one"
 
 
 def test_a_line_of_a_hook_does_not_hide_an_action_that_is_repeated(state: Path) -> None:
@@ -108,8 +108,10 @@ def test_in_a_hook_a_state_can_be_read_and_not_updated(
     assert "is locked by the update whose --on-accept this is, until it ends" in text
     assert runs(state) == [("accept", 1, 4)]
     assert "week 1: --on-accept ended with exit code 4\n" in run("inspect", state).out
-    again = run(*week_words(place, state, 1), "--on-accept", "true")
-    assert (again.code, runs(state)[1:]) == (0, [("accept", 1, 0)])
+    for _ in range(2):
+        again = run(*week_words(place, state, 1), "--on-accept", "true")
+        assert (again.code, runs(state)[1:]) == (0, [("accept", 1, 0)])
+    assert "week 1: --on-accept is not run: it has succeeded\n" in again.err
 
 
 def test_a_rejected_week_has_its_hook_once_for_each_verdict(

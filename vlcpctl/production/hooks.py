@@ -56,15 +56,14 @@ class Hooks:
                 yield f"# once it is {how}, --on-{which} is run: {printable(command)}"
 
 
-def is_to_run(place: Layout, hooks: Hooks, which: str, number: int) -> bool:
-    """Whether the hook of a judged week is given and has not succeeded yet.
+def why_not(place: Layout, which: str, number: int) -> str | None:
+    """Why the hook of a judged week is not to run; None if it is.
 
-    Of an accepted week only if it is the last one: what a later one has published stays.
+    That of an accepted week runs only if it is the last one: what a later one has published stays.
     """
-    if hooks.of(which) is None:
-        return False
-    is_last = which == REJECT or read_state(place).last == number
-    return is_last and not _has_succeeded(place, which, number)
+    if which == ACCEPT and read_state(place).last != number:
+        return f"week {number} is not the last one"
+    return "it has succeeded" if _has_succeeded(place, which, number) else None
 
 
 def said_of_missed(place: Layout, hooks: Hooks, last: int) -> str | None:
@@ -99,7 +98,10 @@ def run_hook(
     Only for the holder of the lock. The exit code is in the ledger afterwards.
     """
     command = hooks.of(which)
-    if command is None or not is_to_run(place, hooks, which, number):
+    if command is None:
+        return None
+    if (why := why_not(place, which, number)) is not None:
+        say(f"{place.root}: week {number}: --on-{which} is not run: {why}")
         return None
     checkpoint = CheckpointManifest.read(week / "checkpoint").content
     say(f"{place.root}: week {number}: --on-{which} is run")

@@ -47,9 +47,9 @@ from vlcpctl.production.hooks import (
     ACCEPT,
     REJECT,
     Hooks,
-    is_to_run,
     run_hook,
     said_of_missed,
+    why_not,
 )
 from vlcpctl.production.layout import MOST_WEEKS, PAGE, TASK, Layout
 from vlcpctl.production.leaks import checked
@@ -251,8 +251,10 @@ def dry_run(request: UpdateRequest) -> list[str]:
         junit = request.call.junit
         writes = f"; its verdicts are written to {junit}" if junit is not None else ""
         said = [f"# this data is already accepted as week {known.number}{writes}"]
-        is_run = is_to_run(place, request.hooks, ACCEPT, known.number)
-        return [*said, *(["# --on-accept is run"] if is_run else [])]
+        if request.hooks.on_accept is not None:
+            why = why_not(place, ACCEPT, known.number)
+            said.append(f"# --on-accept is {'run' if why is None else f'not run: {why}'}")
+        return said
     lines = Lines(place, state, settings, request.call)
     if counts := all_left_out(request.call.data, settings, place.root, lines.left_out()):
         return [f"# {_nothing_new(counts)}"]

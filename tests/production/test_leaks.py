@@ -103,6 +103,18 @@ def test_test_images_end_an_update_before_the_training_and_are_dropped_on_reques
     assert "--not-test-images" not in unset.out
 
 
+def test_a_dry_run_counts_leaks(run: Run, place: Path, state: Path, tmp_path: Path) -> None:
+    write_leaking(place, state, tmp_path / "week-2.parquet")
+    words = ["update", tmp_path / "week-2.parquet", "--state", state, *BY_COLUMN, "--dry-run"]
+    tests = "(3 of guard 00-golden, 1 of week 1, 1 of its own test split)"
+    said = f"\n# leaks: 5 of 21 training pairs have a test image {tests}; "
+    refused = run(*words).out
+    assert f"{said}it ends with 3\n" in refused
+    assert "\n# pairs: 21 to train on, 8 held out\n" in refused
+    assert f"{said}they are left out of training\n" in run(*words, "--drop-leaks").out
+    assert not (state / "pending").exists()
+
+
 @pytest.mark.slow
 def test_leaks_and_shared_captions_are_said(
     run: Run, place: Path, state: Path, tmp_path: Path

@@ -29,7 +29,10 @@ def redo_words(state: Path, week: object, *more: object) -> list[object]:
 
 def test_an_accepted_week_is_replaced_by_the_same_one(run: Run, state: Path) -> None:
     before = tree(state)
-    again = run(*redo_words(state, 1, "--reason", "a test"))
+    hook = ["--on-accept", f"echo $VLCPCTL_CHECKPOINT >{state.parent}/hook"]
+    again = run(*redo_words(state, 1, "--reason", "a test", *hook))
+    (state.parent / "hook").rename(state.parent / "ran")
+    assert (state.parent / "ran").read_text() == f"{state}/weeks/0001/checkpoint\n"
     assert (again.code, again.out) == (0, f"{state}/weeks/0001/checkpoint\n")
     after = tree(state)
     old = {name: one for name, one in before.items() if name.startswith("weeks/0001/")}
@@ -42,8 +45,10 @@ def test_an_accepted_week_is_replaced_by_the_same_one(run: Run, state: Path) -> 
     assert after["current"] == Path("weeks/0001/checkpoint")
     assert not (state / "redo").exists()
     assert "redone" not in json.loads((state / "state.json").read_text())
-    last = bodies(state)[-1]
+    begun, last, hooked = bodies(state)[-3:]
+    assert (begun["action"], begun["week"]) == ("redo started", 1)
     assert (last["action"], last["week"], last["reason"]) == ("redone", 1, "a test")
+    assert (hooked["hook"], hooked["exit_code"]) == ("accept", 0)
     assert run("check", state / "weeks/0001/stream").code == 0
 
 
@@ -151,7 +156,7 @@ def test_a_swap_that_is_killed_is_completed(
     assert (state / "current").readlink() == Path("weeks/0001/checkpoint")
     assert [one.name for one in Layout(state).rolled_back()] == ["0001"]
     actions = [one["action"] for one in bodies(state)]
-    assert actions == ["started", "accepted", "redone"]
+    assert actions == ["started", "accepted", "redo started", "redone"]
     assert not (state / "redo").exists()
 
 

@@ -396,6 +396,21 @@ def start(*, quiet: bool = False, threads: int = DEFAULT_THREADS) -> None:
         sys.modules["torch"].set_num_threads(threads)
 
 
+def names_of(command: Callable[..., object]) -> list[str]:
+    """The options of a command as they are written: `--lr`, and of `--out` also `-o`."""
+    found = []
+    for name, one in inspect.signature(command, eval_str=True).parameters.items():
+        _, information = kind_of(one.annotation)
+        if information.param_decls is None:
+            continue  # an argument
+        # typer takes the first name for a default.
+        first = information.default
+        names = [*([first] if isinstance(first, str) else []), *information.param_decls]
+        names = names or [f"--{name.replace('_', '-')}"]
+        found += [part for words in names for part in words.split("/")]
+    return found
+
+
 def given(command: Callable[..., object], values: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a command that have a value, from its `locals()`, by parameter name."""
     names = inspect.signature(command).parameters

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,8 +14,8 @@ import typer
 
 from vlcpctl.commands import options
 from vlcpctl.core import console
-from vlcpctl.core.errors import UsageError
-from vlcpctl.training.config.settings import Settings
+from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.training.config.settings import SETTINGS, Settings
 
 if TYPE_CHECKING:
     from vlcpctl.production.redo import RedoRequest
@@ -186,6 +187,35 @@ Redo = Annotated[
         "settings: an accepted, rejected or rolled-back one, by its number or as rejected/0002-1. "
         "If all are accepted, they replace those that they are.",
         rich_help_panel=options.METHOD,
+    ),
+]
+
+
+def _hook(text: str) -> str:
+    if not text.strip():
+        raise ValueError("the command is empty")
+    return text
+
+
+OnAccept = Annotated[
+    str | None,
+    typer.Option(
+        "--on-accept",
+        parser=_hook,
+        metavar="COMMAND",
+        help="Command that sh runs once the week is accepted and DIR/current is set, with "
+        "VLCPCTL_CHECKPOINT and others in its environment; give it with each call (default: none).",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+OnReject = Annotated[
+    str | None,
+    typer.Option(
+        "--on-reject",
+        parser=_hook,
+        metavar="COMMAND",
+        help="Command that sh runs once the week is rejected, likewise (default: none).",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 
@@ -404,6 +434,16 @@ Threads = Annotated[
         rich_help_panel=_E,
     ),
 ]
+TrainOption = Annotated[
+    str | None,
+    typer.Option(
+        "--train-option",
+        metavar="OPTIONS",
+        help="Options of train-step that decide how a week is trained on this machine, in quotes, "
+        "such as '--nproc 2 --compile'; 'none' for none (default: none).",
+        rich_help_panel=_E,
+    ),
+]
 RunName = Annotated[
     str | None,
     typer.Option(
@@ -495,8 +535,11 @@ def run(
     device: Device = None,
     workers: Workers = None,
     threads: Threads = None,
+    train_option: TrainOption = None,
     accept_inexact: AcceptInexact = False,
     junit_xml: Junit = None,
+    on_accept: OnAccept = None,
+    on_reject: OnReject = None,
     reason: Reason = None,
     log: options.Log = None,
     wait: options.Wait = None,
@@ -527,10 +570,14 @@ def run(
 
     Before anything is trained, the images of the training pairs, and of --buffer-from, are compared
     with the test images of the guards and of all weeks. Leaks end the update with exit code 3, and
-    the state stays as it was; with --drop-leaks they are left out and counted. --dry-run does not
-    look for them.
+    the state stays as it was; with --drop-leaks they are left out and counted.
 
-    --dry-run prints the command lines, which 'vlcpctl batch' takes.
+    If --on-accept or --on-reject fails, the exit code is 9 and nothing is taken back; the same
+    command runs it again.
+
+    --dry-run prints the command lines, which 'vlcpctl batch' takes, and as comments what the week
+    would take in and leave out, its leaks, steps, time and disk. For that it reads the bytes of
+    each image once; it writes nothing.
 
     Examples:
       vlcpctl update week1.parquet --state prod --init runs/production \
@@ -552,6 +599,7 @@ def run(
         _roll_back(state, rollback, wait, reason, dry_run=dry_run, as_json=as_json)
         return
     _check_given(given)
+    from vlcpctl.production.hooks import Hooks
     from vlcpctl.production.lines import Call
     from vlcpctl.production.redo import RedoRequest
     from vlcpctl.production.update import UpdateRequest
@@ -570,6 +618,7 @@ def run(
     )
     how: dict[str, Any] = {"state": state, "call": call, "force": force}
     how["given"] = _settings(state, given)
+    how["hooks"] = Hooks(on_accept=on_accept, on_reject=on_reject)
     if redo is not None:
         _redo(RedoRequest(week=redo, **how), wait, dry_run=dry_run, as_json=as_json)
         return
@@ -629,11 +678,44 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
         ("fail_if", "fail_if", conditions),
         ("method_file", "method_files", partial(record_method_files, state)),
         ("workers", "workers", options.workers),
+        ("train_option", "train_options", _train_words),
     )
     for option, name, convert in others:
         if option in given:
             found[name] = convert(given[option])
     return found
+
+
+def _train_words(text: str) -> tuple[str, ...]:
+    """The words of --train-option. Raises UsageError for an option that it does not take."""
+    from vlcpctl.production.settings import NONE
+    from vlcpctl.training.config.machine_options import MACHINE_OPTIONS
+
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"--train-option {text!r}: {str(error).lower()}") from error
+    if not words:
+        raise UsageError(f"--train-option is empty; {NONE!r} stands for no options")
+    for word in words:
+        name = word.partition("=")[0] if word.startswith("--") else word[:2]
+        if name.startswith("-") and name not in MACHINE_OPTIONS:
+            raise UsageError(f"--train-option: {_why_not(name, MACHINE_OPTIONS)}")
+    return words
+
+
+def _why_not(name: str, known: Collection[str]) -> str:
+    """Why an option that is not among the known ones is none of --train-option."""
+    from vlcpctl.commands.train_step import run as train_step
+
+    of_train_step = options.names_of(train_step)
+    if name not in of_train_step:
+        return unknown_name("option of train-step", name, of_train_step)
+    if name in options.names_of(run):
+        return f"update has {name} itself; give it outside --train-option"
+    if name.removeprefix("--no-").strip("-").replace("-", "_") in SETTINGS:
+        return f"{name} decides what is trained, and update takes it from --preset"
+    return f"update decides about {name} itself; it passes on {', '.join(known)}"
 
 
 def _refuse_beside_rollback(given: dict[str, Any]) -> None:
@@ -725,8 +807,10 @@ def _locked(state: Path, wait: float | None) -> Iterator[None]:
     """Hold the lock of the state directory within the block, waiting as given by --wait."""
     from vlcpctl.core import locks
     from vlcpctl.core.atomic import naming_output
+    from vlcpctl.production.hooks import refuse_in_hook
     from vlcpctl.production.layout import Layout
 
+    refuse_in_hook(Layout(state))
     locks.set_patience(wait or 0.0)
     with naming_output(state), Layout(state).locked():
         yield

@@ -20,6 +20,7 @@ from vlcpctl.core import console
 from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError, nearest
 from vlcpctl.core.printable import printable
+from vlcpctl.production.hook_variables import OF_HOOKS
 
 _FALSE = frozenset({"0", "false", "no", "off", "n", "f"})
 _TRUE = frozenset({"1", "true", "yes", "on", "y", "t"})
@@ -72,7 +73,7 @@ def warn_of_unknown(command: str, known: Collection[str]) -> None:
     prefixes = [_prefix_of(one) for one in COMMANDS]
     names = [name for name in os.environ if name.startswith(_PROGRAM) and os.environ[name]]
     for name in sorted(names):
-        if name in {*known, *_OTHERS} or name in _warned:
+        if name in {*known, *_OTHERS, *OF_HOOKS} or name in _warned:
             continue
         # VLCPCTL_CHECK_X could belong to `check` or to a longer name: the longest one counts.
         owner = max((one for one in prefixes if name.startswith(f"{one}_")), key=len, default=None)

@@ -67,6 +67,12 @@ class Diverged(VlcpError):
     exit_code = 8
 
 
+class HookFailed(VlcpError):
+    """A command of --on-accept or --on-reject failed; the week and its verdict stay."""
+
+    exit_code = 9
+
+
 class Interrupted(VlcpError):
     """A signal stopped the command after it saved its state; the same command resumes."""
 

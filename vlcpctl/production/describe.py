@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,9 @@ from vlcpctl.production.attempt import Judgement, judged_at, read_attempt, verdi
 from vlcpctl.production.layout import PAGE, Layout
 from vlcpctl.production.ledger import (
     FORGOTTEN,
+    HOOK_RUN,
     READMITTED,
+    REDO_STARTED,
     ROLLED_BACK,
     UNRESOLVED,
     Action,
@@ -121,6 +124,8 @@ def _details(facts: Mapping[str, Any]) -> Iterator[str]:
     )
     for file in settings["method_files"]:
         yield f"  method file: {file['path']} ({', '.join(file['methods'])}), {file['digest']}"
+    if settings["train_options"]:
+        yield f"  train options: {shlex.join(settings['train_options'])}"
     guards = [guard["name"] for guard in settings["guards"]]
     guards += [word.partition(":")[2] for word in settings["classes"]]
     yield f"  guards: {', '.join(guards) or 'none'}"
@@ -168,6 +173,10 @@ def _words(one: Action) -> str:
         return f"{counted(one.pairs or 0, 'pair')} forgotten, see {one.receipt}"
     if one.action == READMITTED:
         return f"{week} takes in deleted pairs again, of {counted(len(one.deletions), 'deletion')}"
+    if one.action == REDO_STARTED:
+        return f"redo of {week} started{f' ({sources})' if sources else ''}"
+    if one.action == HOOK_RUN:
+        return f"{week}: --on-{one.hook} ended with exit code {one.exit_code}"
     how = "accepted, not resolved" if one.action == UNRESOLVED else one.action
     about = "; ".join([sources, *_changes(one.settings or {})])
     against = "; ".join(_found(each) for each in one.verdicts if each.get("outcome") == "fails")

@@ -279,6 +279,16 @@ def _order(week: Path) -> tuple[int, int]:
     return int(number), int(which or 1)
 
 
+def sizes_of(week: Path) -> dict[str, int]:
+    """The bytes of each directory in a week, but for its page."""
+    found: dict[str, int] = {}
+    for path in sorted(week.rglob("*")):
+        parts = path.relative_to(week).parts
+        if path.is_file() and path.name != PAGE and len(parts) > 1:
+            found[parts[0]] = found.get(parts[0], 0) + path.stat().st_size
+    return found
+
+
 def relative_to_root(root: Path, path: Path) -> str:
     """A path to record: relative to the state directory, so that both can be moved together."""
     return os.path.relpath(os.path.realpath(path), os.path.realpath(root))

@@ -6,7 +6,7 @@ Images are the same if the bytes of their files are. Shapes: N pairs for trainin
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from vlcpctl.production.lines import Lines, RunLines
 from vlcpctl.production.state import unmeasured
 
 _SHOWN = 3  # keys
+_ITSELF = "its own test split"
 
 
 def checked(run: RunLines, of: Lines, *, of_start: bool = False) -> RunLines:
@@ -68,24 +69,37 @@ def _refuse_leaks(lines: Lines, task: Task, what: str) -> None:
 
     `what` are words for the data.
     """
-    paths = {**lines.guards(lines.settings), **lines.weeks(), "its own test split": task.path}
-    parts = {name: images_of(open_task(path), "test") for name, path in paths.items()}
     images = images_of(task, "train")
-    leaked_N = images.among(Keys.joined(list(parts.values())))
+    counts, leaked_N = leaked(lines, images, images_of(task, "test"))
     if not leaked_N.any():
         return
-    leaks = images.take(leaked_N)
-    counts = {name: int(leaks.among(part).sum()) for name, part in parts.items()}
-    counts = {name: count for name, count in counts.items() if count}
-    compared = dict.fromkeys(str(paths[name]) for name in [*counts, "its own test split"])
+    paths = {**lines.guards(lines.settings), **lines.weeks(), _ITSELF: task.path}
+    compared = dict.fromkeys(str(paths[name]) for name in [*counts, _ITSELF])
     check = shlex.join(["vlcpctl", "check", *compared])
     keys = some_names(list(task.split("train").keys.take(leaked_N)), _SHOWN)
     raise BadInput(
-        f"{len(leaks)} of {len(images)} training pairs of {what} have a test image "
-        f"({some_names([f'{count} of {name}' for name, count in counts.items()])}), and nothing is "
-        f"trained: keys {keys}; --drop-leaks leaves such pairs out, or correct the data; "
-        f"'{check}' shows them"
+        f"{leaks_in_words(counts, leaked_N, f' of {what}')}, and nothing is trained: keys {keys}; "
+        f"--drop-leaks leaves such pairs out, or correct the data; '{check}' shows them"
     )
+
+
+def leaked(lines: Lines, images: Keys, tests: Keys) -> tuple[dict[str, int], np.ndarray]:
+    """How many of the images to train on are test images, by words for the tests; and which.
+
+    The array is (N,) bool. `tests` are those of the data themselves.
+    """
+    paths = {**lines.guards(lines.settings), **lines.weeks()}
+    parts = {name: images_of(open_task(path), "test") for name, path in paths.items()}
+    found = {name: images.among(part) for name, part in {**parts, _ITSELF: tests}.items()}
+    counts = {name: int(leaked_N.sum()) for name, leaked_N in found.items() if leaked_N.any()}
+    return counts, np.any(list(found.values()), axis=0)
+
+
+def leaks_in_words(counts: Mapping[str, int], leaked_N: np.ndarray, of_what: str = "") -> str:
+    """What `leaked` has found, such as "2 of 9 training pairs have a test image (2 of week 1)"."""
+    tests = some_names([f"{count} of {name}" for name, count in counts.items()])
+    total = int(leaked_N.sum())
+    return f"{total} of {len(leaked_N)} training pairs{of_what} have a test image ({tests})"
 
 
 def _say_shared_captions(lines: Lines, train: Split, number: int) -> None:

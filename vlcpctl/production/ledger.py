@@ -40,7 +40,10 @@ from vlcpctl.production.state import State
 SCHEMA = "vlcpctl.history/1"
 STARTED, ACCEPTED, UNRESOLVED, REJECTED = "started", "accepted", "unresolved", "rejected"
 ROLLED_BACK, FORGOTTEN, READMITTED = "rolled back", "forgotten", "readmitted"
-REDONE, REDO_REJECTED = "redone", "rejected in a redo"
+REDO_STARTED, REDONE, REDO_REJECTED = "redo started", "redone", "rejected in a redo"
+HOOK_RUN = "hook"  # --on-accept or --on-reject was run
+JUDGED = frozenset({ACCEPTED, UNRESOLVED, REJECTED, REDONE, REDO_REJECTED})
+_ASIDE = frozenset({FORGOTTEN, HOOK_RUN})  # what is done between the actions about weeks
 _BY_WHOM = frozenset({"time", "user", "host", "salt"})  # not what an action is
 _OF_VERDICT = ("condition", "data", "value", "outcome")
 _REPAIR = "; restore the file from a backup, or move it away, and the next action begins another"
@@ -65,6 +68,8 @@ class Action:
     deletions: tuple[str, ...] = ()
     pairs: int | None = None
     receipt: str | None = None
+    hook: str | None = None
+    exit_code: int | None = None
     reason: str | None = None
     time: str = ""
     user: str = ""
@@ -163,9 +168,10 @@ def record_deletion(receipt: Receipt) -> None:
 def record(place: Layout, actions: Sequence[Action]) -> None:
     """Append the lines of these actions that are not there yet, and wait until they are on disk.
 
-    An action about weeks is there if it stands at the end, whatever was forgotten since; one of
-    `forget` if it is anywhere. What a killed append left is removed. Raises BadInput if the file
-    cannot be read or its chain is broken, and OutputExists if another process keeps its lock.
+    An action about weeks is there if it stands at the end, whatever was forgotten or run since; one
+    of `forget` if it is anywhere; one of a hook never is, since each run is another. What a killed
+    append left is removed. Raises BadInput if the file cannot be read or its chain is broken, and
+    OutputExists if another process keeps its lock.
     """
     path = place.history
     with Staging(path).locked(wait_s=_PATIENCE_S):
@@ -192,9 +198,11 @@ def record(place: Layout, actions: Sequence[Action]) -> None:
 def _without_recorded(ledger: Ledger, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
     known = [_identity(line["body"] or {}) for line in ledger.lines]
     wanted = [_identity(one) for one in bodies]
+    if wanted[0]["action"] == HOOK_RUN:
+        return bodies
     if wanted[0]["action"] == FORGOTTEN:
         return [body for body, one in zip(bodies, wanted, strict=True) if one not in known]
-    of_weeks = [one for one in known if one.get("action") != FORGOTTEN]
+    of_weeks = [one for one in known if one.get("action") not in _ASIDE]
     last = len(of_weeks)
     there = (
         count for count in range(len(wanted), 0, -1) if of_weeks[last - count :] == wanted[:count]

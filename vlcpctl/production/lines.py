@@ -105,7 +105,7 @@ class Lines:
             self._with_ranks([task], before, pending, BEFORE),
             *self._guards(unmeasured(self.state, self.settings), [start], pending, START),
             self._train(task, last, pending),
-            self._buffer(task, pending, self._buffer_of(self.state.last)),
+            self._buffer(task, pending, self.buffer_of(self.state.last)),
             self._with_ranks([*weeks, task], new, pending, WEEKS),
             *self._guards(self.settings, new, pending, GUARDS),
             *self._roll_out(pending, task),
@@ -191,7 +191,8 @@ class Lines:
     def _task(self, week: Path, number: int) -> Path:
         return week / "stream" / TASK.format(number)
 
-    def _buffer_of(self, week: int) -> Path | None:
+    def buffer_of(self, week: int) -> Path | None:
+        """The buffer of an accepted week, or of the start (0); None without one."""
         if week == 0 and not self.state.start.buffer_from:
             return None
         return self.place.week(week) / "buffer"
@@ -228,7 +229,7 @@ class Lines:
                 ("--method-file", shown_path(self.place.root, file.path))
                 for file in how.method_files
             ),
-            ("--buffer", self._buffer_of(self.state.last)),
+            ("--buffer", self.buffer_of(self.state.last)),
             *(("--set", one) for one in how.assignments),
             *((f"--{name.replace('_', '-')}", one) for name, one in how.of_training().items()),
         )
@@ -237,7 +238,7 @@ class Lines:
         # Refused without a saved state, as when the same command goes on after the training.
         is_inexact = self.call.accept_inexact and has_saved_state(pending)
         words += ["--accept-inexact"] if is_inexact else []
-        return words + self._seed() + self._machine() + self._log()
+        return [*words, *self._seed(), *self._machine(), *how.train_options, *self._log()]
 
     def _buffer(self, task: Path, out: Path, previous: Path | None) -> Words:
         how = self.settings

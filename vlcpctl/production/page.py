@@ -19,7 +19,7 @@ from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.metrics.chance import margin_of
 from vlcpctl.production.attempt import VERDICT_FILE, Attempt, verdicts_of
-from vlcpctl.production.layout import PAGE, Layout, shown_path
+from vlcpctl.production.layout import PAGE, Layout, shown_path, sizes_of
 from vlcpctl.production.left_out import described
 from vlcpctl.production.records import VERDICT, sealed_record
 from vlcpctl.production.seconds import read_seconds
@@ -92,7 +92,7 @@ def facts_of_week(place: Layout, attempt: Attempt, line: CommandLine) -> WeekFac
         loss=_loss(week / "checkpoint", manifest),
         roll_out=_roll_out(document),
         seconds=read_seconds(week),
-        disk=_disk(week),
+        disk=sizes_of(week),
         tables=scores.tables(verdicts),
         weeks=scores.names,
     )
@@ -360,13 +360,3 @@ def _loss(checkpoint: Path, manifest: CheckpointManifest) -> LossCurve | None:
 def _roll_out(document: Document) -> Table | None:
     tables = (table for _, found in document.sections(has_matrices=False) for table in found)
     return next((one for one in tables if one.title.startswith(_ROLL_OUT)), None)
-
-
-def _disk(week: Path) -> dict[str, int]:
-    """The bytes of each part of the week, but for the page itself and times."""
-    found: dict[str, int] = {}
-    for path in sorted(week.rglob("*")):
-        part = path.relative_to(week).parts[0]
-        if path.is_file() and path.name != PAGE and len(path.relative_to(week).parts) > 1:
-            found[part] = found.get(part, 0) + path.stat().st_size
-    return found

@@ -8,7 +8,7 @@ call judges it again, or goes on after a kill.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, GateFailed, UsageError, some_names
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.production.attempt import Attempt, Judgement
+from vlcpctl.production.hooks import Hooks
 from vlcpctl.production.layout import Layout
-from vlcpctl.production.ledger import ROLLED_BACK, read_ledger
+from vlcpctl.production.ledger import REDO_STARTED, ROLLED_BACK, Action, read_ledger, record
 from vlcpctl.production.left_out import StopLists
 from vlcpctl.production.lines import Call, Lines, RunLines
 from vlcpctl.production.rollback import clear_pending, rejected_pending
@@ -37,6 +38,7 @@ from vlcpctl.production.update import (
     recover,
     require_same_deletions,
     say_left_out,
+    with_hook,
 )
 
 
@@ -49,6 +51,7 @@ class RedoRequest:
     call: Call  # without data
     given: dict[str, Any]
     force: bool = False
+    hooks: Hooks = field(default_factory=Hooks)
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def redo(
     state = recover(place)
     if before.redone:
         say(f"{place.root}: the redo that was interrupted while it replaced weeks is complete")
-        return _made_before(place, state, before.redone[0])
+        return _with_hook(request, _made_before(place, state, before.redone[0]), observe)
     if (pending := rejected_pending(place)) and _is_pending(place, request.week, pending[0]):
         clear_pending(place, state)
     first, todo, settings = _planned(place, state, request)
@@ -113,14 +116,23 @@ def redo(
         )
         outcomes.append(outcome)
         if not judged.accepted:
-            return outcomes
+            return _with_hook(request, outcomes, observe)
         require_same_deletions(aside, attempt, call)
         made = accept(aside, made, observe)
         how = "accepted, not resolved" if judged.unresolved else "accepted"
         say(f"{place.root}: week {number}, made again, is {how}")
     state = swap(place, state, made, first, observe)
     say(f"{place.root}: {place.current} is week {state.last}, made again")
-    return [replace(one, directory=place.week(one.number)) for one in outcomes]
+    outcomes = [replace(one, directory=place.week(one.number)) for one in outcomes]
+    return _with_hook(request, outcomes, observe)
+
+
+def _with_hook(
+    request: RedoRequest, outcomes: Sequence[Outcome], observe: Observe
+) -> list[Outcome]:
+    """The outcomes, after the hook for the last of them has been run."""
+    last = with_hook(Layout(request.state), request.hooks, outcomes[-1], observe)
+    return [*outcomes[:-1], last]
 
 
 def _made_before(place: Layout, state: State, first: int) -> list[Outcome]:
@@ -137,14 +149,15 @@ def _made_before(place: Layout, state: State, first: int) -> list[Outcome]:
 
 
 def refuse_rejected(request: RedoRequest, outcomes: Sequence[Outcome]) -> None:
-    """Raise GateFailed if the last week was rejected."""
+    """Raise HookFailed if a hook failed, and GateFailed if the last week was rejected."""
     last = outcomes[-1]
-    if not last.judged.accepted:
-        raise GateFailed(
-            f"week {last.number} is rejected when it is made again: "
-            f"{'; '.join(last.judged.against)}; nothing in {request.state} is replaced; see "
-            f"{last.report}"
-        )
+    if last.judged.accepted or last.hook:
+        last.refuse()
+        return
+    raise GateFailed(
+        f"week {last.number} is rejected when it is made again: {'; '.join(last.judged.against)}; "
+        f"nothing in {request.state} is replaced; see {last.report}"
+    )
 
 
 def dry_run(request: RedoRequest) -> Iterator[str]:
@@ -161,6 +174,7 @@ def dry_run(request: RedoRequest) -> Iterator[str]:
             yield from map(str, Lines(aside, made, settings, call).of_week())
     replaced = state.last - first + 1
     what = f"replace {counted(replaced, 'week')}" if replaced else "are added"
+    yield from request.hooks.comments()
     yield f"# if all are accepted, they {what} in {place.root}"
 
 
@@ -279,6 +293,15 @@ def _begun(
         except BadInput:
             pass
         say(f"{place.redo} is of another command, and is removed")
+    first = todo[0].attempt
+    begun = Action(
+        action=REDO_STARTED,
+        week=aside.aside,
+        data=first.data,
+        names=first.sources,
+        reason=request.call.reason,
+    )
+    record(place, [begun])
     place.discard(place.redo)
     place.redo.mkdir()
     base.write(aside)

@@ -22,8 +22,12 @@ from vlcpctl.production.left_out import TRAIN
 from vlcpctl.report.gates.grammar import parse_gate
 from vlcpctl.report.gates.judging import POLICIES, UNRESOLVED
 from vlcpctl.training.config.composition import compose, settings_of_methods
+from vlcpctl.training.config.execution import check_processes
+from vlcpctl.training.config.machine_options import parse_machine_options
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.resolution import resolve
 from vlcpctl.training.config.settings import SETTINGS
+from vlcpctl.training.config.settings import Settings as TrainSettings
 
 NONE: Final = "none"  # the value of an option that empties a list
 DEFAULT: Final = "default"  # the value of --fail-if for the conditions of this version
@@ -39,10 +43,14 @@ _BEFORE: Final = ("worst_drop:gt:2", "bwt_gem.rm:lt:-2")  # of states that have 
 _ON_GUARDS: Final = ("worst_drop", "step_drop")
 # Settings that do not decide what a week's training is asked for: with others, an unfinished week
 # goes on and a rejected one is judged again. If guards differ, its evaluations are made again; with
-# another device or other threads, train-step resumes only with --accept-inexact.
+# another device, other threads or train options, train-step resumes only with --accept-inexact.
 _OF_GATES: Final = frozenset({"fail_if", "undefined", "false_alarms", "unresolved", "retries"})
 _OF_EVALUATION: Final = frozenset({"guards", "classes", "data", "distractors", "index_week"})
-_OF_MACHINE: Final = frozenset({"device", "workers", "threads"})
+_OF_MACHINE: Final = frozenset({"device", "workers", "threads", "train_options"})
+_LISTS: Final = (
+    *("guards", "classes", "distractors", "assignments", "fail_if", "image_root"),
+    "train_options",
+)
 _SIZE = re.compile(r"0*[1-9][0-9]*|[0-9]+(\.[0-9]+)?%")
 # Metrics that conditions may name.
 _RETRIEVAL = (
@@ -120,6 +128,7 @@ class Settings:
     device: str = "auto"
     workers: int | None = None  # None: auto
     threads: int = 1
+    train_options: tuple[str, ...] = ()  # the words of --train-option
 
     def with_given(self, given: Mapping[str, Any]) -> Self:
         """These settings, with the given ones in their place.
@@ -140,7 +149,7 @@ class Settings:
             )
         if held_out:
             changes["split_column"] = None
-        for name in ("guards", "classes", "distractors", "assignments", "fail_if", "image_root"):
+        for name in _LISTS:
             if name in changes:
                 changes[name] = () if changes[name] == (NONE,) else tuple(changes[name])
         found = replace(self, **changes)
@@ -190,7 +199,8 @@ class Settings:
         """Raise UsageError for what a command would refuse only after hours of training."""
         methods = self.methods
         self._registry.refuse_idle_files(self.method)
-        resolve(self.preset, self.of_training(), settings_of_methods(methods))
+        settings, _ = resolve(self.preset, self.of_training(), settings_of_methods(methods))
+        self._check_train_options(methods, settings)
         if parse_holdout(self.holdout).leaves_no_train:
             raise UsageError(
                 f"--holdout {self.holdout!r} holds out every image of a week and leaves none to "
@@ -212,6 +222,18 @@ class Settings:
                 f"--buffer-size is {self.buffer_size!r}; write a number of images or a share, such "
                 "as 20000 or 5%"
             )
+
+    def _check_train_options(self, methods: tuple[Method, ...], settings: TrainSettings) -> None:
+        if not self.train_options:
+            return
+        try:
+            how = parse_machine_options(self.train_options)
+            out = Path("checkpoint")
+            check_processes(
+                TrainRequest(tasks=(), out=out, methods=methods, settings=settings, **how)
+            )
+        except UsageError as error:
+            raise UsageError(f"--train-option: {error}") from error
 
     def _check_gates(self) -> None:
         for gate in self.gates:  # only with sets of classes are there metrics of classification

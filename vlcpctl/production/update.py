@@ -18,7 +18,14 @@ from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say, warn
-from vlcpctl.core.errors import GateFailed, Interrupted, OutputExists, UsageError, VlcpError
+from vlcpctl.core.errors import (
+    GateFailed,
+    HookFailed,
+    Interrupted,
+    OutputExists,
+    UsageError,
+    VlcpError,
+)
 from vlcpctl.core.printable import printable
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.splitting.leaving_out import Counts
@@ -35,7 +42,16 @@ from vlcpctl.production.attempt import (
     require_judged,
     verdicts_of,
 )
+from vlcpctl.production.forecast import forecast
 from vlcpctl.production.guards import refuse_small, require_unchanged, sights, unresolved_weeks
+from vlcpctl.production.hooks import (
+    ACCEPT,
+    REJECT,
+    Hooks,
+    run_hook,
+    said_of_missed,
+    why_not,
+)
 from vlcpctl.production.layout import MOST_WEEKS, PAGE, TASK, Layout
 from vlcpctl.production.leaks import checked
 from vlcpctl.production.ledger import (
@@ -81,7 +97,12 @@ from vlcpctl.report.render.junit import check_junit_path, write_junit
 from vlcpctl.report.render.week_lines import WIDTH, week_lines
 
 Observe = Callable[[str], None]
-_OPTIONS = {"assignments": "set", "classes": "guard-classes", "guards": "guard"}  # of settings
+_OPTIONS = {  # of settings
+    "assignments": "set",
+    "classes": "guard-classes",
+    "guards": "guard",
+    "train_options": "train-option",
+}
 _REFUSE = "--refuse-leaks"  # the only option that makes a setting false
 _WITHOUT_MODEL = frozenset({"split", "forgetting-report"})
 _SIGNAL = 128  # and the number of the signal: the exit code of a line that it stopped
@@ -108,6 +129,7 @@ class UpdateRequest:
     init: str | None = None
     buffer_from: tuple[str, ...] = ()
     force: bool = False
+    hooks: Hooks = field(default_factory=Hooks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +140,7 @@ class Outcome:
     directory: Path
     judged: Judgement
     left_out: Counts = field(default_factory=dict)  # pairs of the data, by reason and list
+    hook: int | None = None  # the exit code of --on-accept or --on-reject, if it was run
 
     @property
     def checkpoint(self) -> Path:
@@ -145,7 +168,13 @@ class Outcome:
         }
 
     def refuse(self) -> None:
-        """Raise GateFailed if the week was rejected."""
+        """Raise HookFailed if a hook failed, and GateFailed if the week was rejected."""
+        if self.hook:
+            which = ACCEPT if self.judged.accepted else REJECT
+            raise HookFailed(
+                f"week {self.number} is {which}ed, and stays so, but --on-{which} ended with exit "
+                f"code {self.hook}; the same command runs it again"
+            )
         if not self.judged.accepted:
             raise GateFailed(
                 f"week {self.number} is rejected: {'; '.join(self.judged.against)}; the state "
@@ -167,7 +196,9 @@ def update(
     state, settings, data = prepare(request, place)
     known = state.week_of(data.content)
     if known is not None:
-        return _of_accepted(request, place, known)
+        return with_hook(place, request.hooks, _of_accepted(request, place, known), observe)
+    if (said := said_of_missed(place, request.hooks, state.last)) is not None:
+        warn(said)
     observe("prepared")
     lines = Lines(place, state, settings, request.call)
     if not state.start.ready:
@@ -178,7 +209,8 @@ def update(
     if counts := all_left_out(request.call.data, settings, place.root, lines.left_out()):
         return _of_nothing_new(request, place, state, counts)
     attempt, judged = make_week(lines, data, run, observe, force=request.force)
-    return _decided(request, state, attempt, judged, observe)
+    outcome = _decided(request, state, attempt, judged, observe)
+    return with_hook(place, request.hooks, outcome, observe)
 
 
 def make_week(
@@ -200,6 +232,13 @@ def make_week(
     return attempt, judged
 
 
+def with_hook(place: Layout, hooks: Hooks, outcome: Outcome, observe: Observe) -> Outcome:
+    """The outcome, after the hook for it has been run if that is still to be done."""
+    which = ACCEPT if outcome.judged.accepted else REJECT
+    code = run_hook(place, hooks, which, outcome.directory, outcome.number, observe)
+    return replace(outcome, hook=code)
+
+
 def _decided(
     request: UpdateRequest, state: State, attempt: Attempt, judged: Judgement, observe: Observe
 ) -> Outcome:
@@ -218,7 +257,7 @@ def _decided(
 
 
 def dry_run(request: UpdateRequest) -> list[str]:
-    """The lines of the update as `vlcpctl batch` takes them; other steps are comments.
+    """The lines of the update as `vlcpctl batch` takes them; other steps, and costs, are comments.
 
     Nothing is written. Raises what `update` raises before its first line.
     """
@@ -228,7 +267,11 @@ def dry_run(request: UpdateRequest) -> list[str]:
     if known is not None:
         junit = request.call.junit
         writes = f"; its verdicts are written to {junit}" if junit is not None else ""
-        return [f"# this data is already accepted as week {known.number}{writes}"]
+        said = [f"# this data is already accepted as week {known.number}{writes}"]
+        if request.hooks.on_accept is not None:
+            why = why_not(place, ACCEPT, known.number)
+            said.append(f"# --on-accept is {'run' if why is None else f'not run: {why}'}")
+        return said
     lines = Lines(place, state, settings, request.call)
     if counts := all_left_out(request.call.data, settings, place.root, lines.left_out()):
         return [f"# {_nothing_new(counts)}"]
@@ -249,7 +292,7 @@ def dry_run(request: UpdateRequest) -> list[str]:
         _comment("mv", place.pending, week),
     ]
     found += [f"# and {place.state} lists it; with {_REJECTED}, it is rejected"]
-    return found
+    return [*found, *request.hooks.comments(), *forecast(lines)]
 
 
 def _show_page(lines: Lines, attempt: Attempt) -> None:

@@ -236,6 +236,25 @@ def test_the_roll_out_is_there_if_the_report_has_it() -> None:
     assert not [line for line in week_lines(facts()) if "roll-out" in line]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        ({}, ""),
+        ({"split": 0.1, "buffer": 0.2, "train-step": 9.96}, ", 10 s: train 10, data 0.3"),
+        (
+            {"train-step": 5700.0, "eval-retrieval": 720.0, "eval-zeroshot": 60.0},
+            ", 108 min: train 95, eval 13",
+        ),
+        ({"train-step": 72_000.0, "forgetting-report": 36.0}, ", 20 h: train 20, report 0.0"),
+    ],
+)
+def test_the_time_of_each_phase_is_on_one_line(seconds: dict[str, float], words: str) -> None:
+    (line,) = (one for one in week_lines(facts(seconds=seconds)) if one.startswith("  cost"))
+    assert line.endswith(words)
+    assert line.startswith("  cost      ")
+    assert words or "," not in line
+
+
 def test_lost_queries_are_taken_from_each_guard_in_turn() -> None:
     many = facts(lost=Forgotten((lost(15), lost(15, "01-silver")), MOST_LOST))
     chosen = many.chosen()

@@ -381,9 +381,3 @@ def _curve(loss: LossCurve) -> Markup:
         looks["chance"] = RunStyle(2, None)
     ends = float(x[0]), float(max(x[-1], x[0] + 1))
     return Panel(one.term, tuple(lines)).svg("optimizer step", ends, looks)
-
-
-def seconds_words(facts: WeekFacts, most: int) -> str:
-    """The commands that took longest, with their times."""
-    longest = sorted(facts.seconds.items(), key=lambda item: -item[1])[:most]
-    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in longest)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
 from vlcpctl.core.printable import printable
-from vlcpctl.report.render.week import Change, WeekFacts, seconds_words
+from vlcpctl.report.render.week import Change, WeekFacts
 
 MOST_LINES = 15
 WIDTH = 80  # at least: columns that the lines are made for
@@ -14,6 +15,17 @@ WIDTH = 80  # at least: columns that the lines are made for
 _NAME, _SINCE = 23, 10  # characters of columns
 _HALF = 10  # of a bar, on each side of zero
 _DOTS = "..."
+_FEW = 9.95  # a smaller number has a decimal
+# Units of time with their seconds, up to how many seconds.
+_UNITS = (("s", 1, 600), ("min", 60, 36_000), ("h", 3600, math.inf))
+_PHASES = {  # of commands; few and short, so that all of them fit
+    "split": "data",
+    "buffer": "data",
+    "train-step": "train",
+    "eval-retrieval": "eval",
+    "eval-zeroshot": "eval",
+    "forgetting-report": "report",
+}
 _CHANCE = re.compile("; chance alone reaches (.*) here$")  # is shorter here
 
 
@@ -52,7 +64,27 @@ def _below(facts: WeekFacts) -> Iterator[str]:
         yield f"  loss      {facts.loss.words}"
     if facts.index:
         yield f"  roll-out  {facts.index}"
-    yield f"  cost      {facts.cost()} ({seconds_words(facts, 2)}), disk {facts.weight()}"
+    yield _cost(facts)
+
+
+def _cost(facts: WeekFacts) -> str:
+    """The disk, the time, and that of each phase in the same unit, longest first."""
+    phases: dict[str, float] = {}
+    for command, seconds in facts.seconds.items():
+        phase = _PHASES.get(command, command)
+        phases[phase] = phases.get(phase, 0.0) + seconds
+    line = f"  cost      {facts.weight()}"
+    total = sum(phases.values())
+    if not total:
+        return line
+    unit, length = next((unit, length) for unit, length, most in _UNITS if total < most)
+    longest = sorted(phases.items(), key=lambda item: -item[1])
+    parts = (f"{phase} {_short(seconds / length)}" for phase, seconds in longest)
+    return f"{line}, {_short(total / length)} {unit}: {', '.join(parts)}"
+
+
+def _short(number: float) -> str:
+    return f"{number:.{0 if number >= _FEW else 1}f}"
 
 
 def _heading(scale: float) -> str:

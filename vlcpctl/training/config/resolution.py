@@ -59,7 +59,7 @@ def resolve(
 
 def _check(settings: Settings) -> None:
     for name, row in ROWS.items():
-        _check_row(name, row, getattr(settings, name))
+        check_row(name, row, getattr(settings, name))
     if settings.micro_batch and settings.batch_size % settings.micro_batch:
         raise UsageError(
             f"--batch-size {settings.batch_size} is not divisible by "
@@ -76,7 +76,7 @@ def _check(settings: Settings) -> None:
         parse_scale(settings.scale_per_step)
 
 
-def _check_row(name: str, row: OptionRow, value: Any) -> None:
+def check_row(name: str, row: OptionRow, value: Any) -> None:
     """Raise UsageError for another text than the choices, or a number outside of the interval."""
     option = f"--{name.replace('_', '-')}"
     if value is None:

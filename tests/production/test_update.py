@@ -255,7 +255,8 @@ def test_the_printed_lines_run_through_batch_make_the_same_week(
     left = {name.replace("pending", "weeks/0001") for name in made}
     assert wanted.keys() - left == {
         *("current", "history.ndjson", "state.json"),
-        *("weeks/0001/week.json", "weeks/0001/verdict.json"),
+        *("weeks/0001/week.json", "weeks/0001/verdict.json", "weeks/0001/seconds.json"),
+        "weeks/0001/report/week.html",
     }
 
 
@@ -326,16 +327,18 @@ def test_rollback_takes_nothing_else(run: Run, place: Path, state: Path) -> None
 def test_a_new_guard_is_measured_on_the_start_and_an_old_one_can_be_dropped(
     run: Run, place: Path, state: Path
 ) -> None:
-    silver = ["--guard", place / "silver" / "00-silver"]
+    silver = ["--guard", place / "silver" / "00-silver", "--small-guard"]
     gate = ["--fail-if", "worst_drop:gt:200"]
     assert run(*week_words(place, state, 2), *silver, *gate, "-q").code == 0
     rows = [row for row in rows_of(state / "weeks" / "0002") if row["task"] == "00-silver"]
+    rows = [row for row in rows if "gallery_checkpoint" not in row]
     assert sorted(str(row["step"]) for row in rows) == ["1", "None"]
     summary = json.loads((state / "weeks/0002/report/summary.json").read_text())
     assert [one["data"] for one in summary["gates"]] == ["00-silver"]
     # The third week measures the start on neither again.
     dry = run(*week_words(place, state, 3), "--dry-run").out
-    assert dry.count("00-silver") == 2  # the evaluation of the new checkpoint, and --guard
+    # The evaluation of the new checkpoint, three of the index, and --guard.
+    assert dry.count("00-silver") == 5
     without = run(*week_words(place, state, 3), "--guard", "none", "--fail-if", "none", "--dry-run")
     assert "silver" not in without.out
     assert "--fail-if" not in without.out

@@ -60,7 +60,7 @@ class Layout:
     @property
     def state(self) -> Path:
         """The file that makes the directory a state directory."""
-        return self._making / "state.json"
+        return self.root / "state.json" if self.aside is None else self.redo / "redo.json"
 
     @property
     def _making(self) -> Path:

@@ -176,7 +176,7 @@ def test_weeks_go_on_after_a_deletion(run: Run, place: Path, state: Path) -> Non
     shown = run("inspect", state)
     assert (shown.code, "weeks/0004/checkpoint" in shown.out) == (0, True)
     assert run("update", "--state", state, "--rollback", "1", "-q").code == 0
-    guard = ["--guard", place / "guard" / "00-guard"]
+    guard = ["--guard", place / "guard" / "00-guard", "--small-guard"]
     again = run(*week_words(place, state, 3), *guard, "-q")
     assert again.code == 0, again.err
     assert run(*words, place / "guard", "-q").code == 0

@@ -121,6 +121,19 @@ Timings = Annotated[
 ]
 
 
+Sample = Annotated[
+    int | None,
+    typer.Option(
+        "--sample",
+        min=1,
+        metavar="N",
+        help="Use only the N samples of each split that have the lowest keys, the same ones in "
+        "every evaluation (default: all).",
+        rich_help_panel=options.DATA,
+    ),
+]
+
+
 @evaluation("eval-retrieval")
 def run(
     tasks: options.Tasks,
@@ -140,6 +153,7 @@ def run(
     timings: Timings = None,
     out: options.Rows = STDOUT,
     limit: options.Limit = None,
+    sample: Sample = None,
     force: options.Force = False,
 ) -> Evaluator:
     r"""Evaluate image-text retrieval of checkpoints on tasks, and write rows.
@@ -204,6 +218,7 @@ def run(
         backend=backend,
         run=run_name,
         limit=limit,
+        sample=sample,
         timings=timings,
         save_embeddings=save_embeddings,
         save_ranks=save_ranks,

@@ -356,6 +356,26 @@ ImageRoot = Annotated[
         _D,
     ),
 ]
+
+
+def _keep(text: str) -> str:
+    """The text of --keep: `all` must differ from an option that is not given."""
+    if text != "all" and not (text.isdecimal() and int(text) > 0):
+        raise ValueError(f"{text!r} is not a number of weeks, such as 12, and not all")
+    return text
+
+
+Keep = Annotated[
+    str | None,
+    typer.Option(
+        "--keep",
+        parser=_keep,
+        metavar="N|all",
+        help="Weeks that keep weights, buffer and pairs for training, at the end; older ones keep "
+        "their rows, report and test images (default: all).",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
 MaxSkip = Annotated[
     str | None,
     _setting("--max-skip", "N|SHARE", "Bad samples to tolerate in a week (default: 0.1%).", _D),
@@ -531,6 +551,7 @@ def run(
     drop_leaks: DropLeaks = None,
     readmit: Readmit = None,
     run_name: RunName = None,
+    keep: Keep = None,
     seed: Seed = None,
     device: Device = None,
     workers: Workers = None,
@@ -676,6 +697,7 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
         ("set_", "assignments", tuple),
         ("known", "known", lambda text: None if text == SKIP else text),
         ("fail_if", "fail_if", conditions),
+        ("keep", "kept_weeks", lambda text: None if text == "all" else int(text)),
         ("method_file", "method_files", partial(record_method_files, state)),
         ("workers", "workers", options.workers),
         ("train_option", "train_options", _train_words),

@@ -7,7 +7,8 @@ memory map, and only if its digests hold. Shapes: N embeddings, S samples, D dim
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -105,6 +106,19 @@ def samples_of(path: Path) -> set[str]:
         return set(stored.samples())
     except BadInput as error:
         raise BadInput(f"{error}; delete it, evaluations compute it again") from error
+
+
+def prune(directory: Path, checkpoints: Collection[str]) -> None:
+    """Remove the files whose embeddings are not by one of these checkpoints, or are damaged."""
+    for path in directory.glob(f"*/*{SUFFIX}"):
+        try:
+            is_used = _Stored.read(path).about.key.get("checkpoint") in checkpoints
+        except BadInput:
+            is_used = False
+        if not is_used:
+            path.unlink(missing_ok=True)
+            with suppress(OSError):  # it has others
+                path.parent.rmdir()
 
 
 def is_cache_file(start: bytes) -> bool:

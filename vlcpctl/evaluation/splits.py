@@ -14,15 +14,18 @@ from vlcpctl.evaluation.search.items import Items, lay_out_items
 
 @final
 class EvalSplit:
-    """A split of a task to embed; with a limit, only its first samples."""
+    """A split of a task to embed.
 
-    def __init__(self, task: Task, name: str, limit: int | None) -> None:
-        self.task, self.name, self.limit = task, name, limit
+    With a limit only its first samples, with `lowest` only those with so many lowest keys.
+    """
+
+    def __init__(self, task: Task, name: str, limit: int | None, lowest: int | None = None) -> None:
+        self.task, self.name, self.limit, self.lowest = task, name, limit, lowest
 
     @cached_property
     def split(self) -> Split:
         """The open split."""
-        return self.task.split(self.name)
+        return self.task.split(self.name, self.lowest)
 
     @cached_property
     def layout(self) -> Layout:

@@ -7,6 +7,7 @@ pending/                 the week being made; after a rejection it stays until t
 rejected/0001-1/         a rejected week without weights and buffer, and which one of its number
 rolled-back/0001/        a week that `--rollback` or `--redo` took back; the second one is 0001-2
 redo/                    weeks that `--redo` makes again, until all are accepted; see `aside`
+embeddings/              of the guards, by the models that are compared with; see `bound`
 deleted/                 stop lists of `vlcpctl forget`: pairs that no later week takes in
 history.ndjson           the ledger: a line for each action, see `ledger`
 current                  a link to the checkpoint to deploy: that of the last accepted week
@@ -102,6 +103,25 @@ class Layout:
             return self.start
         is_aside = self.aside is not None and number >= self.aside
         return (self.redo if is_aside else self.root) / "weeks" / f"{number:04d}"
+
+    @property
+    def embeddings(self) -> Path:
+        """The embeddings of the guards by the start, the last week and that of the index."""
+        return self.root / "embeddings"
+
+    def trimmed(self, number: int) -> Path:
+        """The file that marks a week of which --keep has removed the weights; it has its keys."""
+        return self.week(number) / "trimmed.json"
+
+    def is_trimmed(self, number: int) -> bool:
+        """Whether --keep has removed the weights, the buffer and the pairs of a week."""
+        return number > 0 and self.trimmed(number).exists()
+
+    def known(self, number: int) -> Path:
+        """What has the keys of a week: its task, or if it is trimmed, their list."""
+        if self.is_trimmed(number):
+            return self.trimmed(number)
+        return self.week(number) / "stream" / TASK.format(number)
 
     def numbers_from(self, first: int) -> list[int]:
         """The numbers from the first on that have a directory in `weeks/`, in order."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vlcpctl.core.errors import UsageError, some_names
-from vlcpctl.data.splitting.leaving_out import DELETED, KNOWN, LEAKED, SELF, Counts
+from vlcpctl.data.splitting.leaving_out import DELETED, KNOWN, LEAKED, SELF, Counts, read_lists
 from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
 from vlcpctl.data.tasks.facts import read_stream
+from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.production.layout import TASK, Layout
 
@@ -61,11 +62,10 @@ def known_pairs(place: Layout, week: Path, number: int) -> Counts:
     """The pairs of a week that earlier weeks have, which --known train takes in."""
     task = open_task(week / "stream" / TASK.format(number))
     counts = {}
+    mine = Keys.joined([task.split(name).keys for name in task.manifest.splits])
     for earlier in range(1, number):
-        other = open_task(place.week(earlier) / "stream" / TASK.format(earlier))
-        keys = [other.split(name).keys for name in other.manifest.splits]
-        mine = [task.split(name).keys for name in task.manifest.splits]
-        counts[other.name] = sum(int(a.among(b).sum()) for a in mine for b in keys)
+        for one in read_lists([place.known(earlier)]):
+            counts[one.name] = int(mine.among(one.keys).sum())
     return {KNOWN: {name: count for name, count in counts.items() if count}}
 
 

@@ -102,11 +102,11 @@ class Lines:
                 task.name.removeprefix("00-"),
                 self.left_out(),
             ),
-            self._with_ranks([task], before, pending, BEFORE),
+            self._with_ranks([task], before, pending, BEFORE) + self._sample(),
             *self._guards(unmeasured(self.state, self.settings), [start], pending, START),
             self._train(task, last, pending),
             self._buffer(task, pending, self.buffer_of(self.state.last)),
-            self._with_ranks([*weeks, task], new, pending, WEEKS),
+            self._with_ranks([*weeks, task], new, pending, WEEKS) + self._sample(),
             *self._guards(self.settings, new, pending, GUARDS),
             *self._roll_out(pending, task),
         ]
@@ -149,8 +149,8 @@ class Lines:
         """
         skips_known = self.settings.known != TRAIN
         weeks = range(1, self.state.last + 1) if skips_known else ()
-        tasks = [self._task(self.place.week(week), week) for week in weeks]
-        return [*StopLists.of(self.place, self.call.readmit).paths, *tasks]
+        known = [self.place.known(week) for week in weeks]
+        return [*StopLists.of(self.place, self.call.readmit).paths, *known]
 
     def emptied(self) -> list[int]:
         """The weeks that nothing can be evaluated on: `vlcpctl forget` has removed all their tests.
@@ -271,7 +271,8 @@ class Lines:
         root = self.place.root
         if settings.guards:
             paths = [shown_path(root, guard.path) for guard in settings.guards]
-            yield self._with_ranks(paths, checkpoints, out, name) + self._distractors()
+            words = self._with_ranks(paths, checkpoints, out, name) + self._distractors()
+            yield words + self._cache()
         if settings.classes:
             name = f"{name}{CLASSES}"
             words = ["eval-zeroshot", *(str(_class_word(root, one)) for one in settings.classes)]
@@ -294,7 +295,7 @@ class Lines:
         for name, (queries, gallery, by) in zip(INDEX, choices, strict=True):
             words = self._with_ranks(paths, queries, pending, name)
             words += ["--gallery-checkpoint", str(gallery), *self._distractors(task)]
-            yield words + _options(("--distractors-by", by))
+            yield words + _options(("--distractors-by", by)) + self._cache()
 
     @property
     def _is_dual(self) -> bool:
@@ -306,6 +307,14 @@ class Lines:
             start = Path(self.state.start.given)
         model = CheckpointManifest.read(start).model
         return model is not None and model.get("family") == "dual"
+
+    def _sample(self) -> Words:
+        """How many images of a week are evaluated."""
+        return _options(("--sample", self.settings.evaluated))
+
+    def _cache(self) -> Words:
+        """Where the embeddings of guards are: each model embeds them once."""
+        return ["--embedding-cache", str(self.place.embeddings)]
 
     def _distractors(self, *more: Path) -> Words:
         """The tasks that make the galleries of guards larger."""

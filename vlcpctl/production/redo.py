@@ -18,6 +18,7 @@ from vlcpctl.core.errors import BadInput, GateFailed, UsageError, some_names
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.production.attempt import Attempt, Judgement
 from vlcpctl.production.hooks import Hooks
+from vlcpctl.production.keeping import bound, require_whole
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.ledger import REDO_STARTED, ROLLED_BACK, Action, read_ledger, record
 from vlcpctl.production.left_out import StopLists
@@ -122,6 +123,7 @@ def redo(
         how = "accepted, not resolved" if judged.unresolved else "accepted"
         say(f"{place.root}: week {number}, made again, is {how}")
     state = swap(place, state, made, first, observe)
+    bound(place, state, observe)
     say(f"{place.root}: {place.current} is week {state.last}, made again")
     outcomes = [replace(one, directory=place.week(one.number)) for one in outcomes]
     return _with_hook(request, outcomes, observe)
@@ -184,25 +186,16 @@ def _planned(
     """The number of the first week, the weeks to make again and their settings, all checked."""
     first, found = _weeks_of(place, state, request.week)
     todo = []
+    if first <= state.last:
+        require_whole(place, state, first, f"--redo {request.week}")
+    require_whole(place, state, first - 1, f"--redo {request.week} continues week {first - 1}")
     for week in found:
-        if not (week.directory / "stream").is_dir():
-            raise UsageError(
-                f"--redo {request.week}: {week.directory} has no pairs: --keep has removed them; "
-                "only later weeks can be made again"
-            )
         if week.is_empty:
             say(f"{week.directory} has no pair for training left, and is not made again")
         else:
             todo.append(week)
     if not todo:
         raise UsageError(f"--redo {request.week}: there is no pair to train on left")
-    base = place.week(first - 1)
-    missing = [name for name in _continued(state, first) if not (base / name).exists()]
-    if missing:
-        raise UsageError(
-            f"--redo {request.week} continues week {first - 1}, of which --keep has removed the "
-            f"{some_names(missing)}; only later weeks can be made again"
-        )
     before = replace(state, weeks=state.weeks[: first - 1])
     settings = later_settings(place, before, request.given)
     if settings.index_week >= first:
@@ -212,12 +205,6 @@ def _planned(
         )
     check_week(place, before, settings, request.call)
     return first, todo, settings
-
-
-def _continued(state: State, first: int) -> list[str]:
-    """What must be there of the week before the first one."""
-    has_buffer = first > 1 or state.start.buffer_from
-    return ["checkpoint", *(["buffer"] if has_buffer else [])]
 
 
 def _weeks_of(place: Layout, state: State, word: str) -> tuple[int, list[Again]]:

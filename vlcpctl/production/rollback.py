@@ -8,6 +8,7 @@ from dataclasses import replace
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.production.attempt import Attempt, Judgement, read_attempt
+from vlcpctl.production.keeping import require_whole
 from vlcpctl.production.layout import OF_WEEK, Layout
 from vlcpctl.production.ledger import ROLLED_BACK, Action, record
 from vlcpctl.production.rejected import set_aside, trim
@@ -88,6 +89,7 @@ def require_week(place: Layout, state: State, week: int) -> None:
     if week > state.last:
         known = f"0 to {state.last}" if state.last else "only 0, the start"
         raise UsageError(f"--rollback {week}: {place.root} has no such week (it has {known})")
+    require_whole(place, state, week, f"--rollback {week}")
 
 
 def move_away(place: Layout, state: State) -> State:

@@ -38,6 +38,7 @@ NEW: Final[Mapping[str, Any]] = {
     "false_alarms": 1.0,
     "unresolved": "accept",
     "retries": 1,
+    "evaluated": 5000,
 }
 _BEFORE: Final = ("worst_drop:gt:2", "bwt_gem.rm:lt:-2")  # of states that have recorded none
 _ON_GUARDS: Final = ("worst_drop", "step_drop")
@@ -45,8 +46,10 @@ _ON_GUARDS: Final = ("worst_drop", "step_drop")
 # goes on and a rejected one is judged again. If guards differ, its evaluations are made again; with
 # another device, other threads or train options, train-step resumes only with --accept-inexact.
 _OF_GATES: Final = frozenset({"fail_if", "undefined", "false_alarms", "unresolved", "retries"})
-_OF_EVALUATION: Final = frozenset({"guards", "classes", "data", "distractors", "index_week"})
-_OF_MACHINE: Final = frozenset({"device", "workers", "threads", "train_options"})
+_OF_EVALUATION: Final = frozenset(
+    {"guards", "classes", "data", "distractors", "index_week", "evaluated"}
+)
+_OF_MACHINE: Final = frozenset({"device", "workers", "threads", "train_options", "kept_weeks"})
 _LISTS: Final = (
     *("guards", "classes", "distractors", "assignments", "fail_if", "image_root"),
     "train_options",
@@ -123,6 +126,8 @@ class Settings:
     undefined: str | None = None
     false_alarms: float | None = None  # a year of weekly updates; None: as the report has it
     unresolved: str | None = None
+    kept_weeks: int | None = None  # weeks with weights, buffer and pairs; None: all
+    evaluated: int | None = None  # images of the test split of a week, with the lowest keys
     retries: int = 0  # trainings with other draws, after a rejection that is not clear
     seed: int = 0
     device: str = "auto"

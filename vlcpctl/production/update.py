@@ -52,6 +52,7 @@ from vlcpctl.production.hooks import (
     said_of_missed,
     why_not,
 )
+from vlcpctl.production.keeping import bound, require_whole
 from vlcpctl.production.layout import MOST_WEEKS, PAGE, TASK, Layout
 from vlcpctl.production.leaks import checked
 from vlcpctl.production.ledger import (
@@ -101,6 +102,7 @@ _OPTIONS = {  # of settings
     "assignments": "set",
     "classes": "guard-classes",
     "guards": "guard",
+    "kept_weeks": "keep",
     "train_options": "train-option",
 }
 _REFUSE = "--refuse-leaks"  # the only option that makes a setting false
@@ -249,7 +251,7 @@ def _decided(
     if not judged.accepted:
         return made
     require_same_deletions(place, attempt, request.call)
-    accept(place, state, observe)
+    bound(place, accept(place, state, observe), observe)
     made = replace(made, directory=place.week(attempt.number))
     how = "accepted, not resolved" if judged.unresolved else "accepted"
     say(f"{request.state}: week {made.number} is {how}; its page is {made.report}")
@@ -474,6 +476,7 @@ def _check_evaluation(place: Layout, state: State, settings: Settings, call: Cal
             f"--index-week {settings.index_week}: {place.root} has no such week (it has 0 to "
             f"{state.last})"
         )
+    require_whole(place, state, settings.index_week, f"--index-week {settings.index_week}")
     _warn_of_left_out(state.settings, settings)
     _say_of_gates(place, state, settings, call)
 
@@ -555,6 +558,7 @@ def recover(place: Layout, reason: str | None = None) -> State:
     state = complete_acceptance(place, state)
     if state.start.ready:
         place.point_to(state.last)
+    bound(place, state)
     return state
 
 

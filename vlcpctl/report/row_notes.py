@@ -54,14 +54,23 @@ def _name_notes(rows: Iterable[Row]) -> list[str]:
 
 
 def _rewritten_notes(rows: Iterable[Row]) -> list[str]:
-    """Data of which some rows are from before pairs were removed, and some from afterwards."""
-    ids: dict[Hashable, set[str]] = {}
+    """Data of which some rows are from before pairs were removed, and some from afterwards.
+
+    Only if they were evaluated: with pairs for training alone, the rows are of the same samples.
+    """
+    ids: dict[Hashable, set[tuple[str, Hashable]]] = {}
     names: dict[Hashable, str] = {}
     for row in rows:
         key = *track_of(row), row.first_data
-        ids.setdefault(key, set()).add(row.data)
+        ids.setdefault(key, set()).add((row.data, tuple(row.counts.items())))
         names.setdefault(key, row.task)
-    found = sorted({names[key] for key, versions in ids.items() if len(versions) > 1})
+    found = sorted(
+        {
+            names[key]
+            for key, versions in ids.items()
+            if len(versions) > 1 and len({counts for _, counts in versions}) > 1
+        }
+    )
     if not found:
         return []
     note = (

@@ -15,6 +15,7 @@ import numpy as np
 
 from vlcpctl.core.errors import BadInput, some_names
 from vlcpctl.core.manifest import kind_of
+from vlcpctl.data.splitting.known_keys import is_known_keys, read_known
 from vlcpctl.data.splitting.stop_lists import read_stop_list
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
 from vlcpctl.data.tasks.samples import Sample
@@ -50,6 +51,9 @@ def read_lists(paths: Iterable[Path]) -> list[LeftOutList]:
             found += map(_of_task, tasks)
         elif not path.exists():
             raise BadInput(f"--not {path} does not exist")
+        elif is_known_keys(path):
+            known, keys = read_known(path)
+            found.append(LeftOutList(KNOWN, known.name, known.content, keys))
         else:
             stop = read_stop_list(path)
             try:

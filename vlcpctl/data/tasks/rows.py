@@ -102,6 +102,16 @@ def map_rows(path: Path) -> Rows:
     return rows_of(map_batch(path))
 
 
+def lowest_rows(path: Path, count: int) -> Rows:
+    """The rows with the `count` lowest keys in a file, in its order; in memory.
+
+    Raises BadInput as `map_batch` does.
+    """
+    batch = map_batch(path)
+    lowest = np.sort(rows_of(batch).keys.order()[:count])
+    return rows_of(batch.take(pa.array(lowest)))
+
+
 def map_batch(path: Path) -> pa.RecordBatch:
     """Map a file of rows. Raises BadInput if it cannot be read, or is not one that is valid.
 

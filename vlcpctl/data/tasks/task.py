@@ -28,7 +28,7 @@ from vlcpctl.data.tasks.facts import (
 )
 from vlcpctl.data.tasks.index import read_columns, read_index, rows_at
 from vlcpctl.data.tasks.index_checks import RowProblems, file_size, row_problems
-from vlcpctl.data.tasks.rows import SHA256_BYTES, map_rows, rows_path
+from vlcpctl.data.tasks.rows import SHA256_BYTES, lowest_rows, map_rows, rows_path
 
 
 @dataclass(frozen=True)
@@ -88,27 +88,36 @@ class Task:
             known = ", ".join(name for name, count in self.counts.items() if count) or "none"
             raise BadInput(f"{self.path} has no images in split {split!r} (it has: {known})")
 
-    def split(self, name: str) -> Split:
-        """Open one split. Raises BadInput if there is no such split or its index is damaged."""
+    def split(self, name: str, lowest: int | None = None) -> Split:
+        """Open one split, or its images with the `lowest` keys.
+
+        Raises BadInput if there is no such split or its index is damaged.
+        """
         if name not in self.manifest.splits:  # a split without images can be opened
             self.require(name)
-        return Split(self.path, name, self.manifest.splits[name], self.kept_columns)
+        return Split(self.path, name, self.manifest.splits[name], self.kept_columns, lowest)
 
 
 class Split:
     """A split of N images, which are read on demand; the rows that locate them are memory-mapped.
 
-    `listed` is the split's entry in task.json, `kept` the columns listed there as kept. Raises
-    BadInput if the index or its file of rows is not the one that was written, if a row cannot be
-    right, or if a tar is missing or truncated.
+    `listed` is the split's entry in task.json, `kept` the columns listed there as kept. With
+    `lowest`, only that many images are in it, those with the lowest keys, in their order; `table`
+    and `columns` still have all. Raises BadInput if the index or its file of rows is not the one
+    that was written, if a row cannot be right, or if a tar is missing or truncated.
     """
 
     def __init__(
-        self, directory: Path, name: str, listed: SplitManifest, kept: Sequence[str] = ()
+        self,
+        directory: Path,
+        name: str,
+        listed: SplitManifest,
+        kept: Sequence[str] = (),
+        lowest: int | None = None,
     ) -> None:
         self.directory, self.name = directory, name
         self.path = directory / f"{name}.parquet"
-        self._listed, self._kept = listed, kept
+        self._listed, self._kept, self._lowest = listed, kept, lowest
         path = rows_path(self.path)
         recorded = {self.path.name: listed.index, path.name: listed.rows}
         verify_files(directory, recorded, advice=RESTORE)
@@ -120,11 +129,14 @@ class Split:
         if len(self.keys) != listed.images:
             found = f"images is {len(self.keys)}, task.json says {listed.images}"
             raise BadInput(f"{path}: {found}{RESTORE}")
+        if lowest is not None and lowest < len(self.keys):
+            self._rows = lowest_rows(path, lowest)
+            self.keys = self._rows.keys
         self._tars = OpenFiles([directory / shard for shard in self._rows.shards])
 
     def __reduce__(self) -> tuple[type[Split], tuple[Any, ...]]:
         # Another process opens the split again, and gets no copy of its rows.
-        return Split, (self.directory, self.name, self._listed, self._kept)
+        return Split, (self.directory, self.name, self._listed, self._kept, self._lowest)
 
     @cached_property
     def table(self) -> pa.Table:

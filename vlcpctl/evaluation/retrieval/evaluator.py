@@ -74,6 +74,7 @@ class Retrieval(Evaluator):
     split: str | None = None
     duplicates: str = "unite"
     backend: str = "auto"
+    sample: int | None = None  # of each split, the samples with so many lowest keys; None: all
     save_embeddings: Path | None = None
     save_ranks: Path | None = None
     out: Path | None = None  # of the rows
@@ -161,7 +162,8 @@ class Retrieval(Evaluator):
     def _sources(self) -> list[list[EvalSplit]]:
         """By split to evaluate on, that of each task; they are read once for all checkpoints."""
         return [
-            [EvalSplit(task, split, self.limit) for task in self.tasks] for split in self.splits
+            [EvalSplit(task, split, self.limit, self.sample) for task in self.tasks]
+            for split in self.splits
         ]
 
     @cached_property
@@ -224,6 +226,8 @@ class Retrieval(Evaluator):
                 {(*one.was, one.content)[0] for one in self.distractors}
             )
             measured += COUNTS
+        if self.sample is not None:
+            options["sample"] = self.sample
         if self.distractors_by == BY_QUERY:
             options["distractors_by"] = BY_QUERY
         common: dict[str, Any] = {"protocol": self.protocol, "split": "+".join(self.splits)}
@@ -257,6 +261,7 @@ class Retrieval(Evaluator):
             "tasks": [task.content for task in self.tasks],
             "split": "+".join(self.splits),
             "limit": self.limit,
+            **({} if self.sample is None else {"sample": self.sample}),
         }
 
 

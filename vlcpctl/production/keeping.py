@@ -1,0 +1,95 @@
+"""What a state keeps of old weeks: with --keep N, only the last N have weights, buffer and pairs.
+
+Older ones keep their rows, ranks, verdicts and reports, the images that they are evaluated on, and
+the keys of their other pairs. `trimmed.json` marks such a week; its checkpoint goes last, so that
+what a kill leaves is completed by the next call. Weeks that were rolled back lose their weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from vlcpctl.core.atomic import rewritten_directory
+from vlcpctl.core.console import say
+from vlcpctl.core.errors import UsageError, some_names
+from vlcpctl.data.splitting.known_keys import write_known
+from vlcpctl.data.tasks.task import Task, open_stream
+from vlcpctl.deletion.removing import mirror
+from vlcpctl.deletion.tars import Tars
+from vlcpctl.deletion.tasks import Drop, rewrite_stream
+from vlcpctl.evaluation.embedding_cache import prune
+from vlcpctl.production.layout import Layout
+from vlcpctl.production.state import State
+
+_WEIGHTS = ("buffer", "checkpoint")  # in this order
+
+
+def bound(place: Layout, state: State, observe: Callable[[str], None] = lambda _: None) -> None:
+    """Remove what the state is not to keep; only for the holder of the lock."""
+    if not state.start.ready:
+        return
+    used = {state.start.checkpoint, state.checkpoint}
+    used |= {one.checkpoint for one in state.weeks if one.number == state.settings.index_week}
+    prune(place.embeddings, used)
+    trimmed = []
+    for number in _too_old(state):
+        if (place.week(number) / "checkpoint").exists():
+            _trim(place, state, number, observe)
+            trimmed.append(str(number))
+    for week in place.rolled_back():
+        if int(week.name.partition("-")[0]) in _too_old(state):
+            for name in _WEIGHTS:
+                place.discard(week / name)
+    if trimmed:
+        which = (
+            f"week {trimmed[0]} has" if len(trimmed) == 1 else f"weeks {some_names(trimmed)} have"
+        )
+        say(
+            f"{place.root}: {which} no weights, buffer and pairs for training any more "
+            f"(--keep {state.settings.kept_weeks})"
+        )
+
+
+def _too_old(state: State) -> list[int]:
+    """The weeks that are not kept whole; that of the deployed index is."""
+    keep = state.settings.kept_weeks
+    if keep is None:
+        return []
+    weeks = range(1, state.last - keep + 1)
+    return [one for one in weeks if one != state.settings.index_week]
+
+
+def _trim(place: Layout, state: State, number: int, observe: Callable[[str], None]) -> None:
+    week = place.week(number)
+    (task,) = open_stream(week / "stream")
+    if not place.is_trimmed(number):
+        write_known(place.trimmed(number), task)
+        observe(f"marked {number}")
+    drop = Drop(frozenset(_not_evaluated(task, state.settings.evaluated)))
+    if drop.keys:
+        with rewritten_directory(week / "stream") as target:
+            mirror(week / "stream", target)
+            rewrite_stream(week / "stream", target, Tars(), drop)
+        observe(f"rewritten {number}")
+    for name in _WEIGHTS:
+        place.discard(week / name)
+        observe(f"without {name} {number}")
+
+
+def _not_evaluated(task: Task, count: int | None) -> Iterator[str]:
+    """The keys of the pairs on which no later model is evaluated."""
+    for name in task.manifest.splits:
+        keys = task.split(name).keys
+        kept = set(task.split(name, count).keys) if name == "test" else set()
+        yield from (key for key in keys if key not in kept)
+
+
+def require_whole(place: Layout, state: State, week: int, what: str) -> None:
+    """Raise UsageError if --keep has removed the weights of a week that `what` needs."""
+    if week == 0 or not place.is_trimmed(week):
+        return
+    whole = [str(one.number) for one in state.weeks if not place.is_trimmed(one.number)]
+    raise UsageError(
+        f"{what}: --keep has removed the weights and pairs of week {week}; there are those of "
+        f"{some_names(['the start', *(f'week {one}' for one in whole)])}"
+    )

@@ -62,7 +62,9 @@ def test_a_state_on_another_file_system_is_updated_and_rolled_back(
     (elsewhere / "pending").mkdir()
     done = run("update", "--state", elsewhere, "--rollback", "0")
     assert (done.code, done.out) == (0, f"{elsewhere}/start/checkpoint\n"), done.err
-    names = [*("current", "history.ndjson", "rolled-back", "start", "state.json", "weeks")]
+    names = [
+        *("current", "embeddings", "history.ndjson", "rolled-back", "start", "state.json", "weeks")
+    ]
     assert sorted(path.name for path in elsewhere.iterdir()) == names
     assert not list(elsewhere.parent.glob(".*.vlcpctl"))
 
@@ -252,7 +254,7 @@ def test_a_call_that_is_killed_at_the_link_leaves_nothing(
 
     assert exit_code_of(start_child(killed_before_the_rename)) == -signal.SIGKILL
     left = {path.name for path in state.iterdir()}
-    assert left == {".vlcpctl", "history.ndjson", "start", "state.json", "weeks"}
+    assert left == {".vlcpctl", "embeddings", "history.ndjson", "start", "state.json", "weeks"}
     assert run(*week_words(place, state, 1)).code == 0
     assert tree(state) == before
 

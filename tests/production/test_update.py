@@ -48,7 +48,7 @@ def test_a_week_is_accepted_and_the_link_names_its_checkpoint(
     assert (done.code, done.out) == (0, f"{state}/weeks/0002/checkpoint\n")
     assert (state / "current").readlink() == Path("weeks/0002/checkpoint")
     assert sorted(path.name for path in state.iterdir()) == [
-        *("current", "history.ndjson", "start", "state.json", "weeks")
+        *("current", "embeddings", "history.ndjson", "start", "state.json", "weeks")
     ]
     assert not (state.parent / ".copy.vlcpctl").exists()
     recorded = json.loads((state / "state.json").read_text())

@@ -86,12 +86,13 @@ def week_words(place: Path, state: Path, number: int) -> list[object]:
 def tree(root: Path) -> dict[str, object]:
     """Every file and link below a directory by relative path; without times in JSON files.
 
-    Of the ledger, only the bodies of its lines.
+    Of the ledger, only the bodies of its lines; without the embeddings, which are computed again.
     """
     return {
         str(path.relative_to(root)): path.readlink() if path.is_symlink() else _content(path)
         for path in sorted(root.rglob("*"))
-        if path.is_symlink() or not path.is_dir()
+        if (path.is_symlink() or not path.is_dir())
+        and path.relative_to(root).parts[0] != "embeddings"
     }
 
 

@@ -13,6 +13,7 @@ import typer
 from vlcpctl.commands import options
 
 if TYPE_CHECKING:
+    from vlcpctl.core.shown_paths import Shown
     from vlcpctl.deletion.receipt import Receipt
 
 Paths = Annotated[
@@ -179,7 +180,7 @@ def run(
     with _without_words():
         found = look(request) if dry_run else forget(request)
         if not dry_run:
-            _record(found)
+            _record(found, request.shown)
     if json:
         emit(dumps(found.as_json()))
     elif dry_run:
@@ -189,14 +190,20 @@ def run(
         emit(request.shown(found.path))
 
 
-def _record(receipt: Receipt) -> None:
-    """Add the finished deletion to the ledgers of the states that were searched."""
-    from vlcpctl.core.console import warn
+def _record(receipt: Receipt, shown: Shown) -> None:
+    """Add the finished deletion to the ledgers of the states that were searched.
+
+    Says how to train what has learned the pairs again.
+    """
+    from vlcpctl.core.console import say, warn
     from vlcpctl.core.errors import BadInput, OutputExists
+    from vlcpctl.production.learned import said_of_learned
     from vlcpctl.production.ledger import record_deletion
 
     try:
         record_deletion(receipt)
+        for line in said_of_learned(receipt, shown):
+            say(line)
     except (BadInput, OutputExists) as error:  # the pairs are gone all the same
         warn(f"the deletion is finished, but is not in the ledger: {error}")
 

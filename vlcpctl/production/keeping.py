@@ -25,12 +25,17 @@ _WEIGHTS = ("buffer", "checkpoint")  # in this order
 
 
 def bound(place: Layout, state: State, observe: Callable[[str], None] = lambda _: None) -> None:
-    """Remove what the state is not to keep; only for the holder of the lock."""
-    if not state.start.ready:
-        return
+    """Remove what the state is not to keep once a week is accepted; for the holder of the lock."""
     used = {state.start.checkpoint, state.checkpoint}
     used |= {one.checkpoint for one in state.weeks if one.number == state.settings.index_week}
     prune(place.embeddings, used)
+    trim_weeks(place, state, observe)
+
+
+def trim_weeks(
+    place: Layout, state: State, observe: Callable[[str], None] = lambda _: None
+) -> None:
+    """Remove weights, buffers and pairs of old weeks; only for the holder of the lock."""
     trimmed = []
     for number in _too_old(state):
         if (place.week(number) / "checkpoint").exists():

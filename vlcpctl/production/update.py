@@ -52,7 +52,7 @@ from vlcpctl.production.hooks import (
     said_of_missed,
     why_not,
 )
-from vlcpctl.production.keeping import bound, require_whole
+from vlcpctl.production.keeping import bound, require_whole, trim_weeks
 from vlcpctl.production.layout import MOST_WEEKS, PAGE, TASK, Layout
 from vlcpctl.production.leaks import checked
 from vlcpctl.production.ledger import (
@@ -558,7 +558,7 @@ def recover(place: Layout, reason: str | None = None) -> State:
     state = complete_acceptance(place, state)
     if state.start.ready:
         place.point_to(state.last)
-    bound(place, state)
+    trim_weeks(place, state)
     return state
 
 

@@ -1,0 +1,33 @@
+"""The models of a state that have learned deleted pairs, for `vlcpctl forget`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from vlcpctl.core.shown_paths import Shown
+from vlcpctl.deletion.receipt import Receipt
+from vlcpctl.production.layout import Layout
+from vlcpctl.production.state import read_state
+
+
+def said_of_learned(receipt: Receipt, shown: Shown) -> Iterator[str]:
+    """For each state of which accepted weeks have learned deleted pairs, the line to redo them.
+
+    Raises BadInput if a state cannot be read.
+    """
+    learned = {Path(one["path"]) for one in receipt.checkpoints}
+    for stop_list in map(Path, receipt.stop_lists):
+        place = Layout(stop_list.parent.parent)
+        state = read_state(place)
+        weeks = range(1, state.last + 1)
+        first = next((one for one in weeks if place.week(one) / "checkpoint" in learned), None)
+        if first is None:
+            continue
+        said = f"{shown(place.root)}: the models from week {first} on have learned deleted pairs"
+        if place.is_trimmed(first - 1):
+            yield f"{said}, also earlier ones, whose weights --keep has removed"
+            continue
+        words = ["vlcpctl", "update", "--state", shown(place.root), "--redo", str(first)]
+        yield f"{said}; '{shlex.join(words)}' trains them again without these"

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 Paths = Annotated[
     list[Path],
     typer.Argument(
-        metavar="PATH", help="Stream, task, buffer, checkpoint, targets or pseudo texts."
+        metavar="PATH",
+        help="Stream, task, buffer, checkpoint, targets, pseudo texts or state of update.",
     ),
 ]
 Deep = Annotated[
@@ -36,6 +37,14 @@ NearDuplicates = Annotated[
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with code 3 for warnings, too.")]
+Repair = Annotated[
+    bool,
+    typer.Option(
+        "--repair",
+        help="In a state of update, first set the link DIR/current and let its owner read and "
+        "write all files; nothing else is changed.",
+    ),
+]
 
 
 def run(
@@ -43,6 +52,7 @@ def run(
     deep: Deep = False,
     near_duplicates: NearDuplicates = None,
     strict: Strict = False,
+    repair: Repair = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -58,8 +68,13 @@ def run(
     PATHs; captions that several images share; galleries of at most 10 images or captions; splits
     that are empty, of one class, or smaller than a batch; with --deep, images of different modes.
 
+    A state directory of 'vlcpctl update' is verified whole: DIR/current, every week, rejected and
+    rolled-back ones, the chain of DIR/history.ndjson and whether it leads to the weeks, and that no
+    deleted pair is left.
+
     Examples:
       vlcpctl check stream
+      vlcpctl check prod
       vlcpctl check --deep stream/02-animals-nature runs/ctp/task-2
       vlcpctl check --strict --near-duplicates 4 stream buffer
     """
@@ -70,16 +85,23 @@ def run(
     from vlcpctl.core.errors import BadInput
     from vlcpctl.inspection.check import check, findings
     from vlcpctl.inspection.image_looks import require_image_hashes
+    from vlcpctl.production.checking import check_state
+    from vlcpctl.production.describe import is_state
 
+    states = [path for path in paths if is_state(path)]
+    others = [path for path in paths if path not in states]
     if near_duplicates is not None:
         require_image_hashes()
+    if repair:
+        _repair(states)
     show = emit if json else _print
     problems = warnings = 0
     for path in paths:
-        for problem in check(path, deep=deep):
+        verify = check_state if path in states else check
+        for problem in verify(path, deep=deep):
             show(dumps({"path": str(path), "problem": problem}) if json else problem)
             problems += 1
-    for finding in findings(paths, deep=deep, near_bits=near_duplicates):
+    for finding in findings(others, deep=deep, near_bits=near_duplicates):
         show(dumps(_as_json(finding)) if json else f"warning: {finding.path}: {finding.text}")
         warnings += 1
     found = [
@@ -90,6 +112,20 @@ def run(
     if problems or (strict and warnings):
         raise BadInput(f"{' and '.join(found)} found in {', '.join(map(str, paths))}")
     say(f"no problems found{f', {found[0]}' if found else ''}")
+
+
+def _repair(states: list[Path]) -> None:
+    """Repair these states. Raises UsageError if there is none."""
+    from vlcpctl.core.errors import UsageError
+    from vlcpctl.production.checking import repair
+    from vlcpctl.production.layout import Layout
+
+    if not states:
+        raise UsageError("--repair has no effect: no PATH is a state directory of 'vlcpctl update'")
+    for path in states:
+        place = Layout(path)
+        with place.locked():
+            repair(place)
 
 
 def _print(line: str) -> None:

@@ -111,7 +111,7 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
         if not read_path(directory).exists():
             raise BadInput(f"{directory} does not exist")
         found = kind_of(directory)
-        described = f" (it is {with_article(found)})" if found else ""
+        described = f" (it is {with_article(found)})" if found else _parts_of_state(directory, kind)
         raise BadInput(
             f"{directory} is not {with_article(kind)}: it has no {MANIFESTS[kind]}{described}"
         )
@@ -124,6 +124,24 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
         )
     converted(entries, Manifest, path)
     return _Manifest(path, entries)
+
+
+def _parts_of_state(directory: Path, kind: str) -> str:
+    """What to give instead of a state directory of `update`; "" for any other directory."""
+    try:
+        schema = dict(read_json(directory / "state.json", most_bytes=_MOST_BYTES)).get("schema")
+    except (BadInput, OSError, TypeError, ValueError):
+        return ""
+    if not str(schema).startswith("vlcpctl.state/"):
+        return ""
+    found = [directory / "current"]
+    if kind in {"task", "stream"}:
+        patterns = (
+            ("weeks/*/stream/*/", "weeks/*/buffer") if kind == "task" else ("weeks/*/stream",)
+        )
+        found = [one for pattern in patterns for one in sorted(directory.glob(pattern))[-1:]]
+    shown = " or ".join(map(str, found))
+    return f"; it is a state of 'vlcpctl update': give {shown}" if found else ""
 
 
 def content_of(directory: Path, kind: str) -> str:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.structs import converted
@@ -18,8 +19,11 @@ from vlcpctl.production.layout import PAGE, Layout
 from vlcpctl.production.ledger import (
     FORGOTTEN,
     HOOK_RUN,
+    JUDGED,
     READMITTED,
+    REDO_REJECTED,
     REDO_STARTED,
+    REJECTED,
     ROLLED_BACK,
     UNRESOLVED,
     Action,
@@ -71,6 +75,7 @@ def describe_state(path: Path) -> dict[str, Any]:
         },
         "settings": as_json(state.settings),
         "gates": list(state.settings.gates),
+        "training": _training(place, state),
         "weeks": [_week(place, week) for week in state.weeks],
         "pending": _pending(place, state),
         "page": _page(place, state),
@@ -115,22 +120,10 @@ def _verdict(facts: Mapping[str, Any]) -> str:
 
 
 def _details(facts: Mapping[str, Any]) -> Iterator[str]:
-    settings = facts["settings"]
-    column = settings["split_column"]
-    splits = f"hold-out {settings['holdout']}" if column is None else f"splits of column {column}"
-    yield (
-        f"  run {settings['run']}, method {settings['method']}, preset {settings['preset']}, "
-        f"buffer {settings['buffer_size']}, {splits}"
-    )
-    for file in settings["method_files"]:
-        yield f"  method file: {file['path']} ({', '.join(file['methods'])}), {file['digest']}"
-    if settings["train_options"]:
-        yield f"  train options: {shlex.join(settings['train_options'])}"
-    guards = [guard["name"] for guard in settings["guards"]]
-    guards += [word.partition(":")[2] for word in settings["classes"]]
-    yield f"  guards: {', '.join(guards) or 'none'}"
-    yield f"  gates: {', '.join(facts['gates']) or 'none'}"
+    yield from _settings(facts)
     yield from ("  " + line for line in _table(facts))
+    for number, changes in _changes_of_weeks(facts):
+        yield f"  changed in week {number}: {', '.join(changes)}"
     if said := _leaks(facts):
         yield f"  training pairs left out because their images are tested: {said}"
     pending = facts["pending"]
@@ -145,6 +138,27 @@ def _details(facts: Mapping[str, Any]) -> Iterator[str]:
     if facts["rejected"]:
         yield f"  rejected: {', '.join(facts['rejected'])} ({facts['path']}/rejected)"
     yield from _history(facts)
+
+
+def _settings(facts: Mapping[str, Any]) -> Iterator[str]:
+    """How the next week is trained and judged."""
+    settings = facts["settings"]
+    column = settings["split_column"]
+    splits = f"hold-out {settings['holdout']}" if column is None else f"splits of column {column}"
+    yield (
+        f"  run {settings['run']}, method {settings['method']}, preset {settings['preset']}, "
+        f"buffer {settings['buffer_size']}, {splits}"
+    )
+    if facts["training"]:
+        yield f"  last training: {_in_words(facts['training'])}"
+    for file in settings["method_files"]:
+        yield f"  method file: {file['path']} ({', '.join(file['methods'])}), {file['digest']}"
+    if settings["train_options"]:
+        yield f"  train options: {shlex.join(settings['train_options'])}"
+    guards = [guard["name"] for guard in settings["guards"]]
+    guards += [word.partition(":")[2] for word in settings["classes"]]
+    yield f"  guards: {', '.join(guards) or 'none'}"
+    yield f"  gates: {', '.join(facts['gates']) or 'none'}"
 
 
 def _history(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -189,6 +203,44 @@ def _changes(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         was, is_now = values.get("was"), values.get("is")
         has_list = isinstance(was, list) or isinstance(is_now, list)
         yield f"other {name}" if has_list else f"{name} {was} -> {is_now}"
+
+
+def _changes_of_weeks(facts: Mapping[str, Any]) -> list[tuple[int, list[str]]]:
+    """The settings that changed with each of the last weeks in which one did."""
+    found: dict[int, list[str]] = {}
+    for line in facts["history"]:
+        if line["body"] is None:
+            continue
+        one = converted(line["body"], Action, facts["path"])
+        if one.action in {*JUDGED} - {REJECTED, REDO_REJECTED} and one.week is not None:
+            found = {week: changes for week, changes in found.items() if week < one.week}
+            found |= {one.week: [*_changes(one.settings)]} if one.settings else {}
+        elif one.action == ROLLED_BACK:
+            found = {week: changes for week, changes in found.items() if week <= (one.week or 0)}
+    return [*found.items()][-_WEEKS:]
+
+
+def _in_words(training: Mapping[str, Any]) -> str:
+    length = f"{training['steps']} steps" if training["steps"] else f"{training['epochs']} epochs"
+    return (
+        f"{training['architecture']}, {training['method']}, lr {training['lr']:g}, {length}, "
+        f"batches of {training['batch_size']}"
+    )
+
+
+def _training(place: Layout, state: State) -> dict[str, Any] | None:
+    """How the last accepted week was trained; None without one, or if that cannot be read."""
+    with suppress(BadInput, KeyError, TypeError):
+        if state.last:
+            manifest = CheckpointManifest.read(place.week(state.last) / "checkpoint")
+            settings = manifest.identity["settings"]
+            names = ("lr", "epochs", "steps", "batch_size")
+            return {
+                "architecture": str((manifest.model or {}).get("name", "")),
+                "method": manifest.method,
+                **{name: settings.get(name) for name in names},
+            }
+    return None
 
 
 def _leaks(facts: Mapping[str, Any]) -> str:

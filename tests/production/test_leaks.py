@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
@@ -11,6 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from support.pair_files import write_parquet
 from support.production import PASSES, first_words, tree, week_words
 from support.program import ProgramResult, check_refused
@@ -115,17 +117,32 @@ def test_a_dry_run_counts_leaks(run: Run, place: Path, state: Path, tmp_path: Pa
     assert not (state / "pending").exists()
 
 
+def saved_again(image: bytes) -> bytes:
+    """The image a quarter larger, and as a JPEG."""
+    with Image.open(io.BytesIO(image)) as opened:
+        size = opened.width * 5 // 4, opened.height * 5 // 4
+        larger = opened.convert("RGB").resize(size, Image.Resampling.BICUBIC)
+    file = io.BytesIO()
+    larger.save(file, "JPEG", quality=80)
+    return file.getvalue()
+
+
 @pytest.mark.slow
-def test_leaks_and_shared_captions_are_said(
+def test_leaks_shared_captions_and_near_duplicates_are_said(
     run: Run, place: Path, state: Path, tmp_path: Path
 ) -> None:
     write_leaking(place, state, tmp_path / "week-2.parquet")
+    guard = held_out_of(place / "golden" / "00-golden")
+    like = [row(saved_again(guard.image(at)), f"like {at}") for at in range(2)]
+    rows = pq.read_table(tmp_path / "week-2.parquet").to_pylist()
+    write_parquet(tmp_path / "week-2.parquet", [*rows, *like])
     words = ["update", tmp_path / "week-2.parquet", "--state", state, *BY_COLUMN[:-1]]
     done = run(*words, "--drop-leaks")
     assert done.code == 0
-    assert "1 of 16 training pairs have a caption that guard 00-golden has" in done.err
+    assert "1 of 18 training pairs have a caption that guard 00-golden has" in done.err
+    assert "2 of 18 training images are like a test image of guard 00-golden" in done.err
     assert (
-        "of 29 pairs, 5 have test images (golden, week-0001, their own test split) and are left "
+        "of 31 pairs, 5 have test images (golden, week-0001, their own test split) and are left "
         "out of training"
     ) in done.err
 

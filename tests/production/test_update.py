@@ -335,6 +335,9 @@ def test_a_new_guard_is_measured_on_the_start_and_an_old_one_can_be_dropped(
     assert sorted(str(row["step"]) for row in rows) == ["1", "None"]
     summary = json.loads((state / "weeks/0002/report/summary.json").read_text())
     assert [one["data"] for one in summary["gates"]] == ["00-silver"]
+    without = run(*week_words(place, state, 3), "--index-week", "none", "--dry-run").out
+    assert "--gallery-checkpoint" not in without
+    assert "index-kept" not in without
     # The third week measures the start on neither again.
     dry = run(*week_words(place, state, 3), "--dry-run").out
     # The evaluation of the new checkpoint, three of the index, and --guard.

@@ -85,14 +85,23 @@ Distractors = Annotated[
         rich_help_panel=options.INPUT,
     ),
 ]
+
+
+def _index_week(text: str) -> str:
+    """The text of --index-week: `none` must differ from an option that is not given."""
+    if text != "none" and not text.isdecimal():
+        raise ValueError(f"{text!r} is not the number of a week, and not none")
+    return text
+
+
 IndexWeek = Annotated[
-    int | None,
+    str | None,
     typer.Option(
         "--index-week",
-        min=0,
-        metavar="WEEK",
+        parser=_index_week,
+        metavar="WEEK|none",
         help="Week whose model the index of users was built with; the report says what they lose "
-        "if it stays (default: 0, the start).",
+        "if it stays. With none, there is no index to evaluate (default: 0, the start).",
         rich_help_panel=options.INPUT,
     ),
 ]
@@ -498,7 +507,7 @@ _SAME = {
     *_OF_TRAINING, "method", "preset", "buffer_size", "policy", "holdout", "holdout_most",
     "split_column", "keep_columns", "image_column", "caption_column", "max_skip", "undefined",
     "seed", "device", "threads", "false_alarms", "unresolved", "retries",
-    "drop_leaks", "index_week",
+    "drop_leaks",
 }  # fmt: skip
 _NOT_BESIDE_REDO = {"init", "buffer_from", "run_name", "fresh_state"}
 _BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback", "reason"}
@@ -697,6 +706,7 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
         ("set_", "assignments", tuple),
         ("known", "known", lambda text: None if text == SKIP else text),
         ("fail_if", "fail_if", conditions),
+        ("index_week", "index_week", lambda text: None if text == "none" else int(text)),
         ("keep", "kept_weeks", lambda text: None if text == "all" else int(text)),
         ("method_file", "method_files", partial(record_method_files, state)),
         ("workers", "workers", options.workers),

@@ -58,8 +58,8 @@ def sights(root: Path, settings: Settings, errors: Mapping[str, float]) -> list[
     bound = settings.bound_on_guards
     if bound is None:
         return []
-    of_each = sum(gate.startswith(("drop", "worst_drop", "step_drop")) for gate in settings.gates)
-    comparisons = (len(settings.guards) + len(settings.classes)) * of_each
+    guards = len(settings.guards) + len(settings.classes)
+    comparisons = guards * len(settings.gates_on_guards)
     z = critical_value(comparisons, (settings.false_alarms or 1.0) / WEEKS_A_YEAR)
     found = []
     for guard in settings.guards:

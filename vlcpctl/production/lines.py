@@ -286,9 +286,10 @@ class Lines:
 
         The gallery has the guard's items and those of the week.
         """
-        if not self.settings.guards or not self._is_dual:
+        week = self.settings.index_week
+        if week is None or not self.settings.guards or not self._is_dual:
             return
-        old = self.place.week(self.settings.index_week) / "checkpoint"
+        old = self.place.week(week) / "checkpoint"
         new = pending / "checkpoint"
         choices = (([old, new], old, None), ([new], old, "query"), ([new], new, None))
         paths = [shown_path(self.place.root, guard.path) for guard in self.settings.guards]

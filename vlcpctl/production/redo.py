@@ -198,7 +198,7 @@ def _planned(
         raise UsageError(f"--redo {request.week}: there is no pair to train on left")
     before = replace(state, weeks=state.weeks[: first - 1])
     settings = later_settings(place, before, request.given)
-    if settings.index_week >= first:
+    if settings.index_week is not None and settings.index_week >= first:
         raise UsageError(
             f"--redo {request.week} replaces week {settings.index_week}, whose model the deployed "
             "index was built with; give the --index-week of an earlier one, such as 0, the start"

@@ -19,7 +19,7 @@ from vlcpctl.methods.plugins.method_file import load_method_code, load_method_fi
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.production.layout import relative_to_root, shown_path
 from vlcpctl.production.left_out import TRAIN
-from vlcpctl.report.gates.grammar import parse_gate
+from vlcpctl.report.gates.grammar import Gate, parse_gate
 from vlcpctl.report.gates.judging import POLICIES, UNRESOLVED
 from vlcpctl.training.config.composition import compose, settings_of_methods
 from vlcpctl.training.config.execution import check_processes
@@ -121,7 +121,7 @@ class Settings:
     classes: tuple[str, ...] = ()
     data: str | None = None
     distractors: tuple[Guard, ...] = ()  # tasks that make the galleries of guards larger
-    index_week: int = 0  # whose model the deployed index was built with; 0: the start
+    index_week: int | None = 0  # whose model built the deployed index; 0: the start; None: no index
     fail_if: tuple[str, ...] | None = None
     undefined: str | None = None
     false_alarms: float | None = None  # a year of weekly updates; None: as the report has it
@@ -273,9 +273,14 @@ class Settings:
     @property
     def bound_on_guards(self) -> float | None:
         """The smallest loss on a guard, in points, that is above the bound of a condition."""
-        found = (parse_gate(text, _KEYS) for text in self.gates)
-        losses = [one for one in found if one.metric.name in {"drop", *_ON_GUARDS}]
+        losses = self.gates_on_guards
         return min((one.bound for one in losses if one.comparison in {"gt", "ge"}), default=None)
+
+    @property
+    def gates_on_guards(self) -> list[Gate]:
+        """The conditions that judge each guard against chance; `drop_low` and others are values."""
+        found = (parse_gate(text, _KEYS) for text in self.gates)
+        return [one for one in found if one.metric.name in {"drop", *_ON_GUARDS}]
 
     @property
     def undefined_gates(self) -> str:

@@ -471,12 +471,12 @@ def _warn_of_emptied(weeks: Sequence[int]) -> None:
 def _check_evaluation(place: Layout, state: State, settings: Settings, call: Call) -> None:
     """Check what the week is evaluated on and judged by, and say what is new in that."""
     require_unchanged(place.root, settings)
-    if settings.index_week > state.last:
+    week = settings.index_week
+    if week is not None and week > state.last:
         raise UsageError(
-            f"--index-week {settings.index_week}: {place.root} has no such week (it has 0 to "
-            f"{state.last})"
+            f"--index-week {week}: {place.root} has no such week (it has 0 to {state.last})"
         )
-    require_whole(place, state, settings.index_week, f"--index-week {settings.index_week}")
+    require_whole(place, state, week or 0, f"--index-week {week}")
     _warn_of_left_out(state.settings, settings)
     _say_of_gates(place, state, settings, call)
 

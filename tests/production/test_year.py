@@ -111,7 +111,7 @@ def a_bad_week(story: Story) -> None:
     story.told += ["started", "rejected"]
     story.taken_back |= keys_of(story.place.pending)
     good = story.file()
-    assert "was rejected and is in no later week" in story.update(good).err
+    assert "in no later week" in story.update(good).err
     story.told += ["started", "accepted"]
     story.remember(story.place.week(read_state(story.place).last))
 

@@ -188,8 +188,21 @@ RECORDS = {
             "request, `known` by week, `leaked` by the task of the test images. Only if "
             "there were any.",
             "rolling_back": "Weeks being moved by an interrupted `--rollback`.",
+            "redone": "Weeks that an interrupted `--redo` still moves to their place. Only then.",
         },
         ("schema", "seal", "made_by"),
+    ),
+    "known-keys": Kind(
+        "The keys of an old week of which `--keep` has removed the pairs, in `keys.npy` beside it, "
+        "an (N, 16) uint8 array. `split --not` takes it.",
+        "trimmed.json",
+        {
+            "name": "Name of the task of the week.",
+            "content": "Content id of the task as it was first written.",
+            "pairs": "Number of keys.",
+            "digest": "xxh3_128 of `keys.npy`.",
+        },
+        ("schema", "seal"),
     ),
     "week": Kind(
         "What a week was made from, written by `update`.",

@@ -50,7 +50,7 @@ class Sight:
 
 
 def sights(root: Path, settings: Settings, errors: Mapping[str, float]) -> list[Sight]:
-    """What each retrieval guard can show of a loss, if a condition bounds it.
+    """What each guard can show of a loss, if a condition bounds it; of classes, those in tasks.
 
     `errors` are standard errors measured so far, by guard; of others, it is that of changes of
     single samples with a standard deviation of 15 points. Raises BadInput if a task cannot be read.
@@ -62,11 +62,20 @@ def sights(root: Path, settings: Settings, errors: Mapping[str, float]) -> list[
     comparisons = guards * len(settings.gates_on_guards)
     z = critical_value(comparisons, (settings.false_alarms or 1.0) / WEEKS_A_YEAR)
     found = []
-    for guard in settings.guards:
-        images = _images(root, guard)
-        error = errors.get(guard.name, _DEVIATION / math.sqrt(max(images, 1)))
-        found.append(Sight(guard.name, images, smallest_seen(bound, error, z), bound))
+    tasks = {guard.name: shown_path(root, guard.path) for guard in settings.guards}
+    for name, path in {**tasks, **class_tasks(root, settings)}.items():
+        images = _images(path)
+        error = errors.get(name, _DEVIATION / math.sqrt(max(images, 1)))
+        found.append(Sight(name, images, smallest_seen(bound, error, z), bound))
     return found
+
+
+def class_tasks(root: Path, settings: Settings) -> dict[str, Path]:
+    """The tasks with a test split among the data sets of --guard-classes, by name."""
+    words = [word.partition(":") for word in settings.classes]
+    paths = [shown_path(root, word) for kind, _, word in words if kind == "path"]
+    tasks = {path: read_task(path) for path in paths if (path / MANIFESTS["task"]).is_file()}
+    return {task.slug: path for path, task in tasks.items() if "test" in task.splits}
 
 
 def unresolved_weeks(sights_: Sequence[Sight]) -> float:
@@ -86,7 +95,7 @@ def unresolved_weeks(sights_: Sequence[Sight]) -> float:
 def refuse_small(root: Path, guards: Sequence[Guard]) -> None:
     """Raise UsageError for a guard of fewer than 50 test images."""
     for guard in guards:
-        images = _images(root, guard)
+        images = _images(shown_path(root, guard.path))
         if images < FEWEST_IMAGES:
             raise UsageError(
                 f"--guard {shown_path(root, guard.path)} has {counted(images, 'test image')}, on "
@@ -95,8 +104,8 @@ def refuse_small(root: Path, guards: Sequence[Guard]) -> None:
             )
 
 
-def _images(root: Path, guard: Guard) -> int:
-    return read_task(shown_path(root, guard.path)).splits["test"].images
+def _images(task: Path) -> int:
+    return read_task(task).splits["test"].images
 
 
 def find_guards(

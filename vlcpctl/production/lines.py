@@ -13,7 +13,7 @@ from vlcpctl.data.splitting.leaving_out import SELF
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.metrics.chance import WEEKS_A_YEAR
-from vlcpctl.production.guards import guard_patterns
+from vlcpctl.production.guards import class_tasks, guard_patterns
 from vlcpctl.production.layout import TASK, Layout, shown_path
 from vlcpctl.production.left_out import TRAIN, StopLists
 from vlcpctl.production.settings import Settings
@@ -178,9 +178,11 @@ class Lines:
         return {f"week {week}": self._task(self.place.week(week), week) for week in weeks}
 
     def guards(self, settings: Settings) -> dict[str, Path]:
-        """The tasks of --guard in these settings, by the words for them."""
+        """The tasks of --guard and --guard-classes in these settings, by the words for them."""
         root = self.place.root
-        return {f"guard {one.name}": shown_path(root, one.path) for one in settings.guards}
+        tasks = {one.name: shown_path(root, one.path) for one in settings.guards}
+        tasks |= class_tasks(root, settings)
+        return {f"guard {name}": path for name, path in tasks.items()}
 
     def _numbered(self, lines: Sequence[Words]) -> list[CommandLine]:
         quiet = ["-q"] if self.call.quiet else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import importlib
 import inspect
@@ -295,5 +296,7 @@ def _error_text(error: OSError) -> str:
     >>> _error_text(OSError(28, "No space left on device", "run/0.tar"))
     'run/0.tar: No space left on device'
     """
+    if error.errno == errno.ENOMEM:
+        return limit_text(error)
     named = [str(name) for name in (error.filename, error.filename2) if name is not None]
     return ": ".join([" -> ".join(named), error.strerror or str(error)]).removeprefix(": ")

@@ -184,6 +184,7 @@ def test_the_advice_of_a_week_without_test_images_helps(run: Run, place: Path, s
     assert run(*words, "--holdout", "test=2").code == 0
 
 
+@pytest.mark.slow
 def test_the_advice_of_an_unfinished_week_of_another_command_helps(
     run: Run, place: Path, state: Path
 ) -> None:

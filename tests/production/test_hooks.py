@@ -114,6 +114,7 @@ def test_in_a_hook_a_state_can_be_read_and_not_updated(
     assert "week 1: --on-accept is not run: it has succeeded\n" in again.err
 
 
+@pytest.mark.slow
 def test_a_rejected_week_has_its_hook_once_for_each_verdict(
     run: Run, place: Path, state: Path, tmp_path: Path
 ) -> None:

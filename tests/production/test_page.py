@@ -123,6 +123,7 @@ def test_scores_and_intervals_are_those_of_rows_and_ranks(
         assert one.low <= one.points <= one.high
 
 
+@pytest.mark.slow
 def test_a_rejected_week_has_a_page_which_is_the_same_when_it_is_made_again(
     run: Run, place: Path, state: Path
 ) -> None:

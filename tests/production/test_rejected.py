@@ -61,6 +61,7 @@ def test_a_rejected_week_is_kept_until_its_data_are_accepted(
     ]
 
 
+@pytest.mark.slow
 def test_pairs_of_a_rejected_week_can_be_forgotten(run: Run, place: Path, rejected: Path) -> None:
     assert run(*week_words(place, rejected, 3), *PASSES, "-q").code == 0
     task = rejected / "rejected/0002-1/stream/00-week-0002"

@@ -485,6 +485,7 @@ def test_a_start_that_was_trained_on_tasks_is_no_run_of_the_report(
     ]
 
 
+@pytest.mark.slow
 def test_a_column_can_have_the_splits_and_a_hold_out_takes_its_place(
     run: Run, place: Path, tmp_path: Path
 ) -> None:

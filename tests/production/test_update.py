@@ -498,7 +498,8 @@ def test_a_column_can_have_the_splits_and_a_hold_out_takes_its_place(
     words[1] = tmp_path / "week-1.parquet"
     del words[words.index("--holdout") : words.index("--holdout") + 2]
     del words[words.index("--buffer-from") : words.index("--buffer-from") + 2]
-    assert run(*words).code == 0
+    done = run(*words)
+    assert (done.code, f"{state} starts without --buffer-from" in done.err) == (0, True)
     task = state / "weeks" / "0001" / "stream" / "00-week-0001" / "task.json"
     splits = json.loads(task.read_text())["splits"]
     assert {name: one["images"] for name, one in splits.items()} == {"train": 18, "test": 6}

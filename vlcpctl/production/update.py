@@ -204,6 +204,12 @@ def update(
     observe("prepared")
     lines = Lines(place, state, settings, request.call)
     if not state.start.ready:
+        if not state.start.buffer_from:
+            warn(
+                f"{request.state} starts without --buffer-from: the first week replays nothing "
+                "that the model has learned before, and may lose it; give pairs that it was "
+                "trained on"
+            )
         say(f"{request.state}: making the start")
         state = make_start(lines, partial(_run, checked(run, lines, of_start=True)))
         observe("start")

@@ -310,6 +310,7 @@ def test_angles_are_from_the_base_to_the_last_model_and_one_task_further() -> No
     assert single.startswith("| `modx` | test | one task further | 6.5 (0.7) |")
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.slow
 def test_the_recipe_runs_without_a_network_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -204,7 +204,7 @@ def test_threads_that_cannot_start_are_one_line(tmp_path: Path) -> None:
     """Where memory is so limited, libraries would hang or crash when they start theirs."""
 
     def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (60 * 2**20, 60 * 2**20))
+        resource.setrlimit(resource.RLIMIT_AS, (48 * 2**20, 48 * 2**20))
 
     ended = run(tmp_path, "-m", "vlcpctl", *SAMPLE, preexec_fn=limit)
     assert ended.returncode == 1

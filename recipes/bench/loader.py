@@ -29,6 +29,7 @@ from turns import in_turns, ratios, show
 from vlcpctl.core.console import emit
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.loader import PlannedBatches, read_batches
+from vlcpctl.data.loading.replay import UNION
 from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.tasks.task import Split, open_stream
 from vlcpctl.models import encoders
@@ -93,7 +94,7 @@ def _read_ours(
 ) -> None:
     """One epoch of our batches."""
     sampler = PairSampler(
-        [split], None, batch_size=args.batch, captions="one", replay_share=None, seed=0
+        [split], None, batch_size=args.batch, captions="one", replay=UNION, seed=0
     )
     batches = PlannedBatches(
         splits=sampler.splits,

@@ -18,7 +18,7 @@ from vlcpctl.report.gates.grammar import parse_gate
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.per_step import parse_scale
 from vlcpctl.training.config.request import save_every
-from vlcpctl.training.config.resolution import replay_share
+from vlcpctl.training.config.resolution import parse_replay
 
 COUNTED = parse_holdout("test=5")
 PARSERS: dict[str, Callable[[str], object]] = {
@@ -29,7 +29,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "--holdout-most": lambda text: parse_most(f"{text}%", COUNTED),
     "--max-skip": lambda text: Tolerance.parse(f"{text}%"),
     "--randaugment": lambda text: pair_parser("--randaugment", int)(f"2,{text}"),
-    "--replay": lambda text: replay_share(f"share={text}"),
+    "--replay": lambda text: parse_replay(f"share={text}"),
     "--save-every": lambda text: save_every(f"{text}min"),
     "--save-every, steps": save_every,
     "--scale-per-step": parse_scale,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.production import FAILS, PASSES, bodies, killed_at, week_words
-from support.program import ProgramResult
+from support.program import ProgramResult, check_refused
 
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.production.layout import Layout
@@ -53,8 +53,13 @@ def test_a_rejected_week_is_kept_until_its_data_are_accepted(
     task = open_task(rejected / "rejected/0002-2/stream/00-week-0002")
     assert sum(one.images for one in task.manifest.splits.values()) == 24
     assert f"rejected: 0002-1, 0002-2 ({rejected}/rejected)" in run("inspect", rejected).out
-    done = run(*week_words(place, rejected, 2), "-q")
+    done = run(*week_words(place, rejected, 2), "--keep", "1", "-q")
     assert (done.code, said in done.err) == (0, False)
+    for week in (rejected / "rejected").iterdir():  # an accepted week has its pairs now
+        assert names(week) == [one for one in KEPT if one != "stream"]
+    refused = run("update", "--state", rejected, "--redo", "rejected/0002-1")
+    check_refused(refused, "update", 2, "--redo rejected/0002-1: --keep has removed its pairs")
+    assert run("check", rejected).code == 0
     assert [one["action"] for one in bodies(rejected)][2:] == [
         *("started", "rejected", "started", "rejected", "started", "accepted"),
         *("started", "accepted"),

@@ -172,6 +172,17 @@ def run(
             rich_help_panel=options.TABLES,
         ),
     ] = None,
+    recent: Annotated[
+        int | None,
+        typer.Option(
+            "--recent",
+            min=1,
+            metavar="N",
+            help="Steps and tasks in tables, maps and examples of them, the last ones; metrics and "
+            "curves are over all (default: all).",
+            rich_help_panel=options.TABLES,
+        ),
+    ] = None,
     checkpoints: Annotated[
         list[Path] | None,
         typer.Option(
@@ -396,6 +407,7 @@ def run(
         examples=examples,
         group_by=tuple(group_by or ()),
         best=best,
+        recent=recent,
     )
     places = {"--out": out, "--csv": csv, "--latex": latex, "--figures": figures, "--junit": junit}
     idle = {

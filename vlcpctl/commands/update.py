@@ -519,7 +519,7 @@ _OTHERWISE_NAMED = {"set_": "set", "run_name": "run", "junit_xml": "junit"}
     only=_OF_TRAINING,
     words={
         "batch_size": "Pairs per batch; more than the week has are refused",
-        "replay": "Use of the buffer: union (shuffled with the week), or share=X of each batch",
+        "replay": "Use of the buffer, as in train-step: union, share=X or least=X",
     },
 )
 def run(

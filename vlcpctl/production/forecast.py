@@ -19,7 +19,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.amounts import duration, size
 from vlcpctl.core.console import progress
 from vlcpctl.core.errors import BadInput, TooManySkipped
-from vlcpctl.data.loading.sampler import replayed_pairs
+from vlcpctl.data.loading.replay import replayed_pairs
 from vlcpctl.data.splitting.holdout import CountedHoldout
 from vlcpctl.data.splitting.leaving_out import KNOWN, Counts, counts_of
 from vlcpctl.data.splitting.rules import AllInOne
@@ -38,7 +38,7 @@ from vlcpctl.production.seconds import read_seconds
 from vlcpctl.production.sources import split_options
 from vlcpctl.training.config.composition import settings_of_methods
 from vlcpctl.training.config.phases import plan_phases
-from vlcpctl.training.config.resolution import replay_share, resolve
+from vlcpctl.training.config.resolution import parse_replay, resolve
 
 _TRAINING = "train-step"
 _SLOW_S = 1.0  # reading that takes longer is said
@@ -207,8 +207,9 @@ def _steps(lines: Lines, train: NewPairs) -> tuple[int, int, bool]:
     methods = how.methods
     settings, _ = resolve(how.preset, how.of_training(), settings_of_methods(methods))
     replayed_M, is_exact = _replayable(lines, train)
-    share = replay_share(settings.replay) if len(replayed_M) else None
     pool_N = train.captions_N
+    share = parse_replay(settings.replay).share_of(len(pool_N), len(replayed_M))
+    share = share if len(replayed_M) else None
     if share is None:
         pool_N = np.concatenate([pool_N, replayed_M])
 

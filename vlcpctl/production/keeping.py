@@ -2,22 +2,26 @@
 
 Older ones keep their rows, ranks, verdicts and reports, the images that they are evaluated on, and
 the keys of their other pairs. `trimmed.json` marks such a week; its checkpoint goes last, so that
-what a kill leaves is completed by the next call. Weeks that were rolled back lose their weights.
+what a kill leaves is completed by the next call. Weeks that were rolled back lose their weights,
+and these and rejected ones their pairs, too, once an accepted week has the same data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 
 from vlcpctl.core.atomic import rewritten_directory
 from vlcpctl.core.console import say
-from vlcpctl.core.errors import UsageError, some_names
+from vlcpctl.core.errors import BadInput, UsageError, some_names
 from vlcpctl.data.splitting.known_keys import write_known
 from vlcpctl.data.tasks.task import Task, open_stream
 from vlcpctl.deletion.removing import mirror
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop, rewrite_stream
 from vlcpctl.evaluation.embedding_cache import prune
+from vlcpctl.production.attempt import Attempt
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.state import State
 
@@ -41,9 +45,9 @@ def trim_weeks(
         if (place.week(number) / "checkpoint").exists():
             _trim(place, state, number, observe)
             trimmed.append(str(number))
-    for week in place.rolled_back():
+    for week in (*place.rejected(), *place.rolled_back()):
         if int(week.name.partition("-")[0]) in _too_old(state):
-            for name in _WEIGHTS:
+            for name in (*_WEIGHTS, *(["stream"] if _is_made_again(state, week) else [])):
                 place.discard(week / name)
     if trimmed:
         which = (
@@ -53,6 +57,13 @@ def trim_weeks(
             f"{place.root}: {which} no weights, buffer and pairs for training any more "
             f"(--keep {state.settings.kept_weeks})"
         )
+
+
+def _is_made_again(state: State, week: Path) -> bool:
+    """Whether an accepted week has the data of this one, which is not accepted."""
+    with suppress(BadInput):  # damaged
+        return Attempt.read(week).data in {one.data for one in state.weeks}
+    return False
 
 
 def _too_old(state: State) -> list[int]:

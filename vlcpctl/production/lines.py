@@ -27,6 +27,7 @@ GUARDS, START, CLASSES = "guards", "start", "-classes"
 BEFORE, WEEKS = "before", "weeks"
 INDEX = ("index-kept", "index-grown", "index-rebuilt")  # what becomes of the deployed index
 
+_RECENT = 12  # weeks that the tables of a report show; metrics and curves are over all
 _EARLIER = "earlier"  # the task that the first buffer is filled from
 _PRETRAINED = "open_clip:"
 
@@ -222,7 +223,7 @@ class Lines:
         return words + self._seed()
 
     def _train(self, task: Path, last: Path, pending: Path) -> Words:
-        how = self.settings
+        how, buffer = self.settings, self.buffer_of(self.state.last)
         words = ["train-step", str(task), "-o", str(pending / "checkpoint")]
         words += ["--method", how.method, "--preset", how.preset, "--run", how.run]
         words += ["--previous", str(last / "checkpoint")]
@@ -231,9 +232,12 @@ class Lines:
                 ("--method-file", shown_path(self.place.root, file.path))
                 for file in how.method_files
             ),
-            ("--buffer", self.buffer_of(self.state.last)),
+            ("--buffer", buffer),
             *(("--set", one) for one in how.assignments),
-            *((f"--{name.replace('_', '-')}", one) for name, one in how.of_training().items()),
+            *(
+                (f"--{name.replace('_', '-')}", one)
+                for name, one in how.of_training(has_buffer=buffer is not None).items()
+            ),
         )
         words += ["--fresh-state"] if self.call.fresh_state else []
         words += ["--attempt", str(self.attempt)] if self.attempt else []
@@ -344,6 +348,7 @@ class Lines:
         words = ["forgetting-report", *rows, *(_value(one, "-o") for one in new)]
         # Only this run: a start that was trained on tasks is a run of its own, in the same rows.
         words += ["-o", str(self.place.pending / "report"), "--run", how.run]
+        words += ["--recent", str(_RECENT)] if self.state.last >= _RECENT else []
         # `update` shows the page of the week instead of its tables.
         words += [] if self.call.quiet else ["-q"]
         of_new = [_value(one, "--save-ranks") for one in new if "--save-ranks" in one]

@@ -239,6 +239,10 @@ def _not_accepted(place: Layout, state: State, word: str) -> Path:
         weeks = f"weeks 1 to {state.last}" if state.last else "no accepted week"
         names = some_names([weeks, *(str(one.relative_to(place.root)) for one in known)])
         raise UsageError(f"--redo {word}: {place.root} has no such week; it has {names}")
+    if not (found[0] / "stream").exists():
+        raise UsageError(
+            f"--redo {word}: --keep has removed its pairs, since an accepted week has the same data"
+        )
     return found[0]
 
 

@@ -39,6 +39,7 @@ NEW: Final[Mapping[str, Any]] = {
     "unresolved": "accept",
     "retries": 1,
     "evaluated": 5000,
+    "default_replay": "least=0.25",
 }
 _BEFORE: Final = ("worst_drop:gt:2", "bwt_gem.rm:lt:-2")  # of states that have recorded none
 _ON_GUARDS: Final = ("worst_drop", "step_drop")
@@ -105,6 +106,7 @@ class Settings:
     micro_batch: int | None = None
     precision: str | None = None
     replay: str | None = None
+    default_replay: str | None = None  # without --replay, if no method decides; None: union
     buffer_size: str = "20000"
     policy: str | None = None
     holdout: str = "test=0.1"
@@ -252,10 +254,18 @@ class Settings:
         if self.false_alarms is not None and not 0 < self.false_alarms < math.inf:
             raise UsageError(f"--false-alarms must be a number above 0, not {self.false_alarms}")
 
-    def of_training(self) -> dict[str, Any]:
-        """The settings that `train-step` takes by the same name, without those that are None."""
+    def of_training(self, *, has_buffer: bool = True) -> dict[str, Any]:
+        """The settings that `train-step` takes by the same name, without those that are None.
+
+        None decides about replay if the week `has_buffer` not.
+        """
         names = [one.name for one in fields(self) if one.name in SETTINGS]
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        found = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if not has_buffer:
+            found.pop("replay", None)
+        elif self.default_replay and "replay" not in settings_of_methods(self.methods):
+            found.setdefault("replay", self.default_replay)
+        return found
 
     @property
     def gates(self) -> tuple[str, ...]:

@@ -505,7 +505,8 @@ def _say_of_gates(place: Layout, state: State, settings: Settings, call: Call) -
         gates = " and ".join(settings.gates)
         say(
             f"{place.root} was started by a version with other defaults and keeps its gates, "
-            f"{gates}; '--fail-if default --retries 1' takes those of today"
+            f"{gates}, and --replay union; '--fail-if default --retries 1 --replay least=0.25' "
+            "takes those of today"
         )
     before = state.settings.guards if state.start.ready else ()
     if not call.small_guard:

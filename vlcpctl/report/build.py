@@ -163,6 +163,10 @@ def _tracks(rows: Sequence[Row], found: JoinedRows, request: ReportRequest) -> t
     tracks = tuple(collect((row for row in rows if row.since is None), found.starts))
     check_metric(request.metric, tracks)
     tracks = without_tasks(tracks, request.without)
+    tracks = tuple(
+        replace(track, runs=tuple(replace(run, recent=request.recent) for run in track.runs))
+        for track in tracks
+    )
     if not request.allow_missing:
         for track in tracks:
             require_complete(track)
@@ -202,7 +206,7 @@ def _with_forgotten(
     shown = {one for task in files.images for one in (task.content, *task.manifest.was)}
     if files.images and shown.isdisjoint(one for row in rows for one in (row.data, *row.data_was)):
         raise UsageError("--images has no effect: no row is of the tasks that it names")
-    found = find_forgotten(rows, files.ranks, most)
+    found = find_forgotten(rows, files.ranks, most, request.recent)
     intervals.note_used(found.used)
     # Guards are shown where --images names them: their pictures are what it is given for.
     guards = [one for one in document.curves if one.is_guard and one.is_of(shown)]

@@ -36,6 +36,7 @@ class ReportRequest:
     examples: int | None = None  # of what was forgotten, in a list; None: EXAMPLES
     group_by: Sequence[str] = ()
     best: str | None = None
+    recent: int | None = None  # steps and tasks that tables show, the last ones; None: all
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,11 @@ from vlcpctl.checkpoints.model_facts import LEARNED, model_facts
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.gpu import is_gpu
 from vlcpctl.core.hashing import file_sha256
-from vlcpctl.data.loading.sampler import count_pairs, replayed_pairs
+from vlcpctl.data.loading.replay import replayed_pairs
+from vlcpctl.data.loading.sampler import count_pairs
 from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.resolution import replay_share
+from vlcpctl.training.config.resolution import parse_replay
 from vlcpctl.training.config.settings import OF_MODEL, PREVIOUS, Settings
 
 _LEAST = 2  # pairs of a batch: the contrastive loss of one pair has no gradient
@@ -153,13 +154,13 @@ def _available(request: TrainRequest, tasks: list[Task]) -> _Available:
     for task in tasks:
         task.require("train")
     splits = [task.split("train") for task in tasks]
-    share = replay_share(request.settings.replay)
+    replay = parse_replay(request.settings.replay)
     buffer = None
     if request.buffer is not None:
         held = open_task(request.buffer)
         held.require("train")
         buffer = held.split("train")
-    return _Available(*count_pairs(splits, buffer, share, request.limit), share)
+    return _Available(*count_pairs(splits, buffer, replay, request.limit))
 
 
 def _cut(request: TrainRequest, available: _Available) -> TrainRequest:

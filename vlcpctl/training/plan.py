@@ -27,7 +27,7 @@ from vlcpctl.training.config.execution import check_execution, check_processes, 
 from vlcpctl.training.config.per_step import dependence, refuse_idle_scale, scale_lines, scaled
 from vlcpctl.training.config.phases import PhasePlan, plan_phases
 from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.resolution import refuse_idle_settings, replay_share
+from vlcpctl.training.config.resolution import parse_replay, refuse_idle_settings
 from vlcpctl.training.lineage import lineage_warnings
 from vlcpctl.training.method_notes import (
     policy_notes,
@@ -207,7 +207,7 @@ def make_plan(request: TrainRequest) -> TrainPlan:
         buffer_split,
         batch_size=request.settings.batch_size,
         captions=request.settings.captions,
-        replay_share=replay_share(request.settings.replay),
+        replay=parse_replay(request.settings.replay),
         seed=request.drawn_seed,
         limit=request.limit,
     )
@@ -234,10 +234,10 @@ def make_plan(request: TrainRequest) -> TrainPlan:
 
 def _replay_warnings(request: TrainRequest, sampler: PairSampler) -> Iterator[str]:
     """A warning if the buffer's share of a batch rounds to no pair."""
-    share, size = replay_share(request.settings.replay), request.settings.batch_size
-    if sampler.buffer is not None and share is not None and not round(share * size):
+    share, size = sampler.replay_share, request.settings.batch_size
+    if share is not None and not round(share * size):
         yield (
-            f"no pair of the buffer is replayed: share={share:g} of a batch of {size} rounds to 0; "
+            f"no pair of the buffer is replayed: {share:g} of a batch of {size} rounds to 0; "
             "use a larger share or a larger --batch-size"
         )
 

@@ -11,7 +11,7 @@ import pytest
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.tasks.keys import Keys
-from vlcpctl.training.config.resolution import replay_share
+from vlcpctl.training.config.resolution import parse_replay
 from vlcpctl.training.config.settings import Settings
 
 
@@ -42,7 +42,7 @@ def _sampling(settings: Settings) -> dict[str, Any]:
     return {
         "batch_size": settings.batch_size,
         "captions": settings.captions,
-        "replay_share": replay_share(settings.replay),
+        "replay": parse_replay(settings.replay),
     }
 
 
@@ -89,6 +89,14 @@ def test_share_takes_that_share_of_every_batch_from_the_buffer() -> None:
             True,
             True,
         ]
+
+
+@pytest.mark.parametrize(("new", "replayed"), [(12, 2), (6, 0)])
+def test_at_least_a_share_is_replayed(new: int, replayed: int) -> None:
+    # Of 12 + 4 pairs a union replays a quarter; of 6 + 4 more than that, so they are shuffled.
+    pairs = _pairs([_split(0, new)], _split(100, 4), batch_size=4, replay="least=0.4")
+    sizes = {int((pairs.plan(step).source == 1).sum()) for step in range(8)}
+    assert (sizes == {replayed}) if replayed else len(sizes) > 1
 
 
 @pytest.mark.parametrize("replay", ["union", "share=0.5"])

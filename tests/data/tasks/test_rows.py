@@ -21,6 +21,7 @@ from vlcpctl.core.digests import digests_of
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.limits import MOST_CAPTION_BYTES
 from vlcpctl.core.seals import SEAL, seal_of
+from vlcpctl.data.loading.replay import UNION
 from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.tasks import rows as rows_module
 from vlcpctl.data.tasks.index import SCHEMA, IndexWriter, index_batches, wide
@@ -185,9 +186,7 @@ def test_opening_holds_few_bytes_of_each_row(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         split = opened(task)
-        sampler = PairSampler(
-            [split], None, batch_size=16, captions="one", replay_share=None, seed=0
-        )
+        sampler = PairSampler([split], None, batch_size=16, captions="one", replay=UNION, seed=0)
         sampler.plan(0)
         held, peak = tracemalloc.get_traced_memory()
     finally:

@@ -133,6 +133,18 @@ def test_the_matrix_shows_steps_by_tasks(tmp_path: Path) -> None:
     assert lines[8].split() == ["forgotten", "20.0", "-2.0"]
 
 
+def test_recent_steps_are_shown_and_all_are_counted(tmp_path: Path) -> None:
+    rows = own_rows() + merged_rows()
+    every, some = (_tables(tmp_path, rows, recent=n) for n in (None, 2))
+    name = "ctp: rm of each task (columns) after each task (rows)"
+    lines = styled(some.pop(name)).plain.splitlines()
+    assert lines[4].split() == ["01-people", "40.0", "44.0"]
+    assert lines[5].split() == ["02-animals", "42.0", "30.0", "35.0"]
+    assert lines[-1] == "shows 2 of 3 steps and 2 of 3 tasks"
+    del every[name]
+    assert some == every
+
+
 def test_scores_ahead_of_learning_are_shown_faint(tmp_path: Path) -> None:
     ahead = row(step=0, task_step=1, metrics={"rm": 3.0, "t2i_r1": 1.0})
     table = _tables(tmp_path, [*own_rows(), ahead])[

@@ -170,7 +170,7 @@ def test_a_share_without_a_place_for_new_pairs_is_refused(
     step = request(world, "er", 1, tmp_path, buffered=True)
     full = replace(step, settings=replace(step.settings, replay="share=0.95"))
     with pytest.raises(
-        UsageError, match=r"share=0\.95 leaves no place for new pairs in batches of 4"
+        UsageError, match=r"0.95 of a batch leaves no place for new pairs in batches of 4"
     ):
         make_plan(full)
 
@@ -183,4 +183,4 @@ def test_a_share_that_rounds_to_no_pair_is_warned_of(world: TrainingWorld, tmp_p
         plan = make_plan(replace(step, settings=replace(step.settings, replay=replay)))
         said = [text for text in plan.warnings if "no pair of the buffer is replayed" in text]
         assert bool(said) == warned
-        assert (plan.sampler.replay is None) == (warned or replay == "union")
+        assert (plan.sampler.replayed is None) == (warned or replay == "union")

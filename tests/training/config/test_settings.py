@@ -12,11 +12,12 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import lies_within
 from vlcpctl.core.option_rules import option_rows
 from vlcpctl.data.images.randaugment import MAX_MAGNITUDE, OPERATIONS
+from vlcpctl.data.loading.replay import Replay
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.phases import plan_phases
 from vlcpctl.training.config.presets import OURS, PRESETS
 from vlcpctl.training.config.request import SaveEvery, save_every
-from vlcpctl.training.config.resolution import replay_share, resolve
+from vlcpctl.training.config.resolution import parse_replay, resolve
 from vlcpctl.training.config.run_options import RunOptions
 from vlcpctl.training.config.settings import RANDAUGMENT_MOST, SETTINGS, Settings
 from vlcpctl.training.loop.optim import Plateau, learning_rate
@@ -128,8 +129,9 @@ def test_unknown_preset_is_answered_with_the_nearest() -> None:
         resolve("tinny", {}, {})
 
 
-def test_replay_share_is_read() -> None:
-    assert replay_share("share=0.25") == 0.25
+def test_replay_is_read() -> None:
+    assert parse_replay("share=0.25") == Replay(0.25)
+    assert parse_replay("least=0.25") == Replay(0.25, is_least=True)
 
 
 @pytest.mark.parametrize(

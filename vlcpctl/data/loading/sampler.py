@@ -15,6 +15,7 @@ import numpy as np
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.hashing import integer_hash
 from vlcpctl.data.loading.order import BatchPlan, Order
+from vlcpctl.data.loading.replay import Replay, replayed_pairs
 from vlcpctl.data.tasks.task import Split
 
 MEMORY = "memory"
@@ -62,23 +63,23 @@ class PairSampler:
     _: KW_ONLY
     batch_size: int
     captions: str  # one of each pair, or all, each a pair
-    replay_share: float | None  # None: the buffer is one pool with the tasks
+    replay: Replay
     seed: int
     limit: int | None = None
 
     def __post_init__(self) -> None:
         self.splits = [*self.tasks, *([self.buffer] if self.buffer else [])]
-        share = self.replay_share if self.buffer else None
-        pools = _pools(self.tasks, self.buffer, separate_buffer=share is not None, limit=self.limit)
+        pools, share = _pools(self.tasks, self.buffer, self.replay, limit=self.limit)
         replayed = replayed_pairs(self.batch_size, share, len(pools[1]) if len(pools) > 1 else 0)
+        self.replay_share = share  # None: shuffled with the tasks
         if replayed == self.batch_size:
             raise UsageError(
-                f"--replay share={self.replay_share:g} leaves no place for new pairs in "
+                f"--replay: {share:g} of a batch leaves no place for new pairs in "
                 f"batches of {self.batch_size}; use a smaller share or a larger --batch-size"
             )
         rounds = self._rounds(pools[0], self.batch_size - replayed)
         self.rounds = [part for part in rounds if part.steps]
-        self.replay = Round(pools[1], replayed, None) if replayed else None
+        self.replayed = Round(pools[1], replayed, None) if replayed else None
         self.buffer_source = len(self.tasks) if self.buffer else -1
         self.epoch_steps = sum(part.steps for part in self.rounds)
         self.epoch_pairs = sum(len(part.pool) for part in rounds)
@@ -99,7 +100,7 @@ class PairSampler:
 
     def visited_rows(self) -> list[np.ndarray]:
         """The rows of each split that an epoch visits, or the replay beside it, (n,) each."""
-        parts = [*self.rounds, *([self.replay] if self.replay else [])]
+        parts = [*self.rounds, *([self.replayed] if self.replayed else [])]
         return [
             np.unique(np.concatenate([p.pool.row[p.pool.source == source] for p in parts]))
             for source in range(len(self.splits))
@@ -113,10 +114,10 @@ class PairSampler:
                 break
             step_in_epoch -= part.steps
         picked = self._pick(part, epoch, step_in_epoch)
-        if self.replay:
+        if self.replayed:
             # The buffer counts its own epochs: it is much smaller than the task's data, and is
             # shuffled again whenever all of it was replayed.
-            replayed = self._pick(self.replay, *divmod(step, self.replay.steps))
+            replayed = self._pick(self.replayed, *divmod(step, self.replayed.steps))
             picked = tuple(np.concatenate(pair) for pair in zip(picked, replayed, strict=True))
         source, row, caption, visit = picked
         return BatchPlan(source=source, row=row, caption=caption, visit=visit)
@@ -167,32 +168,21 @@ class PairSampler:
         ]
 
 
-def replayed_pairs(batch_size: int, share: float | None, buffer: int) -> int:
-    """How many pairs of a batch are replayed; 0 if the buffer has no share of its own.
-
-    `buffer` is the number of pairs that can be replayed. A buffer smaller than its share is
-    replayed whole: filling up would repeat keys in a batch. New pairs take the places that are
-    left.
-
-    >>> replayed_pairs(8, 0.5, 100), replayed_pairs(8, 0.5, 3), replayed_pairs(8, None, 100)
-    (4, 3, 0)
-    """
-    return min(round((share or 0) * batch_size), buffer)
-
-
 def count_pairs(
-    tasks: Sequence[Split], buffer: Split | None, share: float | None, limit: int | None
-) -> tuple[int, int]:
-    """The number of pairs to train on, and of those replayed beside them: 0 without a share."""
-    separate = buffer is not None and share is not None
-    pools = _pools(tasks, buffer, separate_buffer=separate, limit=limit)
-    return len(pools[0]), len(pools[1]) if separate else 0
+    tasks: Sequence[Split], buffer: Split | None, replay: Replay, limit: int | None
+) -> tuple[int, int, float | None]:
+    """The number of pairs to train on, and of those replayed beside them, and their share.
+
+    None are replayed beside them without a share.
+    """
+    pools, share = _pools(tasks, buffer, replay, limit=limit)
+    return len(pools[0]), len(pools[1]) if len(pools) > 1 else 0, share
 
 
 def _pools(
-    tasks: Sequence[Split], buffer: Split | None, *, separate_buffer: bool, limit: int | None
-) -> list[Pool]:
-    """The pairs of tasks and buffer as one pool, or as two if the buffer has a share of its own.
+    tasks: Sequence[Split], buffer: Split | None, replay: Replay, *, limit: int | None
+) -> tuple[list[Pool], float | None]:
+    """The pairs of tasks and buffer as one pool, or as two and the share of the second.
 
     A key that is in several splits counts in the first only, so the buffer does not repeat pairs
     of a task. `limit` cuts each task and leaves the buffer whole.
@@ -208,9 +198,11 @@ def _pools(
         rows = rows[:limit] if source < len(tasks) else rows
         name = "replay" if source == len(tasks) else "pairs"
         pools.append(Pool(name, np.full(len(rows), source, np.int16), rows))
-    if separate_buffer:
-        return [_merged(pools[: len(tasks)]), *pools[len(tasks) :]]
-    return [_merged(pools)]
+    new, beside = pools[: len(tasks)], pools[len(tasks) :]
+    share = replay.share_of(*(sum(map(len, part)) for part in (new, beside))) if beside else None
+    if share is None:
+        return [_merged(pools)], None
+    return [_merged(new), *beside], share
 
 
 def _merged(pools: Sequence[Pool]) -> Pool:

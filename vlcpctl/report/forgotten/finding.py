@@ -50,6 +50,7 @@ class _Chain:
     own: dict[tuple[int, int], Row] = field(default_factory=dict)
     merged: dict[tuple[int, int], Row] = field(default_factory=dict)
     last: int = -1
+    recent: int | None = None  # of the learned tasks
 
     def add(self, row: Row, step: int) -> None:
         """Add a row of the model of a stream step."""
@@ -84,7 +85,7 @@ class _Chain:
     def learned(self) -> list[int]:
         """The tasks after which the run has learned another, by their step."""
         known = {task for step, task in (*self.own, *self.merged) if step == task < self.last}
-        return sorted(known)
+        return sorted(known)[-self.recent :] if self.recent else sorted(known)
 
 
 def _name(row: Row) -> str:
@@ -153,8 +154,12 @@ def _agrees(ranks: GalleryRanks, row: Row) -> bool:
     )
 
 
-def find_forgotten(rows: Sequence[Row], files: Sequence[SavedRanks], most: int) -> Forgotten:
+def find_forgotten(
+    rows: Sequence[Row], files: Sequence[SavedRanks], most: int, recent: int | None = None
+) -> Forgotten:
     """What each run forgot of each task but its last, with at most `most` examples in a list.
+
+    Only the last `recent` tasks count, if that is not None.
 
     `rows` are those of the report. Of several seeds, the first one with ranks is shown. The own
     gallery of a task is used if rows and ranks have it, else the merged gallery up to the task.
@@ -164,7 +169,8 @@ def find_forgotten(rows: Sequence[Row], files: Sequence[SavedRanks], most: int) 
     for row in rows:
         is_inside = row.gallery == "merged" or row.task_step is not None
         if row.since is None and row.step is not None and is_inside:
-            chains.setdefault((track_key(row), row.run, row.seed), _Chain()).add(row, row.step)
+            chain = chains.setdefault((track_key(row), row.run, row.seed), _Chain(recent=recent))
+            chain.add(row, row.step)
     runs: dict[tuple[TrackKey, str], list[int]] = {}
     for track, run, seed in sorted(chains):
         runs.setdefault((track, run), []).append(seed)

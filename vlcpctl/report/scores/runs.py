@@ -59,6 +59,7 @@ class RunScores:
     `starts` has the names of the models that its seeds start from, where these are known; `outside`
     has the data sets outside the stream that it was evaluated on. `without` are tasks that do not
     count in summary metrics, by their place; the last one that was learned is not among them.
+    Tables and maps of steps and tasks show the last `recent` of them; None: all.
     """
 
     name: str
@@ -73,6 +74,12 @@ class RunScores:
     starts: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
     without: frozenset[int] = frozenset()
+    recent: int | None = None
+
+    @property
+    def first_shown(self) -> int:
+        """The first step and task that tables of steps and tasks show."""
+        return max(0, self.steps - self.recent) if self.recent else 0
 
     @property
     def counted(self) -> list[int]:

@@ -58,25 +58,26 @@ def matrix_table(
 
 
 def shown_steps(run: RunScores, most: int = MOST_SHOWN) -> list[int]:
-    """The steps that matrices show: all, or of a long run some of those that have scores."""
+    """The steps that matrices show: all or --recent, or of a long run some that have scores."""
     return _shown(run, run.steps, most, axis=1)
 
 
 def shown_tasks(run: RunScores, most: int = MOST_SHOWN) -> list[int]:
-    """The tasks that matrices show: all, or of a long run some of those that have scores."""
+    """The tasks that matrices show: all or --recent, or of a long run some that have scores."""
     return _shown(run, len(run.tasks), most, axis=0)
 
 
 def _shown(run: RunScores, count: int, most: int, axis: int) -> list[int]:
-    if count <= most:
-        return list(range(count))
+    first = run.first_shown
+    if count - first <= most:
+        return list(range(first, count))
     has_scores = np.zeros(count, dtype=np.bool_)
     for scores in (one for per_seed in run.scores.values() for one in per_seed):
         for matrix in (scores.own, scores.merged):
             has_scores |= ~np.isnan(matrix).all(axis=axis)
         if axis == 0:
             has_scores |= ~np.isnan(scores.start)
-    found = np.flatnonzero(has_scores)
+    found = np.flatnonzero(has_scores[first:]) + first
     if len(found) > most:
         found = found[np.linspace(0, len(found) - 1, most).round().astype(int)]
     return [int(place) for place in found]

@@ -11,6 +11,7 @@ from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method, lies_within
 from vlcpctl.core.option_rules import GoesWith, OptionRow, refuse_idle
+from vlcpctl.data.loading.replay import UNION, Replay
 from vlcpctl.models.temperature import parse_temperature
 from vlcpctl.training.config.per_step import parse_scale
 from vlcpctl.training.config.presets import preset, source_of
@@ -71,7 +72,7 @@ def _check(settings: Settings) -> None:
         raise UsageError(f"--min-lr {settings.min_lr:g} is above --lr {settings.lr:g}")
     if settings.temperature is not None:
         parse_temperature(settings.temperature)
-    replay_share(settings.replay)
+    parse_replay(settings.replay)
     if settings.scale_per_step is not None:
         parse_scale(settings.scale_per_step)
 
@@ -116,24 +117,24 @@ def _check_augmentation(settings: Settings) -> None:
             )
 
 
-def replay_share(replay: str) -> float | None:
-    """Parse `--replay`: the share of each batch from the buffer; None if shuffled with the tasks.
+def parse_replay(replay: str) -> Replay:
+    """Parse `--replay`. Raises UsageError for anything but `union`, `share=X` and `least=X`.
 
-    Raises UsageError for anything but `union` and `share=X`.
-
-    >>> replay_share("share=0.5"), replay_share("union")
+    >>> parse_replay("share=0.5").share, parse_replay("union").share
     (0.5, None)
     """
     if replay == "union":
-        return None
+        return UNION
     name, _, text = replay.partition("=")
     try:
         share = parse_number(text)
     except ValueError:
         share = -1.0
-    if name != "share" or not 0 < share < 1:
-        raise UsageError(f"--replay {replay!r} is neither 'union' nor 'share=X' with 0 < X < 1")
-    return share
+    if name not in {"share", "least"} or not 0 < share < 1:
+        raise UsageError(
+            f"--replay {replay!r} is not 'union', nor 'share=X' or 'least=X' with 0 < X < 1"
+        )
+    return Replay(share, is_least=name == "least")
 
 
 def refuse_idle_settings(settings: Settings, origins: Mapping[str, str]) -> None:

@@ -184,8 +184,9 @@ class Settings:
     replay: str = _setting(
         "union",
         METHOD,
-        "union|share=X",
-        "Use of --buffer: union (shuffled with the task), or share=X of each batch",
+        "union|share=X|least=X",
+        "Use of --buffer: union (shuffled with the task), share=X of each batch, or least=X: "
+        "union, but share=X if union replays less",
         otherwise="union",
     )
     captions: str = _setting(

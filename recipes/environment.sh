@@ -19,39 +19,54 @@ choose_extra() { # faiss comes as one of two wheels that overwrite each other
   if [ "$(uname -sm)" = "Linux x86_64" ] && nvidia-smi >/dev/null 2>&1; then echo gpu; else echo cpu; fi
 }
 
-wanted_stamp() { # scripts of an environment contain its path, so a moved one is stale too
+stamp_of() { # scripts of an environment contain its path, so a moved one is stale too
   echo "$repository"
   cat "$repository/pyproject.toml" "$repository/recipes/constraints.txt" | cksum
-  choose_extra
+  echo "$1"
+}
+
+# With `with_dev=1` an environment needs what the tests need, too; one that has it serves every recipe.
+has_environment() {
+  local stamp extra
+  stamp=$(cat "$repository/.venv/recipe-stamp" 2>/dev/null) && extra=$(choose_extra) || return
+  [ "$stamp" = "$(stamp_of "$extra,dev")" ] && return
+  [ -z "${with_dev:-}" ] && [ "$stamp" = "$(stamp_of "$extra")" ]
+}
+
+show_progress() { # a line for each package that pip or uv names
+  sed -uEn 's/^Collecting ([A-Za-z0-9._-]+).*/  \1/p; s/^Installing collected packages.*/  unpacking/p' >&2
 }
 
 install_environment() {
-  local python target=".[$(choose_extra),dev]"
+  local python extras target
+  extras=$(choose_extra)${with_dev:+,dev}
+  target=".[$extras]"
   cd "$repository"
   if [ -f .venv/recipe-stamp ] && [ "$(head -n 1 .venv/recipe-stamp)" != "$repository" ]; then
     rm -rf .venv
   fi
   if uv --version >/dev/null 2>&1; then
-    echo "environment: installing vlcpctl$target into .venv with uv, about a minute" >&2
+    echo "environment: installing vlcpctl$target into .venv with uv" >&2
     if [ ! -x .venv/bin/python ]; then
       python=$(find_python) || return
       uv venv --quiet --python "$(command -v "$python")" .venv
     fi
-    uv pip install --quiet --python .venv/bin/python -c recipes/constraints.txt -e "$target"
+    uv pip install --python .venv/bin/python -c recipes/constraints.txt -e "$target"
   else
-    echo "environment: installing vlcpctl$target into .venv with pip, about two minutes" >&2
+    echo "environment: installing vlcpctl$target into .venv with pip" >&2
     if [ ! -x .venv/bin/python ]; then
       python=$(find_python) || return
       "$python" -m venv .venv
     fi
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check \
-      -c recipes/constraints.txt -e "$target"
+    # Modules are compiled when they are first imported: most of the 20,000 never are.
+    .venv/bin/python -m pip install --no-compile --disable-pip-version-check \
+      -c recipes/constraints.txt -e "$target" | show_progress
   fi
-  wanted_stamp >.venv/recipe-stamp
+  stamp_of "$extras" >.venv/recipe-stamp
 }
 
-if [ "$(wanted_stamp)" != "$(cat "$repository/.venv/recipe-stamp" 2>/dev/null)" ]; then
-  (install_environment)
+if ! has_environment; then
+  (set -eo pipefail; install_environment)
 fi
 
 export PATH="$repository/.venv/bin:$PATH"

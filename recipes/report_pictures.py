@@ -1,9 +1,10 @@
 """The pictures of docs/guides/report.md, and what a report of a hundred runs costs.
 
 python recipes/report_pictures.py [--out DIR] [--browser /usr/bin/chromium] [--measure]
+python recipes/report_pictures.py --quickstart runs/quickstart/report
 
-Needs pip install 'vlcpctl[dev]' and a Chromium. The rows are made up, by
-tests/support/report_rows.py.
+Needs pip install '.[dev]' and a Chromium. The rows are made up, by tests/support/report_rows.py,
+but for the picture of the README: curves and lost queries from the report of the quickstart.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ PICTURES = (
     ("3-runs-narrow", 3, "dark", 360, STEPS, 1500),
 )
 SEEDS = {3: 2, 20: 1, 60: 1}
+README_PICTURE = Path("docs/results/quickstart.png")
+LOST = "06-objects"  # the task whose lost queries the README shows, with those of this run
+LOST_RUN, MOST_LOST = "seqf", 4
 
 
 def main() -> None:
@@ -47,7 +51,9 @@ def main() -> None:
     args = _arguments()
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
-        if args.measure:
+        if args.quickstart is not None:
+            _save(README_PICTURE, _of_quickstart(args.quickstart, args.browser))
+        elif args.measure:
             _measure(root)
         else:
             _pictures(root, args.out, args.browser)
@@ -66,6 +72,33 @@ def _pictures(root: Path, out: Path, browser: str) -> None:
             _save(out / f"{name}.png", _shot(chromium, page, *look))
         chromium.close()
     _figures(root, out)
+
+
+def _of_quickstart(report: Path, browser: str) -> bytes:
+    """The curves of the report above the first queries that a run lost of a task."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        tab = chromium.new_page(viewport={"width": 960, "height": 900}, device_scale_factor=2)
+        tab.goto((report / "report.html").resolve().as_uri())
+        curves = tab.locator(f"{STEPS} ~ figure").first.screenshot()
+        tab.goto((report / "forgotten" / f"{LOST}.html").resolve().as_uri())
+        cards = tab.locator(f"h3:text-is('{LOST_RUN}') ~ ul.cards").first
+        cards.evaluate(
+            "(list, most) => [...list.children].slice(most).forEach(one => one.remove())", MOST_LOST
+        )
+        lost = cards.screenshot()
+        chromium.close()
+    parts = [Image.open(BytesIO(part)).convert("RGB") for part in (curves, lost)]
+    size = max(part.width for part in parts), sum(part.height for part in parts)
+    whole, top = Image.new("RGB", size, "white"), 0
+    for part in parts:
+        whole.paste(part, (0, top))
+        top += part.height
+    picture = BytesIO()
+    whole.save(picture, "PNG")
+    return picture.getvalue()
 
 
 def _shot(chromium: Any, page: str, scheme: str, width: int, top: str, height: int) -> bytes:
@@ -126,6 +159,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("docs/guides/report"))
     found = os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
     parser.add_argument("--browser", default=found)
+    parser.add_argument("--quickstart", type=Path, metavar="REPORT", help="make the README's")
     parser.add_argument("--measure", action="store_true", help="print what reports cost")
     return parser.parse_args()
 

@@ -2,6 +2,7 @@
 # Everything that must hold: style, types, layers, generated text, tests. Arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+with_dev=1
 source recipes/environment.sh
 
 failed=()

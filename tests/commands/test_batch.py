@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -122,6 +123,17 @@ def test_a_line_sees_what_the_lines_before_it_wrote(tmp_path: Path) -> None:
 def test_lines_run_side_by_side(tmp_path: Path) -> None:
     line = f"check meet {tmp_path}/m\n"
     assert batch(2 * line, "--jobs", "2").returncode == 0
+
+
+def test_lines_are_counted_and_after_three_the_time_left_is_said(tmp_path: Path) -> None:
+    lines = "".join(f"check write {tmp_path}/{n}\n" for n in range(4))
+    ended = batch(f"# comment\n{lines}wait\ncheck write {tmp_path}/4\n")
+    said = [one.partition("  # ") for one in ended.stderr.splitlines() if one.startswith("[")]
+    assert [one[0] for one in said[:2]] == [
+        f"[{number + 2}] vlcpctl check write {tmp_path}/{number}" for number in (0, 1)
+    ]
+    assert [one[2] for one in said[:3]] == ["1 of 5", "2 of 5", "3 of 5"]
+    assert re.fullmatch(r"4 of 5, about 0\.[0-9] s left", said[3][2])
 
 
 def test_wait_holds_back_what_follows(tmp_path: Path) -> None:

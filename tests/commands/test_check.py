@@ -73,4 +73,4 @@ def test_near_duplicates_name_the_extra_if_it_is_missing(
         lambda name, *more: None if name == "imagehash" else find(name, *more),
     )
     result = run_program(capfd, "check", "--near-duplicates", 4, leaky)
-    check_refused(result, "check", 2, "--near-duplicates needs", "pip install 'vlcpctl[check]'")
+    check_refused(result, "check", 2, "--near-duplicates needs", "pip install imagehash")

@@ -49,8 +49,8 @@ def test_a_rate_counts_only_what_this_process_did(
         bar.advance(8)
         bar.advance(8)
     first, second = capsys.readouterr().err.splitlines()
-    assert first == "train: 908/1000 steps, 2.0/s"
-    assert second == "train: 916/1000 steps, 2.0/s"
+    assert first == "train: 908/1000 steps, 46 s left, 2.0/s"
+    assert second == "train: 916/1000 steps, 42 s left, 2.0/s"
 
 
 def test_a_child_claims_stdout_again_with_results_in_a_file_and_a_log_in_a_pipe(

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 
-from vlcpctl.production.settings import Guard, Settings
+from vlcpctl.commands.update import _RESETTABLE, _settings
+from vlcpctl.production.settings import NEW, Guard, Settings
+
+# What is not an option, what cannot change, and what has a way of its own.
+NEVER = {"run", "evaluated", "default_replay", "method_files", "drop_leaks", "index_week"}
+LISTS = {"guards": "guard", "classes": "guard_classes", "assignments": "set_"}
+LISTS |= {"train_options": "train_option"}
 
 
 def test_steps_and_epochs_take_the_place_of_each_other() -> None:
@@ -49,3 +58,23 @@ def test_conditions_and_guards_that_are_not_given_again_are_left_out() -> None:
     defaults = Settings(run="shop", guards=guards)
     given = defaults.with_given({"fail_if": ("worst_drop:gt:9",)})
     assert defaults.left_out_of(given) == ["bwt_gem.rm:lt:-2"]
+
+
+def test_every_setting_can_be_taken_back(tmp_path: Path) -> None:
+    new = Settings(run="shop", **NEW)
+    for one in fields(Settings):
+        if one.name in NEVER:
+            continue
+        option = {**LISTS, "kept_weeks": "keep"}.get(one.name, one.name)
+        is_list = option not in _RESETTABLE
+        value = ["none"] if is_list and option != "train_option" else "none"
+        found = _settings(tmp_path, {option: value})
+        changed = new.with_given({one.name: ("none",)} if is_list else found)
+        wanted = () if is_list else getattr(new, one.name)
+        assert getattr(changed, one.name) == wanted, one.name
+
+
+def test_a_hold_out_can_replace_the_column_that_is_taken_back() -> None:
+    before = Settings(run="shop", split_column="split", keep_columns="customer")
+    after = before.with_given({"split_column": None, "holdout": "test=0.2"})
+    assert (after.split_column, after.holdout, after.keep_columns) == (None, "test=0.2", "customer")

@@ -510,6 +510,11 @@ def test_a_column_can_have_the_splits_and_a_hold_out_takes_its_place(
     lines = run(*week, "--holdout", "test=0.5", "--dry-run").out
     assert "--holdout test=0.5" in lines
     assert "--split-column" not in lines
+    # Weeks without the column go on, and so does any other setting that was given once.
+    lines = run(*week, "--split-column", "none", "--steps", "none", "--dry-run").out
+    assert "--holdout test=0.1" in lines
+    assert "--split-column" not in lines
+    assert "--steps" not in lines
 
 
 @pytest.mark.slow

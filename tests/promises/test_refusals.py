@@ -101,7 +101,7 @@ def test_a_missing_tracker_is_reported_before_a_model_is_loaded(
         lambda name, *more: None if name == kind else find(name, *more),
     )
     log, task = ("--log", f"{kind}:{to}"), place / "stream" / "00-part-0"
-    said = f"--log {kind}:{to} needs a package that is not installed: pip install 'vlcpctl[{kind}]'"
+    said = f"--log {kind}:{to} needs a package that is not installed: pip install {kind}"
     for command, words in (
         ("train-step", (task, "-o", tmp_path / "out", *TINY, *MICRO)),
         ("eval-retrieval", (task, "--checkpoint", place / "plain")),

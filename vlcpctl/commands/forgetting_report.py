@@ -350,7 +350,7 @@ def run(
 
     --figures draws every chart for a paper, by matplotlib: 3.25 or 6.75 inches wide, with colours
     that the colour-blind can tell apart, and markers and dashes that can be read in grey. It needs
-    pip install 'vlcpctl[figures]'.
+    pip install matplotlib.
 
     With --ranks, a loss counts only if chance hardly shows as much: drop, worst_drop, step_drop,
     worst_week and -bwt_gem must be above the bound and above z standard errors. z is so large that

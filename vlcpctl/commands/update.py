@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vlcpctl.commands import options
+from vlcpctl.commands import options, values
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.training.config.settings import SETTINGS, Settings
@@ -509,6 +509,8 @@ _SAME = {
     "seed", "device", "threads", "false_alarms", "unresolved", "retries",
     "drop_leaks",
 }  # fmt: skip
+# Options that "none" takes back to their defaults; that of others, such as --guard, is no value.
+_RESETTABLE = (_SAME - {"drop_leaks"}) | {"data", "known", "workers", "keep"}
 _NOT_BESIDE_REDO = {"init", "buffer_from", "run_name", "fresh_state"}
 _BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback", "reason"}
 _OTHERWISE_NAMED = {"set_": "set", "run_name": "run", "junit_xml": "junit"}
@@ -592,7 +594,8 @@ def run(
 
     The first call needs --init. Options are kept in the state: later calls need only NEW_DATA and
     --state, and an option that is given again holds from that week on, in place of all its earlier
-    values: give every --fail-if and --guard that is to stay. If it is interrupted, run the same
+    values: give every --fail-if and --guard that is to stay. The value none takes any of them back
+    to its default, as in --split-column none or --steps none. If it is interrupted, run the same
     command again: it resumes.
 
     Pairs that an accepted week has already are left out, and so are those that 'vlcpctl forget' has
@@ -620,7 +623,8 @@ def run(
       vlcpctl inspect prod
     """
     given = options.given(run, locals() | training)
-    options.start(quiet=quiet, threads=threads or options.DEFAULT_THREADS)
+    count = threads if isinstance(threads, int) else options.DEFAULT_THREADS  # it may be none
+    options.start(quiet=quiet, threads=count)
     from vlcpctl.production.layout import word_of
 
     state = word_of(state)
@@ -657,6 +661,9 @@ def run(
     _update(request, wait, dry_run=dry_run, as_json=as_json)
 
 
+run.__dict__["resettable"] = _RESETTABLE
+
+
 def _update(request: UpdateRequest, wait: float | None, *, dry_run: bool, as_json: bool) -> None:
     from vlcpctl.production.update import dry_run as lines_of
     from vlcpctl.production.update import run_lines, update
@@ -689,9 +696,14 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
     from vlcpctl.production.guards import find_guards, record_classes
     from vlcpctl.production.layout import relative_to_root
     from vlcpctl.production.left_out import SKIP
-    from vlcpctl.production.settings import NONE, conditions, record_method_files
+    from vlcpctl.production.settings import NONE, conditions, default_of, record_method_files
 
+    reset = {name for name in _RESETTABLE & given.keys() if given[name] == values.NONE}
+    given = {name: value for name, value in given.items() if name not in reset}
     found = {name: given[name] for name in _SAME & given.keys()}
+    for name in reset:
+        setting = "kept_weeks" if name == "keep" else name
+        found[setting] = default_of(setting)
     if "image_root" in given:
         roots = given["image_root"]
         found["image_root"] = tuple(

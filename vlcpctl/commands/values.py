@@ -22,6 +22,7 @@ from vlcpctl.core.errors import UsageError, nearest
 from vlcpctl.core.printable import printable
 from vlcpctl.production.hook_variables import OF_HOOKS
 
+NONE = "none"  # takes an option that is remembered back to its default
 _FALSE = frozenset({"0", "false", "no", "off", "n", "f"})
 _TRUE = frozenset({"1", "true", "yes", "on", "y", "t"})
 _PROGRAM = "VLCPCTL_"
@@ -35,7 +36,8 @@ def arguments(
     """Each of typer's `parameters` of a command, whose function is `run`, with its value.
 
     `given` has the words of the command line by the parameters' names. What is not given has the
-    value of its variable, or its default. Values are converted to the types of the annotations.
+    value of its variable, or its default. Values are converted to the types of the annotations, but
+    for NONE of an option that `run.resettable` names.
     Raises UsageError for one that is missing or does not fit.
     """
     declared = inspect.signature(run, eval_str=True).parameters
@@ -45,7 +47,9 @@ def arguments(
             words = _from_environment(parameter, variable_of(parameter, command))
             name = variable_of(parameter, command) if words is not None else name
         one = declared[parameter.name]
-        if words not in (None, ()):
+        if words == NONE and one.name in getattr(run, "resettable", ()):
+            yield parameter, NONE
+        elif words not in (None, ()):
             kind, information = kind_of(one.annotation)
             try:
                 value = _converted(one.name, information, kind, words)

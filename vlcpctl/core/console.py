@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from vlcpctl.core.amounts import duration
 from vlcpctl.core.printable import printable, printable_json
 from vlcpctl.core.shown_paths import as_argument
 
@@ -170,7 +171,9 @@ class _LineProgress(Progress):
         self.shown = now
         rate = (self.done - self.earlier) / max(now - self.started, 1e-9)
         done = f"{self.done}/{self.total}" if self.total else str(self.done)
-        say(f"{self.label}: {done} {self.unit}, {rate:.1f}/s {note}".rstrip())
+        more = self.total - self.done
+        left = f", {duration(more / rate)} left" if more > 0 else ""
+        say(f"{self.label}: {done} {self.unit}{left}, {rate:.1f}/s {note}".rstrip())
 
 
 @contextmanager

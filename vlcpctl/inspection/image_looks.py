@@ -98,8 +98,8 @@ def require_image_hashes() -> None:
     """Raise UsageError if the library that computes perceptual hashes is not installed."""
     if importlib.util.find_spec("imagehash") is None:
         raise UsageError(
-            "--near-duplicates needs a package that is not installed: "
-            "pip install 'vlcpctl[check]', or leave the option out"
+            "--near-duplicates needs a package that is not installed: pip install imagehash, or "
+            "leave the option out"
         )
 
 

@@ -12,14 +12,17 @@ import multiprocessing
 import os
 import signal
 import sys
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from multiprocessing.connection import Connection, wait
+from statistics import fmean
 from typing import BinaryIO, Final
 
 from vlcpctl.core import console
+from vlcpctl.core.amounts import duration
 from vlcpctl.core.ending import SIGNALS, held_signals
 from vlcpctl.jobs.script import CommandLine
 
@@ -30,6 +33,7 @@ CONTEXT: Final = (
     else multiprocessing.get_context("spawn")
 )
 
+_FEWEST_ENDED: Final = 3  # lines, before the time left is estimated
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 
 
@@ -43,6 +47,9 @@ class JobRunner:
         self, lines: Sequence[CommandLine], jobs: int, *, hides_outputs: bool = False
     ) -> None:
         self.waiting = deque(lines)
+        self.count = sum(not line.is_barrier for line in lines)
+        self.started = 0
+        self.seconds: dict[str, list[float]] = {}  # of the lines that ended, by command
         self.jobs = jobs
         self.hides_outputs = hides_outputs
         self.running: list[_ChildProcess] = []
@@ -87,13 +94,32 @@ class JobRunner:
     def _start(self, line: CommandLine) -> None:
         if line.is_barrier:
             return
-        console.say(f"[{line.number}] {line}")
+        self.started += 1
+        console.say(f"[{line.number}] {line}{self._note(line)}")
         # Until the child is in the list and has its own handlers, a signal would run the parent's
         # handler in it, or miss it.
         with held_signals():
             out = next((value for name, value in pairwise(line.words) if name == "-o"), None)
             hidden = out if self.hides_outputs else None
             self.running.append(_ChildProcess(line, hidden, shows_directly=self.jobs == 1))
+
+    def _note(self, line: CommandLine) -> str:
+        """As a comment of the shell: how many lines there are, and the time left once it shows."""
+        if self.count == 1:
+            return ""
+        known = [one for of_command in self.seconds.values() for one in of_command]
+        place = f"  # {self.started} of {self.count}"
+        if len(known) < _FEWEST_ENDED:
+            return place
+        now = time.monotonic()
+        left = sum(max(0.0, self._usual(one.line) + one.began - now) for one in self.running)
+        left += sum(self._usual(one) for one in (line, *self.waiting) if not one.is_barrier)
+        return f"{place}, about {duration(left / self.jobs)} left"
+
+    def _usual(self, line: CommandLine) -> float:
+        """The mean time of the lines of the same command that ended, or else of all, in seconds."""
+        every = [one for of_command in self.seconds.values() for one in of_command]
+        return fmean(self.seconds.get(line.words[0], every))
 
     def _collect(self) -> None:
         """Wait for output or the end of a child, pass output on, and reap children that ended."""
@@ -103,6 +129,8 @@ class JobRunner:
             if child.process.sentinel in ready:
                 self.running.remove(child)
                 code = child.finish()
+                spent = time.monotonic() - child.began
+                self.seconds.setdefault(child.line.words[0], []).append(spent)
                 if code and self.failed is None:
                     self.failed = (child.line, code)
 
@@ -134,6 +162,7 @@ class _ChildProcess:
 
     def __init__(self, line: CommandLine, hidden: str | None, *, shows_directly: bool) -> None:
         self.line = line
+        self.began = time.monotonic()
         self.outputs: list[_OutputPipe] = []
         ends: list[Connection] = []
         if not shows_directly:

@@ -148,8 +148,8 @@ class Settings:
         if "epochs" in given and "steps" not in given:
             changes["steps"] = None
         changes.setdefault("method_files", self.files_kept(given))
-        held_out = given.keys() & {"holdout", "holdout_most"}
-        if held_out and "split_column" in given:
+        held_out = {n for n in ("holdout", "holdout_most") if given.get(n) is not None}
+        if held_out and given.get("split_column") is not None:
             raise UsageError(
                 "--split-column decides the split of every pair: leave out --holdout and "
                 "--holdout-most"
@@ -353,6 +353,11 @@ class Settings:
     def same_evaluation(self, other: Settings) -> bool:
         """Whether the same data outside the stream are evaluated."""
         return all(getattr(self, name) == getattr(other, name) for name in _OF_EVALUATION)
+
+
+def default_of(name: str) -> Any:
+    """The value that a setting has in a new state without its option."""
+    return NEW.get(name, getattr(Settings, name))
 
 
 def conditions(words: Sequence[str]) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ def _faiss() -> ModuleType:
     except ImportError as error:
         raise VlcpError(
             "k-means needs FAISS, which is not installed; "
-            "pip install 'vlcpctl[cpu]' (or 'vlcpctl[gpu]'), or choose --policy herding"
+            "pip install faiss-cpu (or faiss-gpu), or choose --policy herding"
         ) from error
     module: ModuleType = faiss
     return module

@@ -13,7 +13,7 @@ WORDS = ("-p", "vlcpctl.testing.plugin", "--pyargs", "vlcpctl.testing")
 def main() -> None:
     """Run the tests with the options of the command line, and exit with pytest's code."""
     if find_spec("pytest") is None:
-        sys.exit("vlcpctl.testing needs pytest; install it with: pip install 'vlcpctl[testing]'")
+        sys.exit("vlcpctl.testing needs pytest; install it with: pip install pytest")
     import pytest
 
     # The project in this directory may have a conftest.py that defines the same options, or a

@@ -82,7 +82,7 @@ def destinations(words: Iterable[str] | None) -> tuple[Destination, ...]:
         if importlib.util.find_spec(one.kind) is None:
             raise UsageError(
                 f"--log {printable(str(one))} needs a package that is not installed: "
-                f"pip install 'vlcpctl[{one.kind}]', or leave it out"
+                f"pip install {one.kind}, or leave it out"
             )
     if any(one.kind == WANDB for one in found):
         _require_login()

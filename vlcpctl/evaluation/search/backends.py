@@ -30,7 +30,7 @@ def choose(backend: str, device: str) -> Backend:
         raise UsageError(unknown_name("backend", backend, BACKENDS))
     if backend == "faiss" and not _has_faiss():
         raise UsageError(
-            "--backend faiss: FAISS is not installed here; install vlcpctl[cpu] or vlcpctl[gpu], "
+            "--backend faiss: FAISS is not installed here; pip install faiss-cpu (or faiss-gpu), "
             "or use --backend torch, which gives the same ranks"
         )
     # On macOS the OpenMP libraries of torch and FAISS conflict and abort the process.

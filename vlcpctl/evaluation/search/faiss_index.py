@@ -182,6 +182,6 @@ def _free_bytes(gpu: Gpu) -> int:
 @cache
 def _warn_of_cpu() -> None:
     warn(
-        "FAISS is installed without GPU support, so the CPU searches; install vlcpctl[gpu], or use "
-        "--backend torch"
+        "FAISS is installed without GPU support, so the CPU searches; 'pip uninstall faiss-cpu' "
+        "and 'pip install faiss-gpu', or use --backend torch"
     )

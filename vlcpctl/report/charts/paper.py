@@ -75,8 +75,8 @@ def require_matplotlib() -> None:
     """Raise UsageError if matplotlib is not installed."""
     if find_spec("matplotlib") is None:
         raise UsageError(
-            "--figures needs matplotlib, which is not installed; use "
-            "pip install 'vlcpctl[figures]', or leave the option out"
+            "--figures needs matplotlib, which is not installed; use pip install matplotlib, or "
+            "leave the option out"
         )
 
 

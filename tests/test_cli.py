@@ -117,7 +117,7 @@ finally:
 @functools.cache
 def help_of(name: str, columns: int) -> str:
     """What `vlcpctl NAME --help` prints in a terminal of this width."""
-    ended = vlcpctl(name, "-h", env={**os.environ, "COLUMNS": str(columns)})
+    ended = vlcpctl(name, "--help", env={**os.environ, "COLUMNS": str(columns)})
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
@@ -143,6 +143,23 @@ def test_examples_are_printed_as_they_are_typed(name: str) -> None:
         assert [line for line in lines if f"  {line}" not in printed] == []
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         assert line.endswith(("\\", "|")) == following.startswith(6 * " ")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_short_help_has_what_is_required_and_an_example(name: str) -> None:
+    ended = vlcpctl(name, "-h", env={**os.environ, "COLUMNS": "80"})
+    lines = ended.stdout.splitlines()
+    assert ended.returncode == 0
+    assert max(map(len, lines)) <= 80
+    if not COMMANDS[name].usual:
+        assert ended.stdout == help_of(name, 80)
+        return
+    assert len(lines) <= 40
+    assert f"  {examples(name)[0]}" in lines
+    found = [one for one in command(name).params if one.param_type_name == "option"]
+    assert lines[-1] == f"--help shows all {len(found) + 1} options."  # with --help itself
+    required = [max(one.opts, key=len) for one in found if one.required]
+    assert all(one in ended.stdout for one in (*required, *COMMANDS[name].usual.split()))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -180,7 +197,8 @@ def test_many_options_are_grouped(name: str) -> None:
     headings = re.findall(r"^(\w+):$", help_of(name, 80), re.MULTILINE)
     if len(offered) + len(["--help"]) > 12:
         assert all(one.rich_help_panel in options.PANELS for one in offered)
-        assert [one for one in ("Arguments", *options.PANELS) if one in headings] == headings
+        order = ("Required", "Arguments", *options.PANELS)
+        assert [one for one in order if one in headings] == headings
         assert len(headings) > 2
     else:
         assert headings[-1] == "Options"

@@ -41,6 +41,9 @@ TYPER_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 PIPE_CLOSED = 141  # 128 + the number of SIGPIPE
 MANY = 12  # the help of a command with more options lists them in sections
 COLUMN = 30  # widest column of option names; the text of a longer one starts on the next line
+_IS_SHORT = "vlcpctl.is_short_help"  # in the notes of typer's context
+_DETAIL = re.compile(r"(; |\. | \(default|  \[).*")  # of a help text, what -h leaves out
+_FIRST_EXAMPLE = re.compile(r"\A(?:.*[\\|]\n)*.*")  # a line that ends in \ or | goes on
 HYPHEN = "\x01"  # in place of "-" while text is wrapped, so that no line ends inside an option
 
 
@@ -120,6 +123,7 @@ class _Command(typer.core.TyperCommand):
         given, rest, order = self.make_parser(ctx).parse_args(args=options.with_wait_values(args))
         *parameters, help_option = self.get_params(ctx)
         if given.get(help_option.name):
+            ctx.meta[_IS_SHORT] = "-h" in args and "--help" not in args
             help_option.handle_parse_result(ctx, given, rest)
         # Of several mistakes, the first one on the command line is reported.
         places = [*order, *parameters]
@@ -136,6 +140,31 @@ class _Command(typer.core.TyperCommand):
     def get_help(self, ctx: Any) -> str:
         return super().get_help(ctx).replace(HYPHEN, "-")
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        usual = COMMANDS[str(ctx.info_name)].usual.split() if ctx.meta.get(_IS_SHORT) else []
+        if usual:
+            self._format_short_help(ctx, formatter, usual)
+        else:
+            super().format_help(ctx, formatter)
+
+    def _format_short_help(self, ctx: Any, formatter: Any, usual: Sequence[str]) -> None:
+        """The first sentence, the required and the usual options in few words, and an example."""
+        summary, _, lines = inspect.cleandoc(self.help or "").partition("Examples:\n")
+        every: list[Any] = self.get_params(ctx)
+        names = {max(one.opts, key=len): one for one in every}
+        shown = [*(one for one in every if one.required), *(names[name] for name in usual)]
+        self.format_usage(ctx, formatter)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(summary.partition("\n")[0].replace("-", HYPHEN))
+            formatter.write_paragraph()
+            formatter.write_dl([_short_row(ctx, one) for one in dict.fromkeys(shown)])
+        with formatter.section("Example"):
+            for line in _FIRST_EXAMPLE.findall(lines)[0].splitlines():
+                formatter.write(f"  {line}\n")
+        options_ = sum(one.param_type_name == "option" for one in every)
+        formatter.write(f"\n--help shows all {options_} options.\n")
+
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         # After a \b, typer keeps the lines of a paragraph; here of those with an indented line.
         paragraphs = re.sub(r"\n\n(?=(\S.*\n)? )", "\n\n\b\n", inspect.cleandoc(self.help or ""))
@@ -148,19 +177,32 @@ class _Command(typer.core.TyperCommand):
         parameters: list[Any] = self.get_params(ctx)
         grouped = sum(one.param_type_name == "option" for one in parameters) > MANY
         for parameter in parameters:
-            parameter.show_envvar = False  # the epilog of the program explains them once
-            name, text = parameter.get_help_record(ctx)
             section = "Options"
-            if parameter.param_type_name == "argument":
-                section, name = "Arguments", name.split(" <")[0]  # without its Python type
+            if grouped and parameter.required:
+                section = "Required"
+            elif parameter.param_type_name == "argument":
+                section = "Arguments"
             elif grouped:
                 section = parameter.rich_help_panel or options.OUTPUT  # --help itself has none
-            sections.setdefault(section, []).append((name, text.replace("-", HYPHEN)))
+            sections.setdefault(section, []).append(_help_row(ctx, parameter))
         width = min(COLUMN, max(len(name) for rows in sections.values() for name, _ in rows))
-        for section in ("Arguments", *options.PANELS, "Options"):
+        for section in ("Required", "Arguments", *options.PANELS, "Options"):
             if section in sections:
                 with formatter.section(section):
                     formatter.write_dl([(name.ljust(width), t) for name, t in sections[section]])
+
+
+def _help_row(ctx: Any, parameter: Any) -> tuple[str, str]:
+    """The names of a parameter, without its Python type, and its help."""
+    parameter.show_envvar = False  # the epilog of the program explains them once
+    name, text = parameter.get_help_record(ctx)
+    return name.split(" <")[0], text.replace("-", HYPHEN)
+
+
+def _short_row(ctx: Any, parameter: Any) -> tuple[str, str]:
+    """The same with the first words of its help."""
+    name, text = _help_row(ctx, parameter)
+    return name, _DETAIL.sub("", text).rstrip(".") + ("  [required]" if parameter.required else "")
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from _generate.markdown import table as table_of
 from vlcpctl.commands.methods import bibtex, cited, describe
 from vlcpctl.core.method import TRAIN, Method, Needs, Phase
 from vlcpctl.methods import TABLE
+from vlcpctl.training.config.presets import INSTEAD
 
 PAGES = Path(__file__).parents[1] / "methods"
 LEADERBOARD = PAGES.parent / "results" / "leaderboard.md"
@@ -75,6 +76,12 @@ def _rows(link: str, *, has_papers: bool = False) -> list[tuple[str, str, str, s
     return rows
 
 
+def _preset(name: str) -> str:
+    usual = INSTEAD.get(name)
+    instead = f" (without `--preset`: `{usual}`, with a dual encoder)" if usual else ""
+    return f"Its preset is `{name}`{instead}, see [presets](../reference/presets.md)."
+
+
 def when_table(*names: str) -> str:
     """When to use some of the methods, for a page of the guides."""
     rows = [(_linked(name, "../methods/"), when(name)) for name in names]
@@ -108,7 +115,7 @@ def page(name: str) -> str:
     method = TABLE[name]
     facts = facts_of(method)
     parts = ["## In a command line", block(_command_line(method, facts))]
-    parts += [f"Its preset is `{facts['preset']}`, see [presets](../reference/presets.md)."]
+    parts += [_preset(facts["preset"])]
     parts += [prose(_sentence(f"The plan notes: {method.note}"))] if method.note else []
     parts += ["## Needs" if method.from_unseen else "## Needs after the first task", _needs(method)]
     parts += ["## Hyper-parameters", _parameters(facts)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from json import dumps as json_text
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -139,6 +140,7 @@ def _request(flags: dict[str, Any]) -> TrainRequest:
     from vlcpctl.methods.plugins.registry import MethodRegistry
     from vlcpctl.tracking.destinations import destinations
     from vlcpctl.training.config.composition import compose, preset_of, settings_of_methods
+    from vlcpctl.training.config.presets import INSTEAD
     from vlcpctl.training.config.request import TrainRequest, save_every
     from vlcpctl.training.config.resolution import resolve
 
@@ -148,9 +150,11 @@ def _request(flags: dict[str, Any]) -> TrainRequest:
     save_every(flags.get("save_every", TrainRequest.save_every))
     log = destinations(flags.get("log"))
     given = {name: flags[name] for name in SETTINGS if name in flags}
-    settings, origins = resolve(
-        flags.get("preset") or preset_of(methods), given, settings_of_methods(methods)
-    )
+    usual = preset_of(methods, _preset_of_previous(flags))
+    settings, origins = resolve(flags.get("preset") or usual, given, settings_of_methods(methods))
+    notes = []
+    if usual in INSTEAD.values() and not flags.keys() & {"preset", "model", "previous"}:
+        notes = [f"no --preset is given: {usual} has a dual encoder; --preset ctp is the paper's"]
     carried = {field.name for field in dataclasses.fields(TrainRequest)} & flags.keys()
     return TrainRequest(
         **{name: flags[name] for name in carried - {"tasks", "run", "nproc", "log"}},
@@ -160,8 +164,20 @@ def _request(flags: dict[str, Any]) -> TrainRequest:
         methods=methods,
         settings=settings,
         origins=origins,
+        notes=tuple(notes),
         log=log,
     )
+
+
+def _preset_of_previous(flags: Mapping[str, Any]) -> str | None:
+    """The preset of the checkpoint that --previous names, if it is one."""
+    from vlcpctl.checkpoints.manifest import CheckpointManifest
+    from vlcpctl.checkpoints.step_config import preset_of
+
+    previous = flags.get("previous")
+    if previous is None or not previous.exists():
+        return None
+    return preset_of(CheckpointManifest.read(previous))
 
 
 def _say_plan(request: TrainRequest) -> None:

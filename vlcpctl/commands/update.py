@@ -193,7 +193,7 @@ Redo = Annotated[
         "--redo",
         metavar="WEEK",
         help="Make this week again from its pairs in DIR, and the weeks after it, with today's "
-        "settings: an accepted, rejected or rolled-back one, by its number or as rejected/0002-1. "
+        "settings; an accepted, rejected or rolled-back one, by its number or as rejected/0002-1. "
         "If all are accepted, they replace those that they are.",
         rich_help_panel=options.METHOD,
     ),

@@ -22,6 +22,7 @@ from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.precomputed.stored_features import StoredProjections, read_features
 from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.models.in_words import model_in_words
 from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.config.execution import check_execution, check_processes, execution_line
 from vlcpctl.training.config.per_step import dependence, refuse_idle_scale, scale_lines, scaled
@@ -136,6 +137,7 @@ class TrainPlan:
         names = ", ".join(task.name for task in self.tasks)
         buffer = f" + buffer of {self.buffer.counts['train']}" if self.buffer else ""
         images = sum(task.counts["train"] for task in self.tasks)
+        yield self._model_line()
         yield f"{self.request.method_name} on {names}: {images} images{buffer}"
         yield f"  {execution_line(self.request)}"
         for note in self._notes():
@@ -156,6 +158,18 @@ class TrainPlan:
                 f"({epochs:.3g} epoch{'' if epochs == 1 else 's'} of {len(self.sampler)}), "
                 f"{self._time(steps * settings.batch_size)}"
             )
+
+    def _model_line(self) -> str:
+        """What is trained, and which option or preset says so."""
+        request, settings = self.request, self.request.settings
+        name, origin = settings.model, request.origins.get("model", "flag").partition(",")[0]
+        sizes = (settings.text_length, settings.image_size)
+        words = model_in_words(str(request.previous or name), *sizes)
+        if request.previous is not None:
+            name, origin = request.inherited.get("model", name), str(request.previous)
+        elif origin == "flag":
+            origin = "--model"
+        return f"model {name}{f' ({words})' if words else ''} from {origin}"
 
     def _method_notes(self) -> Iterator[str]:
         """What a user should know about the methods, and what --scale-per-step changes."""

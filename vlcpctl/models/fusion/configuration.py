@@ -197,10 +197,10 @@ def _check(found: FusionConfig, what: str) -> None:
     for reason, holds in wrong.items():
         if holds:
             raise BadInput(f"{what}: {reason}")
-    check_weights(_weights(found), what)
+    check_weights(fusion_weights(found), what)
 
 
-def _weights(found: FusionConfig) -> float:
+def fusion_weights(found: FusionConfig) -> float:
     """Roughly how many weights the model has."""
     image, text = found.image_cfg, found.text_cfg
     places = (image.image_size / image.patch_size) ** 2 + 3 * image.patch_size**2

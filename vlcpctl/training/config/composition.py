@@ -10,6 +10,7 @@ from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.method import Method, lies_within
 from vlcpctl.methods.plugins.registry import MethodRegistry
+from vlcpctl.training.config.presets import INSTEAD
 
 _LARGEST = 2**31 - 1  # of whole numbers: torch cannot size a tensor by much larger ones
 
@@ -43,9 +44,17 @@ def hyper_of(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
     return {method.name: dataclasses.asdict(method) for method in methods}
 
 
-def preset_of(methods: Sequence[Method]) -> str:
-    """The default preset: that of the first method with a paper, else of the first method."""
-    return next((method.preset for method in methods if method.papers), methods[0].preset)
+def preset_of(methods: Sequence[Method], before: str | None = None) -> str:
+    """The default preset: that of the first method with a paper, else of the first method.
+
+    CTP's has a fusion model: without --preset, a dual encoder takes its place, unless `before`, the
+    preset of the previous checkpoint, is CTP's.
+
+    >>> preset_of(compose("er")), preset_of(compose("er"), before="ctp")
+    ('ctp-dual', 'ctp')
+    """
+    found = next((method.preset for method in methods if method.papers), methods[0].preset)
+    return found if found == before else INSTEAD.get(found, found)
 
 
 def settings_of_methods(methods: Sequence[Method]) -> dict[str, Any]:

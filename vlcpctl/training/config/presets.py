@@ -10,25 +10,27 @@ from typing import Any
 
 from vlcpctl.core.errors import UsageError, unknown_name
 
+_CTP_BUDGET: dict[str, Any] = {
+    "optimizer": "adamw",
+    "weight_decay": 0.05,
+    "decay": "all",
+    "lr": 1e-4,
+    "min_lr": 1e-6,
+    "schedule": "cosine",
+    "warmup": 0.0,
+    "batch_size": 512,
+    "epochs": 5,
+    "text_length": 30,
+    "temperature": "fixed:0.07",
+    "crop": "random",
+    "crop_scale": (0.2, 1.0),
+    "flip": True,
+    "randaugment": (2, 5),
+}
+
 PRESETS: dict[str, dict[str, Any]] = {
-    "ctp": {
-        "model": "albef-base",
-        "optimizer": "adamw",
-        "weight_decay": 0.05,
-        "decay": "all",
-        "lr": 1e-4,
-        "min_lr": 1e-6,
-        "schedule": "cosine",
-        "warmup": 0.0,
-        "batch_size": 512,
-        "epochs": 5,
-        "text_length": 30,
-        "temperature": "fixed:0.07",
-        "crop": "random",
-        "crop_scale": (0.2, 1.0),
-        "flip": True,
-        "randaugment": (2, 5),
-    },
+    "ctp": {"model": "albef-base", **_CTP_BUDGET},
+    "ctp-dual": {"model": "ViT-B-32", **_CTP_BUDGET},
     "incclip": {
         "model": "RN50",
         "optimizer": "lamb",
@@ -124,8 +126,12 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
+# Without --preset: most models are dual encoders, and CTP's fusion model is asked for by name.
+INSTEAD = {"ctp": "ctp-dual"}
+
 OURS: dict[str, frozenset[str]] = {
     "ctp": frozenset(),
+    "ctp-dual": frozenset({"model"}),
     # IncCLIP says nothing about augmentation. CLIP, which it follows, crops at random and no more;
     # the scale is that of open_clip.
     "incclip": frozenset({"warmup", "temperature", "text_length", "crop", "crop_scale"}),
@@ -146,6 +152,7 @@ _FOMO, _OPEN_CLIP = "FoMo-in-Flux", "open_clip's default"
 _CTP, _MODX = "CTP authors' code", "Mod-X authors' code"
 SOURCES: dict[str, dict[str, str]] = {
     "ctp": dict.fromkeys(("decay", "warmup", "crop_scale", "flip", "randaugment"), _CTP),
+    "ctp-dual": dict.fromkeys(("decay", "warmup", "crop_scale", "flip", "randaugment"), _CTP),
     "modx": {"crop": _MODX},
     "modx-finetune": {"crop": _MODX},
     "update": {

@@ -26,6 +26,7 @@ from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.model_card import Facts as CardFacts
 from vlcpctl.export.model_card import model_card
 from vlcpctl.models.checkpoint_files import is_of_model, verify_model
+from vlcpctl.models.in_words import weights_of
 
 TO = "hf-model"
 LOADER = "modeling_fusion.py"
@@ -105,7 +106,8 @@ class ModelExport:
             verify_files(directory, files, error=Incompatible, use_cache=False)
             if self.facts["family"] == "fusion":
                 shutil.copyfile(Path(__file__).with_name(LOADER), directory / LOADER)
-            card = model_card(CardFacts(self.made, self.facts, self.tasks, rows))
+            weights = weights_of(str(self.checkpoint))
+            card = model_card(CardFacts(self.made, self.facts, self.tasks, rows, weights))
             digests = digests_of(directory)
             (directory / CARD).write_text(card, encoding="utf-8")
             _write_manifest(directory, self, identity, digests)

@@ -16,6 +16,7 @@ from vlcpctl.core.versions import Versions
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.data_card import LICENSES, front_matter, table
 from vlcpctl.methods import TABLE
+from vlcpctl.models.in_words import in_millions
 
 _LOAD = {
     "dual": """```python
@@ -51,12 +52,16 @@ _TO_FILL_IN = (
 
 @dataclass(frozen=True)
 class Facts:
-    """What the card is made from; `tasks` are those whose numbers of pairs are known."""
+    """What the card is made from; `tasks` are those whose numbers of pairs are known.
+
+    `weights` is the number of weights of the model, if its configuration says it.
+    """
 
     made: CheckpointManifest
     model: Mapping[str, Any]
     tasks: Sequence[Task] = ()
     rows: Sequence[Row] = ()
+    weights: float | None = None
 
 
 def model_card(facts: Facts) -> str:
@@ -103,6 +108,8 @@ def _titles(method: str) -> str:
 def _model_rows(facts: Facts) -> Iterator[tuple[str, Any]]:
     made, model = facts.made, facts.model
     yield "architecture", model["name"]
+    if facts.weights is not None:
+        yield "weights", f"about {in_millions(facts.weights)}"
     if model.get("pretrained"):
         yield "first weights", model["pretrained"]
     yield "image size", f"{model['image_size']} pixels"

@@ -20,6 +20,7 @@ from vlcpctl.core.versions import WAS, earlier_ids
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.facts import SplitCounts, StreamTask
 from vlcpctl.inspection.diagnosis import why_no_artifact
+from vlcpctl.models.in_words import model_in_words
 
 # Limits of the search for an artifact's parents.
 _LEVELS = 3  # of subdirectories
@@ -121,6 +122,8 @@ def _describe(path: Path, kind: str, search: _Search, seen: Sequence[str]) -> di
         if kind == "checkpoint":
             checkpoint = CheckpointManifest.read(path)
             facts, parents = _facts_of_checkpoint(checkpoint), _parents_of_checkpoint(checkpoint)
+            if not seen and checkpoint.model is not None:
+                facts["model"] = {**checkpoint.model, "is": model_in_words(str(path))}
         else:
             manifest = read_manifest(path, kind)
             facts = _facts(manifest, kind, path / MANIFESTS[kind])
@@ -300,6 +303,8 @@ def lines(
 
 def _lines_of_facts(facts: dict[str, Any]) -> Iterator[str]:
     """Lines about an artifact that only some kinds have."""
+    if model := facts.get("model"):
+        yield f"model: {printable(model['name'])}" + (f" ({model['is']})" if model["is"] else "")
     if facts["kind"] == "stream":
         yield from _table(facts["tasks"])
     if "splits" in facts:

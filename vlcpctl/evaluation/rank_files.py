@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import pairwise, product
 from operator import or_
 from pathlib import Path
@@ -300,11 +300,12 @@ class SavedRanks:
         """The number of ranks in the file."""
         return read_about(self.path, METADATA)[1]
 
-    def checkpoints(self) -> set[str]:
+    @cached_property
+    def checkpoints(self) -> frozenset[str]:
         """The checkpoints that the file has ranks of. Raises BadInput as `read` does."""
         self._check()
         table = read_columns(self.path, ["checkpoint"], read_dictionary=["checkpoint"])
-        return set(table["checkpoint"].unique().to_pylist()) - {None}
+        return frozenset(table["checkpoint"].unique().to_pylist()) - {None}
 
     def read(
         self,
@@ -320,14 +321,13 @@ class SavedRanks:
         read, or does not have the columns of a file of ranks.
         """
         by_checkpoint: dict[str, list[str]] = {}
-        for checkpoint, data in sorted(places):
+        for checkpoint, data in sorted(one for one in places if one[0] in self.checkpoints):
             by_checkpoint.setdefault(checkpoint, []).append(data)
         terms = [
             (pc.field("checkpoint") == one) & pc.field("data").isin(pa.array(data, _TEXT))
             for one, data in by_checkpoint.items()
         ]
         if not terms:
-            self._check()
             return []
         while len(terms) > 1:  # a balanced tree: Arrow's parser recurses
             terms = [reduce(or_, terms[at : at + 2]) for at in range(0, len(terms), 2)]
@@ -347,7 +347,6 @@ class SavedRanks:
 
     def _galleries(self, wanted: pc.Expression, more: Sequence[str] = ()) -> list[GalleryRanks]:
         """The ranks where a condition is true, with these additional columns."""
-        self._check()
         columns = [*_GALLERY, *_QUERY, "label", "rank", *more]
         table = read_columns(self.path, columns, filters=wanted)
         order = [(name, "ascending") for name in (*_GALLERY, *_QUERY)]

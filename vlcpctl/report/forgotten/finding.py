@@ -102,21 +102,21 @@ class _Ranks:
         self._versions: dict[str, list[str]] = {}
         for one, current in self._known_as.items():
             self._versions.setdefault(current, []).append(one)
-        self._files = [(file, file.checkpoints()) for file in files]
+        self._files = files
         self.used: set[Path] = set()
         self.notes: dict[str, None] = {}
 
     def size(self, checkpoints: Collection[str]) -> int:
         """How many ranks the files have that contain some of these checkpoints."""
-        return sum(file.rows for file, known in self._files if not known.isdisjoint(checkpoints))
+        found = (one for one in self._files if not one.checkpoints.isdisjoint(checkpoints))
+        return sum(one.rows for one in found)
 
     def of(self, rows: Collection[Row], gallery: str) -> dict[int, GalleryRanks]:
         """By the id of a row: the ranks that belong to it, if there are any."""
         places = {(row.checkpoint, data) for row in rows for data in self._ids(row)}
         found: dict[tuple[str, str, str], list[GalleryRanks]] = {}
-        for file, checkpoints in self._files:
-            here = {place for place in places if place[0] in checkpoints}
-            for one in file.read(here, gallery, has_answers=True):
+        for file in self._files:
+            for one in file.read(places, gallery, has_answers=True):
                 found.setdefault((one.checkpoint, self._current(one.data), one.split), []).append(
                     one
                 )

@@ -150,7 +150,7 @@ def test_a_preset_with_missing_weights_names_the_options_and_a_preset_without(
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
-    how = ("-q", "-o", tmp_path / "out", "--method", "ctp", "--batch-size", 4)
+    how = ("-q", "-o", tmp_path / "out", "--method", "ctp", "--preset", "ctp", "--batch-size", 4)
     # Of so few pairs, some negatives are true matches, which a warning says otherwise.
     how += ("--negatives", "distinct")
     ended = program("train-step", place / "stream" / "00-part-0", *how)

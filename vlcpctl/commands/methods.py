@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shlex
 import shutil
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
@@ -15,7 +17,8 @@ import typer
 from vlcpctl.commands import options
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.method import Method, Paper
+from vlcpctl.core.method import HOOKS, Method, Paper
+from vlcpctl.core.shown_paths import as_argument
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.methods.plugins.source import source_of
 from vlcpctl.training.config.composition import compose
@@ -24,14 +27,6 @@ SCHEMA = "vlcpctl.methods/1"
 # The kind of a BibTeX entry, and its field for the venue, where that is not a conference.
 _ENTRIES = {"arXiv": ("misc", "howpublished"), "PNAS": ("article", "journal")}
 _NAMES = 9  # the width of "paper", "needs", "hooks" and "preset" with the space after them
-HOOKS = (
-    "before_forward",
-    "loss",
-    "token_loss",
-    "after_backward",
-    "add_gradients",
-    "after_step",
-)
 
 
 def run(
@@ -43,9 +38,17 @@ def run(
         bool, typer.Option("--cite", help="Print the papers of the methods as BibTeX.")
     ] = False,
     method_file: options.MethodFiles = None,
+    new: Annotated[
+        Path | None,
+        typer.Option(
+            "--new", metavar="NAME.py", help="Write the file of a new method, to begin your own."
+        ),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """List the methods, or describe some of them.
+
+    --new writes a file with a small method that trains, for --method-file.
 
     Methods of installed plug-ins and of --method-file, whose code is run, are listed after the
     built-in ones.
@@ -58,8 +61,14 @@ def run(
       vlcpctl methods
       vlcpctl methods ctp
       vlcpctl methods --cite ctp ewc der >> references.bib
+      vlcpctl methods --new mine.py
       vlcpctl methods mine --method-file mine.py
     """
+    if new is not None:
+        if names or cite or method_file or as_json:
+            raise UsageError("--new takes no other option and no NAME")
+        _write_new(new)
+        return
     registry = MethodRegistry.of(method_file)
     if names:
         registry.refuse_idle_files("+".join(names))
@@ -74,6 +83,16 @@ def run(
     else:
         chosen = [_method_of(name, registry) for name in dict.fromkeys(names)]
         _describe(chosen, as_json=as_json)
+
+
+def _write_new(path: Path) -> None:
+    from vlcpctl.methods.plugins.skeleton import write_skeleton
+
+    name = write_skeleton(path)
+    how = f"--method {name} --method-file {shlex.quote(as_argument(path))}"
+    console.say(f"train it: vlcpctl train-step TASK -o OUT {how}")
+    console.say(f"test it: python -m vlcpctl.testing {how}")
+    console.emit(path)
 
 
 def _describe(methods: Sequence[type[Method]], *, as_json: bool) -> None:

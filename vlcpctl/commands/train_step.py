@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from json import dumps as json_text
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -124,6 +124,9 @@ def run(
         return
     if dry_run:
         _say_plan(request)
+        if method_files := flags.get("method_file"):
+            _try_hooks(request, method_files)
+        console.emit(request.out)
         return
     from vlcpctl.core.atomic import naming_output
     from vlcpctl.training.launch import train
@@ -194,7 +197,21 @@ def _say_plan(request: TrainRequest) -> None:
             console.say(line)
         for warning in plan.all_warnings():
             console.warn(warning)
-    console.emit(request.out)
+
+
+def _try_hooks(request: TrainRequest, files: Sequence[Path]) -> None:
+    """Call the hooks of methods of the user's on a tiny stream: the run would find a mistake late.
+
+    Only here does a dry run import torch: their code may do so anyway.
+    """
+    from vlcpctl.methods.plugins.registry import MethodRegistry
+    from vlcpctl.models.configuration import fusion_configuration
+    from vlcpctl.testing.trial import try_methods
+
+    model = str(request.previous or request.settings.model)
+    is_fusion = fusion_configuration(model) is not None
+    try_methods(request.methods, MethodRegistry.of(files), is_fusion=is_fusion)
+    console.say(f"the hooks of {request.method_name} ran on two tiny tasks")
 
 
 def _print_configuration(request: TrainRequest, *, as_json: bool) -> None:

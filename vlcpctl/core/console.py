@@ -24,6 +24,7 @@ _ERRORS = "backslashreplace"  # of a terminal that takes no UTF-8
 
 class _State:
     quiet = False
+    warns = True
     hidden: str | None = None  # a result that is not printed
     claimed: TextIO | None = None  # the real stdout, between `claim_stdout` and `release_stdout`
 
@@ -34,6 +35,17 @@ _state = _State()
 def set_quiet(quiet: bool) -> None:
     """Turn log lines and progress off or on; warnings are always shown."""
     _state.quiet = quiet
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Print no log line, progress and warning within the block."""
+    before = _state.quiet, _state.warns
+    _state.quiet, _state.warns = True, False
+    try:
+        yield
+    finally:
+        _state.quiet, _state.warns = before
 
 
 def hide_result(text: str | None) -> None:
@@ -112,7 +124,8 @@ def say(message: str) -> None:
 
 def warn(message: str) -> None:
     """Print a warning of one line to stderr, also with --quiet."""
-    log(f"warning: {printable(message)}")
+    if _state.warns:
+        log(f"warning: {printable(message)}")
 
 
 def emit(text: object) -> None:

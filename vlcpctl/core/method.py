@@ -102,6 +102,7 @@ class Phase:
 
 
 TRAIN = Phase(name="train")
+HOOKS = ("before_forward", "loss", "token_loss", "after_backward", "add_gradients", "after_step")
 
 
 class Run(Protocol):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from vlcpctl.core.errors import BadInput, first_line
 from vlcpctl.core.method import Method
 from vlcpctl.methods.plugins.declaration import check_declaration
+from vlcpctl.methods.plugins.guarding import guard_hooks
 from vlcpctl.methods.plugins.source import MethodSource, module_digests, record_source
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def load_installed(entry: EntryPoint) -> type[Method]:
     if not (isinstance(method, type) and issubclass(method, Method)):
         raise BadInput(f"{where}: {entry.value} is not a class derived from Method")
     check_declaration(method, where)
+    guard_hooks(method)
     if method.name != entry.name:
         raise BadInput(
             f"{where}: class {method.__qualname__} is named {method.name!r}; the entry point must "

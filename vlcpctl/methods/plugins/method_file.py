@@ -20,6 +20,7 @@ from vlcpctl.core.errors import BadInput, first_line, unreadable
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.method import Method
 from vlcpctl.methods.plugins.declaration import check_declaration
+from vlcpctl.methods.plugins.guarding import guard_hooks
 from vlcpctl.methods.plugins.source import MethodSource, record_source
 
 
@@ -133,6 +134,7 @@ def _methods_of(module: ModuleType, path: Path) -> dict[str, type[Method]]:
         if is_base:
             continue
         check_declaration(one, str(path))
+        guard_hooks(one)
         if one.name in found:
             raise BadInput(
                 f"{path}: classes {found[one.name].__qualname__} and {one.__qualname__} are both "

@@ -1,0 +1,118 @@
+"""Mistakes in the hooks of a method of one's own: a line with file, class and hook."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.program import run_program
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.methods.plugins.method_file import load_method_file
+from vlcpctl.testing.tiny_stream import make_stream
+
+HEAD = """
+from dataclasses import dataclass
+from typing import ClassVar
+from vlcpctl.core.method import Method, hyper
+
+@dataclass(frozen=True, kw_only=True)
+class Fd(Method):
+    name: ClassVar[str] = "fd"
+    title: ClassVar[str] = "Distil features"
+    preset: ClassVar[str] = "tiny"
+
+"""
+LOSS = "    def loss(self, run, batch, out):\n        "
+HOW = ("--preset", "tiny", "--model", "micro", "--batch-size", 4, "--steps", 1, "-q")
+
+
+class Run:
+    """In place of the run that training gives."""
+
+    step = 0
+
+
+def hooks_of(path: Path, body: str) -> Any:
+    path.write_text(HEAD + body)
+    return load_method_file(path).methods["fd"]()
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ("1.5", "Fd.loss must return the terms by name, or (terms, values), not a float"),
+        ("None", "Fd.loss must return the terms by name, or (terms, values), not None"),
+        ("({}, {}, {})", "or (terms, values), not a tuple of 3"),
+        ("{'a': 1.5}, {}", "Fd.loss: term 'a' must be a tensor, not a float"),
+        ("{'a': out}", "Fd.loss: term 'a' must be one number, not a tensor of 3 x 2"),
+        ("run.teachr", "fd.py:13: Fd.loss: unknown attribute of run: 'teachr'"),
+        ("run.stap", "unknown attribute of run: 'stap'; did you mean 'step'? (known: anchor, "),
+        ("missing", "fd.py:13: Fd.loss: NameError: name 'missing' is not defined"),
+        ("out @ out", "fd.py:13: Fd.loss: RuntimeError: "),
+        ("1 / 0", "fd.py:13: Fd.loss: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path: Path, returned: str, said: str) -> None:
+    method = hooks_of(tmp_path / "fd.py", f"{LOSS}return {returned}\n")
+    with pytest.raises(BadInput) as refused:
+        method.loss(Run(), None, torch.ones(3, 2))
+    assert said in str(refused.value)
+    assert str(refused.value).startswith(f"{tmp_path}/fd.py:")
+    assert "\n" not in str(refused.value)
+
+
+def test_terms_alone_are_enough(tmp_path: Path) -> None:
+    method = hooks_of(tmp_path / "fd.py", f"{LOSS}return {{'a': out.sum()}}\n")
+    terms, values = method.loss(Run(), None, torch.ones(3, 2))
+    assert (terms["a"].item(), values) == (6, {})
+
+
+def test_a_hook_with_other_arguments_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
+    body = "    def after_step(self, run, batch):\n        pass\n"
+    with pytest.raises(BadInput) as refused:
+        hooks_of(tmp_path / "fd.py", body)
+    assert str(refused.value) == (
+        f"{tmp_path}/fd.py:12: Fd.after_step must take (self, run, batch, aux, *, stepped), not "
+        "(self, run, batch)"
+    )
+
+
+def test_the_line_of_a_function_that_a_hook_calls_is_named(tmp_path: Path) -> None:
+    body = f"{LOSS}return distance(out)\n\ndef distance(out):\n    return out['image']\n"
+    with pytest.raises(BadInput, match=r"fd\.py:16: Fd\.loss: IndexError: "):
+        hooks_of(tmp_path / "fd.py", body).loss(Run(), None, torch.ones(3, 2))
+
+
+def test_a_training_ends_with_the_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    task = next(make_stream(tmp_path / "stream", 1, 12).glob("0*"))
+    (tmp_path / "fd.py").write_text(f"{HEAD}{LOSS}return out.imege\n")
+    how = (*HOW, "--method", "fd", "--method-file", tmp_path / "fd.py")
+    ended = run_program(capfd, "train-step", task, "-o", tmp_path / "out", *how)
+    assert ended.code == 3
+    assert ended.err.splitlines()[-1].startswith(
+        f"vlcpctl train-step: {tmp_path}/fd.py:13: Fd.loss: unknown attribute of out: 'imege'; did "
+        "you mean 'image'? (known: "
+    )
+
+
+@pytest.mark.parametrize(("body", "code"), [("out.scele", 3), ("{'a': out.image.sum()}", 0)])
+def test_a_dry_run_calls_the_hooks_on_a_tiny_stream(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], body: str, code: int
+) -> None:
+    task = next(make_stream(tmp_path / "stream", 1, 12).glob("0*"))
+    (tmp_path / "fd.py").write_text(f"{HEAD}{LOSS}return {body}\n")
+    how = (*HOW[:-1], "--method", "fd", "--method-file", tmp_path / "fd.py", "--dry-run")
+    ended = run_program(capfd, "train-step", task, "-o", tmp_path / "out", *how)
+    assert ended.code == code
+    last = ended.err.splitlines()[-1]
+    if code:
+        assert f"{tmp_path}/fd.py:13: Fd.loss: unknown attribute of out: 'scele'" in last
+    else:
+        assert (last, ended.out) == (
+            "the hooks of fd ran on two tiny tasks",
+            f"{tmp_path / 'out'}\n",
+        )
+    assert not (tmp_path / "out").exists()

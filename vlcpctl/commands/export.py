@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vlcpctl.data.tasks.task import Task
     from vlcpctl.export import data_sets, model
 
-MODEL = "hf-model"
+MODEL, ONNX = "hf-model", "onnx"
 _OF_DATA = ("clip-benchmark", "img2dataset", "hf", "imagefolder")
 _IN_SHARDS = ("clip-benchmark", "img2dataset", "hf")
 
@@ -29,15 +29,15 @@ _RULES = (
     GoesWith("shard_size", "to", _IN_SHARDS),
     GoesWith("dataset_type", "to", ("clip-benchmark",)),
     GoesWith("templates", "to", ("clip-benchmark",)),
-    GoesWith("rows", "to", (MODEL,)),
-    GoesWith("trained_on", "to", (MODEL,)),
+    GoesWith("rows", "to", (MODEL, ONNX)),
+    GoesWith("trained_on", "to", (MODEL, ONNX)),
 )
 
 Sources = Annotated[
     list[Path],
     typer.Argument(
         metavar="TASK|CHECKPOINT",
-        help="Tasks, buffers or streams; or one checkpoint, for --to hf-model.",
+        help="Tasks, buffers or streams; or one checkpoint, for --to hf-model and onnx.",
     ),
 ]
 To = Annotated[
@@ -46,7 +46,7 @@ To = Annotated[
         "--to",
         metavar="FORM",
         help="Form to write: clip-benchmark, img2dataset, hf or imagefolder for tasks, hf-model "
-        "for a checkpoint.",
+        "or onnx for a checkpoint.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -134,7 +134,8 @@ def run(
 
     A checkpoint becomes a model repository for the Hugging Face hub, without the state of training
     and with a model card. open_clip loads it as local-dir:PATH; for a fusion model the repository
-    contains a Python file that loads it. Nothing is uploaded.
+    contains a Python file that loads it. Nothing is uploaded. onnx writes the two towers of a dual
+    encoder as ONNX files and checks them: onnxruntime's embeddings must be torch's.
 
     'vlcpctl forget' deletes exported data sets that contain the pairs, and lists exported models
     that were trained on them.
@@ -143,13 +144,15 @@ def run(
       vlcpctl export stream/00-food -o food --to clip-benchmark --split test
       vlcpctl export stream -o dataset --to hf
       vlcpctl export run/02 -o model --to hf-model --rows rows.ndjson
+      vlcpctl export run/02 -o model --to onnx
     """
     options.start(quiet=quiet)
     given = {name: value or None for name, value in locals().items()}
-    if to not in (*_OF_DATA, MODEL):
-        raise UsageError(unknown_name("form", to, (*_OF_DATA, MODEL)))
+    forms = (*_OF_DATA, MODEL, ONNX)
+    if to not in forms:
+        raise UsageError(unknown_name("form", to, forms))
     refuse_idle(_RULES, given)
-    request = _model_request(given) if to == MODEL else _data_request(given)
+    request = _data_request(given) if to in _OF_DATA else _model_request(given)
     if dry_run:
         for line in request.plan():
             say(line)
@@ -223,7 +226,7 @@ def _model_request(given: Mapping[str, Any]) -> model.ModelExport:
 
     checkpoint, *others = given["sources"]
     if others:
-        raise UsageError(f"--to {MODEL} takes one checkpoint, not {len(others) + 1} paths")
+        raise UsageError(f"--to {given['to']} takes one checkpoint, not {len(others) + 1} paths")
     if kind_of(checkpoint) in {"task", "stream"}:
         raise UsageError(
             f"{checkpoint} is a {kind_of(checkpoint)}; export it with --to {', '.join(_OF_DATA)}"
@@ -233,6 +236,7 @@ def _model_request(given: Mapping[str, Any]) -> model.ModelExport:
         rows=given["rows"] or (),
         tasks=_tasks(given["trained_on"] or ()),
         out=given["out"],
+        to=given["to"],
         force=bool(given["force"]),
     )
 

@@ -1,4 +1,4 @@
-"""Export a checkpoint as a model repository for the Hugging Face hub, without state of training."""
+"""Export a checkpoint without its state of training: for the Hugging Face hub, or as ONNX files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from vlcpctl.core.amounts import counted, size
 from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.console import say
 from vlcpctl.core.digests import digests_of, file_digest, verify_files
-from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.core.errors import BadInput, Incompatible, UsageError
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.rows import Row, read_rows
 from vlcpctl.core.seals import write_sealed_manifest
@@ -25,11 +26,13 @@ from vlcpctl.data.tasks.exported import CARD, KIND, MANIFEST
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.model_card import Facts as CardFacts
 from vlcpctl.export.model_card import model_card
-from vlcpctl.models.checkpoint_files import is_of_model, verify_model
+from vlcpctl.models.checkpoint_files import WEIGHT_SUFFIXES, is_of_model, verify_model
 from vlcpctl.models.in_words import weights_of
 
-TO = "hf-model"
+TO, ONNX = "hf-model", "onnx"
 LOADER = "modeling_fusion.py"
+_TOWERS = ("image.onnx", "text.onnx")
+_OF_ONNX = ("onnx", "onnxruntime", "onnxscript")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +43,24 @@ class ModelExport:
     rows: Sequence[Path] = ()
     tasks: Sequence[Task] = ()
     out: Path
+    to: str = TO
     force: bool = False
+
+    def check(self) -> None:
+        """Raise UsageError if the checkpoint cannot be exported in this form, or not here."""
+        if self.to != ONNX:
+            return
+        if self.facts["family"] != "dual":
+            raise UsageError(
+                f"--to {ONNX} is for dual encoders, and {self.checkpoint} has a fusion model; "
+                f"--to {TO} has a file that loads it"
+            )
+        missing = [one for one in _OF_ONNX if find_spec(one) is None]
+        if missing:
+            raise UsageError(
+                f"--to {ONNX} needs packages that are not installed: pip install "
+                f"{' '.join(missing)}"
+            )
 
     @cached_property
     def made(self) -> CheckpointManifest:
@@ -54,12 +74,15 @@ class ModelExport:
 
     def files(self) -> dict[str, Any]:
         """Size and digest of the files to copy, by relative path."""
-        return {name: entry for name, entry in self.made.digests.items() if is_of_model(name)}
+        found = {name: entry for name, entry in self.made.digests.items() if is_of_model(name)}
+        if self.to == ONNX:  # its towers have the weights
+            found = {n: one for n, one in found.items() if Path(n).suffix not in WEIGHT_SUFFIXES}
+        return found
 
     def identity(self) -> dict[str, Any]:
         """The facts that decide what is written."""
         return {
-            "to": TO,
+            "to": self.to,
             "checkpoint": self.made.content,
             "rows": [file_digest(path) for path in self.rows],
             "trained_on": [task.content for task in self.tasks],
@@ -83,9 +106,12 @@ class ModelExport:
 
     def plan(self) -> list[str]:
         """What the export will write. Raises BadInput if an input cannot be read."""
+        self.check()
         self.own_rows()
-        files = [*self.files(), *([LOADER] if self.facts["family"] == "fusion" else ()), CARD]
-        return [f"export: {self.checkpoint} to {TO}", *(f"  {name}" for name in sorted(files))]
+        made = _TOWERS if self.to == ONNX else ()
+        loader = [LOADER] if self.facts["family"] == "fusion" else []
+        files = [*self.files(), *made, *loader, CARD]
+        return [f"export: {self.checkpoint} to {self.to}", *(f"  {name}" for name in sorted(files))]
 
     def export(self) -> None:
         """Write the repository; do nothing if it is finished.
@@ -93,6 +119,7 @@ class ModelExport:
         Raises BadInput or Incompatible if the checkpoint or rows are damaged or do not fit, and
         OutputExists if something else is at `out`.
         """
+        self.check()
         identity, rows = self.identity(), self.own_rows()
         if already_made(self.out, KIND, identity, force=self.force):
             say(f"export: {self.out} is already finished")
@@ -106,8 +133,14 @@ class ModelExport:
             verify_files(directory, files, error=Incompatible, use_cache=False)
             if self.facts["family"] == "fusion":
                 shutil.copyfile(Path(__file__).with_name(LOADER), directory / LOADER)
+            if self.to == ONNX:
+                from vlcpctl.export.onnx_towers import write_towers
+
+                worst = write_towers(self.checkpoint, directory)
+                say(f"export: onnxruntime's embeddings differ from torch's by at most {worst:.1e}")
             weights = weights_of(str(self.checkpoint))
-            card = model_card(CardFacts(self.made, self.facts, self.tasks, rows, weights))
+            about = (self.made, self.facts, self.tasks, rows, weights)
+            card = model_card(CardFacts(*about, is_onnx=self.to == ONNX))
             digests = digests_of(directory)
             (directory / CARD).write_text(card, encoding="utf-8")
             _write_manifest(directory, self, identity, digests)
@@ -121,7 +154,7 @@ def _write_manifest(
     made = request.made
     (directory / MANIFEST).parent.mkdir()
     body = {
-        "to": TO,
+        "to": request.to,
         "inputs": [made.content],
         **{name: getattr(made, name) for name in ("run", "method", "step", "seed")},
         "tasks": list(made.tasks),

@@ -43,6 +43,22 @@ fused = model.fuse(pixels, ids)  # the state of each pair of image and text
 ```""",
 }
 
+_ONNX = """`image.onnx` and `text.onnx` are the two towers; onnxruntime and numpy run them:
+
+```python
+import onnxruntime
+
+image_tower = onnxruntime.InferenceSession("PATH/image.onnx")  # this directory
+text_tower = onnxruntime.InferenceSession("PATH/text.onnx")
+(image,) = image_tower.run(None, {"image": pixels})  # (B, 3, H, W) float32, normalised
+(text,) = text_tower.run(None, {"text": ids})  # (B, L) int64
+similarity = image @ text.T  # both have unit length
+```
+
+`open_clip_config.json` says how images are prepared (`preprocess_cfg`).
+`open_clip.get_tokenizer("local-dir:PATH")` makes the ids; where there is a `tokenizer.json`, the
+package tokenizers does, too."""
+
 _TO_FILL_IN = (
     "To fill in: the name of the model, what it is meant for, its limits, the licences of its "
     "data, and its own licence (`license` in the header above; the names are listed at "
@@ -62,6 +78,7 @@ class Facts:
     tasks: Sequence[Task] = ()
     rows: Sequence[Row] = ()
     weights: float | None = None
+    is_onnx: bool = False
 
 
 def model_card(facts: Facts) -> str:
@@ -69,7 +86,7 @@ def model_card(facts: Facts) -> str:
     made, family = facts.made, str(facts.model["family"])
     header: dict[str, Any] = {
         "license": "unknown",
-        **({"library_name": "open_clip"} if family == "dual" else {}),
+        **({"library_name": _library(facts)} if family == "dual" else {}),
         **({"pipeline_tag": "zero-shot-image-classification"} if family == "dual" else {}),
         "tags": ["clip" if family == "dual" else "albef", "continual-learning", "vlcpctl"],
     }
@@ -77,13 +94,17 @@ def model_card(facts: Facts) -> str:
         front_matter(header),
         f"# {escaped(made.run)}\n\n{_summary(made)}",
         _TO_FILL_IN,
-        f"## How to load it\n\n{_LOAD[family]}",
+        f"## How to load it\n\n{_ONNX if facts.is_onnx else _LOAD[family]}",
         f"## Model\n\n{table(('', ''), _model_rows(facts))}",
         f"## Training data\n\n{_data(facts)}",
         *(f"## Settings\n\n{rows}" for rows in _settings(made)),
         *(f"## Results\n\n{text}" for text in _results(facts.rows)),
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def _library(facts: Facts) -> str:
+    return "onnxruntime" if facts.is_onnx else "open_clip"
 
 
 def _summary(made: CheckpointManifest) -> str:

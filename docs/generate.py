@@ -43,6 +43,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "published tables": published_tables.catalogue,
     "exit codes": reference.exit_codes,
     "quickstart": reference.quickstart,
+    "functions": stubs.table,
 }
 TO_WRITE = "Write here what it does in plain words, when it makes sense, and what it costs."
 _MARK = "[[[" + "cog"

@@ -1,4 +1,4 @@
-"""The types of `import vlcpctl`, for editors and type checkers: vlcpctl/__init__.pyi."""
+"""The functions of `import vlcpctl`: a table, and vlcpctl/__init__.pyi for editors."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import vlcpctl
-from vlcpctl.api import FUNCTIONS, HOMES, ROWS
+from _generate.markdown import prose
+from _generate.markdown import table as table_of
+from vlcpctl.api import FACTS, FUNCTIONS, HOMES, PATH, REPORT, ROWS
 from vlcpctl.commands import COMMANDS
 
+_RESULTS = {
+    PATH: "the path of the result",
+    ROWS: "rows, a list of dicts; with `out` the path",
+    FACTS: "a dict",
+    REPORT: "a `Report`",
+}
 FILE = Path(vlcpctl.__file__).with_suffix(".pyi")
 _HEAD = """# Made by docs/generate.py of the options of the commands.
 import os
@@ -31,6 +39,17 @@ def text() -> str:
     return "\n".join([_HEAD, *imports, _NAMES, *map(_function, FUNCTIONS)]).replace(
         "..\n\n", "..\n"
     )
+
+
+def table() -> str:
+    """Every function with its command and what it returns."""
+    rows = []
+    for name, kind in FUNCTIONS.items():
+        command = name.replace("_", "-")
+        link = f"[vlcpctl {command}](../commands/{command}.md)"
+        result = "the path of the checkpoint" if name == "update" else _RESULTS[kind]
+        rows.append((f"`{name}`", link, prose(COMMANDS[command].summary), result))
+    return table_of(("function", "runs", "", "returns"), rows)
 
 
 def _function(name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 # The page's scripts run as those of another site: they cannot reach the notebook around it.
 _FRAME = (
-    '<iframe title="report" srcdoc="{}" sandbox="allow-scripts allow-popups" '
+    '<iframe title="report" srcdoc="{}" sandbox="allow-scripts" allow="clipboard-write" '
     'style="width: 100%; height: 40em; border: 1px solid #8886"></iframe>'
 )
 

@@ -136,6 +136,45 @@ def test_errors_are_exceptions(
     assert str(caught.value) not in capfd.readouterr().err  # it is said once
 
 
+@pytest.fixture
+def printing(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Lets a test say what the next command prints; gives the words that it was run with."""
+    said: dict[str, Any] = {}
+
+    def output_of(command: str, words: list[str], stdin: str) -> str:
+        said["ran"] = [command, *words]
+        return str(said["prints"])
+
+    monkeypatch.setattr("vlcpctl.api.functions.output_of", output_of)
+    return said
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        '{"week": 1, "checkpoint": "prod/weeks/0001/checkpoint"}',
+        '[{"checkpoint": "prod/old"}, {"checkpoint": "prod/weeks/0001/checkpoint"}]',
+    ],
+    ids=["a week", "weeks made again"],
+)
+def test_update_returns_the_last_checkpoint(printed: str, printing: dict[str, Any]) -> None:
+    printing["prints"] = printed
+    made = vlcpctl.update("week.parquet", state="prod", keep=3, drop_leaks=False)
+    assert made == Path("prod/weeks/0001/checkpoint")
+    assert printing["ran"] == [
+        *("update", "--json", "--state=prod", "--refuse-leaks", "--keep=3", "--", "week.parquet")
+    ]
+
+
+@pytest.mark.parametrize("out", [None, "-"])
+def test_rows_are_returned_without_a_file(out: str | None, printing: dict[str, Any]) -> None:
+    printing["prints"] = '{"run": "a"}\n{"run": "b"}\n'
+    rows = vlcpctl.eval_zeroshot(["t"], "cifar10", checkpoint="c", out=out)
+    assert rows == [{"run": "a"}, {"run": "b"}]
+    assert printing["ran"][-3:] == ["--", "t", "cifar10"]
+    assert vlcpctl.eval_zeroshot("t", checkpoint="c", out="rows") == Path("rows")
+
+
 def test_a_mistyped_keyword_is_refused_with_the_nearest() -> None:
     with pytest.raises(TypeError, match=r"^split\(\) .* 'task'; did you mean 'tasks'\?$"):
         vlcpctl.split("pairs", out="stream", by="iid", task=3)  # type: ignore[call-arg]

@@ -74,9 +74,9 @@ class _Call:
 
     @property
     def out(self) -> Path | None:
-        """Where the result goes."""
+        """Where the result goes; None if it is returned."""
         out = self.given.get("out")
-        return None if out is None else Path(out)
+        return None if out is None or str(out) == "-" else Path(out)
 
     def run(self, *more: str) -> str:
         """What the command prints, with `more` options. Rows among its arguments are its stdin."""

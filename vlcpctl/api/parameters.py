@@ -53,7 +53,7 @@ class Parameter:
 
     def words(self, value: Any) -> Iterator[str]:
         """The words for a value of the option; none for None, or a switch that is off."""
-        if value is None or value == self.default == "":
+        if value is None or self.default == "" == value:
             return
         if isinstance(value, bool):
             yield from self.option[:1] if value else self.option[1:]

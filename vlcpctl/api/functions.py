@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import TextWrapper
 from typing import Any
 
 from vlcpctl.api import FACTS, FUNCTIONS, PATH, REPORT, ROWS
@@ -17,6 +18,8 @@ from vlcpctl.api.parameters import Parameter, each, parameters_of, text_of
 from vlcpctl.api.results import Report
 from vlcpctl.commands import module_name
 from vlcpctl.core.errors import nearest
+
+_INDENTED = TextWrapper(100, initial_indent="    ", subsequent_indent="        ")
 
 
 def function(name: str) -> Callable[..., Any]:
@@ -60,7 +63,7 @@ def _documentation(run: Callable[..., Any], parameters: Mapping[str, Parameter])
     """The help of the command, without its command lines."""
     paragraphs = inspect.cleandoc(run.__doc__ or "").split("\n\n")
     told = [one for one in paragraphs if not one.startswith("Examples:")]
-    lines = [f"    {one.name}: {one.help}" for one in parameters.values()]
+    lines = [_INDENTED.fill(f"{one.name}: {one.help}") for one in parameters.values()]
     return "\n\n".join([*told, "\n".join(["Parameters:", *lines])])
 
 

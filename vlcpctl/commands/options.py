@@ -396,19 +396,29 @@ def start(*, quiet: bool = False, threads: int = DEFAULT_THREADS) -> None:
         sys.modules["torch"].set_num_threads(threads)
 
 
-def names_of(command: Callable[..., object]) -> list[str]:
-    """The options of a command as they are written: `--lr`, and of `--out` also `-o`."""
-    found = []
+def spelled(command: Callable[..., object]) -> dict[str, list[str]]:
+    """How a command line has each parameter of a command: `--lr`, `--out` and `-o`; [] an argument.
+
+    >>> from vlcpctl.commands.train_step import run
+    >>> [spelled(run)[name] for name in ("tasks", "out", "flip")]
+    [[], ['--out', '-o'], ['--flip', '--no-flip']]
+    """
+    found = {}
     for name, one in inspect.signature(command, eval_str=True).parameters.items():
         _, information = kind_of(one.annotation)
-        if information.param_decls is None:
-            continue  # an argument
-        # typer takes the first name for a default.
-        first = information.default
-        names = [*([first] if isinstance(first, str) else []), *information.param_decls]
-        names = names or [f"--{name.replace('_', '-')}"]
-        found += [part for words in names for part in words.split("/")]
+        names: list[str] = []
+        if information.param_decls is not None:  # not an argument
+            # typer takes the first name for a default.
+            first = information.default
+            names = [*([first] if isinstance(first, str) else []), *information.param_decls]
+            names = names or [f"--{name.replace('_', '-')}"]
+        found[name] = [part for words in names for part in words.split("/")]
     return found
+
+
+def names_of(command: Callable[..., object]) -> list[str]:
+    """The options of a command as they are written, one after the other."""
+    return [name for names in spelled(command).values() for name in names]
 
 
 def given(command: Callable[..., object], values: Mapping[str, Any]) -> dict[str, Any]:

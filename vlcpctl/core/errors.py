@@ -79,11 +79,15 @@ class Interrupted(VlcpError):
     exit_code = 75
 
 
+def kinds() -> list[type[VlcpError]]:
+    """The errors of this module that have an exit code of their own."""
+    return [one for one in VlcpError.__subclasses__() if one.__module__ == __name__]
+
+
 def exit_codes() -> dict[int, str]:
     """Every exit code of the program with its meaning, a sentence; in ascending order."""
-    errors = (one for one in VlcpError.__subclasses__() if one.__module__ == __name__)
     # With python -OO there are no docstrings.
-    codes = {one.exit_code: one.__doc__ or "" for one in errors}
+    codes = {one.exit_code: one.__doc__ or "" for one in kinds()}
     return dict(sorted({**_OTHER_CODES, **codes}.items()))
 
 

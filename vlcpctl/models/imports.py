@@ -71,6 +71,19 @@ def timm_parts() -> Iterator[None]:
         yield
 
 
+def import_all() -> ModuleType:
+    """The package open_clip as any program imports it, with timm and transformers.
+
+    For a process of a user: there the towers of other models must work, too, and nothing that is
+    put off may remain.
+    """
+    for name in ("timm", "timm.models", "timm.data", _OPEN_CLIP):
+        library = lazy_imports.whole(name)
+    _complete(_TIMM)
+    _complete(_TRANSFORMERS)
+    return library
+
+
 def preload() -> None:
     """Import in advance what each forked child would otherwise import again.
 

@@ -63,6 +63,14 @@ def install(
     return sys.modules[name]
 
 
+def whole(name: str) -> ModuleType:
+    """The package of this name, imported, and none that puts anything off."""
+    package = importlib.import_module(name)
+    if isinstance(package, LazyPackage):
+        _run_init(package)
+    return package
+
+
 def _run_init(package: ModuleType) -> None:
     spec = package.__spec__
     assert spec is not None, "the package was made from its spec"

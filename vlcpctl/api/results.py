@@ -1,0 +1,38 @@
+"""A report as a Python object, which a notebook shows."""
+
+from __future__ import annotations
+
+import html
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# The page's scripts run as those of another site: they cannot reach the notebook around it.
+_FRAME = (
+    '<iframe title="report" srcdoc="{}" sandbox="allow-scripts" allow="clipboard-write" '
+    'style="width: 100%; height: 40em; border: 1px solid #8886"></iframe>'
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A report of learning and forgetting, which a notebook shows.
+
+    `path` is its directory, None if it was made without `out`; `summary` is its summary.json, and
+    `page` its report.html.
+    """
+
+    path: Path | None
+    summary: dict[str, Any] = field(repr=False)
+    page: str = field(repr=False)
+
+    @classmethod
+    def read(cls, path: Path) -> Report:
+        """The report in a directory."""
+        summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+        page = (path / "report.html").read_text(encoding="utf-8")
+        return cls(path=path, summary=summary, page=page)
+
+    def _repr_html_(self) -> str:
+        return _FRAME.format(html.escape(self.page))

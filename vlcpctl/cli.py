@@ -21,10 +21,11 @@ import vlcpctl
 from vlcpctl.commands import COMMANDS, module_name, options
 from vlcpctl.commands.paths import checked_paths
 from vlcpctl.commands.processes import with_locks, with_ranks
+from vlcpctl.commands.synonyms import command_meant, option_meant
 from vlcpctl.commands.values import arguments, variable_of, warn_of_unknown
 from vlcpctl.core import console
 from vlcpctl.core.ending import ending_at_signals
-from vlcpctl.core.errors import UsageError, VlcpError, debugging, nearest, unknown_name
+from vlcpctl.core.errors import UsageError, VlcpError, debugging, unknown_name
 from vlcpctl.core.printable import printable, printable_lines
 from vlcpctl.core.resource_limits import is_about_limits, limit_text, require_threads
 
@@ -91,6 +92,10 @@ class _Group(typer.core.TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands and not args[0].startswith("-"):
+            meant = command_meant(args[0])
+            if meant is not None:
+                said = f"unknown command {args[0]!r}; did you mean {meant}?"
+                raise _usage_exit("", f"{said} 'vlcpctl --help' lists all")
             raise _usage_exit("", unknown_name("command", args[0], self.commands))
         return super().resolve_command(ctx, args)
 
@@ -229,7 +234,8 @@ def _usage_words(error: Any, words: Sequence[str]) -> str:
         name = printable(files[0])
         return f"unknown option {name}; write ./{name} for the file of this name"
     known = [one for parameter in error.ctx.command.params for one in parameter.opts]
-    near = nearest(option, known)
+    arguments = [one for one in error.ctx.command.params if one.param_type_name == "argument"]
+    near = option_meant(option, known, arguments[0].metavar or "" if arguments else "")
     guess = f"did you mean {near}?" if near else f"see '{error.ctx.command_path} --help'"
     return f"unknown option {printable(option)}; {guess}"
 

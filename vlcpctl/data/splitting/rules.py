@@ -55,7 +55,8 @@ class SplitBy:
         kind, colon, name = text.partition(":")
         wants_name = kind in ("all", "column", "time")
         if kind not in KINDS:
-            raise UsageError(f"--by: {unknown_name('rule', kind, KINDS.values())}")
+            said = unknown_name("rule", kind, KINDS.values())
+            raise UsageError(f"--by: {said}; column:{kind} is the rule for a column of this name")
         if wants_name != bool(name) or (colon and not wants_name):
             raise UsageError(f"--by {text!r}: write it as one of {', '.join(KINDS.values())}")
         if kind in ("iid", "classes") and tasks is None:

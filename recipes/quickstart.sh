@@ -18,7 +18,7 @@ steps=160
 training="--preset tiny --batch-size 32"
 
 # One task of a method's chain; 'batch' starts each line when what it reads is there. CTP has no
-# queue: with its 1,024 features of old batches it learns less in such short tasks.
+# queue: with one of 1,024, half as many pairs are found at the end (docs/results/quickstart.md).
 stage() {
   local run="seed$1/$2" method=$2 task=$3 previous=$4
   echo "train-step stream/$task -o $run/$task --method $method $training --steps $steps" \

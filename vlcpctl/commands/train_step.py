@@ -185,17 +185,19 @@ def _preset_of_previous(flags: Mapping[str, Any]) -> str | None:
 
 def _say_plan(request: TrainRequest) -> None:
     from vlcpctl.training.adaptation import adapted
+    from vlcpctl.training.foresight import disk_warnings, require_possible
     from vlcpctl.training.identity import already_trained, semantic
     from vlcpctl.training.plan import make_plan
 
     request = adapted(request)
+    require_possible(request)
     if already_trained(request, semantic(request)):
         console.say(f"{request.out} is already finished")
     else:
         plan = make_plan(request)
         for line in plan.lines():
             console.say(line)
-        for warning in plan.all_warnings():
+        for warning in (*plan.all_warnings(), *disk_warnings(request)):
             console.warn(warning)
 
 

@@ -39,6 +39,11 @@ def test_a_whole_number_is_a_number_of_images() -> None:
     assert not parse_holdout("test=1").leaves_no_train
 
 
+def test_a_percentage_is_a_share() -> None:
+    assert parse_holdout("test=10%,val=0.05") == parse_holdout("test=0.1,val=0.05")
+    assert not parse_holdout("test=1%").counted
+
+
 def test_positions_never_change() -> None:
     assert position("ab" * 32) == pytest.approx(0.8487, abs=1e-4)
 

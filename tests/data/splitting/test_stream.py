@@ -199,7 +199,11 @@ def test_a_part_that_stays_empty_is_named_with_the_way_out(
     assert "use --holdout test=N,val=N to hold out N images per task" in said
     assert "no val images" not in said
     split(pairs, by="iid", tasks=2, holdout="test=1")
-    assert "images in" not in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "images in" not in said
+    assert (
+        "--holdout test=1 holds out one image of each task; a share is written as test=0.1" in said
+    )
 
 
 def test_small_weeks_hold_out_a_share_and_say_so(

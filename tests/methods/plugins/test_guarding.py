@@ -49,7 +49,7 @@ def hooks_of(path: Path, body: str) -> Any:
         ("{'a': 1.5}, {}", "Fd.loss: term 'a' must be a tensor, not a float"),
         ("{'a': out}", "Fd.loss: term 'a' must be one number, not a tensor of 3 x 2"),
         ("run.teachr", "fd.py:13: Fd.loss: unknown attribute of run: 'teachr'"),
-        ("run.step_", "unknown attribute of run: 'stap'; did you mean 'step'? (known: anchor, "),
+        ("run.step_", "unknown attribute of run: 'step_'; did you mean 'step'? (known: anchor, "),
         ("missing", "fd.py:13: Fd.loss: NameError: name 'missing' is not defined"),
         ("out @ out", "fd.py:13: Fd.loss: RuntimeError: "),
         ("1 / 0", "fd.py:13: Fd.loss: ZeroDivisionError: division by zero"),

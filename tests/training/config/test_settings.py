@@ -130,7 +130,7 @@ def test_unknown_preset_is_answered_with_the_nearest() -> None:
 
 
 def test_replay_is_read() -> None:
-    assert parse_replay("share=0.25") == Replay(0.25)
+    assert parse_replay("share=0.25") == parse_replay("share=25%") == Replay(0.25)
     assert parse_replay("least=0.25") == Replay(0.25, is_least=True)
 
 

@@ -49,7 +49,7 @@ class Holdout:
 
 
 def parse_holdout(text: str) -> Holdout:
-    """Parse test=0.1,val=0.05 (shares), test=5000 (images per task) or none.
+    """Parse test=0.1,val=5% (shares), test=5000 (images per task) or none.
 
     A number with a point is a share: test=1 is one image per task, test=1.0 is all of them.
     Raises UsageError for anything else.
@@ -64,12 +64,13 @@ def parse_holdout(text: str) -> Holdout:
     parts: dict[str, float] = {}
     whole = []
     for piece in text.split(","):
-        name, _, number = piece.strip().partition("=")
+        name, _, given = piece.strip().partition("=")
+        number = given.removesuffix("%")
         if name not in SPLITS[1:] or name in parts or not is_decimal(number) or float(number) == 0:
             example = f"test=0.1,val=0.05 or test=5000 or none; splits: {', '.join(SPLITS[1:])}"
             raise UsageError(f"--holdout {text!r}: write it like {example}")
-        parts[name] = float(number)
-        whole.append(number.isdigit())
+        parts[name] = float(Fraction(number) / 100) if given.endswith("%") else float(number)
+        whole.append(given.isdigit())
     if all(whole):
         return Holdout(parts, counted=True)
     if any(whole) or sum(parts.values()) > 1:

@@ -112,6 +112,7 @@ def _warn(plan: SplitPlan, result: WrittenTasks, manifest: dict[str, Any]) -> No
     if len(result.warnings) > MOST_NAMES:
         warn(f"{len(result.warnings)} tasks in all hold out fewer images (--holdout-most)")
     if plan.holdout:
+        _warn_of_one_image(plan.holdout)
         _warn_of_empty_parts(plan.holdout, manifest["tasks"])
     images = sum(split["images"] for split in manifest["totals"].values())
     for column, count in result.lacking.items():
@@ -125,6 +126,16 @@ def _warn(plan: SplitPlan, result: WrittenTasks, manifest: dict[str, Any]) -> No
             f"the stream has {len(manifest['tasks'])} tasks: with more than {_TWO_DIGITS} their "
             "directories are numbered with three digits, so that all of them get other names "
             "(000-... for 00-...)"
+        )
+
+
+def _warn_of_one_image(holdout: Holdout) -> None:
+    """Warn of test=1, which may be meant as all images, or as 1 %."""
+    single = [name for name, count in holdout.parts.items() if holdout.counted and count == 1]
+    if single:
+        warn(
+            f"--holdout {single[0]}=1 holds out one image of each task; a share is written as "
+            f"{single[0]}=0.1 or {single[0]}=10%"
         )
 
 

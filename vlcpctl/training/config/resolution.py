@@ -127,7 +127,7 @@ def parse_replay(replay: str) -> Replay:
         return UNION
     name, _, text = replay.partition("=")
     try:
-        share = parse_number(text)
+        share = parse_number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         share = -1.0
     if name not in {"share", "least"} or not 0 < share < 1:

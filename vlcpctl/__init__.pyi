@@ -48,6 +48,7 @@ def split(
     by: str,
     tasks: int | None = None,
     take: int | None = None,
+    only: str | Sequence[str] | None = None,
     order: str | Sequence[str] | None = None,
     holdout: str | None = None,
     holdout_most: str | None = None,

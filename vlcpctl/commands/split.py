@@ -58,6 +58,16 @@ Take = Annotated[
         rich_help_panel=options.METHOD,
     ),
 ]
+Only = Annotated[
+    str | None,
+    typer.Option(
+        "--only",
+        metavar="NAMES",
+        help="Values of the column, or sources, that become tasks, separated by commas and in this "
+        "order (default: all).",
+        rich_help_panel=options.METHOD,
+    ),
+]
 Order = Annotated[
     str | None,
     typer.Option(
@@ -254,6 +264,7 @@ def run(
     by: ByOption,
     tasks: Tasks = None,
     take: Take = None,
+    only: Only = None,
     order: Order = None,
     holdout: HoldoutOption = None,
     holdout_most: HoldoutMost = None,
@@ -316,6 +327,7 @@ def run(
 
     Examples:
       vlcpctl split pairs.parquet -o stream --by column:group
+      vlcpctl split pairs.parquet -o stream --by column:group --only flags,food
       vlcpctl split shards/ -o stream --by iid --tasks 5 \
           --holdout test=0.1,val=0.05
       vlcpctl split P9D -o stream --by column:industry_name --split-column split
@@ -345,6 +357,7 @@ def run(
         by=by,
         tasks=tasks,
         take=take,
+        only=only,
         order=order,
         holdout=holdout,
         holdout_most=holdout_most,

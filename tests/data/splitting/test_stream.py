@@ -84,6 +84,27 @@ def test_order_puts_tasks_in_order(
     assert [task.step for task in tasks] == [0, 1, 2]
 
 
+def test_only_some_values_become_tasks_in_the_order_given(
+    tmp_path: Path, split: Split, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = write_parquet(tmp_path / "p.parquet", rows(30))
+    tasks = split(pairs, by="column:group")
+    keys = {task.name: list(task.split("train").keys) for task in tasks}
+    counts = {task.name: images_of(task) for task in tasks}
+    first, *_, last = keys
+    some = split(pairs, by="column:group", only=f"{last}, {first}")
+    assert [task.name for task in some] == [last, first]
+    for task in some:
+        assert list(task.split("train").keys) == keys[task.name]
+    others = sum(count for name, count in counts.items() if name not in {first, last})
+    said = f"split: {others} pairs of other tasks than those of --only are not in the stream"
+    assert said in capsys.readouterr().err
+    with pytest.raises(UsageError, match=r"--only: unknown task 'artt'; did you mean 'art'"):
+        split(pairs, by="column:group", only="artt")
+    with pytest.raises(UsageError, match="--only has no effect"):
+        split(pairs, by="iid", tasks=2, only="art")
+
+
 def test_order_that_forgets_a_task_is_refused(tmp_path: Path, split: Split) -> None:
     with pytest.raises(UsageError, match="every task exactly once"):
         split(write_parquet(tmp_path / "p.parquet", rows(30)), by="column:group", order="art,food")

@@ -36,6 +36,7 @@ _MOST_KEPT = 100  # kept columns
 
 _GOES_WITH = (
     GoesWith("tasks", "by", ("iid", "classes", "time")),
+    GoesWith("only", "by", ("column", "source")),
     GoesWith("holdout", "split_column", (), "the column decides every row's split"),
     GoesWith("label_column", "labels_from", (), "it replaces the sources' labels"),
     GoesWith("class_names", "labels_from", CLASSIFIERS),
@@ -61,6 +62,7 @@ class SplitOptions:
     by: str
     tasks: int | None = None
     take: int | None = None
+    only: str | None = None
     order: str | None = None
     holdout: str | None = None
     holdout_most: str | None = None
@@ -105,6 +107,7 @@ class SplitOptions:
                 self.decode,
                 self.limit,
                 self.take,
+                parse_names(self.only),
                 left_out=self._left_out(wanted.keep),
             ),
             by=by,
@@ -136,6 +139,8 @@ class SplitOptions:
         """
         settings = asdict(self)
         del settings["sources"], settings["leave_out"], settings["not_test_images"]
+        if self.only is None:  # streams that were made without it keep their identity
+            del settings["only"]
         if self.not_test_images:
             itself = [SELF] if plan.tests_itself else []
             settings["not_test_images"] = sorted({one.content for one in plan.tests}) + itself
@@ -229,3 +234,15 @@ def parse_bytes(text: str) -> int:
         what = "less than one byte" if size < 1 else "too large"
         raise UsageError(f"{text!r} is {what}; write it like 256MB or 1GiB")
     return size
+
+
+def parse_names(text: str | None) -> tuple[str, ...]:
+    """The names of --only, in order. Raises UsageError for an empty or repeated one.
+
+    >>> parse_names("Food & Drink, Flags")
+    ('Food & Drink', 'Flags')
+    """
+    names = () if text is None else tuple(name.strip() for name in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageError(f"--only {text!r}: write each name once, with commas between them")
+    return names

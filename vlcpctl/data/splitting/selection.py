@@ -27,6 +27,7 @@ from vlcpctl.data.tasks.skips import SkipLog
 # tuple, because one is created for every pair.
 SelectedPair = tuple[str, Sample, str | None]
 FileLogs = dict[Source, FileLog]
+_MOST_OTHERS = 1000
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class PairReader:
     decode: bool = False
     limit: int | None = None
     take: int | None = None
+    only: tuple[str, ...] = ()  # the tasks that are made; (): all
     labels: PseudoLabels | None = None  # replace the labels of the sources
     left_out: LeftOut | None = None
 
@@ -95,6 +97,7 @@ class SelectionPass:
     read: int = 0
     beyond_take: Counter[str] = field(default_factory=Counter)
     left_out: Counter[int] = field(default_factory=Counter)  # by the place of the list
+    others: Counter[str] = field(default_factory=Counter)  # pairs by task, of those not in `only`
     _per_task: Counter[str] = field(default_factory=Counter)
     _digests: dict[Source, Any] = field(default_factory=dict)
     _logs: FileLogs = field(default_factory=dict)
@@ -190,7 +193,10 @@ class SelectionPass:
             except UnusablePair as error:
                 self.skips.add(file.path, pair.place, error.reason, str(error))
                 continue
-            if self._takes(task):
+            if self.reader.only and task not in self.reader.only:
+                # Any value of a column is a task: beyond many, their names are not kept.
+                self.others[task if len(self.others) < _MOST_OTHERS else ""] += 1
+            elif self._takes(task):
                 kept.append((task, sample, split_named(pair.split) if by_row else None))
         return kept
 

@@ -56,12 +56,14 @@ def make_stream(
             result = write_tasks(plan, directory, bar.advance)
         identity = options.identity(plan, result.fingerprints)
         (directory / "labels").unlink(missing_ok=True)
-        order = order_of([task.name for task in result.tasks], options.order, options.seed)
+        names = [task.name for task in result.tasks]
+        order = order_of(names, options.order or _only_in_order(plan), options.seed)
         rule = {
             "by": options.by,
             "labels_from": options.labels_from,
             "tasks": options.tasks,
             "order": options.order,
+            **({"only": list(plan.reader.only)} if plan.reader.only else {}),
             "holdout": identity["holdout"],
             "holdout_most": options.holdout_most,
         }
@@ -76,6 +78,9 @@ def make_stream(
         total, listed = sum(result.skipped.values()), out / "skipped.ndjson"
         warn(f"skipped {total} of {result.read} samples ({counts}); listed in {listed}")
     _warn(plan, result, manifest)
+    if result.others:
+        pairs = counted(sum(result.others.values()), "pair")
+        say(f"split: {pairs} of other tasks than those of --only are not in the stream")
     say(f"split: {summary(manifest)}")
     return manifest
 
@@ -233,6 +238,10 @@ def _rows(plan: SplitPlan) -> int:
     counts = [file.rows() for one in plan.reader.inputs for file in one.files]
     known = 0 if None in counts else sum(count or 0 for count in counts)
     return min(known, plan.reader.limit or known)
+
+
+def _only_in_order(plan: SplitPlan) -> str | None:
+    return ",".join(plan.reader.only) or None
 
 
 def order_of(names: list[str], text: str | None, seed: int) -> list[int]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.errors import BadInput, some_names
+from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.data.sources.discovery import Source
 from vlcpctl.data.splitting.holdout import CountedHoldout, Holdout
@@ -80,6 +80,7 @@ class WrittenTasks:
     lacking: Counter[str] = field(default_factory=Counter)  # images without a value, by column
     warnings: list[str] = field(default_factory=list)
     left_out: Counts = field(default_factory=dict)
+    others: Counter[str] = field(default_factory=Counter)  # pairs of the tasks not in --only
 
 
 def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]) -> WrittenTasks:
@@ -116,6 +117,7 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
     counts = {} if left_out is None else counts_of(left_out.lists, selection.left_out)
     if leaks is not None:
         counts |= counts_of(leaks.images.lists, leaks.counts)
+    _require_only(plan.reader.only, selection, [task.name for task in tasks])
     _check_filled(plan, tasks, selection.read, skips, counts)
     directories = [writers.directories[task.name] for task in tasks]
     return WrittenTasks(
@@ -128,7 +130,16 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
         writers.lacking,
         warnings,
         counts,
+        selection.others,
     )
+
+
+def _require_only(only: Sequence[str], selection: SelectionPass, made: Sequence[str]) -> None:
+    """Raise UsageError for a name of --only that no pair has as its task."""
+    for name in only:
+        if name not in made:
+            known = [*made, *filter(None, selection.others)]
+            raise UsageError(f"--only: {unknown_name('task', name, known)}")
 
 
 def _more_values(repeats: RepeatedValues | None, *, is_by_row: bool) -> MoreOfSplit | None:

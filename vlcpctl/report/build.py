@@ -28,7 +28,7 @@ from vlcpctl.report.scores.baseline import Baseline, find_baseline
 from vlcpctl.report.scores.collect import collect
 from vlcpctl.report.scores.drops import Against, Curve, Drop, curves, drops, earlier_tasks
 from vlcpctl.report.scores.joining import JoinedRows, joined
-from vlcpctl.report.scores.missing import notes, require_complete, without_tasks
+from vlcpctl.report.scores.missing import notes, require_complete, without_tasks, without_unmeasured
 from vlcpctl.report.scores.roll_out import (
     every_pair,
     judged_losses,
@@ -167,9 +167,10 @@ def _tracks(rows: Sequence[Row], found: JoinedRows, request: ReportRequest) -> t
         replace(track, runs=tuple(replace(run, recent=request.recent) for run in track.runs))
         for track in tracks
     )
-    if not request.allow_missing:
-        for track in tracks:
-            require_complete(track)
+    if request.allow_missing:
+        return without_unmeasured(tracks)
+    for track in tracks:
+        require_complete(track)
     return tracks
 
 

@@ -72,3 +72,25 @@ def test_on_request_a_hole_leaves_undefined_what_needs_it(tmp_path: Path) -> Non
     assert gem is not None
     assert gem.mean == -9
     assert "metrics that need it are undefined" in document.notes[0]
+
+
+def test_a_task_that_no_run_was_evaluated_on_is_left_out_on_request(tmp_path: Path) -> None:
+    without = tuple((line[0], *(None for _ in line[1:2]), *line[2:]) for line in OWN)
+    rows = own_rows(without) + own_rows(without, run="er", checkpoint="e")
+    assert "has no row at (step 1, task 1)" in _complaint(tmp_path, rows)
+    document = build(read_back(tmp_path / "r", rows), ReportRequest(allow_missing=True))
+    (track,) = document.tracks
+    for run in track.runs:
+        for name, value in (("own_final", 35.0), ("own_learned", 45.0), ("forgetting_max", 20.0)):
+            found = summarise(run, "rm", name)
+            assert found is not None
+            assert found.mean == pytest.approx(value)
+    assert [note for note in document.notes if "no run was evaluated" in note] == [
+        "no run was evaluated on task 1: metrics over all tasks leave out what no run has"
+    ]
+    # If one run has it, the other one lacks it.
+    rows = own_rows() + own_rows(without, run="er", checkpoint="e")
+    document = build(read_back(tmp_path / "r", rows), ReportRequest(allow_missing=True))
+    of = {run.name: summarise(run, "rm", "own_final") for run in document.tracks[0].runs}
+    assert of["er"] is None
+    assert of["ctp"] is not None

@@ -106,9 +106,23 @@ def _merged_needed(run: RunScores, merged: Matrix) -> NDArray[np.bool_]:
 def notes(tracks: Sequence[Track]) -> tuple[str, ...]:
     """The notes of a report, one sentence each, without duplicates."""
     left_out = dict.fromkeys(
-        run.tasks[place] for track in tracks for run in track.runs for place in sorted(run.without)
+        run.tasks[place]
+        for track in tracks
+        for run in track.runs
+        for place in sorted(run.without - run.unmeasured)
+    )
+    unmeasured = dict.fromkeys(
+        run.tasks[place]
+        for track in tracks
+        for run in track.runs
+        for place in sorted(run.unmeasured)
     )
     found = []
+    if unmeasured:
+        found.append(
+            f"no run was evaluated on {some_names(list(unmeasured))}: metrics over all tasks leave "
+            "out what no run has"
+        )
     if left_out:
         found.append(f"metrics over all tasks leave out {some_names(list(left_out))} (--without)")
     for track in tracks:
@@ -152,6 +166,37 @@ def without_tasks(tracks: Sequence[Track], globs: Sequence[str]) -> tuple[Track,
     return tuple(
         replace(track, runs=tuple(_marked(run, globs) for run in track.runs)) for track in tracks
     )
+
+
+def without_unmeasured(tracks: Sequence[Track]) -> tuple[Track, ...]:
+    """The tracks, with the tasks that no run was evaluated on marked as not counted.
+
+    For --allow-missing: a task that one run alone lacks still leaves its metrics undefined.
+    """
+    return tuple(_without_unmeasured(track) for track in tracks)
+
+
+def _without_unmeasured(track: Track) -> Track:
+    learned = [run for run in track.runs if run.steps and "own" in run.galleries]
+    last = {run.steps - 1 for run in learned}
+    known = set().union(*(_own_columns(run) for run in learned)) if learned else set()
+    tasks = range(max((run.steps for run in learned), default=0))
+    lacking = frozenset(task for task in tasks if task not in known | last)
+    if not lacking:
+        return track
+    runs = []
+    for run in track.runs:
+        own = lacking & set(range(run.steps))  # those that this run has learned
+        runs.append(replace(run, without=run.without | own, unmeasured=own))
+    return replace(track, runs=tuple(runs))
+
+
+def _own_columns(run: RunScores) -> set[int]:
+    """The tasks that any model of a run was evaluated on."""
+    columns: set[int] = set()
+    for scores in (one for of_key in run.scores.values() for one in of_key):
+        columns |= set(np.flatnonzero(~np.isnan(scores.own).all(axis=0)).tolist())
+    return columns
 
 
 def _marked(run: RunScores, globs: Sequence[str]) -> RunScores:

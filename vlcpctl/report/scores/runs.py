@@ -74,6 +74,7 @@ class RunScores:
     starts: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
     without: frozenset[int] = frozenset()
+    unmeasured: frozenset[int] = frozenset()  # of those, the tasks that no run was evaluated on
     recent: int | None = None
 
     @property

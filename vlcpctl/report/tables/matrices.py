@@ -64,7 +64,8 @@ def shown_steps(run: RunScores, most: int = MOST_SHOWN) -> list[int]:
 
 def shown_tasks(run: RunScores, most: int = MOST_SHOWN) -> list[int]:
     """The tasks that matrices show: all or --recent, or of a long run some that have scores."""
-    return _shown(run, len(run.tasks), most, axis=0)
+    found = _shown(run, len(run.tasks), most, axis=0)
+    return [task for task in found if task not in run.unmeasured]
 
 
 def _shown(run: RunScores, count: int, most: int, axis: int) -> list[int]:

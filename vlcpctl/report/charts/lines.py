@@ -16,6 +16,7 @@ MANY_RUNS = 12  # more are drawn with thinner lines and without bands
 _WIDTH, _HEIGHT = 800, 300
 _PANEL_WIDTH, _PANEL_HEIGHT = 150, 76
 _MOST_X_LABELS = 20
+_LEAST_HEIGHT, _MOST = 5.0, 100.0  # points of score
 _MOST_MARKERS = 12  # on a line
 _START = "datum.value < 0 ? 'start' : format(datum.value, 'd')"
 
@@ -159,13 +160,29 @@ class LineChart:
 
 
 def axes_of(series: Iterable[Series], count: int = 7) -> Axes:
-    """Axes that hold every point; `series` has at least one point."""
+    """Axes that hold every point; `series` has at least one.
+
+    They are at least five points of score high, so that noise does not look like a trend.
+    """
     points = [point for one in series for point in one.points]
     values = [value for point in points for value in point[1:]]
-    low, high = min(values), max(values)
+    low, high = _at_least_high(min(values), max(values))
     marks = ticks(0 if 0 <= low < high / 2 else low, high, count)
     steps = [point[0] for point in points]
     return Axes(min(0, *steps), max(steps), tuple(marks))
+
+
+def _at_least_high(low: float, high: float) -> tuple[float, float]:
+    """The ends of an axis of scores in percent, around these ones.
+
+    >>> _at_least_high(40.0, 41.0), _at_least_high(0.5, 1.0), _at_least_high(98.0, 99.0)
+    ((38.0, 43.0), (0.0, 5.0), (95.0, 100.0))
+    """
+    lacking = max(0.0, _LEAST_HEIGHT - (high - low))
+    bottom = low - lacking / 2
+    bottom = 0.0 if bottom < 0 <= low else bottom
+    bottom = min(bottom, _MOST - _LEAST_HEIGHT) if high <= _MOST else bottom
+    return bottom, max(high, bottom + _LEAST_HEIGHT)
 
 
 def _layer(

@@ -182,11 +182,11 @@ def _without_unmeasured(track: Track) -> Track:
     known = set().union(*(_own_columns(run) for run in learned)) if learned else set()
     tasks = range(max((run.steps for run in learned), default=0))
     lacking = frozenset(task for task in tasks if task not in known | last)
-    if not lacking:
+    if not lacking or not known:
         return track
     runs = []
     for run in track.runs:
-        own = lacking & set(range(run.steps))  # those that this run has learned
+        own = lacking & set(range(run.steps - 1))  # of those that it has learned, not the last
         runs.append(replace(run, without=run.without | own, unmeasured=own))
     return replace(track, runs=tuple(runs))
 

@@ -266,8 +266,10 @@ def test_an_option_can_decide_whether_a_model_is_loaded() -> None:
     lines = parse(
         "split a.parquet -o s\nsplit a.parquet -o s --labels-from timm:x\n"
         "buffer s/00 --checkpoint=run/00\nwait\n--help\n"
+        "export run/00 -o model --to hf-model\nexport run/00 -o model --to onnx\n"
     )
-    assert [loads_model(line) for line in lines] == [False, True, True, False, False]
+    loads = [loads_model(line) for line in lines]
+    assert loads == [False, True, True, False, False, False, True]
 
 
 @pytest.mark.parametrize(

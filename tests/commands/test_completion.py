@@ -179,7 +179,7 @@ def test_a_method_from_the_environment_decides_which_parameters_are_offered(
 
 
 def test_the_names_that_are_written_here_are_those_of_the_code() -> None:
-    from vlcpctl.commands.export import _OF_DATA, MODEL
+    from vlcpctl.commands.export import _OF_DATA, MODEL, ONNX
     from vlcpctl.data.buffer.policies import POLICIES as BUFFER_POLICIES
     from vlcpctl.data.buffer.policies import VARIANTS as BUFFER_VARIANTS
     from vlcpctl.data.classification.data_sets import CLASSES
@@ -215,7 +215,7 @@ def test_the_names_that_are_written_here_are_those_of_the_code() -> None:
         "--unresolved": set(UNRESOLVED),
         "--by": forms(KINDS),
         "--order": {"reverse", "shuffle"},
-        "--to": {*_OF_DATA, MODEL},
+        "--to": {*_OF_DATA, MODEL, ONNX},
         "--labels-from": forms(FORMS) - {"COLUMN"},
         "eval-retrieval --protocol": set(retrieval.PROTOCOLS),
         "eval-probe --protocol": set(probe.PROTOCOLS),

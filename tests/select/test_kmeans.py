@@ -81,5 +81,5 @@ def test_more_items_than_rows_picks_every_row_once() -> None:
 
 def test_without_faiss_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(VlcpError, match=r"pip install 'vlcpctl\[cpu\]'"):
+    with pytest.raises(VlcpError, match=r"pip install faiss-cpu"):
         nearest_to_centroids(np.eye(3), 2, seed=0)

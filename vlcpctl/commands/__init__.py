@@ -10,7 +10,7 @@ class Command(NamedTuple):
 
     summary: str  # for `vlcpctl --help`
     warm: bool = False  # loads a model: `batch` imports the libraries once for all such lines
-    warm_only_with: str = ""  # the option without which it loads none
+    warm_only_with: str = ""  # the option, or its value, without which it loads none
     usual: str = ""  # options that -h shows beside those that are required; empty: all
 
 
@@ -91,6 +91,8 @@ COMMANDS = {
     ),
     "export": Command(
         "Export tasks or a checkpoint for other programs.",
+        warm=True,
+        warm_only_with="onnx",
         usual="--split --shard-size --templates --rows --dry-run",
     ),
     "batch": Command("Run many command lines in one warm process."),

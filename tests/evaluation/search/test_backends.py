@@ -50,7 +50,7 @@ def test_torch_serves_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_asking_for_an_absent_faiss_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     without_faiss(monkeypatch, None)
-    with pytest.raises(UsageError, match=r"install vlcpctl\[cpu\]"):
+    with pytest.raises(UsageError, match=r"pip install faiss-cpu"):
         choose("faiss", "cpu")
 
 

@@ -111,7 +111,7 @@ def test_without_matplotlib_one_line_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paper, "find_spec", lambda name: None)
-    with pytest.raises(paper.UsageError, match=r"pip install 'vlcpctl\[figures\]'"):
+    with pytest.raises(paper.UsageError, match=r"pip install matplotlib"):
         paper.require_matplotlib()
 
 

@@ -2,7 +2,7 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from vlcpctl.api.models import load_model as load_model
 from vlcpctl.api.results import Report as Report
@@ -342,25 +342,25 @@ def update(
     redo: int | str | None = None,
     guard: StrPath | Iterable[StrPath] | None = None,
     guard_classes: StrPath | Iterable[StrPath] | None = None,
-    data: StrPath | None = None,
+    data: StrPath | Literal["none"] | None = None,
     distractors: StrPath | Iterable[StrPath] | None = None,
     index_week: int | str | None = None,
     fail_if: str | Iterable[str] | None = None,
     undefined: str | None = None,
-    false_alarms: float | None = None,
+    false_alarms: float | Literal["none"] | None = None,
     unresolved: str | None = None,
-    retries: int | None = None,
+    retries: int | Literal["none"] | None = None,
     small_guard: bool = False,
     method: str | None = None,
     method_file: StrPath | Iterable[StrPath] | None = None,
     preset: str | None = None,
     set: str | Iterable[str] | None = None,
     fresh_state: bool = False,
-    epochs: int | None = None,
-    steps: int | None = None,
-    lr: float | None = None,
-    batch_size: int | None = None,
-    micro_batch: int | None = None,
+    epochs: int | Literal["none"] | None = None,
+    steps: int | Literal["none"] | None = None,
+    lr: float | Literal["none"] | None = None,
+    batch_size: int | Literal["none"] | None = None,
+    micro_batch: int | Literal["none"] | None = None,
     precision: str | None = None,
     replay: str | None = None,
     buffer_size: int | str | None = None,
@@ -378,10 +378,10 @@ def update(
     readmit: StrPath | Iterable[StrPath] | None = None,
     run: str | None = None,
     keep: int | str | None = None,
-    seed: int | None = None,
+    seed: int | Literal["none"] | None = None,
     device: str | None = None,
     workers: int | str | None = None,
-    threads: int | None = None,
+    threads: int | Literal["none"] | None = None,
     train_option: str | None = None,
     accept_inexact: bool = False,
     junit: StrPath | None = None,

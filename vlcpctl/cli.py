@@ -44,7 +44,7 @@ MANY = 12  # the help of a command with more options lists them in sections
 COLUMN = 30  # widest column of option names; the text of a longer one starts on the next line
 _IS_SHORT = "vlcpctl.is_short_help"  # in the notes of typer's context
 _DETAIL = re.compile(r"(; |\. | \(default|  \[).*")  # of a help text, what -h leaves out
-_FIRST_EXAMPLE = re.compile(r"\A(?:.*[\\|]\n)*.*")  # a line that ends in \ or | goes on
+_FIRST_EXAMPLE = re.compile(r"\A(?:.*[\\|]\n)*.*")  # lines ending in \ or | continue
 HYPHEN = "\x01"  # in place of "-" while text is wrapped, so that no line ends inside an option
 
 
@@ -205,9 +205,11 @@ def _help_row(ctx: Any, parameter: Any) -> tuple[str, str]:
 
 
 def _short_row(ctx: Any, parameter: Any) -> tuple[str, str]:
-    """The same with the first words of its help."""
+    """The same with the first words of its help; a bracket that was cut open goes, too."""
     name, text = _help_row(ctx, parameter)
-    return name, _DETAIL.sub("", text).rstrip(".") + ("  [required]" if parameter.required else "")
+    words = _DETAIL.sub("", text).rstrip(".")
+    words = words[: words.rindex(" (")] if words.count("(") > words.count(")") else words
+    return name, words + ("  [required]" if parameter.required else "")
 
 
 @contextmanager

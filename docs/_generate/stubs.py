@@ -23,7 +23,7 @@ _HEAD = """# Made by docs/generate.py of the options of the commands.
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 """
 _NAMES = """
 __version__: str

@@ -88,5 +88,5 @@ def test_open_clip_builds_towers_of_other_libraries_afterwards(
 
 def test_a_fusion_model_is_refused(tmp_path: Path) -> None:
     encoders.save(encoders.build("albef-micro"), tmp_path)
-    with pytest.raises(vlcpctl.Incompatible, match="is a fusion model"):
+    with pytest.raises(vlcpctl.Incompatible, match="has a fusion model"):
         vlcpctl.load_model(tmp_path)

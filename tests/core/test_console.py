@@ -53,6 +53,16 @@ def test_a_rate_counts_only_what_this_process_did(
     assert second == "train: 916/1000 steps, 42 s left, 2.0/s"
 
 
+def test_progress_without_any_item_has_no_time_left(
+    clock: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console.set_quiet(False)
+    with console.progress("split", 1000, "pairs", every_s=4.0) as bar:
+        for _ in range(2):
+            bar.advance(0)  # a batch of which every pair was skipped
+    assert capsys.readouterr().err.splitlines()[-1] == "split: 0/1000 pairs, 0.0/s"
+
+
 def test_a_child_claims_stdout_again_with_results_in_a_file_and_a_log_in_a_pipe(
     tmp_path: Path,
 ) -> None:

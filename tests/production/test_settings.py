@@ -78,3 +78,20 @@ def test_a_hold_out_can_replace_the_column_that_is_taken_back() -> None:
     before = Settings(run="shop", split_column="split", keep_columns="customer")
     after = before.with_given({"split_column": None, "holdout": "test=0.2"})
     assert (after.split_column, after.holdout, after.keep_columns) == (None, "test=0.2", "customer")
+
+
+@pytest.mark.parametrize(
+    ("given", "replay"),
+    [
+        ({}, "least=0.25"),
+        ({"replay": "union"}, "union"),
+        ({"method": "der"}, None),  # which sets a share of its own
+        ({"method": "der", "replay": "share=0.1"}, "share=0.1"),
+    ],
+)
+def test_a_new_state_replays_at_least_a_quarter(given: dict[str, str], replay: str | None) -> None:
+    settings = Settings(run="shop", **NEW).with_given(given)
+    assert settings.of_training().get("replay") == replay
+    assert "replay" not in settings.of_training(has_buffer=False)
+    before = Settings(run="shop").with_given(given)  # a state that has recorded no default
+    assert before.of_training().get("replay") == given.get("replay")

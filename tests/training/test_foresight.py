@@ -53,7 +53,7 @@ def test_a_disk_that_is_too_small_is_warned_of(
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(foresight.shutil, "disk_usage", lambda _: usage(10**9, 0, 10**9))
     ended = train(capfd, task, tmp_path / "a" / "out", "--model", "ViT-B-32", "--dry-run")
-    said = f"the checkpoint and a saved state take about 2.4 GB, and {tmp_path} has 1.0 GB free"
+    said = f"the checkpoint and a saved state take at least 2.4 GB, and {tmp_path} has 1.0 GB free"
     assert (ended.code, f"warning: {said}" in ended.err) == (0, True), ended.err
     ended = train(capfd, task, tmp_path / "a" / "out", "--dry-run")
     assert "saved state" not in ended.err

@@ -32,8 +32,8 @@ def output_of(command: str, words: Sequence[str], stdin: str = "") -> str:
 
 
 def _started(words: Sequence[str], given: IO[bytes], printed: IO[bytes]) -> subprocess.Popen[str]:
-    # A file beside a notebook, such as random.py, is no module of Python; the package itself may
-    # be there, too.
+    # Without -P, a file beside a notebook, such as random.py, would be imported in place of
+    # Python's module of this name. In a checkout, the package itself is beside the notebook.
     safe = [] if Path(vlcpctl.__file__).parents[1] == Path.cwd() else ["-P"]
     # In a terminal and in a notebook, Ctrl-C reaches all processes of the group, and a command ends
     # at once if a second signal follows. So this one gets only what is passed on. In a group of its

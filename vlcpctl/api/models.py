@@ -21,8 +21,8 @@ def load_model(checkpoint: str | PathLike[str]) -> tuple[nn.Module, Transform, T
     """The model of open_clip in a checkpoint, in eval mode on the CPU, its transform and tokenizer.
 
     The transform makes a tensor (3, H, W) of an image of Pillow; the tokenizer makes ids (n, L) of
-    n texts. Raises BadInput for what is no checkpoint, and Incompatible for one that was changed
-    since it was written, or of a fusion model, which is not of open_clip.
+    n texts. Raises BadInput if it is not a checkpoint, and Incompatible if it was changed since it
+    was written, or has a fusion model, which open_clip does not know.
     """
     from vlcpctl.models.imports import import_all
 
@@ -33,7 +33,7 @@ def load_model(checkpoint: str | PathLike[str]) -> tuple[nn.Module, Transform, T
     encoder = encoders.load(Path(checkpoint))
     if encoder.family == "fusion":
         raise Incompatible(
-            f"{checkpoint} is a fusion model, and not of open_clip; "
+            f"{checkpoint} has a fusion model, which open_clip does not know; "
             "'vlcpctl export --to hf-model' writes one with the code to load it"
         )
     settings = library.transform.PreprocessCfg(**preprocess_of(encoder.transform))

@@ -67,7 +67,7 @@ def parameters_of(run: Callable[..., Any]) -> dict[str, Parameter]:
     locked = with_locks(run)
     spelled = options.spelled(locked)
     found = [
-        _parameter(one, spelled[name])
+        _parameter(one, spelled[name], resets=name in getattr(run, "resettable", ()))
         for name, one in inspect.signature(locked, eval_str=True).parameters.items()
         if not _PRINTING & set(spelled[name])
     ]
@@ -95,12 +95,15 @@ def text_of(value: Any) -> str:
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
-def _parameter(one: inspect.Parameter, names: list[str]) -> Parameter:
+def _parameter(one: inspect.Parameter, names: list[str], *, resets: bool) -> Parameter:
+    """The parameter for one of a command; one that `resets` also takes "none"."""
     kind, information = kind_of(one.annotation)
     longest = [name for name in names if name.startswith("--")]
     name = longest[0][2:].replace("-", "_") if names else one.name
     default = None if one.default == _STDOUT else one.default
     annotation = _annotation(one.name, kind, information)
+    if resets and "str" not in annotation:
+        annotation += ' | Literal["none"]'
     return Parameter(
         name=f"{name}_" if keyword.iskeyword(name) else name,
         annotation=f"{annotation} | None" if names and default is None else annotation,

@@ -22,6 +22,7 @@ from vlcpctl.core.shown_paths import as_argument
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.methods.plugins.source import source_of
 from vlcpctl.training.config.composition import compose
+from vlcpctl.training.config.presets import INSTEAD
 
 SCHEMA = "vlcpctl.methods/1"
 # The kind of a BibTeX entry, and its field for the venue, where that is not a conference.
@@ -263,7 +264,9 @@ def _description(facts: dict[str, Any]) -> list[str]:
     lines += [f"source   {facts['source']['shown']}"] if "source" in facts else []
     names = _NAMES - 1
     lines += [f"{word:{names}} {', '.join(facts[word]) or 'none'}" for word in ("needs", "hooks")]
-    lines.append(f"preset   {facts['preset']}")
+    usual = INSTEAD.get(facts["preset"])
+    instead = f" (without --preset: {usual}, with a dual encoder)" if usual else ""
+    lines.append(f"preset   {facts['preset']}{instead}")
     for parameter in facts["parameters"]:
         default = parameter["default"]
         shown = str(default).lower() if isinstance(default, bool) else default

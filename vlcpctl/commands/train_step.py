@@ -37,8 +37,8 @@ Preset = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Training budget: ctp, incclip, modx, modx-finetune, update, dha or tiny (default: "
-        "that of the method).",
+        help="Training budget: ctp, ctp-dual, incclip, modx, modx-finetune, update, dha or tiny "
+        "(default: that of the method, and ctp-dual, with a dual encoder, for ctp).",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -190,10 +190,10 @@ def _say_plan(request: TrainRequest) -> None:
     from vlcpctl.training.plan import make_plan
 
     request = adapted(request)
-    require_possible(request)
     if already_trained(request, semantic(request)):
         console.say(f"{request.out} is already finished")
     else:
+        require_possible(request)
         plan = make_plan(request)
         for line in plan.lines():
             console.say(line)
@@ -202,7 +202,7 @@ def _say_plan(request: TrainRequest) -> None:
 
 
 def _try_hooks(request: TrainRequest, files: Sequence[Path]) -> None:
-    """Call the hooks of methods of the user's on a tiny stream: the run would find a mistake late.
+    """Call the hooks of the user's methods on a tiny stream: the run would find a mistake late.
 
     Only here does a dry run import torch: their code may do so anyway.
     """

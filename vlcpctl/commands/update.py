@@ -509,7 +509,8 @@ _SAME = {
     "seed", "device", "threads", "false_alarms", "unresolved", "retries",
     "drop_leaks",
 }  # fmt: skip
-# Options that "none" takes back to their defaults; that of others, such as --guard, is no value.
+# Options that "none" takes back to their defaults. Lists such as --guard take it as "no value",
+# and --index-week as "no index".
 _RESETTABLE = (_SAME - {"drop_leaks"}) | {"data", "known", "workers", "keep"}
 _NOT_BESIDE_REDO = {"init", "buffer_from", "run_name", "fresh_state"}
 _BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback", "reason"}
@@ -594,9 +595,9 @@ def run(
 
     The first call needs --init. Options are kept in the state: later calls need only NEW_DATA and
     --state, and an option that is given again holds from that week on, in place of all its earlier
-    values: give every --fail-if and --guard that is to stay. The value none takes any of them back
-    to its default, as in --split-column none or --steps none. If it is interrupted, run the same
-    command again: it resumes.
+    values: give every --fail-if and --guard that is to stay. The value none takes an option back to
+    its default, as in --split-column none or --steps none; it empties one that can be repeated,
+    such as --guard. If it is interrupted, run the same command again: it resumes.
 
     Pairs that an accepted week has already are left out, and so are those that 'vlcpctl forget' has
     deleted from DIR. They are counted. If nothing is left, no week is made and the exit code is 0.

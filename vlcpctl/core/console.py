@@ -185,7 +185,7 @@ class _LineProgress(Progress):
         rate = (self.done - self.earlier) / max(now - self.started, 1e-9)
         done = f"{self.done}/{self.total}" if self.total else str(self.done)
         more = self.total - self.done
-        left = f", {duration(more / rate)} left" if more > 0 else ""
+        left = f", {duration(more / rate)} left" if more > 0 and rate > 0 else ""
         say(f"{self.label}: {done} {self.unit}{left}, {rate:.1f}/s {note}".rstrip())
 
 

@@ -320,8 +320,9 @@ class SavedRanks:
         `has_answers`, the best wrong answers are read, too. Raises BadInput if the file cannot be
         read, or does not have the columns of a file of ranks.
         """
+        known = self.checkpoints  # also raises for a file that cannot be read
         by_checkpoint: dict[str, list[str]] = {}
-        for checkpoint, data in sorted(one for one in places if one[0] in self.checkpoints):
+        for checkpoint, data in sorted(one for one in places if one[0] in known):
             by_checkpoint.setdefault(checkpoint, []).append(data)
         terms = [
             (pc.field("checkpoint") == one) & pc.field("data").isin(pa.array(data, _TEXT))

@@ -44,8 +44,9 @@ def model_in_words(
 def weights_of(model: str) -> float | None:
     """About how many weights a model has, given as a name or a path.
 
-    None where its configuration does not say: it has a tower of timm or transformers, a ResNet of
-    open_clip, or as many words as its tokenizer has. Raises BadInput for a path that is no model.
+    None where its configuration does not say: it has a tower of timm or transformers, a ResNet or
+    CoCa's decoder, or as many words as its tokenizer has. Raises BadInput for a path that is not a
+    model.
     """
     fusion = fusion_configuration(model)
     if fusion is not None:
@@ -53,7 +54,7 @@ def weights_of(model: str) -> float | None:
         words = 0 if text.vocab_size is not None else _BERT_WORDS.get(fusion.text_pretrained or "")
         return None if words is None else fusion_weights(fusion) + words * text.width
     dual = configuration_here(model)
-    if dual is None or not _says_its_weights(dual.model["vision_cfg"], dual.model["text_cfg"]):
+    if dual is None or not _says_its_weights(dual.model):
         return None
     return dual_weights(dual.model)
 
@@ -68,6 +69,9 @@ def in_millions(weights: float) -> str:
     return f"{millions:.{0 if millions >= 10 else 2 if millions >= 0.1 else 3}f} M"
 
 
-def _says_its_weights(vision: dict[str, Any], text: dict[str, Any]) -> bool:
+def _says_its_weights(model: dict[str, Any]) -> bool:
+    if "multimodal_cfg" in model:  # CoCa's decoder
+        return False
+    vision, text = model["vision_cfg"], model["text_cfg"]
     is_transformer = isinstance(vision.get("layers"), int) and "width" in text
     return is_transformer and not vision.get("timm_model_name") and not text.get("hf_model_name")

@@ -257,7 +257,7 @@ class Settings:
     def of_training(self, *, has_buffer: bool = True) -> dict[str, Any]:
         """The settings that `train-step` takes by the same name, without those that are None.
 
-        None decides about replay if the week `has_buffer` not.
+        Without a buffer, none of them is about replay.
         """
         names = [one.name for one in fields(self) if one.name in SETTINGS]
         found = {name: getattr(self, name) for name in names if getattr(self, name) is not None}

@@ -76,7 +76,7 @@ from vlcpctl.production.rejected import said_of_rejected, set_aside, trim
 from vlcpctl.production.remarks import errors_of, remarks
 from vlcpctl.production.rollback import move_away, record_rollback, rejected_pending
 from vlcpctl.production.seconds import timed
-from vlcpctl.production.settings import NONE, Guard, Settings, load_recorded
+from vlcpctl.production.settings import NEW, NONE, Guard, Settings, load_recorded
 from vlcpctl.production.sources import NewData, all_left_out, identify_data
 from vlcpctl.production.start import (
     begin,
@@ -502,11 +502,14 @@ def _say_of_gates(place: Layout, state: State, settings: Settings, call: Call) -
     Raises UsageError for a guard that shows too little.
     """
     if settings.is_from_before:
-        gates = " and ".join(settings.gates)
+        kept = [f"the gates {' and '.join(settings.gates)}"]
+        today = ["--fail-if default --retries 1"]
+        if settings.replay is None and settings.default_replay is None:
+            kept.append("--replay union")
+            today.append(f"--replay {NEW['default_replay']}")
         say(
-            f"{place.root} was started by a version with other defaults and keeps its gates, "
-            f"{gates}, and --replay union; '--fail-if default --retries 1 --replay least=0.25' "
-            "takes those of today"
+            f"{place.root} was started by a version with other defaults and keeps "
+            f"{' and '.join(kept)}; '{' '.join(today)}' takes those of today"
         )
     before = state.settings.guards if state.start.ready else ()
     if not call.small_guard:

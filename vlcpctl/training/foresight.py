@@ -37,12 +37,13 @@ def require_possible(request: TrainRequest) -> None:
 
 
 def disk_warnings(request: TrainRequest) -> Iterator[str]:
-    """A warning if the disk has less than the checkpoint and a saved state take."""
+    """A warning if the disk has less than the checkpoint and a saved state take at least."""
     count = weights_of(str(request.previous or request.settings.model))
     place = next(one for one in (request.out, *request.out.absolute().parents) if one.is_dir())
     free = shutil.disk_usage(place).free
-    if count is not None and count * _BYTES * _COPIES > free:
+    needed = int((count or 0) * _BYTES * _COPIES)
+    if needed > free:
         yield (
-            f"the checkpoint and a saved state take about {size(int(count * _BYTES * _COPIES))}, "
-            f"and {place} has {size(free)} free"
+            f"the checkpoint and a saved state take at least {size(needed)}, and {place} has "
+            f"{size(free)} free"
         )

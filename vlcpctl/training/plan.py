@@ -187,10 +187,20 @@ class TrainPlan:
         yield from policy_notes(self.request, self.buffer)
         yield from batch_norm_notes(self.request)
         yield from self.request.notes
+        yield from self._replay_note()
         left_out, pairs = self.sampler.left_out, self.sampler.epoch_pairs
         if left_out:
             which = "it does" if left_out == 1 else "they do"
             yield f"each epoch leaves out {left_out} of {pairs} pairs: {which} not fill a batch"
+
+    def _replay_note(self) -> Iterator[str]:
+        """Which way of replaying `least=X` is for these pairs."""
+        replay = self.request.settings.replay
+        if self.buffer is None or not parse_replay(replay).is_least:
+            return
+        share = self.sampler.replay_share
+        what = "the buffer is shuffled with the task" if share is None else f"share={share:g}"
+        yield f"--replay {replay}: {what}"
 
     def _time(self, pairs: int) -> str:
         """An estimate of the time from the speed at which the parent was trained."""

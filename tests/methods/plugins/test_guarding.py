@@ -80,6 +80,79 @@ def test_a_hook_with_other_arguments_is_refused_when_it_is_loaded(tmp_path: Path
     )
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("def needs(self):", "fd.py:12: Fd.needs must take (self, *, first), not (self)"),
+        ("def losses(self, run, batch, out):", "Fd.losses is never called; did you mean loss?"),
+        ("def phase(self):", "Fd.phase is never called; did you mean phases?"),
+    ],
+)
+def test_what_would_never_be_called_is_refused_when_it_is_loaded(
+    tmp_path: Path, body: str, said: str
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        hooks_of(tmp_path / "fd.py", f"    {body}\n        pass\n")
+    assert said in str(refused.value)
+
+
+def test_a_function_of_ones_own_is_no_hook(tmp_path: Path) -> None:
+    body = "    def _losses(self):\n        return 1\n\n    def distance(self):\n        return 2\n"
+    assert hooks_of(tmp_path / "fd.py", body).distance() == 2
+
+
+@pytest.mark.parametrize(
+    ("hook", "returned", "said"),
+    [
+        ("needs", "{}", "Fd.needs must return Needs, not a dict"),
+        ("needs", "Needs(teacher=True)", "fd.py:14: Fd.needs: TypeError: "),
+        ("slots", "[]", "Fd.slots must return a tuple of Slot, not a list"),
+        ("slots", "(1,)", "Fd.slots must return a tuple of Slot, not a tuple of 1"),
+        ("phases", "None", "Fd.phases must return a tuple of Phase, not None"),
+        ("per_step", "(1,)", "Fd.per_step must return a tuple of str, not a tuple of 1"),
+    ],
+)
+def test_a_wrong_declaration_is_one_line(
+    tmp_path: Path, hook: str, returned: str, said: str
+) -> None:
+    body = f"    def {hook}(self, *, first):\n        from vlcpctl.core.method import Needs\n"
+    method = hooks_of(tmp_path / "fd.py", f"{body}        return {returned}\n")
+    with pytest.raises(BadInput) as refused:
+        getattr(method, hook)(first=True)
+    assert said in str(refused.value)
+
+
+def test_a_decorated_hook_is_guarded_too(tmp_path: Path) -> None:
+    decorator = """
+    def _twice(function):
+        import functools
+        @functools.wraps(function)
+        def inner(*arguments):
+            return function(*arguments)
+        return inner
+
+    @_twice
+"""
+    method = hooks_of(tmp_path / "fd.py", f"{decorator}{LOSS}return run.step_\n")
+    with pytest.raises(BadInput, match=r"fd\.py:22: Fd\.loss: unknown attribute of run: 'step_'"):
+        method.loss(Run(), None, torch.ones(3, 2))
+
+
+def test_the_start_of_a_slot_gives_tensors(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    task = next(make_stream(tmp_path / "stream", 1, 12).glob("0*"))
+    body = """    def slots(self, *, first):
+        from vlcpctl.core.method import Slot
+        return (Slot(name="seen", lifetime="stream", start=lambda run: 3),)
+"""
+    (tmp_path / "fd.py").write_text(HEAD + body)
+    how = (*HOW, "--method", "fd", "--method-file", tmp_path / "fd.py")
+    ended = run_program(capfd, "train-step", task, "-o", tmp_path / "out", *how)
+    said = "method fd: the start of slot 'seen' must return tensors by name, not int"
+    assert (ended.code, said in ended.err.splitlines()[-1]) == (3, True), ended.err
+
+
 def test_the_line_of_a_function_that_a_hook_calls_is_named(tmp_path: Path) -> None:
     body = f"{LOSS}return distance(out)\n\ndef distance(out):\n    return out['image']\n"
     with pytest.raises(BadInput, match=r"fd\.py:16: Fd\.loss: IndexError: "):

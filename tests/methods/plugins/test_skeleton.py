@@ -35,7 +35,12 @@ def test_a_new_method_trains(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
 def test_what_is_there_is_kept(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.py"
     file.write_text("mine")
-    check_refused(run_program(capfd, "methods", "--new", file), "methods", 4, str(file))
+    check_refused(
+        run_program(capfd, "methods", "--new", file),
+        "methods",
+        4,
+        f"{file} exists; choose another name",
+    )
     assert file.read_text() == "mine"
 
 

@@ -184,3 +184,21 @@ def test_a_share_that_rounds_to_no_pair_is_warned_of(world: TrainingWorld, tmp_p
         said = [text for text in plan.warnings if "no pair of the buffer is replayed" in text]
         assert bool(said) == warned
         assert (plan.sampler.replayed is None) == (warned or replay == "union")
+
+
+@pytest.mark.parametrize(
+    ("replay", "said"),
+    [
+        ("least=0.1", "--replay least=0.1: the buffer is shuffled with the task"),
+        ("least=0.75", "--replay least=0.75: share=0.75"),
+        ("share=0.75", None),
+    ],
+)
+def test_the_plan_says_how_at_least_a_share_is_replayed(
+    world: TrainingWorld, tmp_path: Path, replay: str, said: str | None
+) -> None:
+    train_step(request(world, "seqf", 0, tmp_path, buffered=False))
+    step = request(world, "er", 1, tmp_path, buffered=True)
+    plan = make_plan(replace(step, settings=replace(step.settings, replay=replay)))
+    found = [line for line in plan.lines() if "--replay" in line]
+    assert found == ([f"  note: {said}"] if said else [])

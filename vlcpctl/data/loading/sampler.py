@@ -171,9 +171,9 @@ class PairSampler:
 def count_pairs(
     tasks: Sequence[Split], buffer: Split | None, replay: Replay, limit: int | None
 ) -> tuple[int, int, float | None]:
-    """The number of pairs to train on, and of those replayed beside them, and their share.
+    """The number of pairs to train on, that of the buffer's pairs beside them, and their share.
 
-    None are replayed beside them without a share.
+    If the buffer is shuffled with the tasks, its pairs count among those to train on.
     """
     pools, share = _pools(tasks, buffer, replay, limit=limit)
     return len(pools[0]), len(pools[1]) if len(pools) > 1 else 0, share

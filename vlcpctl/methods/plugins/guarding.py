@@ -1,8 +1,8 @@
-"""Mistakes in the hooks of a method from outside become one line. Torch-free.
+"""Mistakes in the code of a method from outside become one line. Torch-free.
 
-Every hook that such a class defines is wrapped when the class is loaded: what it raises, and what
-it returns that training cannot use, is an error that names the file, the class and the hook. The
-traceback is shown with --debug.
+What such a class overrides is wrapped when the class is loaded: what it raises, and what it returns
+that training cannot use, is an error that names the file, the class and the function. The traceback
+is shown with --debug.
 """
 
 from __future__ import annotations
@@ -11,49 +11,80 @@ import functools
 import inspect
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from types import CodeType, FunctionType
 from typing import Any
 
-from vlcpctl.core.errors import BadInput, VlcpError, first_line, unknown_name
-from vlcpctl.core.method import HOOKS, Method, Part, Run
+from vlcpctl.core.errors import BadInput, VlcpError, first_line, nearest, unknown_name
+from vlcpctl.core.method import HOOKS, Method, Needs, Part, Phase, Run, Slot
 from vlcpctl.core.resource_limits import is_about_limits
 
 _OURS = "vlcpctl"
-_MADE_BY_US: dict[str, type] = {"run": Run, "part": Part}  # protocols of arguments, by their names
+_DECLARING = ("needs", "per_step", "shape_note", "shape_warning", "slots", "phases")
+_GUARDED = (*HOOKS, *_DECLARING)
+_TUPLES: dict[str, type] = {"slots": Slot, "phases": Phase, "per_step": str}
+_ONE: dict[str, type] = {"needs": Needs, "shape_note": str, "shape_warning": str}
+_PROTOCOLS: dict[str, type] = {"run": Run, "part": Part}  # of arguments, by their names
+_MARK = "vlcpctl_guarded"
+_ALIKE = 0.8  # least similarity of a misspelt name
 
 
 def guard_hooks(method: type[Method]) -> None:
-    """Wrap the hooks that a class defines, in place.
+    """Wrap what a class overrides, in place.
 
-    Raises BadInput if one does not take the arguments that training gives.
+    Raises BadInput if a function does not take the arguments that training gives, or has a name
+    that is hardly another than that of a hook which the class does not override.
     """
-    for owner in method.__mro__:
-        if owner.__module__.partition(".")[0] == _OURS or not issubclass(owner, Method):
-            continue
-        for hook in HOOKS:
-            function = vars(owner).get(hook)
-            if inspect.isfunction(function) and not hasattr(function, "__wrapped__"):
-                _require_arguments(owner, hook, function)
-                setattr(owner, hook, _guarded(owner, hook, function))
+    owners = [one for one in method.__mro__ if issubclass(one, Method) and not _is_ours(one)]
+    overridden = {name for owner in owners for name in vars(owner)}
+    for owner in owners:
+        for name, function in list(vars(owner).items()):
+            if not isinstance(function, FunctionType) or hasattr(function, _MARK):
+                continue
+            if name in _GUARDED:
+                _require_arguments(owner, name, function)
+                setattr(owner, name, _guarded(owner, name, function))
+            elif not name.startswith("_"):
+                _refuse_misspelt(owner, name, function, overridden)
 
 
-def _require_arguments(owner: type[Method], hook: str, function: Callable[..., Any]) -> None:
-    """Raise BadInput unless a hook can be called as the base class declares it."""
-    wanted = inspect.signature(getattr(Method, hook)).parameters.values()
-    by_place = [one.name for one in wanted if one.kind is one.POSITIONAL_OR_KEYWORD]
-    by_name = {one.name: None for one in wanted if one.kind is one.KEYWORD_ONLY}
-    try:
-        inspect.signature(function).bind(*by_place, **by_name)
-    except TypeError as error:
-        takes = ", ".join([*by_place, *(["*", *by_name] if by_name else [])])
-        place = f"{_file_of(function)}:{function.__code__.co_firstlineno}"
+def _is_ours(owner: type) -> bool:
+    return owner.__module__.partition(".")[0] == _OURS
+
+
+def _refuse_misspelt(
+    owner: type[Method], name: str, function: FunctionType, overridden: set[str]
+) -> None:
+    meant = nearest(name, [one for one in _GUARDED if one not in overridden], cutoff=_ALIKE)
+    if meant is not None:
         raise BadInput(
-            f"{place}: {owner.__qualname__}.{hook} must take ({takes}), not "
-            f"({', '.join(inspect.signature(function).parameters)})"
+            f"{_start_of(function)}: {owner.__qualname__}.{name} is never called; did you mean "
+            f"{meant}? A function of the class that is no hook may begin with _"
+        )
+
+
+def _require_arguments(owner: type[Method], name: str, function: FunctionType) -> None:
+    """Raise BadInput unless a function can be called as the base class declares it."""
+    wanted = inspect.signature(getattr(Method, name))
+    found = inspect.signature(function)
+    by_place = [one for one in wanted.parameters.values() if one.kind is not one.KEYWORD_ONLY]
+    by_name = dict.fromkeys(wanted.parameters.keys() - {one.name for one in by_place})
+    try:
+        found.bind(*by_place, **by_name)
+    except TypeError as error:
+        raise BadInput(
+            f"{_start_of(function)}: {owner.__qualname__}.{name} must take {_names_of(wanted)}, "
+            f"not {_names_of(found)}"
         ) from error
 
 
-def _guarded(owner: type[Method], hook: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    name = f"{owner.__qualname__}.{hook}"
+def _names_of(signature: inspect.Signature) -> str:
+    """The parameters without types: "(self, *, first)"."""
+    bare = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=signature.empty))
+
+
+def _guarded(owner: type[Method], name: str, function: FunctionType) -> Callable[..., Any]:
+    shown = f"{owner.__qualname__}.{name}"
 
     @functools.wraps(function)
     def guarded(*arguments: Any, **named: Any) -> Any:
@@ -61,46 +92,51 @@ def _guarded(owner: type[Method], hook: str, function: Callable[..., Any]) -> Ca
             found = function(*arguments, **named)
         except VlcpError:
             raise
-        except Exception as error:
+        except Exception as error:  # of whatever kind: the code is the user's
             if is_about_limits(error):
                 raise
-            said = _reason(error, inspect.signature(function).bind(*arguments, **named).arguments)
-            raise BadInput(f"{_place_of(error, function)}: {name}: {said}") from error
-        return _checked(f"{_file_of(function)}: {name}", hook, found)
+            given = inspect.signature(function).bind(*arguments, **named).arguments
+            place = _place_of(error, function)
+            raise BadInput(f"{place}: {shown}: {_reason(error, given)}") from error
+        return _checked(f"{_code_of(function).co_filename}: {shown}", name, found)
 
+    setattr(guarded, _MARK, True)
     return guarded
 
 
-def _checked(name: str, hook: str, found: Any) -> Any:
-    """What a hook has returned, as training takes it. Raises BadInput if it cannot be used."""
-    if hook == "loss":
-        pair = (found, {}) if isinstance(found, Mapping) else found
-        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], Mapping)):
-            raise BadInput(
-                f"{name} must return the terms by name, or (terms, values), not {_kind(found)}"
-            )
-        _require_terms(name, pair[0])
-        return pair
-    if hook == "token_loss":
-        if not isinstance(found, Mapping):
-            raise BadInput(f"{name} must return the terms by name, not {_kind(found)}")
-        _require_terms(name, found)
+def _checked(shown: str, name: str, found: Any) -> Any:
+    """What a function has returned, as training takes it. Raises BadInput if it cannot be used."""
+    if name in _ONE and not isinstance(found, _ONE[name]):
+        raise BadInput(f"{shown} must return {_ONE[name].__name__}, not {_kind(found)}")
+    if name in _TUPLES:
+        kind = _TUPLES[name]
+        if not isinstance(found, tuple) or not all(isinstance(one, kind) for one in found):
+            raise BadInput(f"{shown} must return a tuple of {kind.__name__}, not {_kind(found)}")
+    if name in {"loss", "token_loss"}:
+        return _checked_terms(shown, name, found)
     return found
 
 
-def _require_terms(name: str, terms: Mapping[str, Any]) -> None:
-    for term, value in terms.items():
+def _checked_terms(shown: str, name: str, found: Any) -> Any:
+    """The terms of `token_loss`, and those of `loss` with values for `after_step`, maybe none."""
+    is_pair = name == "loss" and not isinstance(found, Mapping)
+    pair = found if is_pair else (found, {})
+    if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], Mapping)):
+        also = ", or (terms, values)" if name == "loss" else ""
+        raise BadInput(f"{shown} must return the terms by name{also}, not {_kind(found)}")
+    for term, value in pair[0].items():
         shape = getattr(value, "shape", None)
         if shape is None:
-            raise BadInput(f"{name}: term {term!r} must be a tensor, not {_kind(value)}")
+            raise BadInput(f"{shown}: term {term!r} must be a tensor, not {_kind(value)}")
         if len(shape):
             sizes = " x ".join(map(str, shape))
-            raise BadInput(f"{name}: term {term!r} must be one number, not a tensor of {sizes}")
+            raise BadInput(f"{shown}: term {term!r} must be one number, not a tensor of {sizes}")
+    return pair if name == "loss" else found
 
 
 def _kind(value: Any) -> str:
     if isinstance(value, tuple):
-        return f"a tuple of {len(value)}"
+        return f"a tuple of {len(value)}" if value else "an empty tuple"
     return "None" if value is None else f"a {type(value).__name__}"
 
 
@@ -109,7 +145,7 @@ def _reason(error: Exception, arguments: Mapping[str, Any]) -> str:
     if isinstance(error, AttributeError) and error.name:
         for name, value in arguments.items():
             if value is error.obj:
-                known = set(_public_names(_MADE_BY_US.get(name, type(value)), value))
+                known = set(_public_names(_PROTOCOLS.get(name, type(value)), value))
                 return unknown_name(f"attribute of {name}:", error.name, known)
     kind, text = type(error).__name__, first_line(error)
     return kind if text == kind else f"{kind}: {text}"
@@ -121,12 +157,19 @@ def _public_names(kind: type, value: Any) -> Iterator[str]:
         yield from (one for one in vars(value) if not one.startswith("_"))
 
 
-def _place_of(error: Exception, function: Callable[..., Any]) -> str:
+def _place_of(error: Exception, function: FunctionType) -> str:
     """The file and line of the user's code where an error was raised, or that led to it."""
-    file, frames = _file_of(function), traceback.extract_tb(error.__traceback__)
+    file, frames = _code_of(function).co_filename, traceback.extract_tb(error.__traceback__)
     lines = [one.lineno for one in frames if one.filename == file]
-    return f"{file}:{lines[-1] if lines else function.__code__.co_firstlineno}"
+    return f"{file}:{lines[-1]}" if lines else _start_of(function)
 
 
-def _file_of(function: Callable[..., Any]) -> str:
-    return function.__code__.co_filename
+def _start_of(function: FunctionType) -> str:
+    code = _code_of(function)
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _code_of(function: FunctionType) -> CodeType:
+    """The code of a function, below its decorators."""
+    inner = inspect.unwrap(function)
+    return (inner if isinstance(inner, FunctionType) else function).__code__

@@ -7,7 +7,7 @@ from pathlib import Path
 from string import Template
 
 from vlcpctl.core.atomic import new_file
-from vlcpctl.core.errors import UsageError
+from vlcpctl.core.errors import OutputExists, UsageError
 from vlcpctl.methods import TABLE
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -26,6 +26,8 @@ def write_skeleton(path: Path) -> str:
         )
     if name in TABLE:
         raise UsageError(f"--new {path}: {name} is a built-in method; choose another name")
+    if path.exists():
+        raise OutputExists(f"{path} exists; choose another name, or remove it first")
     class_name = "".join(part[:1].upper() + part[1:] for part in re.split("[-_]", name))
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         {"name": name, "class": class_name}

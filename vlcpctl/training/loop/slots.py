@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from vlcpctl.checkpoints.checkpoint import ParentCheckpoint
-from vlcpctl.core.errors import Incompatible
-from vlcpctl.core.method import Method
+from vlcpctl.core.batch import Weights
+from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.core.method import Method, Slot
 from vlcpctl.core.params import copy_of
 from vlcpctl.core.tensors import read_tensors, require_same_names
 from vlcpctl.training.loop.method_context import MethodRun
@@ -26,13 +29,24 @@ def start_slots(run: TrainRun, carried: Slots) -> None:
             from_parent = (
                 carried.get(method.name, {}).get(slot.name) if slot.lifetime == "stream" else None
             )
-            values = slot.start(context)
+            values = _started(slot, method, context)
             if from_parent is not None:
                 values = {
                     name: value.to(values[name].device if name in values else run.device)
                     for name, value in copy_of(from_parent).items()
                 }
             run.slots[method.name][slot.name] = values
+
+
+def _started(slot: Slot, method: Method, context: MethodRun) -> Weights:
+    """The initial tensors of a slot. Raises BadInput if a method of the user's gives no tensors."""
+    values: object = slot.start(context)
+    if not isinstance(values, dict) or not all(torch.is_tensor(one) for one in values.values()):
+        raise BadInput(
+            f"method {method.name}: the start of slot {slot.name!r} must return tensors by name, "
+            f"not {type(values).__name__}"
+        )
+    return values
 
 
 def carried_slots(
@@ -71,7 +85,9 @@ def check_slots(run: TrainRun, carried: Slots, path: Path | None) -> None:
             if slot.name in from_parent:
                 what = f"{path}: state {method.name}/{slot.name}"
                 try:
-                    require_same_names(from_parent[slot.name], slot.start(context), what)
+                    require_same_names(
+                        from_parent[slot.name], _started(slot, method, context), what
+                    )
                 except Incompatible as error:
                     raise Incompatible(f"{error}; --fresh-state initialises it") from error
 

@@ -155,6 +155,7 @@ def test_short_help_has_what_is_required_and_an_example(name: str) -> None:
         assert ended.stdout == help_of(name, 80)
         return
     assert len(lines) <= 40
+    assert ended.stdout.count("(") == ended.stdout.count(")")
     assert f"  {examples(name)[0]}" in lines
     found = [one for one in command(name).params if one.param_type_name == "option"]
     assert lines[-1] == f"--help shows all {len(found) + 1} options."  # with --help itself

@@ -568,7 +568,10 @@ def recover(place: Layout, reason: str | None = None) -> State:
     state = complete_acceptance(place, state)
     if state.start.ready:
         place.point_to(state.last)
-    trim_weeks(place, state)
+    if place.pending.exists():  # its models' embeddings are among those that would be removed
+        trim_weeks(place, state)
+    else:
+        bound(place, state)
     return state
 
 

@@ -242,6 +242,8 @@ def tell(story: Story, kinds: list[Callable[[Story], None]]) -> None:
     known = {str(key) for one in read_lists(paths) for key in one.keys}
     deleted = {key for path in stop_lists_in(story.state) for key in read_stop_list(path).keys}
     assert story.given - deleted <= known
-    rejected = {key for week in place.rejected() for key in keys_of(week)}
+    # --keep removes the pairs of one that was made again from them.
+    kept = [week for week in place.rejected() if (week / "stream").exists()]
+    rejected = {key for week in kept for key in keys_of(week)}
     assert story.taken_back - deleted <= rejected
     assert (story.state / "current").resolve() == (place.week(state.last) / "checkpoint").resolve()

@@ -1,15 +1,20 @@
 """How Sphinx builds these pages: `sphinx-build -W --keep-going -q docs runs/docs`."""
 
+import importlib.metadata
+
 project = "vlcpctl"
 author = "The vlcpctl authors"
 copyright = "The vlcpctl authors, Apache-2.0"
-extensions = ["myst_parser"]
+release = importlib.metadata.version("vlcpctl")
+extensions = ["myst_parser", "sphinx.ext.mathjax", "sphinx_copybutton"]
+myst_fence_as_directive = ["math"]  # as GitHub shows it
+myst_enable_extensions = ["dollarmath"]
 exclude_patterns = ["_build"]
 source_suffix = {".md": "markdown"}
 myst_heading_anchors = 3
 smartquotes = False
 html_theme = "furo"
-html_title = "vlcpctl"
+html_title = f"vlcpctl {release}"
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 html_copy_source = False

@@ -30,12 +30,21 @@ def page(name: str) -> str:
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     examples = [one for one in paragraphs if one.startswith("Examples:")]
     usage = " ".join(command.collect_usage_pieces(context))
-    parts = [_paragraph(one) for one in paragraphs if one not in examples]
+    lines = [textwrap.dedent(text.split("\n", 1)[1]) for text in examples]
+    summary, *more = (_paragraph(one) for one in paragraphs if one not in examples)
+    parts = [summary, *(block(_first(text)) for text in lines), *more]
     parts += [block(f"vlcpctl {name} {usage}")]
     parts += _sections(command, context)
-    for text in examples:
-        parts += ["## Command lines of the help", block(textwrap.dedent(text.split("\n", 1)[1]))]
+    for text in lines:
+        parts += ["## Command lines of the help", block(text)]
     return "\n\n".join(parts)
+
+
+def _first(examples: str) -> str:
+    """The first of several command lines, which may go on after a backslash."""
+    lines = examples.splitlines()
+    end = next(place for place, line in enumerate(lines) if not line.endswith("\\"))
+    return "\n".join(lines[: end + 1])
 
 
 def _paragraph(text: str) -> str:

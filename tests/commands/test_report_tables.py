@@ -81,12 +81,11 @@ def test_every_table_is_a_file(
     ended = _run(capfd, place, *words)
     assert (ended.code, ended.err) == (0, "")
     names = {path.name for path in (place / "out").iterdir()} - {"tables.json"}
-    start = "retrieval-cross-modal-test-split-"
     assert names == {
         f"mine{ending}",
-        f"{start}last-model-merged-gallery-of-all-tasks{ending}",
-        f"{start}last-model-mean-over-the-tasks-own-galleries{ending}",
-        f"{start}forgetting-in-rm-own-galleries{ending}",
+        f"retrieval-merged-final{ending}",
+        f"retrieval-own-final{ending}",
+        f"retrieval-forgetting{ending}",
     }
     before = {path: path.stat().st_mtime_ns for path in (place / "out").iterdir()}
     assert _run(capfd, place, *words).code == 0  # the same again: nothing is written
@@ -102,7 +101,7 @@ def test_the_caption_says_what_was_evaluated(
 ) -> None:
     _run(capfd, place, "--latex", place / "out", "-q")
     (path,) = (place / "out").glob("*forgetting*")
-    caption = "{Forgetting in rm, own galleries (retrieval, cross-modal, test split)}"
+    caption = "{Forgetting in R@mean, own galleries (retrieval, cross-modal, test split)}"
     assert caption in path.read_text(encoding="utf-8")
 
 
@@ -118,7 +117,7 @@ def test_a_foreign_directory_is_not_replaced(
 def test_csv_files_are_read_as_csv(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _run(capfd, place, "--csv", place / "out", "-q")
     with next((place / "out").glob("*forgetting*")).open(newline="") as file:
-        found = {one["run"]: float(one["bwt_gem"]) for one in csv.DictReader(file)}
+        found = {one["run"]: float(one["BWT"]) for one in csv.DictReader(file)}
     assert found == {"ctp": -9.0, "er": -9.0}
 
 

@@ -48,6 +48,22 @@ def test_lucir_replays_a_buffer_of_any_policy_and_the_plan_says_so(
     train_step(other)
 
 
+def test_a_queue_that_fills_is_said_to_raise_the_loss(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
+    said = "ctp: the loss rises in the first 3 steps, while its queue of "
+    batch = request(world, "ctp", 0, tmp_path, buffered=False).settings.batch_size
+
+    def lines(*given: str) -> str:
+        step = second(world, first, tmp_path / "01", "ctp", *given)
+        return lines_of(replace(step, settings=replace(step.settings, negatives="all")))
+
+    assert said in lines(f"ctp.queue={3 * batch - 1}")
+    assert "the loss rises" not in lines("ctp.queue=0")
+    assert "the loss rises" not in lines(f"ctp.queue={3 * batch}", "ctp.keep_queue=true")
+    assert "fusion" not in lines()
+
+
 def test_geodl_says_which_dimension_it_chose(
     world: TrainingWorld, first: Path, tmp_path: Path
 ) -> None:

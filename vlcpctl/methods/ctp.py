@@ -27,7 +27,6 @@ class Ctp(Method):
     # 5 epochs of 1,014,599 / 9 pairs in batches of 512: the mean over P9D's tasks (CTP, sections 3
     # and 5.1), 5 * floor(112733 / 512).
     steps_per_task: ClassVar[int] = 1100
-    note: ClassVar[str] = "terms over masked words apply to fusion models only"
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="CTP: Towards Vision-Language Continual Pretraining "

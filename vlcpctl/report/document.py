@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from vlcpctl.core.errors import UsageError, some_names, unknown_name
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
@@ -65,6 +66,30 @@ class Document:
         """The metric key that a track's tables and charts show."""
         return main_key(track, self.metric)
 
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Every run, in the one order of all tables and charts: joint training, then by score."""
+        names = [run.name for one in self.tracks for run in ordered_runs(one, self.key(one))]
+        # Runs without rows on their stream, and models that others start from.
+        names += sorted({one.run.name for one in self.curves})
+        names += sorted({one.run for track in self.tracks for one in track.transfers})
+        names += sorted({pair.run for space in self.spatial_tracks for pair in space.pairs})
+        names += [one.name for one in self.cards.runs] if self.cards else []
+        return tuple(dict.fromkeys([*names, *self.settings]))
+
+    @cached_property
+    def ordered_cards(self) -> Cards | None:
+        """The cards of the runs in the order of `names`."""
+        if self.cards is None:
+            return None
+        runs = sorted(self.cards.runs, key=lambda one: self.names.index(one.name))
+        return replace(self.cards, runs=tuple(runs))
+
+    @cached_property
+    def ordered_settings(self) -> Mapping[str, SettingTexts]:
+        """The settings of the runs in the order of `names`."""
+        return {name: self.settings[name] for name in self.names if name in self.settings}
+
     def published_sections(self) -> list[tuple[str, list[Table]]]:
         """The chosen tables of papers under one heading; empty without --table."""
         tables = [as_table(one) for one in self.published]
@@ -103,9 +128,10 @@ class Document:
         """
         if self.cards is None and not is_long:
             return []
-        tables = [settings_table(self.settings)]
-        if self.cards is not None:
-            tables = [*cards_tables(self.cards, self.settings, is_long=is_long), *tables]
+        settings, cards = self.ordered_settings, self.ordered_cards
+        tables = [settings_table(settings)]
+        if cards is not None:
+            tables = [*cards_tables(cards, settings, is_long=is_long), *tables]
         return [table for table in tables if table is not None]
 
     def compared_with(self) -> list[str]:
@@ -139,12 +165,13 @@ class Document:
             found.append(every_metric_table(of_track, compared))
         indexes = [one for one in self.roll_outs if one.curve.track is track]
         found.append(roll_out_table(indexes, key))
-        found.append(transfer_table(track, key, compared))
+        found.append(transfer_table(track, key, compared, self.names))
         return [table for table in found if table is not None]
 
     def guards(self, track: Track) -> list[Curve]:
         """The guards of the runs of a track that have a baseline."""
-        return shown_guards([one for one in self.curves if one.track is track])
+        of_track = [one for one in self.curves if one.track is track]
+        return shown_guards(sorted(of_track, key=lambda one: self.names.index(one.run.name)))
 
     def _tables(self, track: Track, has_every_metric: bool, has_matrices: bool) -> list[Table]:
         key = self.key(track)

@@ -6,6 +6,7 @@ starts from they do not protect.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,19 @@ def policy_notes(request: TrainRequest, buffer: Task | None) -> Iterator[str]:
             yield (
                 f"{method.name} replays a buffer made by {policy}; its paper has "
                 f"{method.usual_policy} ('vlcpctl buffer --policy {method.usual_policy}')"
+            )
+
+
+def queue_notes(request: TrainRequest, *, first: bool) -> Iterator[str]:
+    """Why the loss rises at the start of a task, for each method that then fills a queue."""
+    for method in request.methods:
+        # One that is kept over tasks starts full, of random directions.
+        is_kept = any(one.lifetime == "stream" for one in method.slots(first=first))
+        if method.queued and not is_kept:
+            steps = math.ceil(method.queued / request.settings.batch_size)
+            yield (
+                f"{method.name}: the loss rises in the first {steps} steps, while its queue of "
+                f"{method.queued} fills: more negatives are harder to tell apart"
             )
 
 

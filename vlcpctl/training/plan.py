@@ -32,6 +32,7 @@ from vlcpctl.training.config.resolution import parse_replay, refuse_idle_setting
 from vlcpctl.training.lineage import lineage_warnings
 from vlcpctl.training.method_notes import (
     policy_notes,
+    queue_notes,
     shape_notes,
     shape_warnings,
     unprotected,
@@ -178,6 +179,7 @@ class TrainPlan:
         for method in request.methods:
             notes = (method.note, dependence(method, scale, first=first))
             yield from (f"{method.name}: {note}" for note in notes if note)
+        yield from queue_notes(request, first=first)
         yield from scale_lines(request.methods, scale, self._trained, first=first)
 
     def _notes(self) -> Iterator[str]:

@@ -145,7 +145,7 @@ def test_bold_is_explained_where_there_is_any(tmp_path: Path) -> None:
     first = _of_seeds("a", {0: 52.0, 1: 42.0, 2: 47.0})
     same, others = ({seed: 50.0, seed + 1: 40.0, seed + 2: 45.0} for seed in (0, 3))
     notes = as_table(fill(tmp_path, PAIRED, [*first, *_of_seeds("b", same)])).notes
-    assert any(note.startswith("bold: better than every other of its group") for note in notes)
+    assert any(note.startswith("bold: better than the rest of its group") for note in notes)
     notes = as_table(fill(tmp_path, PAIRED, [*first, *_of_seeds("b", others)])).notes
     assert not any("bold" in note for note in notes)
 

@@ -47,7 +47,7 @@ def test_numbers_are_aligned_and_headings_in_braces() -> None:
     assert "S[table-format=-3.1]" in text
     assert r"\multicolumn{2}{c}{Image to text}" in text
     assert r"\cmidrule(lr){2-3}" in text
-    assert r"{run} & {R@1} & {R@5} & {kind} \\" in text
+    assert r"{Run} & {R@1} & {R@5} & {kind} \\" in text
     assert r"{[a] 50\%} & \bfseries -51.00 +- 12.4 & +1.5 & - \\" in text
     assert r"b\_c & {--} & 100.0 &  \\" in text
     assert r"\multicolumn{4}{l}{\textit{Memory\_free}} \\" in text
@@ -82,10 +82,35 @@ def test_only_a_table_that_may_be_wider_than_the_text_is_scaled_to_it() -> None:
 def test_groups_are_apart_and_notes_are_below() -> None:
     text = table_latex(TABLE, "mine")
     assert text.count(r"\midrule") == 2
-    assert text.index(r"\bottomrule") < text.index(r"{positive = forgetting -{}- see \#2}")
+    assert text.index(r"\bottomrule") < text.index(r"positive = forgetting -{}- see \#2")
     ordered = replace(_wide(3), is_ordered=True)
     assert table_latex(ordered, "a").count(r"\addlinespace") == 1  # before the second row
     assert r"\addlinespace" not in text
+
+
+def test_metrics_have_the_names_and_arrows_of_papers() -> None:
+    keys = {"i2t_r1": True, "i2t_rmean": True, "t2i_r10": True, "rm": True, "fr_dha": False}
+    heads = (
+        Column("run", is_number=False),
+        *(Column(k, higher_is_better=v) for k, v in keys.items()),
+    )
+    cells = (TableCell("a"), *(TableCell("1.00", value=1.0) for _ in keys))
+    notes, readings = ("two", "notes"), ("fr_dha: percent; positive = forgetting",)
+    table = Table("Loss in rm", heads, (RowGroup("", (cells,)),), notes, readings=readings)
+    text = table_latex(table, "loss")
+    up, down = r" $\uparrow$", r" $\downarrow$"
+    assert (
+        rf"{{Run}} & {{R@1{up}}} & {{R@mean{up}}} & {{R@10{up}}} & {{R@mean{up}}} & {{FR{down}}} "
+        in text
+    )
+    for over in (r"\multicolumn{2}{c}{Image to text}", r"\multicolumn{1}{c}{Both}"):
+        assert over in text
+    assert r"\caption{Loss in R@mean}" in text
+    meaning = "R@mean: mean of R@1, R@5 and R@10; FR: percent of what was learned (DHA)"
+    assert f"    two; notes; {meaning}\n" in text
+    published = table_latex(replace(table, is_ordered=True), "loss")
+    assert "{fr\\_dha}" in published
+    assert "arrow" not in published
 
 
 def test_no_text_is_a_command() -> None:

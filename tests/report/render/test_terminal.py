@@ -29,7 +29,7 @@ def test_spreads_of_minor_columns_go_before_columns() -> None:
 def test_columns_of_one_rank_go_together_and_are_named() -> None:
     (table,) = fitted(_table(["i2t_r5", "t2i_r5", "r1", "rm"], [2, 2, 1, 0]), 28)
     assert [column.name for column in table.columns] == ["run", "r1", "rm"]
-    assert table.notes[-1] == "left out at this width: i2t_r5, t2i_r5"
+    assert table.every_note[-1] == "left out at this width: i2t_r5, t2i_r5"
 
 
 def test_a_long_name_is_cut_to_leave_room_for_numbers() -> None:

@@ -77,7 +77,7 @@ def test_joint_at_the_last_step_has_scores_and_no_forgetting(tmp_path: Path) -> 
     found = _row(tables["Forgetting in rm, own galleries"], "joint")
     assert found["own_final"].text == "70.00"
     assert {found[name].text for name in ("bwt_gem", "forgetting_max", "fr_dha")} == {"-"}
-    notes_ = tables["Forgetting in rm, own galleries"].notes
+    notes_ = tables["Forgetting in rm, own galleries"].readings
     assert "joint has no forgetting metrics: it was evaluated at its last step only" in notes_
 
 

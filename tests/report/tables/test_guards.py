@@ -157,7 +157,7 @@ def test_the_change_against_the_start_is_in_the_table_of_final_scores(tmp_path: 
     table = _tables(_document(tmp_path, rows))["Last model, mean over the tasks' own galleries"]
     assert table.columns[-1].name == "change"
     assert table.groups[-1].rows[0][-1].text == "-7.00"
-    assert table.notes[0].startswith("change (in rm): against the start")
+    assert table.readings[0].startswith("change (in rm): against the start")
 
 
 def test_two_averages_of_one_name_are_told_apart(tmp_path: Path) -> None:

@@ -88,9 +88,11 @@ def cost_table(cards: Cards) -> Table | None:
     notes = (
         "seconds and pairs: sums over the tasks; memory: the highest; state and model: the last",
         *_seed_note(cards),
-        *(note for name, note in _COST_NOTES.items() if name in shown),
     )
-    return Table("Cost of the training", columns, (RowGroup("", tuple(rows)),), notes)
+    readings = tuple(note for name, note in _COST_NOTES.items() if name in shown)
+    group = RowGroup("", tuple(rows))
+    title = "Cost of the training"
+    return Table(title, columns, (group,), notes, readings=readings, name="cost")
 
 
 def cost_per_task_table(cards: Cards) -> Table | None:
@@ -191,7 +193,9 @@ def settings_table(settings: Mapping[str, SettingTexts]) -> Table | None:
     )
     alike = len({name for texts in settings.values() for name in texts}) - len(names)
     notes = (f"{alike} other settings are the same in all runs",) if alike else ()
-    return Table("Settings that differ", _words(*heads), (RowGroup("", rows),), notes)
+    return Table(
+        "Settings that differ", _words(*heads), (RowGroup("", rows),), notes, name="settings"
+    )
 
 
 def _words(*names: str) -> tuple[Column, ...]:

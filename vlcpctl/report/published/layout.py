@@ -9,8 +9,9 @@ from vlcpctl.core.errors import some_names
 from vlcpctl.report.facts.table import Value
 from vlcpctl.report.published.cells import Cell, FilledTable
 from vlcpctl.report.published.definition import PublishedColumn
-from vlcpctl.report.scores.summary import Spread, bold_note
+from vlcpctl.report.scores.summary import Spread
 from vlcpctl.report.tables.table import (
+    BOLD,
     Column,
     RowGroup,
     Table,
@@ -164,4 +165,4 @@ def _seeds(filled: FilledTable, *, has_bold: bool) -> Iterable[str]:
         counts = " or ".join(str(count) for count in sorted(seeds))
         yield f"here: mean and sample standard deviation over {counts} seeds"
     if has_bold:
-        yield bold_note(sorted(seeds))
+        yield BOLD

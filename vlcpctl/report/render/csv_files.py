@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from vlcpctl.core.printable import printable
 from vlcpctl.report.published.cells import FilledTable
 from vlcpctl.report.published.records import FIELDS, records
+from vlcpctl.report.tables.paper_names import on_one_line
 from vlcpctl.report.tables.table import UNDEFINED, Table
 
 _DECIMALS = 6
@@ -30,6 +31,7 @@ def table_csv(table: Table) -> str:
     """A header and one line for each row; numbers are not rounded as they are shown.
 
     A column with deviations is followed by them, and `group` has the headings of groups of rows.
+    Keys of metrics have the names of papers.
     """
     has_groups = any(group.name for group in table.groups)
     has_sd = [
@@ -38,7 +40,8 @@ def table_csv(table: Table) -> str:
     ]
     head = ["group"] if has_groups else []
     for column, has in zip(table.columns, has_sd, strict=True):
-        head += [column.title, f"{column.title} sd"] if has else [column.title]
+        name = column.title if column.over else on_one_line(column.name)
+        head += [name, f"{name} sd"] if has else [name]
     lines = [head]
     for group in table.groups:
         for row in group.rows:

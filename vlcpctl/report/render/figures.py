@@ -44,18 +44,9 @@ _LEVEL = "Dashed line without markers"
 
 def run_styles(document: Document) -> dict[str, RunStyle]:
     """The style of each run, the same in all charts; joint training, the upper bound, is grey."""
-    names: list[str] = []
-    bounds: set[str] = set()
-    for track in document.tracks:
-        runs = ordered_runs(track, document.key(track))
-        names += [run.name for run in runs]
-        bounds |= {run.name for run in runs if run.group == GROUPS[0]}
-    # Runs without rows on their stream, and models that others start from.
-    names += sorted({one.run.name for one in document.curves})
-    names += sorted({one.run for track in document.tracks for one in track.transfers})
-    names += sorted({pair.run for space in document.spatial_tracks for pair in space.pairs})
-    names += [one.name for one in document.cards.runs] if document.cards else []
-    return styles(names, bounds)
+    runs = [run for track in document.tracks for run in track.runs]
+    bounds = {run.name for run in runs if run.group == GROUPS[0]}
+    return styles(list(document.names), bounds)
 
 
 @dataclass(frozen=True)

@@ -64,9 +64,17 @@ def _texts(document: Document, form: str) -> Iterator[tuple[str, str]]:
         text = published_csv(filled) if is_csv else table_latex(as_table(filled), name)
         yield name + ending, text
     # Those that compare runs, without the task x step matrix of each run.
-    for heading, tables in document.sections(has_matrices=False):
+    sections = document.sections(has_matrices=False)
+    titles = [one.title for one in document.tracks]
+    titles += [one.title for one in document.spatial_tracks]
+    parts = [title.split(", ") for title in titles]
+    shared = set(parts[0]).intersection(*parts) if parts else set()
+    for heading, tables in sections:
+        # Such as "retrieval", and of the protocol and the split what another section has not.
+        first, *others = heading.split(", ")
+        start = " ".join([first, *(part for part in others if part not in shared)])
         for table in tables:
-            name = free_name(f"{heading} {table.title}", taken)
+            name = free_name(f"{start} {table.name or table.title}", taken)
             titled = replace(table, title=f"{table.title} ({heading})" if heading else table.title)
             yield name + ending, table_csv(table) if is_csv else table_latex(titled, name)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from vlcpctl.core.printable import printable
+from vlcpctl.report.tables.paper_names import meanings, paper_name, with_paper_names
 from vlcpctl.report.tables.table import (
     UNDEFINED,
     Column,
@@ -27,6 +29,9 @@ _SPECIAL = {
 # Two of these become one character in a font: en dashes, quotation marks.
 _JOINED = re.compile(r"([-`',])(?=\1)")
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
+_ARROWS = {None: "", True: r" $\uparrow$", False: r" $\downarrow$"}
+_WORDS = {"run": "Run", "method": "Method", "seeds": "Seeds", "data": "Data", "drop": "Drop"}
+_WAYS = {"i2t": "Image to text", "t2i": "Text to image", "both": "Both"}
 _LATIN = range(0x250)  # what pdfLaTeX reads without further packages, more or less
 _MANY = 8  # columns of numbers; more are set smaller
 _WIDE = 70  # characters of a line that may be wider than a page
@@ -48,9 +53,13 @@ _SET_UP = (
 def table_latex(table: Table, label: str) -> str:
     """The table as a table environment with its title as the caption, notes below.
 
-    Numbers are in S columns with a deviation as +-, the best of a column is bold. A table that may
-    be wider than the text is scaled down to its width, if it is, by graphicx.
+    Keys of metrics have the names and arrows of papers. Numbers are in S columns with a deviation
+    as +-, the best of a column is bold. A table that may be wider than the text is scaled down to
+    its width, if it is, by graphicx.
     """
+    meaning = "" if table.is_ordered else meanings(column.name for column in table.columns)
+    if not table.is_ordered:  # the tables of papers have their own headings
+        table = replace(table, columns=tuple(map(_in_papers, table.columns)))
     count = len(table.columns)
     has_many = count - table.keys > _MANY
     size = r"\scriptsize\setlength{\tabcolsep}{2.5pt}" if has_many else r"\small"
@@ -59,7 +68,7 @@ def table_latex(table: Table, label: str) -> str:
     lines = [
         r"\begin{table}",
         r"  \centering",
-        rf"  \caption{{{escaped(table.title)}}}",
+        rf"  \caption{{{escaped(with_paper_names(table.title))}}}",
         rf"  \label{{tab:{label}}}",
         f"  {size}",
         f"  {_SET_UP}",
@@ -68,12 +77,12 @@ def table_latex(table: Table, label: str) -> str:
         *(f"    {one}" for one in formats),
         "  }",
         r"    \toprule",
-        *(f"    {line}" for line in _heads(table.columns)),
+        *(f"    {line}" for line in _heads(table.columns, has_arrows=not table.is_ordered)),
         *(f"    {line}" for line in _body(table, formats)),
         r"    \bottomrule",
         r"  \end{tabular}",
         *(_FITTED if is_wide else []),
-        *_notes(table.notes),
+        *_notes([*table.notes, *([meaning] if meaning else [])]),
         r"\end{table}",
     ]
     is_foreign = any(ord(char) not in _LATIN for line in lines for char in line)
@@ -118,7 +127,7 @@ def _format(column: Column, cells: Sequence[TableCell]) -> str:
     return f"S[table-format={sign}{whole}{f'.{decimals}' if decimals else ''}{sd}]"
 
 
-def _heads(columns: Sequence[Column]) -> Iterable[str]:
+def _heads(columns: Sequence[Column], *, has_arrows: bool) -> Iterable[str]:
     """The heading, below upper ones with a rule under each."""
     spans = upper_headings(columns)
     if spans:
@@ -128,7 +137,8 @@ def _heads(columns: Sequence[Column]) -> Iterable[str]:
         ]
         yield f"{' & '.join(cells)} \\\\"
         yield " ".join(_rules(spans))
-    yield f"{' & '.join(_head(column) for column in columns)} \\\\"
+    heads = (_head(column, has_arrow=has_arrows) for column in columns)
+    yield f"{' & '.join(heads)} \\\\"
 
 
 def _rules(spans: Iterable[tuple[str, int]]) -> Iterable[str]:
@@ -139,9 +149,10 @@ def _rules(spans: Iterable[tuple[str, int]]) -> Iterable[str]:
         first += count
 
 
-def _head(column: Column) -> str:
+def _head(column: Column, *, has_arrow: bool) -> str:
     """The heading in braces: a column of numbers would read it as one."""
-    return f"{{{escaped(column.name)}}}"
+    arrow = _ARROWS[column.higher_is_better] if has_arrow else ""
+    return f"{{{escaped(column.name)}{arrow}}}"
 
 
 def _body(table: Table, formats: Sequence[str]) -> Iterable[str]:
@@ -170,10 +181,15 @@ def _cell(cell: TableCell, form: str) -> str:
 
 
 def _notes(notes: Sequence[str]) -> Iterable[str]:
+    """One small paragraph, so that they take few lines of a page."""
     if notes:
         yield r"  \par\smallskip"
-        yield r"  \begin{minipage}{\linewidth}\footnotesize"
-        for number, note in enumerate(notes, 1):
-            end = r" \\" if number < len(notes) else ""
-            yield f"    {{{escaped(note)}}}{end}"
+        yield r"  \begin{minipage}{\linewidth}\scriptsize"
+        yield f"    {escaped('; '.join(notes))}"
         yield r"  \end{minipage}"
+
+
+def _in_papers(column: Column) -> Column:
+    """The column under the name that papers print, one direction of retrieval under a heading."""
+    over, name = paper_name(column.name) or ("", _WORDS.get(column.name, column.name))
+    return replace(column, name=name, over=column.over or _WAYS.get(over, ""))

@@ -81,7 +81,7 @@ def table_text(table: Table) -> str:
         if group.name:
             lines.append(_line([f"*{escaped(group.name)}*"] + [""] * (len(heads) - 1)))
         lines += [_line([_cell(cell) for cell in row]) for row in group.rows]
-    notes = ["", _bullets(table.notes)] if table.notes else []
+    notes = ["", _bullets(table.every_note)] if table.every_note else []
     return "\n".join([f"### {escaped(table.title)}", "", *lines, *notes])
 
 

@@ -35,6 +35,7 @@ from vlcpctl.report.render.figures import (
 )
 from vlcpctl.report.render.forgotten import forgotten_section
 from vlcpctl.report.render.metric_words import spelled_out
+from vlcpctl.report.render.opening import opening_sentence
 from vlcpctl.report.render.templates import FEW_RUNS, render, source
 from vlcpctl.report.scores.drops import Curve
 from vlcpctl.report.scores.runs import RunScores, Track
@@ -71,6 +72,7 @@ def page(document: Document) -> str:
             "compared": document.compared_with(),
             "table": verdicts_table(verdicts),
         },
+        opening=_opening(document, styles),
         notes=document.notes,
         published=document.published_sections(),
         runs=list(_run_list(document, styles)),
@@ -89,10 +91,19 @@ def page(document: Document) -> str:
             }
             for space in document.spatial_tracks
         ],
-        trained=_training(document, document.cards, styles),
+        trained=_training(document, document.ordered_cards, styles),
         forgotten=forgotten_section(document),
         definitions=definitions_table(),
     )
+
+
+def _opening(document: Document, styles: Styles) -> dict[str, Any] | None:
+    """The sentence about the first track, and its chart of forgetting; None without either."""
+    for track in document.tracks[:1]:
+        sentence = opening_sentence(document, track)
+        if sentence:
+            return {"sentence": sentence, "chart": track_charts(document, track, styles).curves}
+    return None
 
 
 def _about(document: Document) -> str:
@@ -236,7 +247,7 @@ def _with_steps(curves: Sequence[Curve]) -> list[Curve]:
 
 def _training(document: Document, cards: Cards | None, styles: Styles) -> dict[str, Any]:
     """What checkpoints record, and the settings in which the runs differ."""
-    settings = document.settings
+    settings = document.ordered_settings
     differ = settings_table(settings)
     if cards is None:
         return {"differ": differ, "runs": []}

@@ -50,7 +50,7 @@ def styled(table: Table, width: int = _UNLIMITED) -> Text:
 
     blocks = fitted(table.with_texts(printable), width)
     text = Text("\n").join(_block(block, width) for block in blocks)
-    for note in blocks[-1].notes:
+    for note in blocks[-1].every_note:
         text.append(_wrapped(note, width), "dim")
     return text
 
@@ -77,7 +77,7 @@ def fitted(table: Table, width: int) -> list[Table]:
         table = table.without_deviations()
     if left_out:
         note = f"left out at this width: {', '.join(left_out)}"
-        table = replace(table, notes=(*table.notes, note))
+        table = replace(table, readings=(*table.readings, note))
     return _blocks(table, width)
 
 
@@ -99,7 +99,7 @@ def _blocks(table: Table, width: int) -> list[Table]:
         blocks[-1].append(place)
         used += _GAP + needed
     tables = [table.only([*range(table.keys), *places]) for places in blocks]
-    return [*(replace(block, notes=()) for block in tables[:-1]), tables[-1]]
+    return [*(replace(block, notes=(), readings=()) for block in tables[:-1]), tables[-1]]
 
 
 def _starts_here(table: Table, place: int) -> range:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -173,17 +172,6 @@ def is_ahead(best: Spread, other: Spread, *, are_paired: bool) -> bool:
     return difference > _quantile(freedom) * math.sqrt(variance)
 
 
-def bold_note(seeds: Sequence[int]) -> str:
-    """What bold means in a table of runs with these numbers of seeds."""
-    if max(seeds, default=1) < MIN_SEEDS:
-        return f"no number is bold: that takes {MIN_SEEDS} seeds"
-    return (
-        f"bold: better than every other of its group by Student's t over {MIN_SEEDS} or more "
-        f"seeds, paired where they are the same ({100 * LEVEL:.0f} %, two-sided); equal numbers "
-        "share it"
-    )
-
-
 def seed_note(seeds: Sequence[int]) -> str:
     """What the numbers of runs with these numbers of seeds are; empty if all have one."""
     counts = set(seeds)
@@ -192,14 +180,6 @@ def seed_note(seeds: Sequence[int]) -> str:
     if len(counts) > 1:
         return f"mean and sample standard deviation, {min(counts)} to {max(counts)} seeds"
     return f"mean and sample standard deviation, {counts.pop()} seeds"
-
-
-def seed_notes(lines: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    """The notes of a table whose lines have these groups and numbers of seeds."""
-    counts = [count for _, count in lines]
-    sizes = Counter(group for group, _ in lines)
-    bold = bold_note(counts) if max(sizes.values(), default=0) > 1 else ""
-    return tuple(note for note in (seed_note(counts), bold) if note)
 
 
 def _variance_of_mean(sample: Spread) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from vlcpctl.core.errors import some_names
 from vlcpctl.metrics.definitions import DEFINITIONS
@@ -11,7 +11,6 @@ from vlcpctl.report.scores.runs import RunScores, Track
 from vlcpctl.report.scores.summary import (
     Spread,
     change_from_start,
-    seed_notes,
     start_score,
     summarise,
     why_undefined,
@@ -22,6 +21,7 @@ from vlcpctl.report.tables.table import (
     Table,
     TableCell,
     number_cell,
+    seed_notes,
     with_best_marked,
 )
 
@@ -68,8 +68,7 @@ def benchmark_table(track: Track, key: str) -> Table | None:
 
     `last_zscl` and `ka_fomo` alone are `own_final` by other names.
     """
-    runs = sorted(track.runs_with("outside"), key=lambda run: (GROUPS.index(run.group), run.name))
-    runs = [run for run in runs if run.steps]
+    runs = [run for run in _ordered(track.runs_with("outside"), key) if run.steps]
     if not any(_is_defined(runs, key, name) for name in ("transfer_zscl", "zs_fomo")):
         return None
     names = [name for name in _BENCHMARKS if _is_defined(runs, key, name)]
@@ -77,7 +76,8 @@ def benchmark_table(track: Track, key: str) -> Table | None:
     groups = _groups(runs, runs, columns, lambda run: [summarise(run, key, n) for n in names])
     signs = tuple(f"{name}: {DEFINITIONS[name].reading}" for name in names)
     title = f"Metrics of newer benchmarks in {key}"
-    return Table(title, columns, groups, (*_set_notes(runs), *_seed_notes(runs), *signs))
+    notes = (*_set_notes(runs), *_seed_notes(groups, runs))
+    return Table(title, columns, groups, notes, readings=signs, name="benchmarks")
 
 
 def _set_notes(runs: list[RunScores]) -> tuple[str, ...]:
@@ -92,9 +92,11 @@ def _set_notes(runs: list[RunScores]) -> tuple[str, ...]:
 
 def ordered_runs(track: Track, key: str) -> list[RunScores]:
     """Runs by group, and in a group by ascending final score, as in the papers."""
-    return sorted(
-        track.runs, key=lambda run: (GROUPS.index(run.group), headline(run, key), run.name)
-    )
+    return _ordered(track.runs, key)
+
+
+def _ordered(runs: Iterable[RunScores], key: str) -> list[RunScores]:
+    return sorted(runs, key=lambda run: (GROUPS.index(run.group), headline(run, key), run.name))
 
 
 def headline(run: RunScores, key: str) -> float:
@@ -130,9 +132,11 @@ def _final_scores(track: Track, runs: list[RunScores], key: str, name: str) -> T
     if name == "own_final":
         groups = (*_starts(track, runs, len(columns)), *groups)
     signs = (f"bwt_ctp (in {key}): {DEFINITIONS['bwt_ctp'].reading}",)
-    notes = signs if len(scores) > len(track.keys) else ()
-    notes = (f"{_CHANGE} (in {key}): {_CHANGE_READING}",) if has_change else notes
-    return Table(_TITLES[name], columns, groups, (*notes, *_seed_notes(runs)))
+    readings = signs if len(scores) > len(track.keys) else ()
+    readings = (f"{_CHANGE} (in {key}): {_CHANGE_READING}",) if has_change else readings
+    notes = _seed_notes(groups, runs)
+    file = name.replace("_", "-")
+    return Table(_TITLES[name], columns, groups, notes, readings=readings, name=file)
 
 
 def _starts(track: Track, runs: list[RunScores], width: int) -> tuple[RowGroup, ...]:
@@ -165,7 +169,9 @@ def _forgetting(runs: list[RunScores], key: str) -> Table:
     )
     signs = tuple(f"{name}: {DEFINITIONS[name].reading}" for name in names)
     title = f"Forgetting in {key}, own galleries"
-    return Table(title, columns, groups, (*_reasons(runs), *_seed_notes(runs), *signs))
+    notes = _seed_notes(groups, runs)
+    readings = (*_reasons(runs), *signs)
+    return Table(title, columns, groups, notes, readings=readings, name="forgetting")
 
 
 def _column(name: str) -> Column:
@@ -221,8 +227,8 @@ def _groups(
     return tuple(blocks)
 
 
-def _seed_notes(runs: list[RunScores]) -> tuple[str, ...]:
-    return seed_notes([(run.group, len(run.seeds)) for run in runs])
+def _seed_notes(groups: Sequence[RowGroup], runs: list[RunScores]) -> tuple[str, ...]:
+    return seed_notes(groups, [len(run.seeds) for run in runs])
 
 
 def _reasons(runs: list[RunScores]) -> tuple[str, ...]:

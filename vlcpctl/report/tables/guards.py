@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from vlcpctl.report.scores.drops import Curve, Drop
 from vlcpctl.report.scores.runs import START
-from vlcpctl.report.scores.summary import Spread, seed_notes
+from vlcpctl.report.scores.summary import Spread
 from vlcpctl.report.tables.table import (
     UNDEFINED,
     Column,
@@ -15,6 +15,7 @@ from vlcpctl.report.tables.table import (
     TableCell,
     fixed,
     number_cell,
+    seed_notes,
     with_best_marked,
 )
 
@@ -79,13 +80,14 @@ def guards_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Ta
         *notes,
         _DROP,
         *((_INTERVAL,) if has_intervals else ()),
-        *seed_notes([(one.data, len(one.seeds)) for one in curves]),
+        *seed_notes(groups, [len(one.seeds) for one in curves]),
     )
     return Table(
         f"Guards: {key} on data outside the stream",
         columns,
         tuple(groups),
         (*_cut_note(curves, steps), *notes),
+        name="guards",
     )
 
 

@@ -56,7 +56,7 @@ def roll_out_table(found: Sequence[RollOut], key: str) -> Table | None:
     )
     notes = (*said, _LOST, counts, *dict.fromkeys(filter(None, missing)))
     title = f"Roll-out: {key} for items in the guards"
-    return Table(title, columns, groups, notes, is_ordered=True)
+    return Table(title, columns, groups, notes, is_ordered=True, name="roll-out")
 
 
 def sentence(found: Sequence[RollOut], key: str) -> str:

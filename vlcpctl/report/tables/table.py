@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from vlcpctl.report.scores.summary import Spread, is_ahead
+from vlcpctl.report.scores.summary import LEVEL, Spread, is_ahead, seed_note
 
 UNDEFINED = "-"
+BOLD = f"bold: better than the rest of its group (Student's t over seeds, {100 * LEVEL:.0f} %)"
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,9 @@ class Table:
     """A titled table with groups of rows and notes below.
 
     The first `keys` columns name a row; a terminal repeats them in every block of columns. Rows of
-    a table that `is_ordered` belong to the rows above them, so that they cannot be sorted.
+    a table that `is_ordered` belong to the rows above them, so that they cannot be sorted. The
+    `readings` are notes such as "bwt_gem: negative = forgetting", for which a heading may have an
+    arrow instead. Files and labels are called `name`, or else by the title.
     """
 
     title: str
@@ -79,6 +82,13 @@ class Table:
     notes: tuple[str, ...] = ()
     keys: int = 1
     is_ordered: bool = False
+    readings: tuple[str, ...] = ()
+    name: str = ""
+
+    @property
+    def every_note(self) -> tuple[str, ...]:
+        """The notes, then how to read the columns."""
+        return (*self.notes, *self.readings)
 
     def only(self, places: Sequence[int]) -> Table:
         """The table with only the columns at these places."""
@@ -107,6 +117,7 @@ class Table:
             columns=columns,
             groups=tuple(replace(one, name=change(one.name)) for one in rows.groups),
             notes=tuple(map(change, self.notes)),
+            readings=tuple(map(change, self.readings)),
         )
 
     def _mapped(self, change: Callable[[tuple[TableCell, ...]], tuple[TableCell, ...]]) -> Table:
@@ -162,6 +173,12 @@ def with_best_marked(
             for number in _best(cells, seeds, higher_is_better=column.higher_is_better):
                 rows[number][place] = replace(cells[number], is_best=True)
     return RowGroup(group.name, tuple(tuple(row) for row in rows))
+
+
+def seed_notes(groups: Sequence[RowGroup], seeds: Sequence[int]) -> tuple[str, ...]:
+    """What the numbers of runs with these numbers of seeds are, and what bold is, if any is."""
+    is_bold = any(cell.is_best for group in groups for row in group.rows for cell in row)
+    return tuple(note for note in (seed_note(seeds), BOLD if is_bold else "") if note)
 
 
 def _best(

@@ -79,11 +79,14 @@ def _name(step: int) -> str:
 
 
 def transfer_table(
-    track: Track, key: str, left_out: Collection[tuple[str, str]] = ()
+    track: Track,
+    key: str,
+    left_out: Collection[tuple[str, str]] = (),
+    order: Sequence[str] = (),
 ) -> Table | None:
     """Scores on data outside the stream at the first and last evaluated step; None without any.
 
-    The runs and data in `left_out` are in another table.
+    The runs and data in `left_out` are in another table; the runs of `order` come in that order.
     """
     rows = [
         row
@@ -102,11 +105,11 @@ def transfer_table(
         Column("score"),
         Column("change"),
     )
-    rows.sort(key=lambda row: (row[0].text, row[1].text))
+    places = {name: place for place, name in enumerate(order)}
+    rows.sort(key=lambda row: (row[0].text, places.get(row[1].text, len(places)), row[1].text))
     notes = ("not part of the stream, so not counted in any forgetting metric",)
-    return Table(
-        f"Transfer: {key} on data outside the stream", columns, (RowGroup("", tuple(rows)),), notes
-    )
+    title = f"Transfer: {key} on data outside the stream"
+    return Table(title, columns, (RowGroup("", tuple(rows)),), notes, name="transfer")
 
 
 def _transfer_row(transfer: TransferScores, key: str) -> tuple[TableCell, ...] | None:

@@ -1,0 +1,78 @@
+"""The first sentence of a page: which run ends highest, and how much of its learning each lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from vlcpctl.report.document import Document
+from vlcpctl.report.scores.runs import RunScores, Track
+from vlcpctl.report.scores.summary import summarise
+from vlcpctl.report.tables.comparison import GROUPS
+from vlcpctl.report.tables.table import fixed
+
+_MOST_NAMED = 4  # of more runs, the highest and the lowest are named
+
+
+def opening_sentence(document: Document, track: Track) -> str:
+    """Final scores and losses of the runs that learn in sequence; empty without such a run.
+
+    A loss is beside what was learned, since a run that learns little has little to forget. The
+    highest score is not said to be better: the tables tell by their bold numbers.
+    """
+    chains = [run for run in track.runs if run.steps and not run.final_only]
+    gallery = _gallery(document, chains)
+    key = document.key(track)
+    finals = dict(_ranked(chains, key, f"{gallery}_final")) if gallery else {}
+    if not finals:
+        return ""
+    by_name = {run.name: run for run in chains}
+    names = list(finals) if len(finals) <= _MOST_NAMED else [*list(finals)[:2], [*finals][-1]]
+    bounds = [run for run in track.runs if run.group == GROUPS[0] and run not in chains]
+    others = [(name, finals[name]) for name in names[1:]]
+    others += _ranked(bounds, key, f"{gallery}_final")
+    where = "the merged gallery" if gallery == "merged" else "the tasks' own galleries"
+    most = "highest " if len(finals) > 1 else ""
+    score = fixed(finals[names[0]])
+    return (
+        f"After {_tasks(chains)}, the {most}{key} on {where} is {score}, of {names[0]}"
+        f"{_beside(others)}{_lost([by_name[name] for name in names], key)}."
+    )
+
+
+def _lost(runs: Iterable[RunScores], key: str) -> str:
+    """What each run lost on earlier tasks, of what it had learned."""
+    parts = []
+    for run in runs:
+        learned, change = summarise(run, key, "own_learned"), summarise(run, key, "bwt_gem")
+        if learned is not None and change is not None:
+            word = "lost" if change.mean <= 0 else "gained"
+            of = "of" if change.mean <= 0 else "on"
+            points = fixed(abs(change.mean))
+            parts.append(f"{run.name} {word} {points} {of} {fixed(learned.mean)}")
+    return f"; of an earlier task's score when just learned, {', '.join(parts)}" if parts else ""
+
+
+def _gallery(document: Document, runs: Sequence[RunScores]) -> str | None:
+    """The gallery of the sentence's scores: merged, or else own."""
+    for gallery in ("merged", "own"):
+        if gallery in document.galleries and any(gallery in run.galleries for run in runs):
+            return gallery
+    return None
+
+
+def _ranked(runs: Sequence[RunScores], key: str, name: str) -> list[tuple[str, float]]:
+    found = ((run.name, summarise(run, key, name)) for run in runs)
+    return sorted(
+        ((run, spread.mean) for run, spread in found if spread is not None),
+        key=lambda one: -one[1],
+    )
+
+
+def _beside(others: Sequence[tuple[str, float]]) -> str:
+    return f" ({', '.join(f'{name} {fixed(value)}' for name, value in others)})" if others else ""
+
+
+def _tasks(runs: Sequence[RunScores]) -> str:
+    most = max(run.steps for run in runs)
+    count = f"{most} tasks" if most > 1 else "one task"
+    return count if len({run.steps for run in runs}) == 1 else f"up to {count}"

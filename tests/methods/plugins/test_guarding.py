@@ -134,7 +134,9 @@ def test_a_decorated_hook_is_guarded_too(tmp_path: Path) -> None:
     @_twice
 """
     method = hooks_of(tmp_path / "fd.py", f"{decorator}{LOSS}return run.step_\n")
-    with pytest.raises(BadInput, match=r"fd\.py:22: Fd\.loss: unknown attribute of run: 'step_'"):
+    with pytest.raises(
+        BadInput, match=r"fd\.py:22, from line 17: Fd\.loss: unknown attribute of run: 'step_'"
+    ):
         method.loss(Run(), None, torch.ones(3, 2))
 
 
@@ -153,9 +155,23 @@ def test_the_start_of_a_slot_gives_tensors(
     assert (ended.code, said in ended.err.splitlines()[-1]) == (3, True), ended.err
 
 
+def test_a_mistake_in_the_start_of_a_slot_is_one_line(tmp_path: Path) -> None:
+    body = """    def slots(self, *, first):
+        from vlcpctl.core.method import Slot
+        return (Slot(name="seen", lifetime="task", start=self._zeros),)
+
+    def _zeros(self, run):
+        return run.wieghts
+"""
+    (slot,) = hooks_of(tmp_path / "fd.py", body).slots(first=True)
+    said = r"fd\.py:17: the start of slot 'seen': unknown attribute of run: 'wieghts'; did you mean"
+    with pytest.raises(BadInput, match=said):
+        slot.start(Run())
+
+
 def test_the_line_of_a_function_that_a_hook_calls_is_named(tmp_path: Path) -> None:
     body = f"{LOSS}return distance(out)\n\ndef distance(out):\n    return out['image']\n"
-    with pytest.raises(BadInput, match=r"fd\.py:16: Fd\.loss: IndexError: "):
+    with pytest.raises(BadInput, match=r"fd\.py:16, from line 13: Fd\.loss: IndexError: "):
         hooks_of(tmp_path / "fd.py", body).loss(Run(), None, torch.ones(3, 2))
 
 

@@ -10,11 +10,19 @@ from __future__ import annotations
 import functools
 import inspect
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import CodeType, FunctionType
 from typing import Any
 
-from vlcpctl.core.errors import BadInput, VlcpError, first_line, nearest, unknown_name
+from vlcpctl.core.errors import (
+    BadInput,
+    VlcpError,
+    first_line,
+    nearest,
+    some_names,
+    unknown_name,
+)
 from vlcpctl.core.method import HOOKS, Method, Needs, Part, Phase, Run, Slot
 from vlcpctl.core.resource_limits import is_about_limits
 
@@ -85,23 +93,51 @@ def _names_of(signature: inspect.Signature) -> str:
 
 def _guarded(owner: type[Method], name: str, function: FunctionType) -> Callable[..., Any]:
     shown = f"{owner.__qualname__}.{name}"
+    called = _in_one_line(function, function, shown)
+    file = _code_of(function).co_filename
 
     @functools.wraps(function)
     def guarded(*arguments: Any, **named: Any) -> Any:
+        found = _checked(f"{file}: {shown}", name, called(*arguments, **named))
+        if name != "slots":
+            return found
+        return tuple(
+            replace(one, start=_in_one_line(one.start, function, f"the start of slot {one.name!r}"))
+            for one in found
+        )
+
+    setattr(guarded, _MARK, True)
+    return guarded
+
+
+def _in_one_line(called: Callable[..., Any], owner: FunctionType, shown: str) -> Callable[..., Any]:
+    """A call whose mistakes are one line about the file of `owner`."""
+
+    @functools.wraps(called)
+    def call(*arguments: Any, **named: Any) -> Any:
         try:
-            found = function(*arguments, **named)
+            return called(*arguments, **named)
         except VlcpError:
             raise
         except Exception as error:  # of whatever kind: the code is the user's
             if is_about_limits(error):
                 raise
-            given = inspect.signature(function).bind(*arguments, **named).arguments
-            place = _place_of(error, function)
-            raise BadInput(f"{place}: {shown}: {_reason(error, given)}") from error
-        return _checked(f"{_code_of(function).co_filename}: {shown}", name, found)
+            given = _given(called, arguments, named)
+            raise BadInput(
+                f"{_place_of(error, owner)}: {shown}: {_reason(error, given)}"
+            ) from error
 
-    setattr(guarded, _MARK, True)
-    return guarded
+    return call
+
+
+def _given(
+    called: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The arguments of a call by their names; none if it does not take them."""
+    try:
+        return inspect.signature(called).bind(*arguments, **named).arguments
+    except (TypeError, ValueError):
+        return {}
 
 
 def _checked(shown: str, name: str, found: Any) -> Any:
@@ -158,10 +194,13 @@ def _public_names(kind: type, value: Any) -> Iterator[str]:
 
 
 def _place_of(error: Exception, function: FunctionType) -> str:
-    """The file and line of the user's code where an error was raised, or that led to it."""
+    """Where in the user's file an error was raised, and the lines of it that led there."""
     file, frames = _code_of(function).co_filename, traceback.extract_tb(error.__traceback__)
-    lines = [one.lineno for one in frames if one.filename == file]
-    return f"{file}:{lines[-1]}" if lines else _start_of(function)
+    lines = [str(one.lineno) for one in frames if one.filename == file]
+    if not lines:
+        return _start_of(function)
+    *outer, line = lines
+    return f"{file}:{line}{f', from line {some_names(outer)}' if outer else ''}"
 
 
 def _start_of(function: FunctionType) -> str:

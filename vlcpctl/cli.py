@@ -25,7 +25,7 @@ from vlcpctl.commands.synonyms import command_meant, option_meant
 from vlcpctl.commands.values import arguments, variable_of, warn_of_unknown
 from vlcpctl.core import console
 from vlcpctl.core.ending import ending_at_signals
-from vlcpctl.core.errors import UsageError, VlcpError, debugging, unknown_name
+from vlcpctl.core.errors import UsageError, VlcpError, debugging
 from vlcpctl.core.printable import printable, printable_lines
 from vlcpctl.core.resource_limits import is_about_limits, limit_text, require_threads
 
@@ -92,11 +92,10 @@ class _Group(typer.core.TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands and not args[0].startswith("-"):
-            meant = command_meant(args[0])
-            if meant is not None:
-                said = f"unknown command {args[0]!r}; did you mean {meant}?"
-                raise _usage_exit("", f"{said} 'vlcpctl --help' lists all")
-            raise _usage_exit("", unknown_name("command", args[0], self.commands))
+            meant = command_meant(args[0], self.commands)
+            guess = f"did you mean {meant}? " if meant is not None else ""
+            said = f"unknown command {args[0]!r}; {guess}'vlcpctl --help' lists all"
+            raise _usage_exit("", said)
         return super().resolve_command(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:

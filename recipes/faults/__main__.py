@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from case import Case
 from cases import CASES
 from running import MOST_BYTES, MOST_SECONDS, Outcome, run_case
+from slips import SLIPS
 from world import make_world
 
 _HEAD = """\
@@ -31,19 +32,25 @@ takes less than {seconds} s and {memory} MB above the idle program.
 {verdict}
 """
 
+_SLIPS_HEAD = """\
+# Slips of a first day: what vlcpctl answers
+
+{count} command lines with a typing error, a name from another program, a wrong path, order or
+unit, in the small world of the [faults](faults.md). `bash recipes/faults.sh --slips` makes this
+table. An answer is right if it is one line with one of the allowed exit codes, names what was
+meant, and nothing is changed.
+
+{verdict}
+"""
+
 
 def main() -> int:
     """Run the cases whose names contain a word of the command line, or all if there is none."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("words", nargs="*", help="run only the cases whose name contains a word")
-    parser.add_argument("-o", "--out", type=Path, help="write the table to this file")
-    parser.add_argument("--world", type=Path, help="a world that an earlier run made here")
-    parser.add_argument("--jobs", type=int, default=2, help="cases that run at once")
-    parser.add_argument("--list", action="store_true", help="print the names of all cases")
-    given = parser.parse_args()
+    given = _given()
     words = given.words
-    numbers = [n for n, c in enumerate(CASES) if not words or any(w in c.name for w in words)]
-    chosen = [CASES[number] for number in numbers]
+    every = _cases(given.slips)
+    numbers = [n for n, c in enumerate(every) if not words or any(w in c.name for w in words)]
+    chosen = [every[number] for number in numbers]
     if given.list:
         print("\n".join(case.name for case in chosen))
         return 0
@@ -54,13 +61,14 @@ def main() -> int:
             make_world(world, program)
         _warm()
         with ProcessPoolExecutor(given.jobs, get_context("fork")) as pool:
-            tried = [pool.submit(_run, number, world, program) for number in numbers]
+            tried = [pool.submit(_run, given.slips, n, world, program) for n in numbers]
             ends = []
             for case, future in zip(chosen, tried, strict=True):
                 ends.append(future.result())
                 _report(case, ends[-1])
     if given.out:
-        given.out.write_text(_table(chosen, ends), encoding="utf-8")
+        head = _SLIPS_HEAD if given.slips else _HEAD
+        given.out.write_text(_table(head, chosen, ends), encoding="utf-8")
     wrong = sum(bool(end.faults) for end in ends)
     print(f"{len(ends)} cases, {wrong} wrong")
     print(f"slowest {max(end.seconds for end in ends):.1f} s, ", end="")
@@ -68,8 +76,24 @@ def main() -> int:
     return int(bool(wrong))
 
 
-def _run(number: int, world: Path, program: list[str]) -> Outcome:
-    return run_case(CASES[number], world, program)  # a case holds functions, which cannot be sent
+def _given() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*", help="run only the cases whose name contains a word")
+    parser.add_argument("-o", "--out", type=Path, help="write the table to this file")
+    parser.add_argument("--world", type=Path, help="a world that an earlier run made here")
+    parser.add_argument("--jobs", type=int, default=2, help="cases that run at once")
+    parser.add_argument("--list", action="store_true", help="print the names of all cases")
+    parser.add_argument("--slips", action="store_true", help="slips of a first day instead")
+    return parser.parse_args()
+
+
+def _cases(slips: bool) -> list[Case]:
+    return SLIPS if slips else CASES
+
+
+def _run(slips: bool, number: int, world: Path, program: list[str]) -> Outcome:
+    # A case holds functions, which cannot be sent.
+    return run_case(_cases(slips)[number], world, program)
 
 
 def _warm() -> None:
@@ -88,10 +112,10 @@ def _report(case: Case, end: Outcome) -> None:
         print(f"WRONG {case.name}\n   {'; '.join(end.faults)}\n   {end.code}: {end.line[:300]}")
 
 
-def _table(cases: list[Case], ends: list[Outcome]) -> str:
+def _table(head: str, cases: list[Case], ends: list[Outcome]) -> str:
     wrong = sum(bool(end.faults) for end in ends)
     verdict = f"**{len(ends) - wrong} of {len(ends)} are right.**"
-    text = _HEAD.format(
+    text = head.format(
         count=len(cases), seconds=MOST_SECONDS, memory=MOST_BYTES // 10**6, verdict=verdict
     )
     groups = Counter(case.group for case in cases)

@@ -18,13 +18,14 @@ def options_of(name: str) -> list[str]:
 def test_commands_that_are_suggested_exist() -> None:
     for name, meant in _COMMANDS.items():
         assert name not in COMMANDS
-        assert all(one in COMMANDS or one == "--version" for one in meant.split(" or "))
+        for one in meant.removesuffix(" --rollback").split(" or "):
+            assert one in COMMANDS or one == "--version"
 
 
 def test_options_that_are_suggested_exist() -> None:
     known = {option for name in COMMANDS for option in options_of(name)}
     for name, meant in _OPTIONS.items():
-        assert all(f"--{one}" in known for one in meant), name
+        assert all(f"--{one}" in known for one in meant if one), name
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,9 @@ def test_options_that_are_suggested_exist() -> None:
         ("train-step", "--learning_rate", "--lr"),
         ("train-step", "--resume", "--previous"),
         ("train-step", "--train-data", "TASK without an option"),
+        ("train-step", "--dataset", "TASK without an option"),
+        ("eval-zeroshot", "--dataset", "--data"),
+        ("eval-retrieval", "--model", "--checkpoint"),
         ("eval-retrieval", "--ckpt", "--checkpoint"),
         ("eval-retrieval", "--num-workers", "--workers"),
         ("split", "--output-folder", "--out"),
@@ -48,5 +52,6 @@ def test_an_option_of_another_program_is_understood(
 
 
 def test_a_name_of_ours_is_not_a_synonym() -> None:
-    assert command_meant("splitt") is None
-    assert command_meant("Report") == "forgetting-report"
+    assert command_meant("splitt", COMMANDS) == "split"
+    assert command_meant("Report", COMMANDS) == "forgetting-report"
+    assert command_meant("xyz", COMMANDS) is None

@@ -34,6 +34,16 @@ def test_unknown_fields_are_ignored(tmp_path: Path) -> None:
     assert found.metrics == {"rm": 50.0}
 
 
+def test_a_directory_is_refused_with_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(
+        BadInput, match=r"is a directory; give files of rows, such as .*/\*\.ndjson"
+    ):
+        read_rows([str(tmp_path)])
+    (tmp_path / "checkpoint.json").touch()
+    with pytest.raises(BadInput, match="is a checkpoint; eval-retrieval and eval-zeroshot write"):
+        read_rows([str(tmp_path)])
+
+
 def test_a_minor_version_is_read(tmp_path: Path) -> None:
     assert read_rows([write_rows(tmp_path / "rows", [row(schema="vlcpctl.eval/1.2")])])
 

@@ -13,7 +13,7 @@ from vlcpctl.checkpoints.checkpoint import write_checkpoint
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.core.atomic import already_made
-from vlcpctl.core.errors import BadInput, Diverged, UsageError
+from vlcpctl.core.errors import BadInput, Diverged, UsageError, missing
 from vlcpctl.core.hashing import file_sha256
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.tensors import first_not_finite
@@ -81,12 +81,12 @@ class ImportRequest:
             find_configuration(model)  # for an unknown name, before its tags
             file = find_pretrained(model, weights, f"{OPEN_CLIP}{model},").file
             if not file.is_file():
-                raise BadInput(f"{file} does not exist")
+                raise BadInput(missing(file))
             return file
         if self.source.is_file():
             return self.source
         if not self.source.exists():
-            raise BadInput(f"{self.source} does not exist")
+            raise BadInput(missing(self.source))
         if (self.source / CONFIG_FILE).is_file():
             return dual_encoder.weights_file(self.source)
         if (self.source / build.WEIGHTS_FILE).is_file():

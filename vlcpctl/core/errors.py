@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 MOST_NAMES = 20  # that a message lists
+_MOST_ENTRIES = 1000  # of a directory, in which a name is looked for
 # The exit codes that no error of this module has: 128 and the number of a signal, and the rest.
 _OTHER_CODES = {
     0: "Success.",
@@ -141,13 +143,31 @@ def some_names(names: Sequence[str], most: int = MOST_NAMES) -> str:
     return shown if len(names) <= most else f"{shown}, ... {len(names)} in all"
 
 
+def missing(path: Path | str) -> str:
+    """The message for a path at which nothing is, with the name beside it that is most like it."""
+    return f"{path} does not exist{_beside(path)}"
+
+
 def unreadable(path: Path | str, error: BaseException) -> str:
     """The message for a file that cannot be read, with the error's reason on one line.
 
     >>> unreadable("labels.txt", FileNotFoundError(2, "No such file or directory"))
     'cannot read labels.txt: No such file or directory'
     """
-    return f"cannot read {path}: {getattr(error, 'strerror', None) or first_line(error)}"
+    reason = getattr(error, "strerror", None) or first_line(error)
+    beside = _beside(path) if isinstance(error, FileNotFoundError) else ""
+    return f"cannot read {path}: {reason}{beside}"
+
+
+def _beside(path: Path | str) -> str:
+    wanted = Path(path)
+    try:
+        with os.scandir(wanted.parent) as entries:
+            names = [entry.name for entry in islice(entries, _MOST_ENTRIES)]
+    except (OSError, ValueError):
+        return ""
+    near = nearest(wanted.name, [name for name in names if not name.startswith(".")])
+    return f"; did you mean {wanted.parent / near}?" if near is not None else ""
 
 
 def first_line(error: BaseException) -> str:

@@ -17,6 +17,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import canonical_json
 from vlcpctl.core.input_files import MOST_LINE_BYTES, STDIN, lines_of
 from vlcpctl.core.limits import MOST_TASKS
+from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.printable import printable, printable_json
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.structs import decoded
@@ -277,10 +278,20 @@ def distinct(rows: Iterable[Row], allow_mixed: Collection[str] = ()) -> list[Row
     return [row for known in seen.values() for row in known]
 
 
+def _require_no_directory(source: str, name: str) -> None:
+    if source == STDIN or not Path(source).is_dir():
+        return
+    kind = kind_of(Path(source))
+    if kind == "checkpoint":
+        raise BadInput(f"{name} is a checkpoint; eval-retrieval and eval-zeroshot write its rows")
+    raise BadInput(f"{name} is a directory; give files of rows, such as {name}/*.ndjson")
+
+
 def _rows_of(sources: Iterable[str]) -> Iterator[Row]:
     read, shared = 0, _Shared()
     for source in sources:
         name = "<stdin>" if source == STDIN else printable(source)
+        _require_no_directory(source, name)
         found = False
         for number, line in enumerate(lines_of(source, name), start=1):
             read += 1

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.errors import BadInput, UsageError, missing
 from vlcpctl.core.manifest import MANIFESTS, is_artifact, kind_of
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.staging import Staging, staging_at
@@ -80,7 +80,7 @@ def whole(path: Path, was_searched: Callable[[Path], bool]) -> Path:
     """
     real = Path(os.path.realpath(path))
     if not os.path.lexists(real) and not was_searched(real):
-        raise BadInput(f"{path} does not exist")
+        raise BadInput(missing(path))
     for at in (real, *real.parents):
         staging = staging_at(at)
         if staging is not None:

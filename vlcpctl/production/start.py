@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.errors import BadInput, OutputExists, UsageError
+from vlcpctl.core.errors import BadInput, OutputExists, UsageError, missing
 from vlcpctl.core.printable import printable
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.jobs.script import CommandLine
@@ -38,7 +38,7 @@ def begin(
     settings = first_settings(place, init, given)
     for data in buffer_from:
         if not Path(data).exists():
-            raise BadInput(f"--buffer-from {data} does not exist")
+            raise BadInput(f"--buffer-from {missing(data)}")
     start = Start(
         given=init, source=_source(init), buffer_from=tuple(buffer_from), settings=settings
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, missing
 from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.production.layout import MOST_WEEKS, Layout
 from vlcpctl.production.records import STATE, as_json, read_record, write_record
@@ -100,8 +100,12 @@ def read_state(place: Layout) -> State:
     Raises BadInput if there is none, it cannot be read, or it has changed since it was written.
     """
     if not place.state.is_file():
-        why = "has no state.json" if place.root.exists() else "does not exist"
-        raise BadInput(f"{place.root} is not a state directory: it {why}; --init starts one")
+        if not place.root.exists():
+            said = missing(place.root)
+            raise BadInput(f"{said}{' ' if said.endswith('?') else '; '}--init starts a state")
+        raise BadInput(
+            f"{place.root} is not a state directory: it has no state.json; --init starts one"
+        )
     state = read_record(place.state, STATE, State, retired=_RETIRED)
     numbers = [week.number for week in state.weeks]
     if len(numbers) > MOST_WEEKS or numbers != list(range(1, len(numbers) + 1)):

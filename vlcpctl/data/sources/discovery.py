@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.errors import BadInput, UsageError, missing
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.folders import Folder
@@ -105,7 +105,7 @@ def _files_of(source: str) -> list[Source]:
         return [_opened(path)]
     found = sorted(glob.glob(source))  # noqa: PTH207 - Path.glob takes no absolute pattern
     if not found:
-        raise BadInput(f"{source} does not exist")
+        raise BadInput(missing(source))
     return [_opened(Path(name)) for name in found]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vlcpctl.core.errors import BadInput, some_names
+from vlcpctl.core.errors import BadInput, missing, some_names
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.data.splitting.known_keys import is_known_keys, read_known
 from vlcpctl.data.splitting.stop_lists import read_stop_list
@@ -50,7 +50,7 @@ def read_lists(paths: Iterable[Path]) -> list[LeftOutList]:
             tasks = [open_task(path)] if kind == "task" else open_stream(path)
             found += map(_of_task, tasks)
         elif not path.exists():
-            raise BadInput(f"--not {path} does not exist")
+            raise BadInput(f"--not {missing(path)}")
         elif is_known_keys(path):
             known, keys = read_known(path)
             found.append(LeftOutList(KNOWN, known.name, known.content, keys))

@@ -16,7 +16,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from vlcpctl.core.errors import BadInput, first_line, unreadable
+from vlcpctl.core.errors import BadInput, first_line, missing, unreadable
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.method import Method
 from vlcpctl.methods.plugins.declaration import check_declaration
@@ -45,7 +45,7 @@ def load_method_file(path: Path) -> MethodFile:
     one that lacks what every method declares.
     """
     if not path.exists():
-        raise BadInput(f"--method-file {path} does not exist")
+        raise BadInput(f"--method-file {missing(path)}")
     try:
         with open_regular(path) as file:
             code = file.read()

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, missing
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.data.images.transforms import decode_reduced
 from vlcpctl.data.tasks.keys import Keys
@@ -90,7 +90,7 @@ def open_library(paths: Sequence[Path]) -> list[Task]:
     found: dict[str, Task] = {}
     for path in paths:
         if not path.exists():
-            raise BadInput(f"--images: {path} does not exist")
+            raise BadInput(f"--images: {missing(path)}")
         if kind_of(path) not in {"stream", "task"}:
             raise BadInput(f"--images: {path} is neither a stream nor a task directory")
         for task in open_stream(path) if kind_of(path) == "stream" else [open_task(path)]:

@@ -28,6 +28,8 @@ def compose(
     >>> [method.name for method in compose("lwf+ctp", ["ctp.m=0.5"])]
     ['ctp', 'lwf']
     """
+    if "," in names:
+        raise UsageError(f"--method {names}: + joins methods: {names.replace(',', '+')}")
     chosen = names.replace("der++", "derpp").split("+")  # the paper's name; + joins methods
     registry = registry or MethodRegistry()
     classes = {name: registry.find(name) for name in chosen}
@@ -70,13 +72,21 @@ def _by_method(
         path, equals, text = assignment.partition("=")
         name, dot, parameter = path.partition(".")
         if not (equals and dot):
-            raise UsageError(f"--set {assignment!r} is not of the form METHOD.PARAMETER=VALUE")
+            owner = next((one for one in classes if path in _hyper_names(classes[one])), None)
+            guess = f"; did you mean {owner}.{assignment}?" if equals and owner else ""
+            raise UsageError(
+                f"--set {assignment!r} is not of the form METHOD.PARAMETER=VALUE{guess}"
+            )
         if name not in values:
             raise UsageError(
                 f"--set {assignment} has no effect: {name!r} is not in --method {'+'.join(classes)}"
             )
         values[name][parameter] = _parsed(classes[name], name, parameter, text)
     return values
+
+
+def _hyper_names(method: type[Method]) -> list[str]:
+    return [field.name for field in dataclasses.fields(method)]
 
 
 def _parsed(method: type[Method], name: str, parameter: str, text: str) -> object:

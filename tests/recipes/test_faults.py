@@ -1,4 +1,4 @@
-"""The tables of faults and slips show every case, and every one is right; `slow`: some are tried."""
+"""The tables of faults and slips have every case, all of them right; `slow`: some are tried."""
 
 from __future__ import annotations
 

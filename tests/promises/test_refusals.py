@@ -239,6 +239,9 @@ def test_an_unknown_model_lists_those_of_like_names(
     [
         ("train-step", (*TINY, *MICRO, "--dry-run"), 0),
         ("train-step", MISTYPED, 2),
+        ("train-step", (*TINY, *MICRO, "--previous", "not-there"), 3),
+        ("train-step", (*TINY, *MICRO, "--buffer", "not-there"), 3),
+        ("import-checkpoint", (), 3),
         *((name, (*CHECKPOINTS, "--dry-run"), 0) for name in EVALUATORS),
         ("eval-probe", ("--checkpoint", "plain", "--lr", "0.1"), 2),
         ("spatial-report", ("--checkpoint", "plain"), 2),
@@ -248,7 +251,10 @@ def test_dry_runs_and_refusals_do_not_import_torch(
     place: Path, tmp_path: Path, command: str, how: tuple[str, ...], code: int
 ) -> None:
     given = [str(place / word) if word in {"plain", "queued"} else word for word in how]
-    words = [command, place / "stream" / "00-part-0", "-o", tmp_path / "out", *given]
+    first = (
+        tmp_path / "epoch_1.pt" if command == "import-checkpoint" else place / "stream/00-part-0"
+    )
+    words = [command, first, "-o", tmp_path / "out", *given]
     program = f"""
 import sys
 from vlcpctl.cli import main
@@ -262,6 +268,7 @@ finally:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == code, ended.stderr
     assert ended.stdout.splitlines()[-1] == "[]"
+    assert ("does not exist" in ended.stderr) is (code == 3)
 
 
 def test_a_dry_run_checks_the_existing_output(

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from vlcpctl.commands import options
+from vlcpctl.commands.paths import require_paths
 from vlcpctl.core import console
 from vlcpctl.core.limits import MOST_TASKS
 
@@ -109,6 +110,8 @@ def run(
           --tokenizer bert-base-chinese --step 8
     """
     options.start(quiet=quiet, threads=threads)
+    if ":" not in str(source):  # as in open_clip:MODEL,TAG
+        require_paths(source)
     from vlcpctl.checkpoints.importing import ImportRequest, import_checkpoint, read
 
     request = ImportRequest(

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.errors import UsageError
+from vlcpctl.core.errors import BadInput, UsageError, missing
 from vlcpctl.core.printable import printable
 
 # The parameters of commands that name what they write.
@@ -37,6 +37,13 @@ _URL = re.compile(r"(?:^|(?<=[=,:]))[A-Za-z][A-Za-z0-9+.-]*:/{2}.*", re.DOTALL)
 def is_path(parameter: str, kind: Any) -> bool:
     """Whether values of a parameter, of this Python type, may be or contain paths."""
     return kind is Path or parameter in TEXTS | _WITH_PATHS
+
+
+def require_paths(*paths: Path | None) -> None:
+    """Raise BadInput if a path that is given does not exist: before torch is imported, in 2 s."""
+    for path in paths:
+        if path is not None and not path.exists():
+            raise BadInput(missing(path))
 
 
 def refuse_url(text: str) -> None:

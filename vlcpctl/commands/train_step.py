@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vlcpctl.commands import options
+from vlcpctl.commands.paths import require_paths
 from vlcpctl.core import console
 from vlcpctl.core.printable import printable
 from vlcpctl.training.config.run_options import RunOptions
@@ -128,6 +129,8 @@ def run(
             _try_hooks(request, method_files)
         console.emit(request.out)
         return
+    given = (request.previous, request.buffer, request.teacher, request.targets)
+    require_paths(*request.tasks, *given, request.pseudo_texts)
     from vlcpctl.core.atomic import naming_output
     from vlcpctl.training.launch import train
 

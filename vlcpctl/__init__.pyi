@@ -138,6 +138,7 @@ def train_step(
     flip: bool | None = None,
     randaugment: str | tuple[float, float] | None = None,
     jpeg_decode: str | None = None,
+    resize: str | None = None,
     keep: str | None = None,
     blend_buffers: bool | None = None,
     mask_share: float | None = None,

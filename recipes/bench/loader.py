@@ -52,10 +52,12 @@ def main() -> None:
         tar = write_tar(Path(name) / "pairs.tar", args.pairs, args.pixels)
         split = _split(tar, Path(name) / "stream")
         scaled = replace(view, jpeg_decode="scaled")
+        by_torch = replace(view, resize="torch")
         contenders: dict[str, Callable[[], object]] = {
             RIVAL: lambda: _read_theirs(tar, view, args),
             "vlcpctl, exact": lambda: _read_ours(split, encoder, view, args),
             "vlcpctl, scaled": lambda: _read_ours(split, encoder, scaled, args),
+            "vlcpctl, exact, --resize torch": lambda: _read_ours(split, encoder, by_torch, args),
         }
         found = in_turns(contenders, rounds=args.rounds)
         kilobytes = tar.stat().st_size / args.pairs / 1000
@@ -65,7 +67,7 @@ def main() -> None:
         f"webdataset {version('webdataset')}, Pillow {version('pillow')}"
     )
     show(found, RIVAL, per=args.pairs / 1000, unit="ms a pair")
-    for ours in ("vlcpctl, exact", "vlcpctl, scaled"):
+    for ours in list(contenders)[1:]:
         times = median(ratios(found[RIVAL].cpu, found[ours].cpu))
         emit(f"{ours}: {times:.2f} times the images/s of {RIVAL}, by CPU time")
 

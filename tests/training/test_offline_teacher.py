@@ -368,6 +368,7 @@ def test_targets_that_do_not_fit_are_refused(
     refuses(_with(step, crop_scale=(0.5, 1.0)), "crop_scale was")
     scaled = "transform: jpeg_decode was 'exact' and is now 'scaled'"
     refuses(_with(step, jpeg_decode="scaled"), scaled)
+    refuses(_with(step, resize="torch"), "transform: resize was not set and is now 'torch'")
     trained_scaled = _with(step, jpeg_decode="scaled")
     targets = targets_of(trained_scaled, tmp_path / "scaled")
     exactly = "transform: jpeg_decode was 'scaled' and is now 'exact'"

@@ -368,6 +368,21 @@ def test_slow_models_take_or_average_the_statistics_of_batch_norm(
     assert in_child(step) == 0
 
 
+def test_resizing_by_torch_is_another_run_and_pillow_the_same_as_ever(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    task = make_task(tmp_path / "task", 12, pair=lambda n: make_pair(n, size=64, kind="JPEG"))
+    step = replace(_first(world, tmp_path), tasks=(task,))
+    train_step(step)
+    assert "resize" not in read_manifest(step.out, "checkpoint")["identity"]["settings"]
+    torchs = _with(step, resize="torch")
+    with pytest.raises(OutputExists, match=r"settings\.resize was not set and is now 'torch'"):
+        train_step(torchs)
+    train_step(replace(torchs, out=tmp_path / "torch"))
+    found, before = load_file(tmp_path / "torch" / WEIGHTS), load_file(step.out / WEIGHTS)
+    assert not all(torch.equal(found[name], before[name]) for name in before)
+
+
 def test_scaled_decoding_makes_another_run(world: TrainingWorld, tmp_path: Path) -> None:
     task = make_task(tmp_path / "task", 12, pair=lambda n: make_pair(n, size=64, kind="JPEG"))
     step = replace(_first(world, tmp_path), tasks=(task,))

@@ -82,7 +82,9 @@ ShardIndex = Annotated[
 ]
 
 
-@options.with_fields(Settings, only=("crop", "crop_scale", "flip", "randaugment", "jpeg_decode"))
+@options.with_fields(
+    Settings, only=("crop", "crop_scale", "flip", "randaugment", "jpeg_decode", "resize")
+)
 def run(
     tasks: Tasks,
     out: options.Out,

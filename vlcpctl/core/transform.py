@@ -10,6 +10,9 @@ RESIZE_MODES = ("shortest", "longest", "squash")
 EXACT, SCALED = "exact", "scaled"
 # How JPEGs are decoded: whole, or scaled down by the decoder to what the view needs.
 JPEG_DECODINGS = (EXACT, SCALED)
+PILLOW, TORCH = "pillow", "torch"
+# What resizes training images. Evaluation resizes with Pillow, as open_clip does.
+RESIZERS = (PILLOW, TORCH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,7 @@ class ImageTransform:
     flip: bool = False
     randaugment: tuple[int, int] | None = None
     jpeg_decode: str = EXACT
+    resize: str = PILLOW
 
     @property
     def varies(self) -> bool:
@@ -39,7 +43,10 @@ class ImageTransform:
     def facts(self) -> dict[str, Any]:
         """The settings that affect the pixels, by name.
 
-        Without random crops the crop scale has no effect, so it is None.
+        Without random crops the crop scale has no effect, so it is None. Version 0.2.0 did not know
+        `resize`, so Pillow is left out.
         """
         facts = asdict(self)
+        if self.resize == PILLOW:
+            del facts["resize"]
         return facts if self.crop == "random" else {**facts, "crop_scale": None}

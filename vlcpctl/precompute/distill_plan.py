@@ -21,7 +21,7 @@ from vlcpctl.models.configuration import checkpoint_transform
 from vlcpctl.training.config.resolution import refuse_idle_settings, resolve
 from vlcpctl.training.config.settings import Settings
 
-AUGMENTATION = ("crop", "crop_scale", "flip", "randaugment", "jpeg_decode")
+AUGMENTATION = ("crop", "crop_scale", "flip", "randaugment", "jpeg_decode", "resize")
 VIEWS = 4
 PAIRS_OF_A_PART = 256
 
@@ -138,7 +138,7 @@ def _settings(request: DistillRequest, teacher: CheckpointManifest) -> Settings:
                 f"{request.teacher} {why}, so its augmentation is not known; "
                 "pass the --preset that train-step will use"
             )
-        # Version 0.2.0 left `jpeg_decode` out if it was exact.
+        # A run that lacks one of them had its default.
         given = {name: trained[name] for name in AUGMENTATION if name in trained}
         inherited = {
             name: tuple(value) if isinstance(value, list) else value

@@ -175,4 +175,5 @@ def training_transform(run: TrainRun) -> ImageTransform:
         flip=settings.flip,
         randaugment=settings.randaugment,
         jpeg_decode=settings.jpeg_decode,
+        resize=settings.resize,
     )

@@ -15,6 +15,7 @@ from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.hashing import file_sha256
 from vlcpctl.core.manifest import content_of, read_manifest
+from vlcpctl.core.transform import PILLOW
 from vlcpctl.core.versions import AnyManifest, Versions
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
@@ -37,6 +38,8 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
     Moved or copied inputs are still the same run.
     """
     settings = dataclasses.asdict(request.settings)
+    if settings["resize"] == PILLOW:  # which was the only one, so that older runs lack it
+        del settings["resize"]
     for name in ("model", "pretrained"):
         if request.origins.get(name) != PREVIOUS:  # that may say anything, such as a path
             value = settings[name]

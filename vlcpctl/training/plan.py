@@ -16,7 +16,9 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.method import TRAIN, Method
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.core.staging import Staging
+from vlcpctl.core.transform import TORCH
 from vlcpctl.core.versions import Versions
+from vlcpctl.data.images.resizing import slow_note
 from vlcpctl.data.loading.groups import pair_groups, sizes
 from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.precomputed.stored_features import StoredProjections, read_features
@@ -190,6 +192,8 @@ class TrainPlan:
         yield from batch_norm_notes(self.request)
         yield from self.request.notes
         yield from self._replay_note()
+        if self.request.settings.resize == TORCH and (slow := slow_note()):
+            yield slow
         left_out, pairs = self.sampler.left_out, self.sampler.epoch_pairs
         if left_out:
             which = "it does" if left_out == 1 else "they do"

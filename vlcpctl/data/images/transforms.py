@@ -17,9 +17,10 @@ from PIL import Image, ImageOps
 
 from vlcpctl.core.errors import BadInput, first_line
 from vlcpctl.core.seeds import generator
-from vlcpctl.core.transform import ImageTransform
+from vlcpctl.core.transform import PILLOW, TORCH, ImageTransform
 from vlcpctl.data.images.header import DECODING_FAILS, FORMATS, read_header
 from vlcpctl.data.images.randaugment import randaugment
+from vlcpctl.data.images.resizing import resized_by_torch
 
 _DECODING_FAILS = (*DECODING_FAILS, Image.DecompressionBombError)
 # Pillow's warnings about damaged metadata take several lines, and do not concern the pixels.
@@ -54,18 +55,21 @@ class Decoded:
         """Whether decoding the image with `reduction` would give these pixels."""
         return self.asked is None or self.asked == reduction(self.size)
 
-    def resize(self, target: Size, interpolation: str, box: Box | None = None) -> Image.Image:
+    def resize(
+        self, target: Size, interpolation: str, box: Box | None = None, by: str = PILLOW
+    ) -> Image.Image:
         """The part of the image in `box`, by default all of it, resized to `target`.
 
-        `box` is in pixels of the encoded image.
+        `box` is in pixels of the encoded image; `by` is what resizes, pillow or torch.
         """
-        resample = FILTERS[interpolation]
-        if self.reduction == 1:
-            return self.pixels.resize(target, resample, box=box)
         # The decoder rounds sizes up, so that the last row or column of pixels may lie partly
-        # outside of the image; the box has the true edges.
+        # outside of a reduced image; the box has the true edges.
         left, upper, right, lower = (edge / self.reduction for edge in (box or (0, 0, *self.size)))
-        return self.pixels.resize(target, resample, box=(left, upper, right, lower))
+        within = (left, upper, right, lower)
+        if by == TORCH:
+            pixels = np.array(self.pixels)  # that torch may write to, or it warns
+            return Image.fromarray(resized_by_torch(pixels, target, interpolation, within))
+        return self.pixels.resize(target, FILTERS[interpolation], box=within)
 
 
 def decode_image(data: bytes, what: str = "image") -> Image.Image:
@@ -156,7 +160,8 @@ class TrainView:
             return _unaugmented(image, transform)
         draw, box = self._draw(image.size)
         if box is not None:
-            view = image.resize((transform.image_size,) * 2, transform.interpolation, box)
+            size = (transform.image_size,) * 2
+            view = image.resize(size, transform.interpolation, box, transform.resize)
         elif transform.crop == "random":
             view = Image.fromarray(_eval_view(image, transform))
         else:
@@ -259,7 +264,7 @@ def _target(size: Size, transform: ImageTransform) -> Size:
 def _resized(image: Decoded, target: Size, transform: ImageTransform) -> Image.Image:
     if image.size == target:
         return image.pixels
-    return image.resize(target, transform.interpolation)
+    return image.resize(target, transform.interpolation, by=transform.resize)
 
 
 def _random_box(size: Size, transform: ImageTransform, draw: np.random.Generator) -> Box | None:

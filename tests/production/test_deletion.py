@@ -17,7 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from support.processes import exit_code_of, run_line, start_child
-from support.production import bodies, customer_of, first_words, make_place, tree, week_words
+from support.production import (
+    PASSES,
+    bodies,
+    customer_of,
+    first_words,
+    make_place,
+    tree,
+    week_words,
+)
 from support.program import ProgramResult, check_refused, run_program
 
 from vlcpctl.core.console import set_quiet
@@ -152,6 +160,12 @@ def test_weeks_go_on_after_a_deletion(run: Run, place: Path, state: Path) -> Non
     assert f"the models from week 1 on have learned deleted pairs; {redo}" in done.err
     assert "not searched" not in done.err, "'current' leads to what was searched"
     assert traces(state, wanted) == []
+    shutil.copytree(state, state.parent / "before", symlinks=True)
+    assert run("update", "--state", state, "--redo", 1, *PASSES, "-q").code == 0
+    again = run(*words)
+    assert (again.code, "have learned" in again.err) == (0, False), again.err
+    shutil.rmtree(state)
+    (state.parent / "before").rename(state)
     assert not list(state.rglob(".*"))
     assert [one for part in parts(state) for one in check(part, deep=True)] == []
     listed = json.loads((state / "receipts/0001.json").read_text())["checkpoints"]

@@ -124,6 +124,22 @@ def test_the_pending_week_is_meant_by_its_number(run: Run, place: Path, state: P
     assert [one.name for one in Layout(state).rejected()] == ["0002-1"]
 
 
+@pytest.mark.slow
+def test_a_number_of_several_weeks_is_refused_before_anything_moves(
+    run: Run, place: Path, state: Path
+) -> None:
+    assert run(*week_words(place, state, 2), *PASSES, "-q").code == 0
+    assert run("update", "--state", state, "--rollback", 1, "-q").code == 0
+    assert run(*week_words(place, state, 3), *FAILS, "-q").code == 7
+    before = tree(state)
+    for more in ((), ("--dry-run",)):
+        done = run(*redo_words(state, 2, *PASSES, *more))
+        check_refused(done, "update", 2, "--redo 2 may be rolled-back/0002, pending: give one")
+        assert tree(state) == before
+    done = run(*redo_words(state, "pending", *PASSES))
+    assert (done.code, done.out) == (0, f"{state}/weeks/0002/checkpoint\n"), done.err
+
+
 def test_what_it_cannot_make_is_refused_in_one_line(run: Run, place: Path, state: Path) -> None:
     before = tree(state)
     for words, said in (

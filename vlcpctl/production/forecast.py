@@ -18,7 +18,6 @@ import numpy as np
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.amounts import duration, size
 from vlcpctl.core.console import progress
-from vlcpctl.core.errors import BadInput, TooManySkipped
 from vlcpctl.data.loading.replay import replayed_pairs
 from vlcpctl.data.splitting.holdout import CountedHoldout
 from vlcpctl.data.splitting.leaving_out import KNOWN, Counts, counts_of
@@ -80,14 +79,11 @@ class NewPairs:
 def forecast(lines: Lines) -> Iterator[str]:
     """The comments about the week that these lines would make.
 
-    Raises BadInput if a task or a record of the state cannot be read.
+    Raises what the split of the week would, and BadInput if a task or a record of the state cannot
+    be read.
     """
     began = time.monotonic()
-    try:
-        pairs = _read_pairs(lines)
-    except (BadInput, TooManySkipped) as error:
-        yield f"# the split of the week would fail: {error}"
-        return
+    pairs = _read_pairs(lines)
     seconds = time.monotonic() - began
     yield from _taken_in(lines, pairs)
     pairs = _without_leaks(lines, pairs)

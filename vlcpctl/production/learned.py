@@ -17,12 +17,16 @@ def said_of_learned(receipt: Receipt, shown: Shown) -> Iterator[str]:
 
     Raises BadInput if a state cannot be read.
     """
-    learned = {Path(one["path"]) for one in receipt.checkpoints}
+    learned = {(Path(one["path"]), one["content"]) for one in receipt.checkpoints}
     for stop_list in map(Path, receipt.stop_lists):
         place = Layout(stop_list.parent.parent)
         state = read_state(place)
-        weeks = range(1, state.last + 1)
-        first = next((one for one in weeks if place.week(one) / "checkpoint" in learned), None)
+        # A receipt of an earlier call may name models that a redo has replaced since.
+        models = {
+            one.number: (place.week(one.number) / "checkpoint", one.checkpoint)
+            for one in state.weeks
+        }
+        first = next((number for number, model in models.items() if model in learned), None)
         if first is None:
             continue
         said = f"{shown(place.root)}: the models from week {first} on have learned deleted pairs"

@@ -93,8 +93,7 @@ def redo(
     if before.redone:
         say(f"{place.root}: the redo that was interrupted while it replaced weeks is complete")
         return _with_hook(request, _made_before(place, state, before.redone[0]), observe)
-    if (pending := rejected_pending(place)) and _is_pending(place, request.week, pending[0]):
-        clear_pending(place, state)
+    request = _with_pending_moved(place, state, request)
     first, todo, settings = _planned(place, state, request)
     aside = replace(place, aside=first)
     made = _begun(place, aside, state, todo, settings, request)
@@ -127,6 +126,17 @@ def redo(
     say(f"{place.root}: {place.current} is week {state.last}, made again")
     outcomes = [replace(one, directory=place.week(one.number)) for one in outcomes]
     return _with_hook(request, outcomes, observe)
+
+
+def _with_pending_moved(place: Layout, state: State, request: RedoRequest) -> RedoRequest:
+    """The request, once the week in `pending/` is among the rejected ones, if that is the one."""
+    pending = rejected_pending(place)
+    if pending is None or not _is_pending(place, request.week, pending[0]):
+        return request
+    _weeks_of(place, state, request.week)  # refuses a word for several before anything is moved
+    moved = place.next_rejected(pending[0].number)
+    clear_pending(place, state)
+    return replace(request, week=str(moved.relative_to(place.root)))
 
 
 def _with_hook(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -309,14 +310,14 @@ def _show_page(lines: Lines, attempt: Attempt) -> None:
     In a child: what draws its charts has threads, and a process that has used it cannot fork others
     that do, such as the report of the next week of a redo.
     """
-    width = max(WIDTH, shutil.get_terminal_size((WIDTH, 1)).columns)
+    width = max(WIDTH, shutil.get_terminal_size().columns) if sys.stderr.isatty() else None
     with ProcessPoolExecutor(1, mp_context=CONTEXT) as child:
         found = child.submit(_page_lines, lines.place, attempt, lines.of_week()[-1], width)
         for line in found.result():
             say(line)
 
 
-def _page_lines(place: Layout, attempt: Attempt, line: CommandLine, width: int) -> list[str]:
+def _page_lines(place: Layout, attempt: Attempt, line: CommandLine, width: int | None) -> list[str]:
     return list(week_lines(write_page(place, attempt, line), width))
 
 

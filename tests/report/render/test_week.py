@@ -16,6 +16,7 @@ from vlcpctl.report.forgotten.changes import Changes, Example, Forgotten, TaskCh
 from vlcpctl.report.gates.verdicts import Verdict
 from vlcpctl.report.render.week import MOST_LOST, Change, LossCurve, WeekFacts, week_page
 from vlcpctl.report.render.week_lines import MOST_LINES, week_lines
+from vlcpctl.report.tables.roll_out import NEITHER
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
 
 
@@ -232,6 +233,13 @@ def test_the_roll_out_is_there_if_the_report_has_it() -> None:
     assert "keep it" in page
     assert "the index can stay" in page.split("<main>")[0], "beside the verdict"
     assert "  roll-out  the index can stay" in week_lines(facts(roll_out=table))
+    neither = replace(table, notes=(f"prod, index by production: {NEITHER}; points lost: 8.3",))
+    lines = week_lines(facts(roll_out=neither))
+    assert "  roll-out  do not deploy, neither with this index nor with a new one; point" in str(
+        lines
+    )
+    assert "  no loss rejects it, but items of the index lose too much: do not deploy it" in lines
+    assert not [line for line in lines if "may be deployed" in line]
     assert "Roll-out" not in week_page(facts())
     assert not [line for line in week_lines(facts()) if "roll-out" in line]
 
@@ -281,6 +289,8 @@ def test_the_terminal_has_15_lines_of_80_columns() -> None:
     assert "  19-guard" in text, "the guard that has lost most"
     assert "  00-guard" not in text
     assert len(week_lines(facts())) <= MOST_LINES
+    warned = facts(warnings=["w" * 200], verdicts=[KEPT])
+    assert any("w" * 200 in line for line in week_lines(warned, None)), "a log is not cut"
 
 
 class _Tags(HTMLParser):

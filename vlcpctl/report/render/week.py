@@ -24,6 +24,7 @@ from vlcpctl.report.render.forgotten import lost_cards
 from vlcpctl.report.render.templates import render, source
 from vlcpctl.report.scores.drops import Drop
 from vlcpctl.report.scores.runs import START
+from vlcpctl.report.tables.roll_out import NEITHER
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, fixed
 
 MOST_LOST = 20  # queries of guards that are shown
@@ -173,6 +174,9 @@ class WeekFacts:
         if not self.accepted:
             yield f"do not deploy it: the state stays at {self.before}"
             shown = (one for one in self.verdicts if not one.passes)
+        elif NEITHER in self.index:
+            yield "no loss rejects it, but items of the index lose too much: do not deploy it"
+            shown = self.unresolved
         elif self.unresolved:
             yield "it may be deployed: no loss rejects it, but these may be above their bounds"
             shown = self.unresolved

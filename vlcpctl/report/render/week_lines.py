@@ -29,11 +29,11 @@ _PHASES = {  # of commands; few and short, so that all of them fit
 _CHANCE = re.compile("; chance alone reaches (.*) here$")  # is shorter here
 
 
-def week_lines(facts: WeekFacts, width: int = WIDTH) -> list[str]:
+def week_lines(facts: WeekFacts, width: int | None = WIDTH) -> list[str]:
     """The verdict, the scores and one line for each other section of the page.
 
-    Lines that are too wide are cut, but for that of the page; so are scores and sentences that do
-    not fit into 15 lines.
+    Lines that are wider than `width` are cut, but for that of the page; None cuts none, as in a log
+    that nobody can widen. Scores and sentences that do not fit into 15 lines are left out.
     """
     below = list(_below(facts))
     room = MOST_LINES - len(below) - 3  # the title, the heading of the scores, and the page
@@ -50,7 +50,8 @@ def week_lines(facts: WeekFacts, width: int = WIDTH) -> list[str]:
         *below,
     ]
     page = f"  page      {printable(facts.page)}"
-    return [*(_clipped(printable(line), width) for line in lines), page]
+    shown = map(printable, lines)
+    return [*(line if width is None else _clipped(line, width) for line in shown), page]
 
 
 def _below(facts: WeekFacts) -> Iterator[str]:
@@ -63,7 +64,8 @@ def _below(facts: WeekFacts) -> Iterator[str]:
     if facts.loss is not None:
         yield f"  loss      {facts.loss.words}"
     if facts.index:
-        yield f"  roll-out  {facts.index}"
+        # It begins with the names of the model and of its only index.
+        yield f"  roll-out  {facts.index.partition(': ')[2] or facts.index}"
     yield _cost(facts)
 
 

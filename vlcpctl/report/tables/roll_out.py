@@ -76,7 +76,7 @@ def sentence(found: Sequence[RollOut], key: str) -> str:
         head = "the index can stay" + (", not resolved" if may_lose else "")
         head += "" if is_enough.get(NEW, True) else _NOT_MIXED
     elif KEEP in is_enough:
-        head = _REBUILD if is_enough.get(ALL, True) else _NEITHER
+        head = _REBUILD if is_enough.get(ALL, True) else NEITHER
     shown = [KEEP]
     if not is_enough.get(KEEP):
         shown.append(ALL)
@@ -90,7 +90,7 @@ def sentence(found: Sequence[RollOut], key: str) -> str:
 
 
 _REBUILD = "re-embed before you deploy"
-_NEITHER = "do not deploy, neither with this index nor with a new one"
+NEITHER = "do not deploy, neither with this index nor with a new one"
 _NOT_MIXED = ", but not with new items by the new model: embed these with the old one, or embed all"
 
 

@@ -27,7 +27,7 @@ UNEXECUTED = ROOT / "tests" / "docs" / "unexecuted.toml"
 QUICK = {"docs/commands/methods.md", "docs/reference/exit_codes.md"}
 RUN = {"sh", "python"}
 SHOWN = {"text", "console", "yaml", "toml", "json", "ini", "diff", "bibtex", "markdown", "html"}
-SHOWN |= {"csv", "latex", "sql", "dockerfile", "css", "none", "shell-session"}
+SHOWN |= {"csv", "latex", "math", "sql", "dockerfile", "css", "none", "shell-session"}
 _LINES = 40  # of a failed block's output that are shown
 
 # Before a block: the state that the last one left. After it: the state for the next one.

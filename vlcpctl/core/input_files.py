@@ -18,7 +18,7 @@ STDIN = "-"
 MOST_TEXT_BYTES = 1 << 26  # of a file that is read at once: class names, templates, counts
 
 
-def open_regular(path: Path, *, buffering: int = -1) -> BinaryIO:
+def open_regular(path: Path | str, *, buffering: int = -1) -> BinaryIO:
     """A regular file, opened to read bytes; `buffering` is that of `open`.
 
     Raises BadInput, naming the file, if it cannot be opened or is a directory, pipe, socket or
@@ -42,13 +42,15 @@ def open_regular(path: Path, *, buffering: int = -1) -> BinaryIO:
 class _NamedFile(io.FileIO):
     """A file that errors of reading name, not only those of opening."""
 
-    def __init__(self, descriptor: int, path: Path) -> None:
+    def __init__(self, descriptor: int, path: Path | str) -> None:
         super().__init__(descriptor)
         self._path = path
 
     def read(self, size: int | None = -1, /) -> bytes:
-        with naming_input(self._path):
+        try:  # without a context manager, which takes as long as reading a small file
             return super().read(size)
+        except OSError as error:
+            raise _naming(error, self._path) from None
 
     def readall(self) -> bytes:
         with naming_input(self._path):
@@ -60,14 +62,18 @@ class _NamedFile(io.FileIO):
 
 
 @contextmanager
-def naming_input(path: Path) -> Iterator[None]:
+def naming_input(path: Path | str) -> Iterator[None]:
     """Name the file in an error of reading it, such as of a failing disk, which names none."""
     try:
         yield
     except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
-        raise
+        raise _naming(error, path) from None
+
+
+def _naming(error: OSError, path: Path | str) -> OSError:
+    if error.filename is None:
+        error.filename = str(path)
+    return error
 
 
 def arrow_source(path: Path) -> Path | BinaryIO:

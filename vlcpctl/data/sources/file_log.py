@@ -78,14 +78,14 @@ def _mark(path: Path) -> tuple[int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def state_of(path: Path) -> os.stat_result | None:
+def state_of(path: Path | str) -> os.stat_result | None:
     """The state of a file, or None if there is none."""
     try:
-        return path.stat()
+        return os.stat(path)  # noqa: PTH116 - no path object for each of a million files
     except (OSError, ValueError):
         return None
 
 
-def looks_only(log: FileLog | None, path: Path) -> bool:
+def looks_only(log: FileLog | None, path: Path | str) -> bool:
     """Whether a reader should return empty bytes for a file instead of reading it."""
-    return log is not None and not log.reads and path.is_file()
+    return log is not None and not log.reads and Path(path).is_file()

@@ -6,7 +6,8 @@ import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path, PurePosixPath
+from operator import itemgetter
+from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.input_files import open_regular
@@ -48,11 +49,11 @@ class Folder:
 
     def holds_images(self) -> bool:
         """Whether the directory contains an image, at any depth."""
-        return any(_extension(name) in IMAGES for name in self._names())
+        return any(_extension(suffix) in IMAGES for _, suffix, _ in self._files())
 
     def _pairs(self, columns: ColumnOptions, *, images: bool) -> Iterator[Pair]:
-        for stem, group in groupby(self._names(), key=_stem):
-            names = self._by_extension(list(group))
+        for stem, group in groupby(self._files(), key=itemgetter(0)):
+            names = self._by_extension([(suffix, name) for _, suffix, name in group])
             if not names.keys() & {*IMAGES, *_OTHER_IMAGES, "txt"}:
                 continue  # statistics, lists of classes: not part of a pair
             # A file name that is not UTF-8 cannot be written to JSON or Parquet.
@@ -63,34 +64,38 @@ class Folder:
                 yield Pair(key, key, None, [], None, None, None, flaw)
                 continue
             parts = {
-                kind: self._logged(name, columns.log, images=images) for kind, name in names.items()
+                kind: self._logged(name, kind, columns.log, images=images)
+                for kind, name in names.items()
             }
             yield pair_of_parts(key, parts, columns)
 
-    def _by_extension(self, names: list[str]) -> dict[str, str]:
-        found = {_extension(name): name for name in names}
-        if len(found) < len(names):
-            shown = shortened(", ".join(names))
+    def _by_extension(self, files: list[tuple[str, str]]) -> dict[str, str]:
+        found = {_extension(suffix): name for suffix, name in files}
+        if len(found) < len(files):
+            shown = shortened(", ".join(name for _, name in files))
             raise BadInput(f"{self.path} has two files for the same part of a sample: {shown}")
         return found
 
-    def _logged(self, name: str, log: FileLog | None, *, images: bool) -> TarMember:
-        path = self.path / name
+    def _logged(self, name: str, kind: str, log: FileLog | None, *, images: bool) -> TarMember:
+        path = self._place(name)
         before = state_of(path) if log is not None else None
         if looks_only(log, path):
             member = TarMember(name, 0, 0, is_regular=True, data=b"")
         else:
-            member = self._member(name, images=images)
+            member = self._member(name, kind, images=images)
         if log is not None:
             log.add(name, before, member.data)
         return member
 
-    def _member(self, name: str, *, images: bool) -> TarMember:
+    def _member(self, name: str, kind: str, *, images: bool) -> TarMember:
         try:
-            with open_regular(self.path / name, buffering=0) as file:
+            with open_regular(self._place(name), buffering=0) as file:
                 size = os.fstat(file.fileno()).st_size
-                wanted = is_wanted(_extension(name), size, images=images)
-                data = file.read() if wanted else None
+                wanted = is_wanted(kind, size, images=images)
+                # Of this many bytes: to find the end of a file takes three more system calls.
+                data = file.read(size) if wanted else None
+                if data is not None and len(data) < size:
+                    data += file.read()
         except (BadInput, OSError) as error:
             reason = error.__cause__ or error
             why = (
@@ -101,41 +106,48 @@ class Folder:
             return TarMember(name, 0, 0, is_regular=False, data=None, why=why)
         return TarMember(name, 0, size, is_regular=True, data=data)
 
+    def _place(self, name: str) -> str:
+        """Where a file is, as text: making a path object takes as long as reading a small file."""
+        return f"{self.path}/{name}"
+
     def images_without(self, tables: Collection[str]) -> Iterator[str]:
         """Relative names of the images, without those below a directory that has such a table."""
-        for name in self._names(tables):
-            if _extension(name) in IMAGES + _OTHER_IMAGES:
+        for _, suffix, name in self._files(tables):
+            if _extension(suffix) in IMAGES + _OTHER_IMAGES:
                 yield name
 
-    def _names(self, tables: Collection[str] = ()) -> Iterator[str]:
-        """Relative names of the files, those of one sample together; hidden files are left out."""
+    def _files(self, tables: Collection[str] = ()) -> Iterator[tuple[str, str, str]]:
+        """(stem, suffix, name) of the files, relative, those of one sample together.
+
+        Hidden files are left out.
+        """
         for place, directories, files in os.walk(self.path, onerror=_refuse):
-            relative = Path(place).relative_to(self.path)
-            if relative.parts and not set(files).isdisjoint(tables):
+            below = os.path.relpath(place, self.path)
+            start = "" if below == os.curdir else f"{below}/"
+            if start and not set(files).isdisjoint(tables):
                 directories.clear()
                 continue
             directories[:] = sorted(
                 one for one in directories if one[0] != "." and one != _UNFINISHED
             )
-            names = [str(relative / one) for one in files if one[0] != "."]
-            yield from sorted(names, key=_by_sample)
+            yield from sorted(_in_parts(start + one) for one in files if one[0] != ".")
 
 
 def _refuse(error: OSError) -> None:
     raise BadInput(unreadable(error.filename, error)) from error
 
 
-def _stem(name: str) -> str:
-    return name[: -len(_suffix(name))] if _suffix(name) else name
+def _extension(suffix: str) -> str:
+    return suffix[1:].lower()
 
 
-def _extension(name: str) -> str:
-    return _suffix(name)[1:].lower()
+def _in_parts(name: str) -> tuple[str, str, str]:
+    """The name up to its last dot, the rest, and the name; a dot at either end is none.
 
-
-def _suffix(name: str) -> str:
-    return PurePosixPath(name).suffix
-
-
-def _by_sample(name: str) -> tuple[str, str]:
-    return _stem(name), _suffix(name)
+    >>> [_in_parts(name)[:2] for name in ("a.b/c.tar.gz", "a.b/.c", "a.b/c.")]
+    [('a.b/c.tar', '.gz'), ('a.b/.c', ''), ('a.b/c.', '')]
+    """
+    dot = name.rfind(".")
+    if dot <= name.rfind("/") + 1 or dot == len(name) - 1:
+        return name, "", name
+    return name[:dot], name[dot:], name

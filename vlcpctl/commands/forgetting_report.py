@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from itertools import permutations
 from pathlib import Path
@@ -380,9 +381,7 @@ def run(
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit
     from vlcpctl.core.errors import UsageError
-    from vlcpctl.core.rows import read_rows
     from vlcpctl.report.build import build
-    from vlcpctl.report.comparability import parse_fields
     from vlcpctl.report.gates.verdicts import enforce
     from vlcpctl.report.identity import identity
     from vlcpctl.report.render.terminal import print_report
@@ -429,7 +428,7 @@ def run(
         if is_idle:
             raise UsageError(message)
     _check_places(places, request.tables)
-    found = read_rows(rows, parse_fields(request.allow_mixed))
+    found = _read_rows(rows, request)
     files = _read_files(ranks or [], images or [], checkpoints or [], found, request)
     document, identity_ = build(found, request, files), identity(found, request, files)
     _write(document, identity_, places, force=force)
@@ -440,6 +439,19 @@ def run(
     if out and not json_:
         emit(out)
     enforce(document.verdicts)
+
+
+def _read_rows(sources: Sequence[str], request: ReportRequest) -> list[Row]:
+    """The rows; they are many objects without cycles, for which Python need not look."""
+    from vlcpctl.core.rows import read_rows
+    from vlcpctl.report.comparability import parse_fields
+
+    gc.disable()
+    try:
+        return read_rows(sources, parse_fields(request.allow_mixed))
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def _check_places(places: Mapping[str, Path | None], tables: Sequence[str]) -> None:

@@ -186,6 +186,14 @@ class Row:
         self.run, self.alpha = run_label(self.run, self.alpha), None
         self.metrics = _measured(cast("dict[str, float | None]", self.metrics))
 
+    def with_names(self, task: str, tasks: tuple[str, ...]) -> Row:
+        """The row under other names, as `dataclasses.replace` gives it in thrice the time."""
+        copy = object.__new__(Row)
+        for name in Row.__slots__:
+            setattr(copy, name, getattr(self, name))
+        copy.task, copy.tasks = task, tasks
+        return copy
+
     @property
     def counts(self) -> dict[str, int]:
         """What was evaluated, such as images, by the name of the field; those that apply."""

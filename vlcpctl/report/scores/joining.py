@@ -308,10 +308,10 @@ def _padded_row(row: Row, digits: int, known: dict[tuple[str, ...], tuple[str, .
         if names is None:
             names = tuple(padded(name, step, digits) for step, name in enumerate(row.tasks))
             names = known[row.tasks] = known.setdefault(names, names)
-        return row if names == row.tasks else replace(row, tasks=names)
+        return row if names == row.tasks else row.with_names(row.task, names)
     if row.task_step is None:
         return row
     task = padded(row.task, row.task_step, digits)
     if task == row.task:
         return row
-    return replace(row, task=task, tasks=(task,) if row.tasks == (row.task,) else row.tasks)
+    return row.with_names(task, (task,) if row.tasks == (row.task,) else row.tasks)

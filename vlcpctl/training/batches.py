@@ -26,6 +26,7 @@ from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.loading.sampler import BufferSampler
 from vlcpctl.data.precomputed.stored_features import StoredProjections
+from vlcpctl.training.data_wait import LEAST_STEPS, with_speeds_said
 from vlcpctl.training.loop.train_run import TrainRun
 from vlcpctl.training.plan import TrainPlan
 from vlcpctl.training.pseudo_text_source import FileTexts
@@ -61,7 +62,12 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
     found = _read(dataset, first, stop, plan, run)
     if source is not None and source.file_texts is not None:
         found = _with_file_texts(found, source.file_texts, run, first)
-    return copied_ahead(found, run.device, Batch.moved)
+    moved = copied_ahead(found, run.device, Batch.moved)
+    # Once: of the first phase, which may be one of each epoch.
+    if run.world.rank or run.position.phase or stop - first < LEAST_STEPS:
+        return moved
+    workers = worker_count(plan.request.workers, plan.request.device)
+    return with_speeds_said(moved, run.settings, workers)
 
 
 def _read(

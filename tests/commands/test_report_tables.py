@@ -135,6 +135,12 @@ def test_options_that_contradict_each_other_are_refused(
         (["--csv", place, "--table", place / "mine.toml"], 2, f"{place} contains the input"),
         (["--table", "s3://bucket/x.toml"], 2, "is a URL"),
         (["--csv", "-"], 2, "'-' is stdout"),
+        (
+            ["--latex", "t.tex"],
+            2,
+            "--latex t.tex is the name of a file: give a directory, such as t,",
+        ),
+        (["--figures", "fig.pdf"], 2, "fig.pdf is the name of a file"),
     ):
         check_refused(_run(capfd, place, *words), NAME, code, *fragments)
         assert not out.exists()

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from vlcpctl.report.request import Files, ReportRequest
 
 
+_OF_FILES = frozenset({".csv", ".tex", ".pdf", ".png", ".svg"})
+
+
 def run(
     rows: Annotated[
         list[str],
@@ -454,6 +457,18 @@ def _read_rows(sources: Sequence[str], request: ReportRequest) -> list[Row]:
         gc.freeze()
 
 
+def _refuse_names_of_files(given: Mapping[str, Path]) -> None:
+    from vlcpctl.core.errors import UsageError
+
+    for name in ("--csv", "--latex", "--figures"):
+        path = given.get(name)
+        if path is not None and path.suffix in _OF_FILES:
+            raise UsageError(
+                f"{name} {path} is the name of a file: give a directory, such as "
+                f"{path.with_suffix('')}, for all of them"
+            )
+
+
 def _check_places(places: Mapping[str, Path | None], tables: Sequence[str]) -> None:
     """Refuse --figures without matplotlib, and places that are unfit or contain each other."""
     from vlcpctl.core.atomic import check_output_path, is_pipe_or_device
@@ -463,6 +478,7 @@ def _check_places(places: Mapping[str, Path | None], tables: Sequence[str]) -> N
     from vlcpctl.report.render.junit import check_junit_path
 
     given = {name: path for name, path in places.items() if path}
+    _refuse_names_of_files(given)
     if "--figures" in given:
         require_matplotlib()
     if "--junit" in given:

@@ -12,8 +12,8 @@ from vlcpctl.report.render.opening import opening_sentence
 from vlcpctl.report.render.page import page
 from vlcpctl.report.request import ReportRequest
 
-LESS = ((50.0,), (30.0, 60.0))  # 20 of 55 lost
-MORE = ((20.0,), (21.0, 25.0))  # 1 gained on 22.5
+LESS = ((50.0,), (30.0, 60.0))  # 20 of 50 lost; the last task cannot lose anything yet
+MORE = ((20.0,), (21.0, 25.0))
 
 
 def sentence(path: Path, rows: list[dict[str, Any]]) -> str:
@@ -25,7 +25,7 @@ def test_two_runs_have_their_scores_and_what_they_lost(tmp_path: Path) -> None:
     rows = [*own_rows(LESS, run="a", method="seqf"), *own_rows(MORE, run="b", method="seqf")]
     assert sentence(tmp_path, rows) == (
         "After 2 tasks, the highest rm on the tasks' own galleries is 45.00, of a (b 23.00); of an "
-        "earlier task's score when just learned, a lost 20.00 of 55.00, b gained 1.00 on 22.50."
+        "earlier task's score when just learned, a lost 20.00 of 50.00, b gained 1.00 on 20.00."
     )
 
 

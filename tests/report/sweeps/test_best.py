@@ -13,6 +13,7 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.identity import identity
+from vlcpctl.report.render.files import write_tables
 from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.summary_json import as_json
 
@@ -77,6 +78,15 @@ def test_lower_is_better_where_the_definition_says_so(tmp_path: Path) -> None:
     assert names(document) == [("test", "a"), ("test", "d"), ("test", "e")]
     (choice, _) = document.choices
     assert choice.values[0][1] < choice.values[1][1]
+
+
+def test_a_latex_table_says_above_it_what_was_chosen(tmp_path: Path) -> None:
+    document = report(tmp_path, SWEEP, group_by=["method,lr"], best="rm")
+    assert write_tables(document, {}, tmp_path / "tex", "latex", force=False)
+    text = (tmp_path / "tex/retrieval-forgetting.tex").read_text()
+    first = document.choices[0].sentence()
+    assert text.startswith(f"% {first}\n% ")
+    assert text.index("on the validation split") < text.index("\\begin{table}")
 
 
 def test_seeds_of_a_setting_are_averaged_before_it_is_chosen(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import MANIFESTS, write_manifest
+from vlcpctl.core.printable import printable
 from vlcpctl.report.charts.glyphs import missing_note
 from vlcpctl.report.charts.paper import Chart, drawings
 from vlcpctl.report.document import Document
@@ -69,6 +70,8 @@ def _texts(document: Document, form: str) -> Iterator[tuple[str, str]]:
     titles += [one.title for one in document.spatial_tracks]
     parts = [title.split(", ") for title in titles]
     shared = set(parts[0]).intersection(*parts) if parts else set()
+    # Above the table, for whoever writes its caption.
+    chosen = "".join(f"% {printable(one.sentence())}\n" for one in document.choices)
     for heading, tables in sections:
         # Such as "retrieval", and of the protocol and the split what another section has not.
         first, *others = heading.split(", ")
@@ -76,7 +79,8 @@ def _texts(document: Document, form: str) -> Iterator[tuple[str, str]]:
         for table in tables:
             name = free_name(f"{start} {table.name or table.title}", taken)
             titled = replace(table, title=f"{table.title} ({heading})" if heading else table.title)
-            yield name + ending, table_csv(table) if is_csv else table_latex(titled, name)
+            text = table_csv(table) if is_csv else chosen + table_latex(titled, name)
+            yield name + ending, text
 
 
 def write_figures(document: Document, identity: dict[str, Any], out: Path, *, force: bool) -> bool:

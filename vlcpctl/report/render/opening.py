@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from vlcpctl.report.document import Document
 from vlcpctl.report.scores.runs import RunScores, Track
-from vlcpctl.report.scores.summary import summarise
+from vlcpctl.report.scores.summary import Spread, over_seeds, summarise
 from vlcpctl.report.tables.comparison import GROUPS
 from vlcpctl.report.tables.table import fixed
 
@@ -43,13 +45,20 @@ def _lost(runs: Iterable[RunScores], key: str) -> str:
     """What each run lost on earlier tasks, of what it had learned."""
     parts = []
     for run in runs:
-        learned, change = summarise(run, key, "own_learned"), summarise(run, key, "bwt_gem")
+        learned, change = _earlier_when_learned(run, key), summarise(run, key, "bwt_gem")
         if learned is not None and change is not None:
             word = "lost" if change.mean <= 0 else "gained"
             of = "of" if change.mean <= 0 else "on"
             points = fixed(abs(change.mean))
             parts.append(f"{run.name} {word} {points} {of} {fixed(learned.mean)}")
     return f"; of an earlier task's score when just learned, {', '.join(parts)}" if parts else ""
+
+
+def _earlier_when_learned(run: RunScores, key: str) -> Spread | None:
+    """The mean score of the tasks before the last, each just after it was learned."""
+    earlier = run.counted[:-1]
+    means = (float(np.mean(one.own[earlier, earlier])) for one in run.scores.get(key, ()))
+    return over_seeds(means) if earlier else None
 
 
 def _gallery(document: Document, runs: Sequence[RunScores]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,32 @@ def test_a_mistake_is_one_line(tmp_path: Path, returned: str, said: str) -> None
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return {}, {'a': out.sum()}", "fd.py:12: Fd.loss returns no term, but values that have"),
+        ("assert out is None", "fd.py:13: Fd.loss: AssertionError: assert out is None"),
+        ("raise SystemExit(3)", "fd.py:13: Fd.loss: SystemExit: 3"),
+        ("return 1.0", "fd.py:12: Fd.loss must return the terms by name"),
+    ],
+)
+def test_what_would_be_ignored_or_end_the_program_is_one_line(
+    tmp_path: Path, body: str, said: str
+) -> None:
+    method = hooks_of(tmp_path / "fd.py", f"{LOSS}{body}\n")
+    with pytest.raises(BadInput) as refused:
+        method.loss(Run(), None, torch.ones(3, 2, requires_grad=True))
+    assert said in str(refused.value)
+
+
+def test_arguments_in_another_order_are_refused_when_it_is_loaded(tmp_path: Path) -> None:
+    body = "    def loss(self, batch, run, out):\n        return {}\n"
+    said = "Fd.loss must take (self, run, batch, out), not (self, batch, run, out)"
+    with pytest.raises(BadInput, match=re.escape(said)):
+        hooks_of(tmp_path / "fd.py", body)
+    hooks_of(tmp_path / "own.py", "    def loss(self, r, pairs, o):\n        return {}\n")
+
+
 def test_terms_alone_are_enough(tmp_path: Path) -> None:
     method = hooks_of(tmp_path / "fd.py", f"{LOSS}return {{'a': out.sum()}}\n")
     terms, values = method.loss(Run(), None, torch.ones(3, 2))
@@ -108,6 +135,11 @@ def test_a_function_of_ones_own_is_no_hook(tmp_path: Path) -> None:
         ("needs", "Needs(teacher=True)", "fd.py:14: Fd.needs: TypeError: "),
         ("slots", "[]", "Fd.slots must return a tuple of Slot, not a list"),
         ("slots", "(1,)", "Fd.slots must return a tuple of Slot, not a tuple of 1"),
+        (
+            "slots",
+            "(__import__('vlcpctl').core.method.Slot(name='s', lifetime='x', start=int),)",
+            "the lifetime of slot 's' must be 'task' or 'stream', not 'x'",
+        ),
         ("phases", "None", "Fd.phases must return a tuple of Phase, not None"),
         ("per_step", "(1,)", "Fd.per_step must return a tuple of str, not a tuple of 1"),
     ],

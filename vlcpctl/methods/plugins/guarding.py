@@ -76,13 +76,19 @@ def _require_arguments(owner: type[Method], name: str, function: FunctionType) -
     found = inspect.signature(function)
     by_place = [one for one in wanted.parameters.values() if one.kind is not one.KEYWORD_ONLY]
     by_name = dict.fromkeys(wanted.parameters.keys() - {one.name for one in by_place})
+    said = (
+        f"{_start_of(function)}: {owner.__qualname__}.{name} must take {_names_of(wanted)}, "
+        f"not {_names_of(found)}"
+    )
     try:
         found.bind(*by_place, **by_name)
     except TypeError as error:
-        raise BadInput(
-            f"{_start_of(function)}: {owner.__qualname__}.{name} must take {_names_of(wanted)}, "
-            f"not {_names_of(found)}"
-        ) from error
+        raise BadInput(said) from error
+    # Names of one's own are fine, but not these in another order.
+    given = list(found.parameters)[: len(by_place)]
+    known = [one.name for one in by_place]
+    if given != known and set(given) == set(known):
+        raise BadInput(said)
 
 
 def _names_of(signature: inspect.Signature) -> str:
@@ -94,11 +100,10 @@ def _names_of(signature: inspect.Signature) -> str:
 def _guarded(owner: type[Method], name: str, function: FunctionType) -> Callable[..., Any]:
     shown = f"{owner.__qualname__}.{name}"
     called = _in_one_line(function, function, shown)
-    file = _code_of(function).co_filename
 
     @functools.wraps(function)
     def guarded(*arguments: Any, **named: Any) -> Any:
-        found = _checked(f"{file}: {shown}", name, called(*arguments, **named))
+        found = _checked(f"{_start_of(function)}: {shown}", name, called(*arguments, **named))
         if name != "slots":
             return found
         return tuple(
@@ -119,8 +124,8 @@ def _in_one_line(called: Callable[..., Any], owner: FunctionType, shown: str) ->
             return called(*arguments, **named)
         except VlcpError:
             raise
-        except Exception as error:  # of whatever kind: the code is the user's
-            if is_about_limits(error):
+        except (Exception, SystemExit) as error:  # of whatever kind: the code is the user's
+            if isinstance(error, Exception) and is_about_limits(error):
                 raise
             given = _given(called, arguments, named)
             raise BadInput(
@@ -148,6 +153,12 @@ def _checked(shown: str, name: str, found: Any) -> Any:
         kind = _TUPLES[name]
         if not isinstance(found, tuple) or not all(isinstance(one, kind) for one in found):
             raise BadInput(f"{shown} must return a tuple of {kind.__name__}, not {_kind(found)}")
+        for one in found if kind is Slot else ():
+            if one.lifetime not in {"task", "stream"}:
+                raise BadInput(
+                    f"{shown}: the lifetime of slot {one.name!r} must be 'task' or 'stream', not "
+                    f"{one.lifetime!r}"
+                )
     if name in {"loss", "token_loss"}:
         return _checked_terms(shown, name, found)
     return found
@@ -167,7 +178,17 @@ def _checked_terms(shown: str, name: str, found: Any) -> Any:
         if len(shape):
             sizes = " x ".join(map(str, shape))
             raise BadInput(f"{shown}: term {term!r} must be one number, not a tensor of {sizes}")
+    if name == "loss" and not pair[0] and any(map(_is_term, pair[1].values())):
+        raise BadInput(
+            f"{shown} returns no term, but values that have a gradient: the terms come first, as "
+            "in (terms, values)"
+        )
     return pair if name == "loss" else found
+
+
+def _is_term(value: Any) -> bool:
+    """Whether a value looks like a term: one number with a gradient."""
+    return getattr(value, "shape", None) == () and getattr(value, "requires_grad", False)
 
 
 def _kind(value: Any) -> str:
@@ -176,7 +197,7 @@ def _kind(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
-def _reason(error: Exception, arguments: Mapping[str, Any]) -> str:
+def _reason(error: BaseException, arguments: Mapping[str, Any]) -> str:
     """The kind and message of an error; of an attribute that an argument lacks, what it has."""
     if isinstance(error, AttributeError) and error.name:
         for name, value in arguments.items():
@@ -184,7 +205,10 @@ def _reason(error: Exception, arguments: Mapping[str, Any]) -> str:
                 known = set(_public_names(_PROTOCOLS.get(name, type(value)), value))
                 return unknown_name(f"attribute of {name}:", error.name, known)
     kind, text = type(error).__name__, first_line(error)
-    return kind if text == kind else f"{kind}: {text}"
+    if text == kind:  # a bare assert says nothing but its line
+        frames = traceback.extract_tb(error.__traceback__)
+        text = frames[-1].line or "" if frames else ""
+    return f"{kind}: {text}" if text else kind
 
 
 def _public_names(kind: type, value: Any) -> Iterator[str]:
@@ -193,7 +217,7 @@ def _public_names(kind: type, value: Any) -> Iterator[str]:
         yield from (one for one in vars(value) if not one.startswith("_"))
 
 
-def _place_of(error: Exception, function: FunctionType) -> str:
+def _place_of(error: BaseException, function: FunctionType) -> str:
     """Where in the user's file an error was raised, and the lines of it that led there."""
     file, frames = _code_of(function).co_filename, traceback.extract_tb(error.__traceback__)
     lines = [str(one.lineno) for one in frames if one.filename == file]

@@ -41,10 +41,14 @@ def start_slots(run: TrainRun, carried: Slots) -> None:
 def _started(slot: Slot, method: Method, context: MethodRun) -> Weights:
     """The initial tensors of a slot. Raises BadInput if a method of the user's gives no tensors."""
     values: object = slot.start(context)
-    if not isinstance(values, dict) or not all(torch.is_tensor(one) for one in values.values()):
+    wrong = [] if isinstance(values, dict) else [type(values).__name__]
+    if isinstance(values, dict):
+        others = {name: one for name, one in values.items() if not torch.is_tensor(one)}
+        wrong = [f"{type(one).__name__} as {name!r}" for name, one in others.items()]
+    if wrong or not isinstance(values, dict):
         raise BadInput(
             f"method {method.name}: the start of slot {slot.name!r} must return tensors by name, "
-            f"not {type(values).__name__}"
+            f"not {wrong[0]}"
         )
     return values
 

@@ -20,9 +20,10 @@ def test_a_path_like_one_that_exists_is_suggested(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("pairs.parquet").touch()
-    Path(".pairs.parqet").touch()
+    Path(".hidden-file").touch()
     assert missing("pairs.parqet") == "pairs.parqet does not exist; did you mean pairs.parquet?"
     assert missing("other") == "other does not exist"
+    assert missing("hidden-file") == "hidden-file does not exist"
     assert missing(tmp_path / "no" / "pairs") == f"{tmp_path}/no/pairs does not exist"
     said = unreadable(f"{tmp_path}/pair.parquet", FileNotFoundError(2, "No such file"))
     assert said.endswith(f"No such file; did you mean {tmp_path}/pairs.parquet?")

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,11 @@ def test_a_directory_is_refused_with_what_to_give(tmp_path: Path) -> None:
     (tmp_path / "checkpoint.json").touch()
     with pytest.raises(BadInput, match="is a checkpoint; eval-retrieval and eval-zeroshot write"):
         read_rows([str(tmp_path)])
+
+
+def test_other_names_change_nothing_else(tmp_path: Path) -> None:
+    (found,) = read_rows([write_rows(tmp_path / "rows", [row(n_images=3, metrics={"rm": 1.5})])])
+    assert found.with_names("a", ("a", "b")) == replace(found, task="a", tasks=("a", "b"))
 
 
 def test_a_minor_version_is_read(tmp_path: Path) -> None:

@@ -125,6 +125,20 @@ def test_the_pending_week_is_meant_by_its_number(run: Run, place: Path, state: P
 
 
 @pytest.mark.slow
+def test_of_several_rejected_weeks_of_a_number_the_latest_is_meant(
+    run: Run, place: Path, state: Path
+) -> None:
+    for number in (2, 3):
+        assert run(*week_words(place, state, number), *FAILS, "-q").code == 7
+    assert (state / "rejected/0002-1").is_dir()
+    done = run(*redo_words(state, 2, *PASSES))
+    assert (done.code, done.out) == (0, f"{state}/weeks/0002/checkpoint\n"), done.err
+    redone = open_task(state / "weeks/0002/stream/00-week-0002").split("train").keys
+    latest = open_task(state / "rejected/0002-2/stream/00-week-0002").split("train").keys
+    assert redone == latest
+
+
+@pytest.mark.slow
 def test_a_number_of_several_weeks_is_refused_before_anything_moves(
     run: Run, place: Path, state: Path
 ) -> None:

@@ -40,7 +40,7 @@ def is_path(parameter: str, kind: Any) -> bool:
 
 
 def require_paths(*paths: Path | None) -> None:
-    """Raise BadInput if a path that is given does not exist: before torch is imported, in 2 s."""
+    """Raise BadInput if a given path does not exist, before torch is imported, which takes 2 s."""
     for path in paths:
         if path is not None and not path.exists():
             raise BadInput(missing(path))

@@ -239,9 +239,10 @@ def _not_accepted(place: Layout, state: State, word: str) -> Path:
     found = [one for one in known if one == place.root / word]
     if word.isdecimal():
         latest = {(one.parent, _number(one)): one for one in known if one != place.pending}
-        pending = rejected_pending(place)
+        if pending := rejected_pending(place):  # the latest of the rejected ones of its number
+            number = pending[0].number
+            latest[place.next_rejected(number).parent, number] = place.pending
         found = [one for (_, number), one in latest.items() if number == int(word)]
-        found += [place.pending] if pending and pending[0].number == int(word) else []
     if len(found) > 1:
         words = some_names([str(one.relative_to(place.root)) for one in found])
         raise UsageError(f"--redo {word} may be {words}: give one of these in place of {word}")

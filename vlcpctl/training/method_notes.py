@@ -42,7 +42,7 @@ def queue_notes(request: TrainRequest, *, first: bool) -> Iterator[str]:
             steps = math.ceil(method.queued / request.settings.batch_size)
             yield (
                 f"{method.name}: the loss rises in the first {steps} steps, while its queue of "
-                f"{method.queued} fills: more negatives are harder to tell apart"
+                f"{method.queued} fills: each batch adds negatives"
             )
 
 

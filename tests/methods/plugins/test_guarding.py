@@ -91,6 +91,13 @@ def test_arguments_in_another_order_are_refused_when_it_is_loaded(tmp_path: Path
     hooks_of(tmp_path / "own.py", "    def loss(self, r, pairs, o):\n        return {}\n")
 
 
+def test_no_term_and_no_values_is_a_loss_of_nothing(tmp_path: Path) -> None:
+    method = hooks_of(tmp_path / "fd.py", f"{LOSS}return {{}}, {{'kept': out}}\n")
+    assert method.loss(Run(), None, torch.ones(3, 2, requires_grad=True))[0] == {}
+    method = hooks_of(tmp_path / "none.py", f"{LOSS}return {{}}, None\n")
+    assert method.loss(Run(), None, torch.ones(3, 2)) == ({}, None)
+
+
 def test_terms_alone_are_enough(tmp_path: Path) -> None:
     method = hooks_of(tmp_path / "fd.py", f"{LOSS}return {{'a': out.sum()}}\n")
     terms, values = method.loss(Run(), None, torch.ones(3, 2))

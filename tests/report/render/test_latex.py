@@ -113,6 +113,12 @@ def test_metrics_have_the_names_and_arrows_of_papers() -> None:
     assert "arrow" not in published
 
 
+def test_a_run_is_not_taken_for_a_metric() -> None:
+    heads = (Column("setting", is_number=False), Column("rm", is_number=False))
+    rows = (RowGroup("", ((TableCell("lr"), TableCell("0.1")),)),)
+    assert "{setting} & {rm}" in table_latex(Table("Settings", heads, rows), "x")
+
+
 def test_no_text_is_a_command() -> None:
     assert escaped("\\input{x} $y$ ~^ a--b ``q''") == (
         r"\textbackslash{}input\{x\} \$y\$ \textasciitilde{}\textasciicircum{} a-{}-b `{}`q'{}'"

@@ -24,8 +24,8 @@ def sentence(path: Path, rows: list[dict[str, Any]]) -> str:
 def test_two_runs_have_their_scores_and_what_they_lost(tmp_path: Path) -> None:
     rows = [*own_rows(LESS, run="a", method="seqf"), *own_rows(MORE, run="b", method="seqf")]
     assert sentence(tmp_path, rows) == (
-        "After 2 tasks, the highest rm on the tasks' own galleries is 45.00, of a (b 23.00); of an "
-        "earlier task's score when just learned, a lost 20.00 of 50.00, b gained 1.00 on 20.00."
+        "After 2 tasks, rm on the tasks' own galleries is highest for a, 45.00 (23.00 for b); on "
+        "earlier tasks, since each was just learned, a lost 20.00 of 50.00, b gained 1.00 on 20.00."
     )
 
 
@@ -34,12 +34,12 @@ def test_of_many_runs_the_first_two_and_the_last_are_named(tmp_path: Path) -> No
     for place, name in enumerate("abcdef"):
         rows += own_rows(((50.0,), (30.0, 60.0 - place)), run=name, method="seqf")
     text = sentence(tmp_path, rows)
-    assert "the highest rm on the tasks' own galleries is 45.00, of a (b 44.50, f 42.50);" in text
+    assert "is highest for a, 45.00 (44.50 for b, 42.50 for f);" in text
 
 
 def test_one_task_has_a_score_and_no_loss(tmp_path: Path) -> None:
     text = sentence(tmp_path, own_rows(((50.0,),), run="a", method="seqf"))
-    assert text == "After one task, the rm on the tasks' own galleries is 50.00, of a."
+    assert text == "After one task, rm on the tasks' own galleries is 50.00 for a."
 
 
 def test_the_page_opens_with_it_and_with_the_chart(tmp_path: Path) -> None:

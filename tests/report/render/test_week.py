@@ -238,7 +238,7 @@ def test_the_roll_out_is_there_if_the_report_has_it() -> None:
     assert "  roll-out  do not deploy, neither with this index nor with a new one; point" in str(
         lines
     )
-    assert "  no loss rejects it, but items of the index lose too much: do not deploy it" in lines
+    assert "  no loss rejects it, but items in the index lose too much: do not deploy it" in lines
     assert not [line for line in lines if "may be deployed" in line]
     assert "Roll-out" not in week_page(facts())
     assert not [line for line in week_lines(facts()) if "roll-out" in line]

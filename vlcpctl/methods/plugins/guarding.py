@@ -178,7 +178,8 @@ def _checked_terms(shown: str, name: str, found: Any) -> Any:
         if len(shape):
             sizes = " x ".join(map(str, shape))
             raise BadInput(f"{shown}: term {term!r} must be one number, not a tensor of {sizes}")
-    if name == "loss" and not pair[0] and any(map(_is_term, pair[1].values())):
+    beside = pair[1].values() if isinstance(pair[1], Mapping) else ()
+    if name == "loss" and not pair[0] and any(map(_is_term, beside)):
         raise BadInput(
             f"{shown} returns no term, but values that have a gradient: the terms come first, as "
             "in (terms, values)"

@@ -40,7 +40,8 @@ def table_csv(table: Table) -> str:
     ]
     head = ["group"] if has_groups else []
     for column, has in zip(table.columns, has_sd, strict=True):
-        name = column.title if column.over else on_one_line(column.name)
+        is_key = column.is_number and not column.over
+        name = on_one_line(column.name) if is_key else column.title
         head += [name, f"{name} sd"] if has else [name]
     lines = [head]
     for group in table.groups:

@@ -30,7 +30,7 @@ _SPECIAL = {
 _JOINED = re.compile(r"([-`',])(?=\1)")
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 _ARROWS = {None: "", True: r" $\uparrow$", False: r" $\downarrow$"}
-_WORDS = {"run": "Run", "method": "Method", "seeds": "Seeds", "data": "Data", "drop": "Drop"}
+_WORDS = {"run": "Run", "method": "Method", "seeds": "Seeds"}
 _WAYS = {"i2t": "Image to text", "t2i": "Text to image", "both": "Both"}
 _LATIN = range(0x250)  # what pdfLaTeX reads without further packages, more or less
 _MANY = 8  # columns of numbers; more are set smaller
@@ -57,8 +57,9 @@ def table_latex(table: Table, label: str) -> str:
     as +-, the best of a column is bold. A table that may be wider than the text is scaled down to
     its width, if it is, by graphicx.
     """
-    meaning = "" if table.is_ordered else meanings(column.name for column in table.columns)
+    meaning = ""
     if not table.is_ordered:  # the tables of papers have their own headings
+        meaning = meanings(column.name for column in table.columns if column.is_number)
         table = replace(table, columns=tuple(map(_in_papers, table.columns)))
     count = len(table.columns)
     has_many = count - table.keys > _MANY
@@ -191,5 +192,7 @@ def _notes(notes: Sequence[str]) -> Iterable[str]:
 
 def _in_papers(column: Column) -> Column:
     """The column under the name that papers print, one direction of retrieval under a heading."""
-    over, name = paper_name(column.name) or ("", _WORDS.get(column.name, column.name))
+    # A column of words may have the name of a run, such as in the table of settings.
+    found = paper_name(column.name) if column.is_number else None
+    over, name = found or ("", _WORDS.get(column.name, column.name))
     return replace(column, name=name, over=column.over or _WAYS.get(over, ""))

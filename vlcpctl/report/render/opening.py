@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -30,15 +30,18 @@ def opening_sentence(document: Document, track: Track) -> str:
     by_name = {run.name: run for run in chains}
     names = list(finals) if len(finals) <= _MOST_NAMED else [*list(finals)[:2], [*finals][-1]]
     bounds = [run for run in track.runs if run.group == GROUPS[0] and run not in chains]
-    others = [(name, finals[name]) for name in names[1:]]
-    others += _ranked(bounds, key, f"{gallery}_final")
+    above = _ranked(bounds, key, f"{gallery}_final")
     where = "the merged gallery" if gallery == "merged" else "the tasks' own galleries"
-    most = "highest " if len(finals) > 1 else ""
-    score = fixed(finals[names[0]])
-    return (
-        f"After {_tasks(chains)}, the {most}{key} on {where} is {score}, of {names[0]}"
-        f"{_beside(others)}{_lost([by_name[name] for name in names], key)}."
-    )
+    is_ = "is highest for" if len(finals) > 1 else "is"
+    first = f"{names[0]}, {fixed(finals[names[0]])}" if len(finals) > 1 else _scores(finals, names)
+    others = f" ({_scores(finals, names[1:])})" if len(names) > 1 else ""
+    against = f", against {_scores(dict(above), [name for name, _ in above])}" if above else ""
+    lost = _lost([by_name[name] for name in names], key)
+    return f"After {_tasks(chains)}, {key} on {where} {is_} {first}{others}{against}{lost}."
+
+
+def _scores(finals: Mapping[str, float], names: Sequence[str]) -> str:
+    return ", ".join(f"{fixed(finals[name])} for {name}" for name in names)
 
 
 def _lost(runs: Iterable[RunScores], key: str) -> str:
@@ -51,7 +54,9 @@ def _lost(runs: Iterable[RunScores], key: str) -> str:
             of = "of" if change.mean <= 0 else "on"
             points = fixed(abs(change.mean))
             parts.append(f"{run.name} {word} {points} {of} {fixed(learned.mean)}")
-    return f"; of an earlier task's score when just learned, {', '.join(parts)}" if parts else ""
+    if not parts:
+        return ""
+    return f"; on earlier tasks, since each was just learned, {', '.join(parts)}"
 
 
 def _earlier_when_learned(run: RunScores, key: str) -> Spread | None:
@@ -75,10 +80,6 @@ def _ranked(runs: Sequence[RunScores], key: str, name: str) -> list[tuple[str, f
         ((run, spread.mean) for run, spread in found if spread is not None),
         key=lambda one: -one[1],
     )
-
-
-def _beside(others: Sequence[tuple[str, float]]) -> str:
-    return f" ({', '.join(f'{name} {fixed(value)}' for name, value in others)})" if others else ""
 
 
 def _tasks(runs: Sequence[RunScores]) -> str:

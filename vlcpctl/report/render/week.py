@@ -174,8 +174,8 @@ class WeekFacts:
         if not self.accepted:
             yield f"do not deploy it: the state stays at {self.before}"
             shown = (one for one in self.verdicts if not one.passes)
-        elif NEITHER in self.index:
-            yield "no loss rejects it, but items of the index lose too much: do not deploy it"
+        elif self.verdicts and NEITHER in self.index:
+            yield "no loss rejects it, but items in the index lose too much: do not deploy it"
             shown = self.unresolved
         elif self.unresolved:
             yield "it may be deployed: no loss rejects it, but these may be above their bounds"

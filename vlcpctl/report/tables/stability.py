@@ -12,6 +12,7 @@ from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.metrics.forgetting import NOTHING, Matrix
 from vlcpctl.report.scores.runs import RunScores, Track
 from vlcpctl.report.scores.summary import Spread, summarise, why_undefined
+from vlcpctl.report.tables.comparison import ordered_runs
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
 
 PLASTICITY = "plasticity = 1/T sum_j R[j][j]: the score on each task just after learning it"
@@ -33,7 +34,7 @@ class StabilityPoint:
 def stability_points(track: Track, key: str) -> tuple[list[StabilityPoint], dict[str, str]]:
     """The runs that have both measures, in their order, and why each other run has not."""
     points, missing = [], {}
-    for run in track.runs:
+    for run in ordered_runs(track, key):
         learned = summarise(run, key, "own_learned")
         why = why_undefined(run, DEFINITIONS["bwt_gem"])
         known = () if why else run.scores.get(key, ())

@@ -61,6 +61,42 @@ def test_a_killed_worker_is_an_error_of_one_line(item: str) -> None:
     assert line.endswith("; if memory ran out, use fewer --workers")
 
 
+# The connection to a killed worker breaks before the parent gets SIGCHLD, whose handler by torch
+# raises an error: here it gets the signal only when it reports the first error.
+LATE_SIGNAL = """
+import multiprocessing, os, signal, torch
+from torch.utils.data import Dataset
+from vlcpctl.core.errors import VlcpError
+from vlcpctl.data.loading.workers import read_in_order
+
+class Mortal(Dataset):
+    def __getitem__(self, place):
+        if place == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return torch.tensor(place)
+
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+items = read_in_order(Mortal(), range(4), 1)
+next(items)
+(worker,) = multiprocessing.active_children()
+os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
+multiprocessing.process.BaseProcess.is_alive = lambda _: True  # as torch may still find it
+try:
+    list(items)
+except VlcpError as error:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    print(error)
+"""
+
+
+def test_a_killed_worker_is_one_error_when_its_signal_comes_late() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LATE_SIGNAL], capture_output=True, text=True, check=True, timeout=120
+    )
+    (line,) = ended.stdout.splitlines()
+    assert line.startswith("a worker process ended (")
+
+
 def test_a_reader_that_stops_early_does_not_wait_for_its_workers() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60

@@ -56,6 +56,7 @@ def read_in_order(
     atexit.register(_kill_workers)
     with held_signals():  # until the workers ignore them
         items = iter(loader)
+    lost: str | None = None
     with at_signal(_kill_workers):
         try:
             for item in items:
@@ -65,9 +66,14 @@ def read_in_order(
         except (ConnectionError, EOFError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and not is_lost_worker(error):
                 raise
-            raise VlcpError(lost_worker_text(error)) from error
+            lost = lost_worker_text(error)
         finally:
             del items  # ends the workers, also when the consumer stops early
+    if lost is not None:
+        # Raised without its cause, which would keep the loader alive: its connection to a worker
+        # breaks before the worker's end is signalled, and then torch would raise a second error
+        # wherever the program is by then.
+        raise VlcpError(lost)
 
 
 @dataclass

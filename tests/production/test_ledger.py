@@ -14,6 +14,7 @@ from support.production import FAILS, PASSES, bodies, tree, week_words
 from support.program import ProgramResult, check_refused
 
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.production import describe
 from vlcpctl.production.attempt import Attempt, Judgement, Training
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.ledger import Action, judged_as, read_ledger, record, rejections, started
@@ -168,8 +169,21 @@ def test_the_ledger_tells_what_happened_to_a_state(run: Run, place: Path, state:
     assert "week 2 rejected (week-2; other fail_if): rm:ge:0: " in shown.out
     assert "1 pair forgotten, see receipts/0001.json; reason: T-7\n" in shown.out
     assert "rolled back to week 1, from 1 later week; reason: too slow\n" in shown.out
+    judged = json.loads((state / "rolled-back/0002/verdict.json").read_text())["made_by"]["time"]
+    assert f"  rolled back: 0002 of {judged[:10]} ({state}/rolled-back)\n" in shown.out
     lines = json.loads(run("inspect", state, "--json").out)["history"]
     assert lines == [json.loads(one) for one in (state / "history.ndjson").read_text().splitlines()]
+
+
+def test_a_line_shows_what_the_last_training_of_a_rejected_week_lost() -> None:
+    verdicts = [
+        {"condition": "worst_drop:gt:2", "value": value, "outcome": "fails", "attempt": attempt}
+        for attempt, value in enumerate((4.0, 5.0))
+    ]
+    body = {"action": "rejected", "time": "2026-11-09T08:00:00", "user": "u", "host": "h"}
+    body |= {"week": 2, "names": ["w2"], "verdicts": verdicts}
+    *_, line = describe._history({"path": "prod", "history": [{"body": body}]})
+    assert line.endswith("week 2 rejected (w2): worst_drop:gt:2: 5.00")
 
 
 def test_a_broken_ledger_is_refused_before_anything_is_made(

@@ -342,9 +342,11 @@ def test_a_new_guard_is_measured_on_the_start_and_an_old_one_can_be_dropped(
     dry = run(*week_words(place, state, 3), "--dry-run").out
     # The evaluation of the new checkpoint, three of the index, and --guard.
     assert dry.count("00-silver") == 5
-    without = run(*week_words(place, state, 3), "--guard", "none", "--fail-if", "none", "--dry-run")
+    words = [*week_words(place, state, 3), "--guard", "none", "--fail-if", "none"]
+    without = run(*words, "--dry-run")
     assert "silver" not in without.out
     assert "--fail-if" not in without.out
+    assert "week 3 is accepted unjudged, since no --fail-if is set" in run(*words).err
 
 
 @pytest.mark.slow

@@ -133,11 +133,25 @@ def _details(facts: Mapping[str, Any]) -> Iterator[str]:
     if facts["deleted"]:
         pairs = counted(facts["deleted"], "deleted pair")
         yield f"  left out from now on: {pairs} ({facts['path']}/deleted)"
-    if facts["rolled_back"]:
-        yield f"  rolled back: {', '.join(facts['rolled_back'])} ({facts['path']}/rolled-back)"
-    if facts["rejected"]:
-        yield f"  rejected: {', '.join(facts['rejected'])} ({facts['path']}/rejected)"
+    for words, directory in (("rolled back", "rolled-back"), ("rejected", "rejected")):
+        place = Path(facts["path"]) / directory
+        if names := facts[words.replace(" ", "_")]:
+            dated = ", ".join(_dated(place / name) for name in names)
+            yield f"  {words}: {dated} ({place})"
     yield from _history(facts)
+
+
+def _dated(week: Path) -> str:
+    """Such as "0002 of 2026-11-09", which is when it was judged."""
+    time = _judged_at(week)
+    return week.name if time is None else f"{week.name} of {time[:10]}"
+
+
+def _judged_at(week: Path) -> str | None:
+    """When a week was judged; None if that cannot be read."""
+    with suppress(BadInput):
+        return judged_at(week)
+    return None
 
 
 def _settings(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -193,7 +207,12 @@ def _words(one: Action) -> str:
         return f"{week}: --on-{one.hook} ended with exit code {one.exit_code}"
     how = "accepted, not resolved" if one.action == UNRESOLVED else one.action
     about = "; ".join([sources, *_changes(one.settings or {})])
-    against = "; ".join(_found(each) for each in one.verdicts if each.get("outcome") == "fails")
+    last = max((each.get("attempt", 0) for each in one.verdicts), default=0)
+    against = "; ".join(
+        _found(each)
+        for each in one.verdicts
+        if each.get("outcome") == "fails" and each.get("attempt", 0) == last
+    )
     return f"{week} {how} ({about}){': ' if against else ''}{against}"
 
 
@@ -221,7 +240,8 @@ def _changes_of_weeks(facts: Mapping[str, Any]) -> list[tuple[int, list[str]]]:
 
 
 def _in_words(training: Mapping[str, Any]) -> str:
-    length = f"{training['steps']} steps" if training["steps"] else f"{training['epochs']} epochs"
+    unit = "step" if training["steps"] else "epoch"
+    length = counted(training[f"{unit}s"], unit)
     return (
         f"{training['architecture']}, {training['method']}, lr {training['lr']:g}, {length}, "
         f"batches of {training['batch_size']}"
@@ -257,9 +277,6 @@ def _current(facts: Mapping[str, Any]) -> str:
 
 
 def _week(place: Layout, week: Week) -> dict[str, Any]:
-    time = None
-    with suppress(BadInput):  # damaged or missing: shown without its time
-        time = judged_at(place.week(week.number))
     return {
         "week": week.number,
         "data": week.data,
@@ -267,7 +284,7 @@ def _week(place: Layout, week: Week) -> dict[str, Any]:
         "pairs": week.pairs,
         "checkpoint": week.checkpoint,
         "path": str(place.week(week.number)),
-        "time": time,
+        "time": _judged_at(place.week(week.number)),
         "verdicts": list(week.verdicts),
         "left_out": week.left_out,
     }

@@ -261,6 +261,8 @@ def _decided(
     bound(place, accept(place, state, observe), observe)
     made = replace(made, directory=place.week(attempt.number))
     how = "accepted, not resolved" if judged.unresolved else "accepted"
+    if not attempt.settings.gates:
+        how = "accepted unjudged, since no --fail-if is set"
     say(f"{request.state}: week {made.number} is {how}; its page is {made.report}")
     return made
 

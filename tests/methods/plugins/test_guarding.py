@@ -98,9 +98,39 @@ def test_no_term_and_no_values_is_a_loss_of_nothing(tmp_path: Path) -> None:
     assert method.loss(Run(), None, torch.ones(3, 2)) == ({}, None)
 
 
+@pytest.mark.parametrize("term", ["out.detach().sum()", "out.sum().data", "out.new_tensor(2)"])
+def test_a_term_without_gradient_is_refused(tmp_path: Path, term: str) -> None:
+    method = hooks_of(tmp_path / "fd.py", f"{LOSS}return {{'a': {term}}}\n")
+    out = torch.ones(3, 2, requires_grad=True)
+    with pytest.raises(BadInput, match="term 'a' has no gradient, so that"):
+        method.loss(Run(), None, out)
+    with torch.no_grad():
+        assert method.loss(Run(), None, out)[0]["a"] > 0
+
+
+def test_a_term_of_zero_may_be_a_constant(tmp_path: Path) -> None:
+    method = hooks_of(tmp_path / "fd.py", f"{LOSS}return {{'a': out.new_zeros(())}}\n")
+    assert method.loss(Run(), None, torch.ones(3, 2, requires_grad=True))[0] == {"a": 0}
+
+
+def test_a_class_none_of_whose_functions_is_called_is_refused(tmp_path: Path) -> None:
+    body = "    def compute_loss(self, run, batch, out):\n        return {'a': out.sum()}\n"
+    said = "fd.py:12: Fd trains as seqf does: nothing calls compute_loss, which is no hook; the"
+    with pytest.raises(BadInput, match=said):
+        hooks_of(tmp_path / "fd.py", body)
+    hooks_of(tmp_path / "settings.py", "    settings: ClassVar[dict] = {'replay': 'share=0.5'}\n")
+    (tmp_path / "of_ours.py").write_text(
+        HEAD.replace("method import Method", "method import Method as _").replace(
+            "import dataclass", "import dataclass\nfrom vlcpctl.methods.lwf import Lwf as Method"
+        )
+        + body
+    )
+    assert load_method_file(tmp_path / "of_ours.py").methods["fd"]().strength == 1
+
+
 def test_terms_alone_are_enough(tmp_path: Path) -> None:
     method = hooks_of(tmp_path / "fd.py", f"{LOSS}return {{'a': out.sum()}}\n")
-    terms, values = method.loss(Run(), None, torch.ones(3, 2))
+    terms, values = method.loss(Run(), None, torch.ones(3, 2, requires_grad=True))
     assert (terms["a"].item(), values) == (6, {})
 
 
@@ -132,6 +162,7 @@ def test_what_would_never_be_called_is_refused_when_it_is_loaded(
 
 def test_a_function_of_ones_own_is_no_hook(tmp_path: Path) -> None:
     body = "    def _losses(self):\n        return 1\n\n    def distance(self):\n        return 2\n"
+    body += f"\n{LOSS}return {{}}\n"
     assert hooks_of(tmp_path / "fd.py", body).distance() == 2
 
 

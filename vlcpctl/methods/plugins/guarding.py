@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -53,6 +54,23 @@ def guard_hooks(method: type[Method]) -> None:
                 setattr(owner, name, _guarded(owner, name, function))
             elif not name.startswith("_"):
                 _refuse_misspelt(owner, name, function, overridden)
+    _require_a_hook(method, owners, overridden)
+
+
+def _require_a_hook(method: type[Method], owners: list[type[Method]], overridden: set[str]) -> None:
+    """Raise BadInput if a class has functions, and training calls none of them."""
+    extends_ours = any(_is_ours(one) and one is not Method for one in method.__mro__[:-1])
+    own = [
+        value
+        for owner in owners
+        for name, value in vars(owner).items()
+        if isinstance(value, FunctionType) and not name.startswith("__")
+    ]
+    if own and not extends_ours and overridden.isdisjoint(_GUARDED):
+        raise BadInput(
+            f"{_start_of(own[0])}: {method.__qualname__} trains as seqf does: nothing calls "
+            f"{own[0].__name__}, which is no hook; the hooks are {some_names(HOOKS)}"
+        )
 
 
 def _is_ours(owner: type) -> bool:
@@ -178,6 +196,7 @@ def _checked_terms(shown: str, name: str, found: Any) -> Any:
         if len(shape):
             sizes = " x ".join(map(str, shape))
             raise BadInput(f"{shown}: term {term!r} must be one number, not a tensor of {sizes}")
+        _require_gradient(shown, term, value)
     beside = pair[1].values() if isinstance(pair[1], Mapping) else ()
     if name == "loss" and not pair[0] and any(map(_is_term, beside)):
         raise BadInput(
@@ -185,6 +204,17 @@ def _checked_terms(shown: str, name: str, found: Any) -> Any:
             "in (terms, values)"
         )
     return pair if name == "loss" else found
+
+
+def _require_gradient(shown: str, term: str, value: Any) -> None:
+    """Raise BadInput if a term is a constant while a loss is computed; a term of 0 may be one."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.is_grad_enabled() or value.requires_grad or not value.item():
+        return
+    raise BadInput(
+        f"{shown}: term {term!r} has no gradient, so that it would train nothing: it is computed "
+        "without the model's outputs, or after detach(), item() or under no_grad()"
+    )
 
 
 def _is_term(value: Any) -> bool:

@@ -24,6 +24,7 @@ from vlcpctl.report.charts.heat_maps import HeatChart, HeatMap
 from vlcpctl.report.charts.histograms import SIDE_DASHES, HistogramChart, HistogramPanel, outline
 from vlcpctl.report.charts.lines import LineChart, Series, axes_of
 from vlcpctl.report.charts.style import LEVEL_DASH, RunStyle, step_name
+from vlcpctl.report.scores.paper_names import with_paper_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,7 +121,9 @@ def _lines(chart: LineChart, width: float) -> Figure:
     shown = [*(step for step in scale.steps if step < 0), *steps[::every]]
     axes.set_xticks(shown, [step_name(step) for step in shown])
     axes.set_xlabel("after step")
-    axes.set_ylabel("\n".join(textwrap.wrap(drawable(chart.scores), 26)))
+    axes.set_ylabel("\n".join(textwrap.wrap(_in_papers(chart.scores), 26)))
+    if any(one.has_band for one in series) and chart.has_bands:
+        axes.set_title("bands: lowest to highest seed", loc="right", fontsize=6, color=_GREY)
     axes.grid(axis="y")
     legend = figure.legend(
         handles,
@@ -177,10 +180,10 @@ def _grid(chart: BarChart | HeatChart | HistogramChart, panels: Sequence[Any]) -
         else:
             _histogram_panel(axes, chart, panels[place])
     if isinstance(chart, HeatChart):
-        label = drawable(chart.title)
+        label = _in_papers(chart.title)
         figure.colorbar(image, ax=places, shrink=0.8, aspect=30, pad=0.01, label=label)
     else:
-        figure.supxlabel(drawable(chart.key), fontsize=7)
+        figure.supxlabel(_in_papers(chart.key), fontsize=7)
     return figure
 
 
@@ -226,6 +229,11 @@ def _histogram_panel(axes: Axes, chart: HistogramChart, panel: HistogramPanel) -
     axes.tick_params(axis="x", labelbottom=True)
     axes.grid(axis="y")
     _title(axes, panel.name)
+
+
+def _in_papers(text: str) -> str:
+    """The text as matplotlib can draw it, with the names of metrics that papers print."""
+    return drawable(with_paper_names(text))
 
 
 def _title(axes: Axes, text: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from vlcpctl.core.printable import printable
 from vlcpctl.report.published.cells import FilledTable
 from vlcpctl.report.published.records import FIELDS, records
-from vlcpctl.report.tables.paper_names import on_one_line
+from vlcpctl.report.scores.paper_names import on_one_line
 from vlcpctl.report.tables.table import UNDEFINED, Table
 
 _DECIMALS = 6

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from vlcpctl.core.printable import printable
-from vlcpctl.report.tables.paper_names import meanings, paper_name, with_paper_names
+from vlcpctl.report.scores.paper_names import meanings, paper_name, with_paper_names
 from vlcpctl.report.tables.table import (
     UNDEFINED,
     Column,

@@ -155,6 +155,7 @@ def train_step(
     attempt: int = 0,
     compile: bool = False,
     tf32: bool = False,
+    cudnn: str = "deterministic",
     grad_checkpointing: bool = False,
     save_every: int | str = "10min",
     accept_inexact: bool = False,

@@ -108,7 +108,7 @@ def _read_ours(
         cache=0,
     )
     count = 0
-    for batch in read_batches(batches, 0, args.pairs // args.batch, workers=0):
+    for (batch,) in read_batches(batches, 0, args.pairs // args.batch, workers=0):
         count += len(encoder.pixels(batch.images))
     assert count == args.pairs, count
 

@@ -1,4 +1,4 @@
-"""--workers auto: none on a CPU; on a GPU this process's share of the cores, at most eight."""
+"""--workers auto: none on a CPU; on a GPU this process's share of the cores, but one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("a_gpu")
 @pytest.mark.parametrize(
-    ("cores", "processes", "expected"), [(4, 1, 4), (96, 1, 8), (16, 4, 4), (2, 8, 1)]
+    ("cores", "processes", "expected"), [(4, 1, 3), (96, 1, 64), (16, 4, 3), (2, 8, 1)]
 )
 def test_on_a_gpu_workers_share_the_cores(
     cores: int, processes: int, expected: int, monkeypatch: pytest.MonkeyPatch

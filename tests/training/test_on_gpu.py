@@ -84,4 +84,4 @@ def test_the_number_of_workers_changes_no_byte(world: TrainingWorld, tmp_path: P
 
 
 def test_auto_workers_are_counted_for_evaluations() -> None:
-    assert 1 <= Compute(device="auto", batch_size=1, workers=None).worker_count <= 8
+    assert 1 <= Compute(device="auto", batch_size=1, workers=None).worker_count <= 64

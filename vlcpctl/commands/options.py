@@ -106,7 +106,7 @@ Workers = Annotated[
         parser=workers,
         metavar="auto|N",
         help="Processes that decode images; 0 decodes in the main process (default: auto: on a GPU "
-        "the cores of this process, at most 8; on a CPU 0).",
+        "the cores of this process but one, at most 64; on a CPU 0).",
         rich_help_panel=EXECUTION,
     ),
 ]

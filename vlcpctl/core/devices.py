@@ -46,17 +46,18 @@ def torch_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def set_arithmetic(*, tf32: bool) -> None:
+def set_arithmetic(*, tf32: bool, times_convolutions: bool = False) -> None:
     """Set how GPUs multiply and convolve in float32, for the whole process.
 
     With `tf32` both round their inputs to TF32, with 10 bits of mantissa; else neither does (by
     default torch convolves in TF32). Convolutions use the same deterministic algorithm in every
-    run, so that a run resumes with the same numbers.
+    run, so that a run resumes with the same numbers; with `times_convolutions` that which is the
+    fastest in a trial.
     """
     torch.backends.cuda.matmul.allow_tf32 = tf32
     torch.backends.cudnn.allow_tf32 = tf32
-    torch.backends.cudnn.benchmark = False
-    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = times_convolutions
+    torch.backends.cudnn.deterministic = not times_convolutions
 
 
 def arithmetic_facts(device: torch.device) -> dict[str, Any]:

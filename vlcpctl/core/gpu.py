@@ -9,7 +9,8 @@ from typing import Final
 
 # Files of the drivers of NVIDIA and AMD GPUs, also in containers and under WSL.
 DRIVERS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvmap", "/dev/kfd", "/dev/dxg")
-ENOUGH_WORKERS: Final = 8  # more only fill memory with batches that wait for the GPU
+# With two pieces of a batch (32 MiB) each, they fill 4 GiB.
+MOST_WORKERS: Final = 64
 
 
 def is_gpu(device: str) -> bool:
@@ -45,11 +46,11 @@ def worker_count(wanted: int | None, device: str, processes: int = 1) -> int:
     """The number of worker processes for --workers; None, which is `auto`, depends on the device.
 
     On a CPU it is 0: workers would take the cores that the model computes on. On a GPU it is the
-    number of this process's cores, at most 8; `processes` share its cores.
+    number of this process's cores but one, which feeds the GPU; `processes` share its cores.
     """
     if wanted is not None:
         return wanted
-    return min(max(1, own_cores() // processes), ENOUGH_WORKERS) if is_gpu(device) else 0
+    return min(max(1, own_cores() // processes - 1), MOST_WORKERS) if is_gpu(device) else 0
 
 
 def in_words(wanted: int | None, device: str) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
 
 from vlcpctl.core.batch import Batch, PseudoTexts
 from vlcpctl.core.device_copies import copied_ahead
@@ -20,6 +19,8 @@ from vlcpctl.data.loading.loader import (
     PlannedBatches,
     WithBufferBatches,
     cache_limit,
+    joined,
+    piece_count,
     read_batches,
 )
 from vlcpctl.data.loading.masking import Masking
@@ -39,7 +40,7 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
     Raises Incompatible if the buffer stores features of another width than the model's.
     """
     transform = training_transform(run)
-    dataset: Dataset[Batch]
+    dataset: PlannedBatches | WithBufferBatches
     dataset = batches = PlannedBatches(
         splits=plan.sampler.splits,
         plan=plan.sampler.plan,
@@ -59,10 +60,11 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
         source = None
     if source is not None and source.buffer is not None:
         dataset = WithBufferBatches(batches, _buffer_batches(source.buffer, run))
-    found = _read(dataset, first, stop, plan, run)
+    pairs = run.settings.batch_size // run.world.size
+    found = _read(dataset, range(first, stop), pairs, plan, run)
     if source is not None and source.file_texts is not None:
         found = _with_file_texts(found, source.file_texts, run, first)
-    moved = copied_ahead(found, run.device, Batch.moved)
+    moved = _on_device(found, run.device)
     # Once: of the first phase, which may be one of each epoch.
     if run.world.rank or run.position.phase or stop - first < LEAST_STEPS:
         return moved
@@ -71,10 +73,25 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
 
 
 def _read(
-    dataset: Dataset[Batch], first: int, stop: int, plan: TrainPlan, run: TrainRun
-) -> Generator[Batch]:
+    dataset: PlannedBatches | WithBufferBatches,
+    numbers: range,
+    pairs: int,
+    plan: TrainPlan,
+    run: TrainRun,
+) -> Generator[list[Batch]]:
+    """The pieces of batches, each of about `pairs` pairs of this process, in order."""
     workers = worker_count(plan.request.workers, plan.request.device)
-    return read_batches(dataset, first, stop, workers, pins=run.device.type == "cuda")
+    pieces = piece_count(pairs, run.encoder.transform) if workers else 1
+    on_gpu = run.device.type == "cuda"
+    return read_batches(dataset, numbers.start, numbers.stop, workers, pieces=pieces, pins=on_gpu)
+
+
+def _on_device(batches: Generator[list[Batch]], device: torch.device) -> Generator[Batch]:
+    """Batches on the device, whose pieces are copied one batch ahead and joined there."""
+    moved = copied_ahead(batches, device, lambda parts, move: [one.moved(move) for one in parts])
+    with closing(moved):  # so that closing this generator ends the workers
+        for parts in moved:
+            yield joined(parts)
 
 
 def _cache_limit(plan: TrainPlan, transform: ImageTransform) -> int:
@@ -108,15 +125,15 @@ def _buffer_batches(buffer: BufferSampler, run: TrainRun) -> PlannedBatches:
 
 
 def _with_file_texts(
-    batches: Generator[Batch], texts_file: FileTexts, run: TrainRun, first: int
-) -> Generator[Batch]:
-    """The batches, each with this process's part of the precomputed texts of its number."""
+    batches: Generator[list[Batch]], texts_file: FileTexts, run: TrainRun, first: int
+) -> Generator[list[Batch]]:
+    """The pieces of batches, each first one with this process's part of the precomputed texts."""
     with closing(batches):  # so that closing this generator stops the workers of the inner one
-        for number, batch in enumerate(batches, start=first):
+        for number, (piece, *others) in enumerate(batches, start=first):
             rows = texts_file.rows(number)[run.world.slice_of(texts_file.count)]
             embeddings = torch.from_numpy(texts_file.file.embeddings[rows])
             ends = torch.from_numpy(texts_file.file.ends[rows])
-            yield dataclasses.replace(batch, pseudo=PseudoTexts(embeddings, ends))
+            yield [dataclasses.replace(piece, pseudo=PseudoTexts(embeddings, ends)), *others]
 
 
 @dataclass(frozen=True)
@@ -131,8 +148,8 @@ class ValidationBatches:
 
     def read(self, first: int, stop: int) -> Generator[Batch]:
         """Batches first..stop-1, in order, on the run's device."""
-        found = _read(self.dataset, first, stop, self.plan, self.run)
-        return copied_ahead(found, self.run.device, Batch.moved)
+        found = _read(self.dataset, range(first, stop), self.size, self.plan, self.run)
+        return _on_device(found, self.run.device)
 
 
 def validation_batches(plan: TrainPlan, run: TrainRun) -> ValidationBatches:

@@ -26,7 +26,12 @@ from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.models.in_words import model_in_words
 from vlcpctl.training.adaptation import adapted
-from vlcpctl.training.config.execution import check_execution, check_processes, execution_line
+from vlcpctl.training.config.execution import (
+    check_execution,
+    check_processes,
+    execution_line,
+    execution_notes,
+)
 from vlcpctl.training.config.per_step import dependence, refuse_idle_scale, scale_lines, scaled
 from vlcpctl.training.config.phases import PhasePlan, plan_phases
 from vlcpctl.training.config.request import TrainRequest
@@ -191,6 +196,7 @@ class TrainPlan:
         yield from policy_notes(self.request, self.buffer)
         yield from batch_norm_notes(self.request)
         yield from self.request.notes
+        yield from execution_notes(self.request)
         yield from self._replay_note()
         if self.request.settings.resize == TORCH and (slow := slow_note()):
             yield slow

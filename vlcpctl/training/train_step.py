@@ -37,6 +37,7 @@ from vlcpctl.tracking.trackers import Trackers, closing_with_code
 from vlcpctl.training import identity
 from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.batches import training_batches, training_transform, validation_batches
+from vlcpctl.training.config.execution import BENCHMARK
 from vlcpctl.training.config.phases import steps_before
 from vlcpctl.training.config.request import TrainRequest, save_every
 from vlcpctl.training.config.resolution import configuration
@@ -296,7 +297,7 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
 
 def _set_execution(request: TrainRequest, encoder: Encoder, device: torch.device) -> None:
     """Move the model to its device, and make it run as the options say."""
-    set_arithmetic(tf32=request.tf32)
+    set_arithmetic(tf32=request.tf32, times_convolutions=request.cudnn == BENCHMARK)
     place(encoder.module, device)
     encoder.compiles = request.compile
     if request.grad_checkpointing:

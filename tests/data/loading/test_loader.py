@@ -14,17 +14,27 @@ import pytest
 import torch
 from torch import Tensor
 
-from vlcpctl.core.batch import Batch
+from vlcpctl.core.batch import Batch, SpecialTokens
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading import loader
-from vlcpctl.data.loading.loader import ImageCache, PlannedBatches, cache_limit, read_batches
+from vlcpctl.data.loading.loader import (
+    ImageCache,
+    PlannedBatches,
+    WithBufferBatches,
+    cache_limit,
+    joined,
+    piece_count,
+    read_batches,
+)
+from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.testing.tiny_stream import make_pair, make_task
 
 VIEW = ImageTransform(image_size=16, mean=(0.5,) * 3, std=(0.5,) * 3, crop="random", flip=True)
 STEPS, SIZE = 6, 4
+Batches = PlannedBatches | WithBufferBatches
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 
@@ -59,6 +69,11 @@ def batches(splits: list[Split], **how: object) -> PlannedBatches:
     return PlannedBatches(splits=splits, buffer_source=1, **{**given, **how})  # type: ignore[arg-type]
 
 
+def read_all(dataset: Batches, first: int, stop: int, workers: int, pieces: int = 1) -> list[Batch]:
+    found = read_batches(dataset, first, stop, workers, pieces=pieces)
+    return [joined(parts) for parts in found]
+
+
 def same(one: Batch, other: Batch) -> bool:
     tensors = ("images", "texts", "replayed")
     return one.keys == other.keys and all(
@@ -84,8 +99,8 @@ def test_a_batch_is_what_its_plan_says(splits: list[Split]) -> None:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_workers_change_nothing(splits: list[Split], workers: int) -> None:
     state = torch.random.get_rng_state()
-    inline = list(read_batches(batches(splits), 0, STEPS, 0))
-    apart = list(read_batches(batches(splits), 0, STEPS, workers))
+    inline = read_all(batches(splits), 0, STEPS, 0)
+    apart = read_all(batches(splits), 0, STEPS, workers)
     assert len(inline) == len(apart) == STEPS
     assert all(same(one, other) for one, other in zip(inline, apart, strict=True))
     assert torch.equal(state, torch.random.get_rng_state())
@@ -93,9 +108,56 @@ def test_workers_change_nothing(splits: list[Split], workers: int) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_reading_can_start_anywhere(splits: list[Split], workers: int) -> None:
-    late = list(read_batches(batches(splits), 4, STEPS, workers))
+    late = read_all(batches(splits), 4, STEPS, workers)
     inline = [batches(splits)[step] for step in range(STEPS)]
     assert all(same(one, other) for one, other in zip(late, inline[4:], strict=True))
+
+
+@pytest.mark.parametrize(("workers", "pieces"), [(0, 2), (2, 3), (3, 4)])
+def test_a_batch_in_pieces_is_the_same_batch(
+    splits: list[Split], workers: int, pieces: int
+) -> None:
+    special = SpecialTokens(pad=0, cls=1, sep=2, mask=3, words=500)
+    how = {
+        "masking": Masking(special, 0.5, seed=0, hides_all=False),
+        "groups": [np.arange(8), np.arange(8, 16)],
+        "part": lambda count: slice(0, count),
+    }
+    dataset = WithBufferBatches(batches(splits, **how), batches(splits, seed=1))
+    whole_ones = [dataset[step] for step in range(1, STEPS)]
+    apart = read_all(dataset, 1, STEPS, workers, pieces)
+    for one, other in zip(whole_ones, apart, strict=True):
+        assert one.buffer_batch is not None
+        assert other.buffer_batch is not None
+        assert same(one, other)
+        assert same(one.buffer_batch, other.buffer_batch)
+        for name in ("masked", "labels", "groups"):
+            assert torch.equal(getattr(one, name), getattr(other, name))
+
+
+def test_pieces_have_the_targets_of_their_pairs(splits: list[Split]) -> None:
+    class Targets:
+        seed = 3
+
+        def of(self, *rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            return np.stack(rows, 1).astype(np.float32), np.stack(rows[:1], 1).astype(np.float32)
+
+        def view(self, visit: int) -> int:
+            return visit % 2
+
+    dataset = batches(splits, targets=Targets())
+    (one,), (other,) = [read_all(dataset, 2, 3, 0, pieces) for pieces in (1, 3)]
+    assert one.targets is not None
+    assert other.targets is not None
+    assert all(map(torch.equal, one.targets, other.targets))
+
+
+def test_a_piece_has_at_most_the_bytes_of_one() -> None:
+    view = replace(VIEW, image_size=224)
+    assert piece_count(4, VIEW) == piece_count(222, view) == 1
+    count = piece_count(4096, view)
+    assert (count - 1) * loader.PIECE_BYTES < 4096 * 224 * 224 * 3 <= count * loader.PIECE_BYTES
+    assert piece_count(2, replace(VIEW, image_size=10_000)) == 2
 
 
 def test_nothing_left_to_read_gives_nothing(splits: list[Split]) -> None:

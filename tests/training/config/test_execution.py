@@ -12,7 +12,7 @@ from vlcpctl.core import gpu
 from vlcpctl.core.devices import set_arithmetic
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
-from vlcpctl.training.config.execution import check_execution, numeric_options
+from vlcpctl.training.config.execution import check_execution, execution_notes, numeric_options
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.identity import numeric
 from vlcpctl.training.plan import make_plan
@@ -49,6 +49,41 @@ def test_tf32_needs_a_gpu_that_has_it(step: TrainRequest, monkeypatch: pytest.Mo
         check_execution(replace(step, tf32=True))
 
 
+@pytest.mark.usefixtures("a_gpu")
+def test_cudnn_may_choose_by_a_trial_on_a_gpu(
+    step: TrainRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed = replace(step, cudnn="benchmark")
+    check_execution(timed)
+    assert numeric_options(timed) == {"cudnn": "benchmark"}
+    assert "fp32, cudnn benchmark" in "\n".join(make_plan(timed).lines())
+    monkeypatch.setattr(gpu, "DRIVERS", ())
+    with pytest.raises(UsageError, match="--cudnn benchmark has no effect: only GPUs use cuDNN"):
+        check_execution(timed)
+
+
+@pytest.mark.usefixtures("a_gpu")
+def test_a_plan_says_when_fp32_leaves_tensor_cores_unused(
+    step: TrainRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bf16 = replace(step, settings=replace(step.settings, precision="bf16"))
+    assert [*execution_notes(replace(step, tf32=True))] == [*execution_notes(bf16)] == []
+    (note,) = execution_notes(step)
+    assert "; --tf32 or --precision bf16 uses them" in note
+    assert f"  note: {note}" in list(make_plan(step).lines())
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
+    assert [*execution_notes(step)] == []
+
+
+def test_large_batches_of_several_processes_are_told_of_the_local_loss(step: TrainRequest) -> None:
+    large = replace(step, nproc=4, settings=replace(step.settings, batch_size=8192))
+    (note,) = execution_notes(large)
+    assert "8192 x 8192 similarities (268 MB a matrix); with --local-loss" in note
+    assert [*execution_notes(replace(large, local_loss=True))] == []
+    assert [*execution_notes(replace(large, nproc=1))] == []
+    assert [*execution_notes(replace(step, nproc=4))] == []
+
+
 def test_compile_needs_a_compiler(
     step: TrainRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -73,7 +108,7 @@ def test_the_plan_of_a_gpu_has_its_workers_and_precision(
     monkeypatch.setattr(gpu, "own_cores", lambda: 6)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
     on_gpu = replace(step, settings=replace(step.settings, precision="auto"), tf32=True)
-    assert "  device cuda, 6 workers (auto), bf16, TF32" in list(make_plan(on_gpu).lines())
+    assert "  device cuda, 5 workers (auto), bf16, TF32" in list(make_plan(on_gpu).lines())
 
 
 def test_options_are_numeric_facts_only_where_they_are_given(step: TrainRequest) -> None:
@@ -105,3 +140,7 @@ def test_arithmetic_is_set_for_the_process() -> None:
         assert torch.backends.cudnn.allow_tf32 is tf32
         assert torch.backends.cudnn.deterministic
         assert not torch.backends.cudnn.benchmark
+    set_arithmetic(tf32=False, times_convolutions=True)
+    assert torch.backends.cudnn.benchmark
+    assert not torch.backends.cudnn.deterministic
+    set_arithmetic(tf32=False)

@@ -6,9 +6,12 @@ at step k does not have to read the batches before it.
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import torch
@@ -33,6 +36,7 @@ from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split
 
 CACHE_BYTES = 256 * 2**20
+PIECE_BYTES: Final = 32 * 2**20  # about 220 images of 224 pixels
 
 Tokenise = Callable[[list[str]], Tensor]
 
@@ -115,10 +119,16 @@ class PlannedBatches(Dataset[Batch]):
         self._cache = ImageCache(self.cache)
 
     def __getitem__(self, step: int) -> Batch:
+        return self.piece(step, 0, 1)
+
+    def piece(self, step: int, number: int, count: int) -> Batch:
+        """Piece `number` of `count` of this process's part of a batch; `joined` makes it whole."""
         plan = self.plan(step)
         positions = list(zip(plan.source.tolist(), plan.row.tolist(), strict=True))
         keys = [self.splits[source].keys[row] for source, row in positions]
-        own = self.part(len(keys))
+        part = self.part(len(keys))
+        start, length = part.start, part.stop - part.start
+        own = slice(start + number * length // count, start + (number + 1) * length // count)
         visits, captions = plan.visit.tolist(), plan.caption.tolist()
         images = [self._view(positions[i], keys[i], visits[i]) for i in range(len(keys))[own]]
         texts = [
@@ -175,11 +185,75 @@ class WithBufferBatches(Dataset[Batch]):
     buffer: PlannedBatches
 
     def __getitem__(self, step: int) -> Batch:
-        return replace(self.batches[step], buffer_batch=self.buffer[step])
+        return self.piece(step, 0, 1)
+
+    def piece(self, step: int, number: int, count: int) -> Batch:
+        """The same piece of both batches."""
+        piece = self.batches.piece(step, number, count)
+        return replace(piece, buffer_batch=self.buffer.piece(step, number, count))
 
 
 def read_batches(
-    dataset: Dataset[Batch], first: int, stop: int, workers: int, *, pins: bool = False
-) -> Generator[Batch]:
-    """Batches first..stop-1, in order, see `read_in_order`."""
-    return read_in_order(dataset, range(first, stop), workers, pins=pins)
+    dataset: PlannedBatches | WithBufferBatches,
+    first: int,
+    stop: int,
+    workers: int,
+    *,
+    pieces: int = 1,
+    pins: bool = False,
+) -> Generator[list[Batch]]:
+    """The pieces of each of the batches first..stop-1, in order, see `read_in_order`.
+
+    Each batch comes in the same number of pieces, which different workers read; `joined` makes a
+    batch of them.
+    """
+    numbers = range(first * pieces, stop * pieces)
+    ahead = max(2, -(-pieces // max(workers, 1)))  # of all workers, at least a batch
+    found = read_in_order(_Pieces(dataset, pieces), numbers, workers, pins=pins, ahead=ahead)
+    with closing(found):  # so that closing this generator ends the workers
+        while piece := list(itertools.islice(found, pieces)):
+            yield piece
+
+
+def piece_count(pairs: int, transform: ImageTransform) -> int:
+    """In how many pieces of at most PIECE_BYTES of pixels workers read the images of a batch."""
+    pixels = 3 * transform.image_size**2
+    return min(pairs, -(-pairs * pixels // PIECE_BYTES))
+
+
+def joined(pieces: Sequence[Batch]) -> Batch:
+    """The batch whose pieces, in order, these are, on their device."""
+    first, *others = pieces
+    if not others:
+        return first
+    inner = [piece.buffer_batch for piece in pieces if piece.buffer_batch is not None]
+    targets = [piece.targets for piece in pieces if piece.targets is not None]
+    return replace(
+        first,
+        images=torch.cat([piece.images for piece in pieces]),
+        texts=torch.cat([piece.texts for piece in pieces]),
+        masked=_together([piece.masked for piece in pieces]),
+        labels=_together([piece.labels for piece in pieces]),
+        targets=(
+            (torch.cat([one for one, _ in targets]), torch.cat([other for _, other in targets]))
+            if targets
+            else None
+        ),
+        buffer_batch=joined(inner) if inner else None,
+    )
+
+
+def _together(parts: Sequence[Tensor | None]) -> Tensor | None:
+    found = [part for part in parts if part is not None]
+    return torch.cat(found) if found else None
+
+
+@dataclass
+class _Pieces(Dataset[Batch]):
+    """Item k is piece k % count of batch k // count."""
+
+    batches: PlannedBatches | WithBufferBatches
+    count: int
+
+    def __getitem__(self, place: int) -> Batch:
+        return self.batches.piece(*divmod(place, self.count), self.count)

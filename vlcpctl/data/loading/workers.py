@@ -22,14 +22,20 @@ Item = TypeVar("Item")
 
 
 def read_in_order(
-    dataset: Dataset[Item], indices: Sequence[int], workers: int, *, pins: bool = False
+    dataset: Dataset[Item],
+    indices: Sequence[int],
+    workers: int,
+    *,
+    pins: bool = False,
+    ahead: int = 2,
 ) -> Generator[Item]:
     """Yield dataset[place] for every place, in order; the number of workers changes only the speed.
 
     With `pins`, a thread moves what workers have read to pinned memory, which a GPU can copy from
     while the CPU does other work; items must be tensors or have a method `pin_memory`. Without
-    workers nothing is pinned. A BadInput raised in a worker is raised here, with its own message.
-    Raises VlcpError if a worker is killed.
+    workers nothing is pinned. Each worker reads up to `ahead` items before they are asked for: with
+    one, a worker that is done would wait for the consumer. A BadInput raised in a worker is raised
+    here, with its own message. Raises VlcpError if a worker is killed.
     """
     if workers == 0 or not indices:
         yield from (dataset[place] for place in indices)
@@ -41,8 +47,7 @@ def read_in_order(
         num_workers=min(workers, len(indices)),
         worker_init_fn=_start_worker,
         pin_memory=pins,
-        # Two batches a worker: with one, a worker that is done would wait for the consumer.
-        prefetch_factor=2,
+        prefetch_factor=ahead,
         # Forked, a worker has the dataset without a copy. Where the parent uses CUDA, a fork must
         # not: see `_start_worker`.
         multiprocessing_context="fork" if sys.platform == "linux" else None,

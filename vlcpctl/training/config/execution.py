@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 
+from vlcpctl.core.amounts import size
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.gpu import has_tf32, in_words, is_gpu
 from vlcpctl.training.config.request import TrainRequest
+
+BENCHMARK = "benchmark"  # of --cudnn
+_MANY_PAIRS = 8192  # whose similarities take 256 MiB
 
 _OPTIONS = {
     "compile": "compiled",
@@ -42,12 +47,16 @@ def check_processes(request: TrainRequest) -> None:
 
 
 def check_execution(request: TrainRequest) -> None:
-    """Raise UsageError for --tf32 on a CPU, and for --compile without a compiler."""
+    """Raise UsageError for options of a GPU on a CPU, and for --compile without a compiler."""
     on_gpu = is_gpu(request.device)
     if request.tf32 and not on_gpu:
         raise UsageError("--tf32 has no effect: only GPUs have TF32, and the device is a CPU")
     if request.tf32 and not has_tf32():
         raise UsageError("--tf32 has no effect: this GPU is older than TF32 (NVIDIA Ampere)")
+    if request.cudnn == BENCHMARK and not on_gpu:
+        raise UsageError(
+            "--cudnn benchmark has no effect: only GPUs use cuDNN, the device is a CPU"
+        )
     if request.compile:
         require_compiler(on_gpu=on_gpu)
 
@@ -64,13 +73,32 @@ def require_compiler(*, on_gpu: bool) -> None:
         )
 
 
-def numeric_options(request: TrainRequest) -> dict[str, bool]:
+def numeric_options(request: TrainRequest) -> dict[str, bool | str]:
     """The options that decide the last bits and are set, for the identity of the run."""
-    return {name: True for name in _OPTIONS if getattr(request, name)}
+    found: dict[str, bool | str] = {name: True for name in _OPTIONS if getattr(request, name)}
+    return found | ({"cudnn": BENCHMARK} if request.cudnn == BENCHMARK else {})
+
+
+def execution_notes(request: TrainRequest) -> Iterator[str]:
+    """What leaves much of a GPU unused, or repeats much work in every process."""
+    precision = request.settings.precision
+    if precision == "fp32" and not request.tf32 and is_gpu(request.device) and has_tf32():
+        yield (
+            "fp32 leaves the tensor cores unused, most of what the GPU computes with; --tf32 or "
+            "--precision bf16 uses them"
+        )
+    pairs = request.settings.batch_size
+    if request.nproc > 1 and not request.local_loss and pairs >= _MANY_PAIRS:
+        yield (
+            f"each of {request.nproc} processes computes the same loss over {pairs} x {pairs} "
+            f"similarities ({size(4 * pairs**2)} a matrix); with --local-loss it computes "
+            "its own rows"
+        )
 
 
 def execution_line(request: TrainRequest) -> str:
     """The device, the workers, the precision and the options, for the plan."""
     names = [words for name, words in _OPTIONS.items() if getattr(request, name)]
     where = in_words(request.workers, request.device)
+    names += ["cudnn benchmark"] if request.cudnn == BENCHMARK else []
     return ", ".join((where, request.settings.precision, *names))

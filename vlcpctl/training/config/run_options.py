@@ -56,7 +56,7 @@ class RunOptions:
         "initial weights",
         within="[0, inf)",
     )
-    # No option below decides what is computed. The first three decide the last bits.
+    # No option below decides what is computed. The first four decide the last bits.
     compile: bool = option(
         False,
         EXECUTION,
@@ -68,6 +68,14 @@ class RunOptions:
         EXECUTION,
         None,
         "Multiply float32 in TF32, on GPUs that have it: faster, with 10 bits of mantissa",
+    )
+    cudnn: str = option(
+        "deterministic",
+        EXECUTION,
+        "deterministic|benchmark",
+        "Convolutions of a GPU: deterministic, or the fastest algorithms by a trial, whose results "
+        "differ from run to run in their last bits",
+        choices=("deterministic", "benchmark"),
     )
     grad_checkpointing: bool = option(
         False,

@@ -24,18 +24,28 @@ def open_regular(path: Path | str, *, buffering: int = -1) -> BinaryIO:
     Raises BadInput, naming the file, if it cannot be opened or is a directory, pipe, socket or
     device.
     """
+    raw, _ = open_with_state(path)
+    if buffering == 0:
+        return raw
+    size = buffering if buffering > 0 else io.DEFAULT_BUFFER_SIZE
+    return io.BufferedReader(cast("io.RawIOBase", raw), size)
+
+
+def open_with_state(path: Path | str) -> tuple[BinaryIO, os.stat_result]:
+    """A regular file, opened to read bytes without a buffer, and its state when it was opened.
+
+    Raises BadInput as `open_regular` does.
+    """
     try:
         # Without O_NONBLOCK, opening a named pipe would block until something writes to it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL or half of a surrogate
         raise BadInput(unreadable(path, error)) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    state = os.fstat(descriptor)
+    if not stat.S_ISREG(state.st_mode):
         os.close(descriptor)
         raise BadInput(f"cannot read {path}: it is not a regular file")
-    raw = _NamedFile(descriptor, path)
-    if buffering == 0:
-        return cast("BinaryIO", raw)
-    return io.BufferedReader(raw, buffering if buffering > 0 else io.DEFAULT_BUFFER_SIZE)
+    return cast("BinaryIO", _NamedFile(descriptor, path)), state
 
 
 @final

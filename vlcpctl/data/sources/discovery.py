@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from vlcpctl.core.errors import BadInput, UsageError, missing
 from vlcpctl.core.input_files import open_regular
@@ -112,18 +112,47 @@ def _files_of(source: str) -> list[Source]:
 def _files_in(directory: Path) -> list[Source]:
     _check_name(directory)
     listed: list[Source] = [*(splits_in(directory) or saved_files(directory) or ())]
-    listed = listed or [ListFile(path) for path in _lists_of_splits(directory)]
-    return listed or _shards_in(directory) or _images_in(directory)
+    if listed:
+        return listed
+    tree = _Tree.below(directory)
+    listed = [ListFile(path) for path in _lists_of_splits(tree)]
+    return listed or _shards_in(tree) or _images_in(tree)
 
 
-def _shards_in(directory: Path) -> list[Source]:
+@dataclass(frozen=True)
+class _Tree:
+    """The names of what is below a directory, read once: there may be millions.
+
+    Hidden directories are left out: a staging directory is one, and an output that --force replaced
+    is not a source.
+    """
+
+    root: Path
+    names: list[str]
+
+    @classmethod
+    def below(cls, root: Path) -> Self:
+        names: list[str] = []
+        for place, directories, files in os.walk(root):
+            directories[:] = [name for name in directories if name[0] != "."]
+            below = os.path.relpath(place, root)
+            start = "" if below == os.curdir else f"{below}/"
+            names += [start + name for name in (*directories, *files) if name[0] != "."]
+        return cls(root, names)
+
+    def ending(self, *suffixes: str) -> list[Path]:
+        """The paths that end with one of the suffixes, sorted."""
+        return sorted(self.root / name for name in self.names if name.endswith(suffixes))
+
+
+def _shards_in(tree: _Tree) -> list[Source]:
     """The tars or Parquet files below a directory, unless a Parquet file describes images."""
-    tars = _visible(directory, "*.tar")
+    directory, tars = tree.root, tree.ending(".tar")
     # A table that only describes tars is not a source: img2dataset gives it the name of its tar or
     # directory, vlcpctl the name of its split.
     described = {tar.with_suffix("") for tar in tars}
     described |= {stem.with_name(stem.name.rpartition("-")[0] or stem.name) for stem in described}
-    tables = _visible(directory, "*.parquet")
+    tables = tree.ending(".parquet")
     tables = [
         path
         for path in tables
@@ -133,19 +162,20 @@ def _shards_in(directory: Path) -> list[Source]:
         found = f"{directory} contains both tars and Parquet files ({tables[0].name})"
         raise BadInput(f"{found}; name the files instead of the directory")
     if not tars and all(path.name in METADATA for path in tables):
-        described_images = _image_folders(directory)
+        described_images = _image_folders(tree)
         if described_images:
             return described_images
-    _check_complete(directory, tars or tables)
+    _check_complete(tree, tars or tables)
     return [_opened(path) for path in tars or tables]
 
 
-def _images_in(directory: Path) -> list[Source]:
+def _images_in(tree: _Tree) -> list[Source]:
     """The directory itself as a source. Raises BadInput if it contains no images."""
+    directory = tree.root
     folder = Folder(directory)
     if folder.holds_images():
         return [folder]
-    if _visible(directory, "*.arrow"):
+    if tree.ending(".arrow"):
         raise BadInput(
             f"{directory} contains .arrow files, but no data set that save_to_disk has finished; "
             "save it again, or name the files instead of the directory"
@@ -156,9 +186,10 @@ def _images_in(directory: Path) -> list[Source]:
     )
 
 
-def _image_folders(directory: Path) -> list[Source]:
+def _image_folders(tree: _Tree) -> list[Source]:
     """The tables of an `imagefolder`, wherever in the directory; none if it has no such tables."""
-    tables = [path for path in _visible(directory, "metadata.*") if path.name in METADATA]
+    directory = tree.root
+    tables = [path for path in tree.ending(*METADATA) if path.name in METADATA]
     for path in tables:
         _check_name(path)
     found = [
@@ -174,26 +205,16 @@ def _image_folders(directory: Path) -> list[Source]:
     return list(found)
 
 
-def _visible(directory: Path, pattern: str) -> list[Path]:
-    """The files of this name below a directory, sorted, without those in hidden directories.
-
-    A staging directory is hidden: an output that --force replaced is not a source.
-    """
-    found = sorted(directory.rglob(pattern))
-    return [
-        path
-        for path in found
-        if not any(part.startswith(".") for part in path.relative_to(directory).parts)
-    ]
-
-
-def _lists_of_splits(directory: Path) -> list[Path]:
+def _lists_of_splits(tree: _Tree) -> list[Path]:
     """The lists named after a split, as in P9D, in the directory or in `json` below it."""
-    if any(directory.glob("*.tar")) or any(directory.glob("*.parquet")):
+    directory = tree.root
+    own = [name for name in tree.names if "/" not in name]
+    if any(name.endswith((".tar", ".parquet")) for name in own):
         return []
-    found = [*directory.glob("*.json"), *directory.glob("json/*.json")]
+    nested = [name for name in tree.names if name.startswith("json/") and name.count("/") == 1]
+    found = [directory / name for name in own + nested if name.endswith(".json")]
     found = [path for path in found if path.stem in SPLITS]
-    lines = sorted(path for suffix in JSON_LINES for path in directory.glob(f"*{suffix}"))
+    lines = sorted(directory / name for name in own if name.endswith(tuple(JSON_LINES)))
     lines = [path for path in lines if split_named(path.stem) is not None]
     if found and lines:
         raise BadInput(
@@ -203,9 +224,9 @@ def _lists_of_splits(directory: Path) -> list[Path]:
     return sorted(found + lines, key=lambda path: SPLITS.index(split_named(path.stem) or ""))
 
 
-def _check_complete(directory: Path, shards: list[Path]) -> None:
+def _check_complete(tree: _Tree, shards: list[Path]) -> None:
     """Raise BadInput for a shard that img2dataset has not finished: it writes statistics last."""
-    finished = set(directory.rglob(f"*{_STATISTICS}"))
+    finished = set(tree.ending(_STATISTICS))
     if not finished:
         return
     places = {path.parent for path in finished}

@@ -10,7 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.input_files import open_with_state
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.file_log import FileLog, looks_only, state_of
@@ -49,7 +49,8 @@ class Folder:
 
     def holds_images(self) -> bool:
         """Whether the directory contains an image, at any depth."""
-        return any(_extension(suffix) in IMAGES for _, suffix, _ in self._files())
+        walk = (files for _, files in self._walk())
+        return any(_extension(_in_parts(one)[1]) in IMAGES for files in walk for one in files)
 
     def _pairs(self, columns: ColumnOptions, *, images: bool) -> Iterator[Pair]:
         for stem, group in groupby(self._files(), key=itemgetter(0)):
@@ -78,19 +79,23 @@ class Folder:
 
     def _logged(self, name: str, kind: str, log: FileLog | None, *, images: bool) -> TarMember:
         path = self._place(name)
-        before = state_of(path) if log is not None else None
         if looks_only(log, path):
-            member = TarMember(name, 0, 0, is_regular=True, data=b"")
+            member, before = TarMember(name, 0, 0, is_regular=True, data=b""), state_of(path)
         else:
-            member = self._member(name, kind, images=images)
+            member, before = self._member(path, name, kind, images=images)
         if log is not None:
             log.add(name, before, member.data)
         return member
 
-    def _member(self, name: str, kind: str, *, images: bool) -> TarMember:
+    def _member(
+        self, path: str, name: str, kind: str, *, images: bool
+    ) -> tuple[TarMember, os.stat_result | None]:
+        """A file as a member, and its state before it was read."""
+        before = None
         try:
-            with open_regular(self._place(name), buffering=0) as file:
-                size = os.fstat(file.fileno()).st_size
+            file, before = open_with_state(path)
+            with file:
+                size = before.st_size
                 wanted = is_wanted(kind, size, images=images)
                 # Of this many bytes: to find the end of a file takes three more system calls.
                 data = file.read(size) if wanted else None
@@ -103,8 +108,9 @@ class Folder:
                 if isinstance(reason, OSError)
                 else f"{shortened(name)} is not a regular file"
             )
-            return TarMember(name, 0, 0, is_regular=False, data=None, why=why)
-        return TarMember(name, 0, size, is_regular=True, data=data)
+            flawed = TarMember(name, 0, 0, is_regular=False, data=None, why=why)
+            return flawed, before or state_of(path)
+        return TarMember(name, 0, size, is_regular=True, data=data), before
 
     def _place(self, name: str) -> str:
         """Where a file is, as text: making a path object takes as long as reading a small file."""
@@ -121,6 +127,11 @@ class Folder:
 
         Hidden files are left out.
         """
+        for start, files in self._walk(tables):
+            yield from sorted([_in_parts(start + one) for one in files])
+
+    def _walk(self, tables: Collection[str] = ()) -> Iterator[tuple[str, list[str]]]:
+        """Every directory, relative and with a slash at its end, and the names of its files."""
         for place, directories, files in os.walk(self.path, onerror=_refuse):
             below = os.path.relpath(place, self.path)
             start = "" if below == os.curdir else f"{below}/"
@@ -130,7 +141,7 @@ class Folder:
             directories[:] = sorted(
                 one for one in directories if one[0] != "." and one != _UNFINISHED
             )
-            yield from sorted(_in_parts(start + one) for one in files if one[0] != ".")
+            yield start, [one for one in files if one[0] != "."]
 
 
 def _refuse(error: OSError) -> None:

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.input_files import open_with_state
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.file_log import FileLog, looks_only, state_of
 from vlcpctl.data.sources.records import is_unicode
 from vlcpctl.data.tasks.samples import Pair
 
+# The state of a file before it was read, its bytes or None, and why they are not read.
+_Read = tuple[os.stat_result | None, bytes | None, str | None]
 _NOT_HERE = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
@@ -48,8 +50,11 @@ class ImageFiles:
         return None, found
 
     def _logged(self, path: Path, name: str) -> tuple[bytes | None, str | None]:
-        before = state_of(path) if self.log is not None else None
-        data, flaw = (b"", None) if looks_only(self.log, path) else _read(path, name)
+        if looks_only(self.log, path):
+            found: _Read = state_of(path), b"", None
+        else:
+            found = _read(path, name)
+        before, data, flaw = found
         if self.log is not None:
             self.log.add(name, before, data)
         return data, flaw
@@ -71,10 +76,12 @@ def _leaves(name: str) -> bool:
     return path.is_absolute() or path.parts[:1] == ("..",)
 
 
-def _read(path: Path, name: str) -> tuple[bytes | None, str | None]:
-    with open_regular(path, buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
+def _read(path: Path, name: str) -> _Read:
+    file, before = open_with_state(path)
+    with file:
+        size = before.st_size
         if size > MAX_BYTES:
-            return None, f"{shortened(name)} has {size} bytes, the limit is {MAX_BYTES}"
+            flaw = f"{shortened(name)} has {size} bytes, the limit is {MAX_BYTES}"
+            return before, None, flaw
         data = file.read(size)  # to find the end of the file takes three more system calls
-        return data if len(data) == size else data + file.read(), None
+        return before, data if len(data) == size else data + file.read(), None

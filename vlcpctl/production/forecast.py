@@ -123,7 +123,7 @@ def _read_pairs(lines: Lines) -> NewPairs:
         tempfile.TemporaryDirectory() as scratch,
         progress("read", known, "pairs") as bar,
     ):
-        for batch in selection.batches(Path(scratch) / "seen.sqlite"):
+        for batch in selection.batches(Path(scratch) / "seen"):
             for _, sample, split in batch:
                 keys += bytes.fromhex(sample.key)
                 digests += bytes.fromhex(sample.sha256)

@@ -1,4 +1,4 @@
-"""Tables on disk for the time of a pass: which keys were seen, and values of pairs that repeat."""
+"""A table on disk for the time of a pass: values of pairs that repeat."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from vlcpctl.data.sources.limits import Caps
 from vlcpctl.data.tasks.samples import KeptValues
 
 _CACHE_KIB = 65536
-_KEYS_IN_MEMORY = 250_000  # 25 MB
-_KEYS_PER_STATEMENT = 500  # below the oldest limit on parameters, 999
 _COLUMNS = "place BLOB, number INTEGER, value TEXT, PRIMARY KEY (place, number, value)"
 _SELECT = "SELECT place, number, value FROM scratch WHERE place = ?"
 # The table is temporary: nothing needs to survive a crash.
@@ -41,42 +39,6 @@ def scratch_table(path: Path, columns: str) -> Iterator[sqlite3.Connection]:
     finally:
         database.close()
         path.unlink(missing_ok=True)
-
-
-class SeenKeys:
-    """A set of keys: the latest in memory, the others in a scratch table of one column."""
-
-    COLUMNS = "key BLOB PRIMARY KEY"
-
-    def __init__(self, database: sqlite3.Connection, most_in_memory: int = _KEYS_IN_MEMORY) -> None:
-        self._database, self._most_in_memory = database, most_in_memory
-        self._latest: set[bytes] = set()
-        self._has_older = False
-
-    def add_new(self, keys: list[bytes]) -> set[bytes]:
-        """Add the keys; returns those that were not in the set before."""
-        fresh = set(keys) - self._latest
-        if self._has_older:
-            fresh -= self._older(list(fresh))
-        self._latest |= fresh
-        if len(self._latest) > self._most_in_memory:
-            self._move_to_disk()
-        return fresh
-
-    def _older(self, keys: list[bytes]) -> set[bytes]:
-        found: set[bytes] = set()
-        for start in range(0, len(keys), _KEYS_PER_STATEMENT):
-            part = keys[start : start + _KEYS_PER_STATEMENT]
-            marks = ",".join("?" * len(part))
-            statement = f"SELECT key FROM scratch WHERE key IN ({marks})"  # noqa: S608 - question marks
-            found.update(key for (key,) in self._database.execute(statement, part))
-        return found
-
-    def _move_to_disk(self) -> None:
-        # Sorted, so that the table is updated in one sweep and not at random places.
-        rows = ((key,) for key in sorted(self._latest))
-        self._database.executemany("INSERT INTO scratch VALUES (?)", rows)
-        self._latest, self._has_older = set(), True
 
 
 class RepeatedValues:

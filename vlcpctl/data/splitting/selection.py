@@ -18,7 +18,8 @@ from vlcpctl.data.sources.fingerprints import fingerprint
 from vlcpctl.data.splitting.leaving_out import LeftOut
 from vlcpctl.data.splitting.pseudo_labels import PseudoLabels, labelled
 from vlcpctl.data.splitting.rules import Rule
-from vlcpctl.data.splitting.scratch_tables import RepeatedValues, SeenKeys, scratch_table
+from vlcpctl.data.splitting.scratch_tables import RepeatedValues
+from vlcpctl.data.splitting.seen_keys import seen_keys
 from vlcpctl.data.tasks.index import split_named
 from vlcpctl.data.tasks.samples import Pair, Sample, UnusablePair, identify
 from vlcpctl.data.tasks.skips import SkipLog
@@ -106,8 +107,7 @@ class SelectionPass:
     def batches(self, scratch: Path) -> Iterator[list[SelectedPair]]:
         """Yield the kept pairs in batches; image bytes are valid until the next batch."""
         task_of, logs = self.rule.begin(), self._logs if self.is_last else None
-        with scratch_table(scratch, SeenKeys.COLUMNS) as table:
-            seen = SeenKeys(table)
+        with seen_keys(scratch) as seen:
             for source, file, pairs in self.reader.batches(logs=logs):
                 if file not in self._digests:
                     self._fingerprint_all_but(file)

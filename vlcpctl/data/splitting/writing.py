@@ -101,7 +101,7 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
             directory / "repeats.sqlite", len(columns.keep), columns.caps
         ) as repeats:
             selection = SelectionPass(plan.reader, rule, skips, repeats=repeats)
-            for batch in selection.batches(directory / "seen.sqlite"):
+            for batch in selection.batches(directory / "seen"):
                 writers.add(leaks.without(batch, split_of) if leaks else batch, split_of)
                 advance(len(batch))
             more = _more_values(repeats, is_by_row=columns.split is not None)
@@ -183,7 +183,7 @@ def _split_chooser(plan: SplitPlan, rule: Rule, directory: Path) -> tuple[SplitO
         return lambda _task, sample, _split: holdout.split_of(sample.sha256), []
     counted = CountedHoldout(holdout)
     selection = SelectionPass(plan.reader, rule, SkipLog(None), is_last=False)
-    for batch in selection.batches(directory / "seen.sqlite"):
+    for batch in selection.batches(directory / "seen"):
         for task, sample, _ in batch:
             counted.count(task, sample.sha256)
     warnings = counted.decide()
@@ -215,7 +215,7 @@ def _leaks(plan: SplitPlan, rule: Rule, directory: Path) -> _Leaks | None:
     if plan.tests_itself:
         digits: set[str] = set()
         selection = SelectionPass(plan.reader, rule, SkipLog(None), is_last=False)
-        for batch in selection.batches(directory / "seen.sqlite"):
+        for batch in selection.batches(directory / "seen"):
             digits |= {one.sha256[: 2 * KEY_BYTES] for _, one, split in batch if split == "test"}
         lists.append(LeftOutList(LEAKED, SELF, SELF, Keys.of(digits)))
     return _Leaks(lists) if lists else None

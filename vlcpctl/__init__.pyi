@@ -88,6 +88,7 @@ def buffer(
     size: int | str | None = None,
     of: int | str | None = None,
     add: int | None = None,
+    candidates: int | None = None,
     store_features: bool = False,
     seed: int = 0,
     device: str = "auto",

@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -30,7 +31,14 @@ from turns import Seconds, in_turns, machine, ratios
 from vlcpctl.core.console import emit
 
 RIVAL = "open_clip's trainer"
-OURS = ("vlcpctl, exact", "vlcpctl, scaled")
+FUSED = "open_clip's trainer, fused AdamW"  # which it has no option for
+OURS = ("vlcpctl, exact", "vlcpctl, scaled", "vlcpctl, exact, --resize torch")
+_WITH_FUSED = """
+import functools, runpy, sys, torch
+torch.optim.AdamW = functools.partial(torch.optim.AdamW, fused=True)
+sys.argv[0] = "open_clip_train.main"
+runpy.run_module("open_clip_train.main", run_name="__main__")
+"""
 
 
 def main() -> None:
@@ -42,7 +50,7 @@ def main() -> None:
         bench.write_inputs()
         commands = {
             f"{contender}, {count} pairs": bench.command(contender, count)
-            for contender in (RIVAL, *OURS)
+            for contender in (RIVAL, FUSED, *OURS)
             for count in (args.few, args.pairs)
         }
         found = in_turns(commands, rounds=args.rounds, warm_up=args.warm_up)
@@ -78,7 +86,10 @@ class Bench:
 
     def command(self, contender: str, pairs: int) -> Sequence[str]:
         """The command line that trains on so many pairs."""
-        return self._theirs(pairs) if contender == RIVAL else self._ours(contender, pairs)
+        if contender in OURS:
+            return self._ours(contender, pairs)
+        program = ["-c", _WITH_FUSED] if contender == FUSED else ["-m", "open_clip_train.main"]
+        return self._theirs(program, pairs)
 
     def _ours(self, contender: str, pairs: int) -> list[str]:
         (task,) = (self.directory / "stream").glob("00-*")
@@ -93,7 +104,8 @@ class Bench:
             "--batch-size": str(self.args.batch),
             "--crop": "random",
             "--crop-scale": "0.9,1",
-            "--jpeg-decode": contender.rsplit(maxsplit=1)[1],
+            "--jpeg-decode": "scaled" if "scaled" in contender else "exact",
+            "--resize": "torch" if "torch" in contender else "pillow",
             "--workers": str(self.args.workers),
             "--device": "cpu",
             "--out": str(self.directory / "ours"),
@@ -101,7 +113,7 @@ class Bench:
         words = [word for option in options.items() for word in option]
         return [sys.executable, "-m", "vlcpctl", "train-step", str(task), *words, "--force", "-q"]
 
-    def _theirs(self, pairs: int) -> list[str]:
+    def _theirs(self, program: Sequence[str], pairs: int) -> list[str]:
         options = {
             "--train-data": str(self.directory / "pairs.tar"),
             "--dataset-type": "webdataset",
@@ -117,7 +129,7 @@ class Bench:
             "--device": "cpu",
             "--logs": str(self.directory / "logs"),
         }
-        words = [self.trainer, "-m", "open_clip_train.main"]
+        words = [self.trainer, *program]
         words += [word for option in options.items() for word in option]
         # It never replaces what an earlier run has written.
         return ["sh", "-c", f"rm -rf {shlex.quote(options['--logs'])} && exec {shlex.join(words)}"]
@@ -127,18 +139,18 @@ def _say_ratios(found: dict[str, Seconds], args: argparse.Namespace) -> None:
     def cpu(contender: str, count: int) -> list[float]:
         return found[f"{contender}, {count} pairs"].cpu
 
-    for name in OURS:
-        whole = median(ratios(cpu(RIVAL, args.pairs), cpu(name, args.pairs)))
+    for rival, name in product((RIVAL, FUSED), OURS):
+        whole = median(ratios(cpu(rival, args.pairs), cpu(name, args.pairs)))
         of_pairs = [
             [
                 long - short
                 for long, short in zip(cpu(one, args.pairs), cpu(one, args.few), strict=True)
             ]
-            for one in (RIVAL, name)
+            for one in (rival, name)
         ]
         rates = [(args.pairs - args.few) / median(one) for one in of_pairs]
         emit(
-            f"{name}: {whole:.2f} times the pairs/s of {RIVAL}, by CPU time of the whole command; "
+            f"{name}: {whole:.2f} times the pairs/s of {rival}, by CPU time of the whole command; "
             f"without start-up {median(ratios(*of_pairs)):.2f} times "
             f"({rates[1]:.0f} against {rates[0]:.0f} pairs a CPU second)"
         )

@@ -100,6 +100,18 @@ Add = Annotated[
     ),
 ]
 
+Candidates = Annotated[
+    int | None,
+    typer.Option(
+        "--candidates",
+        min=1,
+        metavar="N",
+        help="Number of images that herding and kmeans choose from, drawn at random (default: "
+        "50000, or 5 times as many as they keep; more than 300000 only by this option).",
+        rich_help_panel=options.METHOD,
+    ),
+]
+
 
 def run(
     task: Annotated[
@@ -114,6 +126,7 @@ def run(
     size: Size = None,
     of: Of = None,
     add: Add = None,
+    candidates: Candidates = None,
     store_features: StoreFeatures = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -137,9 +150,9 @@ def run(
 
     herding, kmeans and random divide the buffer among the tasks in proportion to their sizes;
     with --add, random appends pairs of every task instead. Of a task, herding and kmeans choose
-    among at most 50,000 images (or 5 times as many as they keep, if that is more), because their
-    time grows with the product of both numbers: from a larger task a random sample is drawn first,
-    and a warning says so.
+    among at most 50,000 images (or 5 times as many as they keep, if that is more; --candidates sets
+    it), because their time grows with the product of both numbers: from a larger task a random
+    sample is drawn first, and a warning says so.
 
     --variant ctp reproduces the CTP authors' code for reservoir, herding and kmeans: each quota is
     rounded on its own, so the buffer can be slightly larger than --size; of an earlier task, the
@@ -173,6 +186,7 @@ def run(
         seed=seed,
         checkpoint=content_of(checkpoint, "checkpoint") if checkpoint else None,
         stores_features=store_features,
+        candidates=candidates,
     )
     if already_made(out, "task", request.identity(), force=force, versions=request.versions()):
         say(f"buffer: {out} is already finished")

@@ -16,16 +16,16 @@ def herd(features: np.ndarray, count: int) -> np.ndarray:
     >>> herd(np.array([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]]), 2)
     array([2, 1])
     """
-    features = np.asarray(features, dtype=np.float64)
+    features = np.ascontiguousarray(features, dtype=np.float32)
     count = min(count, len(features))
-    mean = features.mean(axis=0)
-    debt = mean.copy()  # what the picked rows still lack to have this mean
-    is_free = np.ones(len(features), dtype=bool)
+    mean = features.mean(axis=0, dtype=np.float64)
+    debt = mean.copy()  # what the picked rows still lack to have this mean: in float64, a long sum
+    lost = np.zeros(len(features), dtype=np.float32)  # -inf where a row was picked
     picked = np.empty(count, dtype=np.int64)
     for turn in range(count):
-        row = int(np.argmax(np.where(is_free, features @ debt, -np.inf)))
+        row = int(np.argmax(features @ debt.astype(np.float32) + lost))
         picked[turn] = row
-        is_free[row] = False
+        lost[row] = -np.inf
         debt += mean - features[row]
     return picked
 
@@ -40,15 +40,15 @@ def herd_again(features: np.ndarray, count: int) -> np.ndarray:
     >>> herd_again(np.array([[1.0, 0.0], [1.0, 0.0]]), 2)
     array([0, 1])
     """
-    features = np.asarray(features, dtype=np.float64)
+    features = np.ascontiguousarray(features, dtype=np.float32)
     count = min(count, len(features))
-    mean = features.mean(axis=0)
+    mean = features.mean(axis=0, dtype=np.float64)
     debt = mean.copy()
     picked: dict[int, None] = {}  # a set that keeps the order
     for _ in range(_TURNS_PER_ROW * count):
         if len(picked) == count:
             break
-        row = int(np.argmax(features @ debt))
+        row = int(np.argmax(features @ debt.astype(np.float32)))
         picked[row] = None
         debt += mean - features[row]
     if len(picked) < count:

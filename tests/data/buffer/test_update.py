@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.core.errors import BadInput, Incompatible, UsageError
+from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.buffer import policies
 from vlcpctl.data.buffer import update as buffer_module
 from vlcpctl.data.buffer.size import BufferSize
@@ -285,6 +286,39 @@ def test_of_many_images_a_random_sample_is_embedded_and_a_warning_says_so(
     split = open_task(task).split("train")
     assert len(kept) == 2
     assert kept <= {split.keys[row] for row in embedded}
+
+
+def test_more_candidates_than_take_hours_must_be_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policies, "_WITHOUT_ASKING", 39)
+    (task,) = tasks(tmp_path, [40])
+    for how in ({"policy": "herding"}, {"policy": "kmeans", "variant": "ctp"}):
+        with pytest.raises(UsageError, match=r"choose 2 of 40 images, .* --candidates 40 does"):
+            _watched_update(tmp_path / "buffer", task, **how)
+        out = tmp_path / how["policy"]
+        _, embedded = _watched_update(out, task, **how, candidates=40)
+        assert sorted(embedded) == list(range(40))
+        assert read_manifest(out, "task")["identity"]["candidates"] == 40
+    warnings, embedded = _watched_update(tmp_path / "few", task, policy="herding", candidates=9)
+    assert warnings[0].startswith("herding chooses among 9 of the 40 images")
+    assert len(embedded) == 9
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"policy": "random"}, "--candidates has no effect with --policy random"),
+        ({"policy": "herding", "variant": "ctp"}, "considers all 40 images, .* --candidates 40,"),
+        ({"policy": "kmeans", "candidates": 1}, "--candidates 1 is less than the 2 images"),
+    ],
+)
+def test_candidates_that_cannot_be_are_refused(
+    tmp_path: Path, how: dict[str, object], said: str
+) -> None:
+    (task,) = tasks(tmp_path, [40])
+    with pytest.raises(UsageError, match=said):
+        _watched_update(tmp_path / "buffer", task, **{"candidates": 9, **how})
 
 
 def test_the_ctp_authors_code_considers_every_image(

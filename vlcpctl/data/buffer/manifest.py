@@ -105,6 +105,7 @@ class BufferRequest:
     checkpoint: str | None = None  # content id of the model that computes the features
     variant: str = PAPER
     stores_features: bool = False
+    candidates: int | None = None  # that herding and kmeans choose from; None: `most_considered`
 
     def identity(self) -> dict[str, Any]:
         """The settings that determine the result, compared when the command runs again."""
@@ -120,6 +121,7 @@ class BufferRequest:
             # Content ids do not cover kept columns, so they are compared by themselves.
             "kept_columns": self.kept_columns(),
             "features": self.stores_features,
+            **({} if self.candidates is None else {"candidates": self.candidates}),
         }
 
     def versions(self) -> Versions:

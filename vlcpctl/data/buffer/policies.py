@@ -36,6 +36,7 @@ VARIANTS = (PAPER, CTP)
 _CTP_POLICIES = ("reservoir", "herding", "kmeans")
 
 _CONSIDERED, _CONSIDERED_PER_ITEM = 50_000, 5  # see `most_considered`
+_WITHOUT_ASKING = 300_000  # items; choosing among more takes hours
 FeaturesAt = Callable[[np.ndarray], np.ndarray]  # (K,) positions to (K, D), L2-normalised
 
 
@@ -112,15 +113,23 @@ def by_quota(quotas: list[int], candidates: BufferCandidates) -> Allotment:
     return Allotment(stays, quotas[-1])
 
 
-def pick(policy: str, count: int, order: np.ndarray, features: FeaturesAt, seed: int) -> np.ndarray:
+def pick(
+    policy: str,
+    count: int,
+    order: np.ndarray,
+    features: FeaturesAt,
+    seed: int,
+    wanted: int | None = None,
+) -> np.ndarray:
     """(count,) positions of the fresh items to admit; the first are the last to be evicted.
 
     `order` are the fresh items' (M,) hashes. `features` returns (K, D) L2-normalised features of
-    the items at K positions; it is called only by the policies that use them.
+    the items at K positions; it is called only by the policies that use them, which choose from
+    `wanted` items (None: see `most_considered`).
     """
     if policy not in NEEDS_FEATURES or count == 0:
         return lowest(order, count)
-    considered = np.sort(lowest(order, most_considered(count)))
+    considered = np.sort(lowest(order, wanted or most_considered(count)))
     vectors = features(considered)
     is_herding = policy == "herding"
     rows = herd(vectors, count) if is_herding else nearest_to_centroids(vectors, count, seed)
@@ -137,6 +146,36 @@ def most_considered(count: int) -> int:
     (50000, 100000)
     """
     return max(_CONSIDERED, _CONSIDERED_PER_ITEM * count)
+
+
+def require_considered(
+    policy: str, variant: str, count: int, items: int, wanted: int | None
+) -> None:
+    """Raise UsageError if `count` of `items` would be chosen from too many, or from too few.
+
+    `wanted` is --candidates, without which no policy chooses from more than 300,000.
+    """
+    if policy not in NEEDS_FEATURES:
+        if wanted is not None:
+            raise UsageError(
+                f"--candidates has no effect with --policy {policy}, which uses no features"
+            )
+        return
+    considered = items if variant == CTP else min(items, most_considered(count))
+    if wanted is None:
+        if count and considered > _WITHOUT_ASKING:
+            raise UsageError(
+                f"--policy {policy} would choose {count} of {considered} images, by a pass over "
+                f"all of them for each: hours; --candidates {considered} does so, and --policy "
+                "reservoir takes seconds"
+            )
+    elif wanted < count:
+        raise UsageError(f"--candidates {wanted} is less than the {count} images to choose")
+    elif variant == CTP and wanted < items:
+        raise UsageError(
+            f"--variant ctp considers all {items} images, as the authors' code: give "
+            f"--candidates {items}, or leave it out"
+        )
 
 
 def _reservoir(size: BufferSize, candidates: BufferCandidates) -> Allotment:

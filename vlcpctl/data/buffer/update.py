@@ -33,6 +33,7 @@ from vlcpctl.data.buffer.policies import (
     most_considered,
     pick,
     pick_as_ctp,
+    require_considered,
 )
 from vlcpctl.data.buffer.segments import SegmentWriter, carry, next_number, with_column
 from vlcpctl.data.precomputed.stored_features import Project, carry_over, write_features
@@ -79,7 +80,8 @@ def plan_update(request: BufferRequest) -> UpdatePlan:
     """Decide which items stay and how many are admitted; reads the indexes but no images.
 
     Raises BadInput if the task has no images to train on or the previous buffer was already
-    updated with it, Incompatible if that buffer was made with other settings.
+    updated with it, UsageError if herding or k-means would choose from too many or too few images,
+    and Incompatible if that buffer was made with other settings.
     """
     request.task.require("train")
     split = request.task.split("train")
@@ -96,6 +98,8 @@ def plan_update(request: BufferRequest) -> UpdatePlan:
     order = hash_order(request.seed, split.keys.take(fresh))
     candidates = BufferCandidates(list(seen.values()), held_task, priority, order, fresh)
     allotment = _allot(request, candidates)
+    wanted, count = request.candidates, allotment.admitted
+    require_considered(request.policy, request.variant, count, len(fresh), wanted)
     warnings = (*update_warnings(request), *_sample_warnings(request, allotment, len(fresh)))
     return UpdatePlan(seen, fresh, order, allotment, warnings)
 
@@ -140,7 +144,7 @@ def write_buffer(
 def _sample_warnings(request: BufferRequest, allotment: Allotment, items: int) -> list[str]:
     if request.policy not in NEEDS_FEATURES or request.variant == CTP or not allotment.admitted:
         return []
-    considered = most_considered(allotment.admitted)
+    considered = request.candidates or most_considered(allotment.admitted)
     if items <= considered:
         return []
     of_them = f"{considered} of the {items} images of {request.task.path}"
@@ -162,7 +166,8 @@ def _picked(request: BufferRequest, plan: UpdatePlan, features: FeaturesAt) -> n
     count = plan.allotment.admitted
     if request.variant == CTP:
         return pick_as_ctp(request.policy, count, len(plan.fresh), features)
-    return pick(request.policy, count, plan.order, features, request.seed)
+    wanted = request.candidates
+    return pick(request.policy, count, plan.order, features, request.seed, wanted)
 
 
 def _check_continues(request: BufferRequest, previous: Task) -> None:

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -104,7 +105,7 @@ def _read_ours(
         transform=view,
         tokenise=TOKENISE,
         seed=0,
-        part=slice,
+        part=partial(slice, 0),
         cache=0,
     )
     count = 0

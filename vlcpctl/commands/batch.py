@@ -13,9 +13,11 @@ from typing import Annotated
 import typer
 
 from vlcpctl.commands import COMMANDS, module_name, options
+from vlcpctl.commands.processes import with_locks
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name, unreadable
 from vlcpctl.core.input_files import require_file_or_pipe
+from vlcpctl.jobs.engines import ENGINES, sbatch_script, snakefile
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine, parse
 
@@ -28,6 +30,15 @@ Jobs = Annotated[
         max=1024,
         metavar="N",
         help="Lines to run at the same time; one with --nproc M runs M processes.",
+    ),
+]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="snakemake|sbatch",
+        help="Run nothing, and print the lines for another engine: a Snakefile, or a bash script "
+        "that submits them as jobs of Slurm (default: run them here).",
     ),
 ]
 
@@ -45,6 +56,7 @@ def run(
         Path, typer.Argument(metavar="FILE", help="File of command lines; - reads stdin.")
     ] = Path("-"),
     jobs: Jobs = 1,
+    to: To = None,
     dry_run: options.DryRun = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -58,14 +70,24 @@ def run(
     back all later lines until all earlier ones have ended. If a line fails, no further line
     starts, and its exit code is the exit code of batch. --quiet applies to every line.
 
+    --to prints the same lines, with the same order, for Snakemake or Slurm. A comment such as
+    '#: gpus=8 mem=64GB time=12h' says what a line needs, or, on a line of its own, what all later
+    lines need: gpus, cpus and mem of each machine, time (min, h, d), nodes, partition and account.
+    Lines get --wait, and a train-step a process per GPU.
+
     Examples:
       vlcpctl batch recipe.txt --dry-run
+      vlcpctl batch recipe.txt --to snakemake > Snakefile
+      vlcpctl batch recipe.txt --to sbatch > submit.sh && bash submit.sh
       printf '%s\n' 'check stream/00-flags' 'check stream/01-objects' |
           vlcpctl batch --jobs 2
     """
     options.start(quiet=quiet)
     lines = parse(_read(file))
     _check(lines)
+    if to is not None:
+        _export(lines, file, to, jobs)
+        return
     if dry_run:
         for line in lines:
             console.emit(line)
@@ -79,6 +101,29 @@ def run(
     runner = JobRunner([_quieted(line) for line in lines] if quiet else lines, jobs)
     runner.run()
     _judge(runner, lines)
+
+
+def _export(lines: Sequence[CommandLine], file: Path, to: str, jobs: int) -> None:
+    """Print the lines for another engine. Raises UsageError if it cannot run them."""
+    if to not in ENGINES:
+        raise UsageError(f"--to: {unknown_name('engine', to, ENGINES)}")
+    if jobs > 1:
+        raise UsageError(f"--jobs has no effect with --to {to}: the engine starts the lines")
+    if not any(not line.is_barrier for line in lines):
+        raise UsageError(f"{file} has no lines to export")
+    name = "batch" if str(file) == "-" else str(file)
+    if to == "snakemake":
+        found = snakefile(lines, name, _takes_wait, lambda one: COMMANDS[one].writes_file)
+    else:
+        found = sbatch_script(lines, name, _takes_wait)
+    for line in [*found]:  # whole, or not at all
+        console.emit(line)
+
+
+def _takes_wait(name: str) -> bool:
+    """Whether a command has the option --wait."""
+    command = with_locks(import_module(module_name(name)).run)
+    return "wait" in inspect.signature(command).parameters
 
 
 def _read(file: Path) -> str:

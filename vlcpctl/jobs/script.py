@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from vlcpctl.core.errors import UsageError
+from vlcpctl.jobs.resources import MARK, NOTHING, Resources, parse_resources
 
 # Escaped or quoted text, which a shell takes literally; not $ or ` inside double quotes.
 _LITERAL = re.compile(r"""\\.|'[^']*'|"(?:[^"$`\\]|\\.)*\"""")
@@ -24,6 +25,7 @@ class CommandLine:
 
     number: int
     words: tuple[str, ...]
+    resources: Resources = NOTHING  # from comments, for other engines
 
     @property
     def is_barrier(self) -> bool:
@@ -59,6 +61,28 @@ class CommandLine:
             for path in made
         )
 
+    @property
+    def writes_path(self) -> bool:
+        """Whether the line has an --out that is not stdout."""
+        return self._out is not None and self._out[0] != "-"
+
+    @property
+    def is_shard(self) -> bool:
+        """Whether the line makes a part of its output."""
+        return self.value_of("--num-shards") is not None
+
+    def value_of(self, option: str) -> str | None:
+        """The text after a long option; None if the line does not have it.
+
+        >>> CommandLine(1, ("train-step", "a", "--nproc=2")).value_of("--nproc")
+        '2'
+        """
+        for word, following in zip(self.words, (*self.words[1:], ""), strict=True):
+            name, equals, value = word.partition("=")
+            if name == option:
+                return value if equals else following
+        return None
+
     @cached_property
     def _out(self) -> tuple[str, tuple[str, ...]] | None:
         """The value of --out, and the words without it; None if it is not given."""
@@ -73,8 +97,7 @@ class CommandLine:
     @cached_property
     def _places(self) -> set[str]:
         """The real paths that the words, and what they contain, may name."""
-        is_shard = any(word.split("=")[0] == "--num-shards" for word in self.words)
-        words = self._out[1] if self._out and is_shard else self.words
+        words = self._out[1] if self._out and self.is_shard else self.words
         parts = {part for word in words for part in (word, *_WITHIN.split(word))}
         return {_place(part) for part in parts if part}
 
@@ -90,18 +113,26 @@ def _place(path: str) -> str:
 def parse(text: str) -> list[CommandLine]:
     r"""The command lines of a text, without comments and blank lines, continued lines joined.
 
+    A comment `#: gpus=8` is for its line, or, on a line of its own, for all later ones.
     Raises UsageError, with the line's number, for shell syntax and unclosed quotes.
 
     >>> [str(line) for line in parse("# first\nvlcpctl check 'a b' \\\n  c\n\nwait\nmethods")]
     ["vlcpctl check 'a b' c", 'wait', 'vlcpctl methods']
     """
-    lines = []
+    lines, usual = [], NOTHING
     for number, line in _joined(text):
-        words = _words(number, line)
+        words, comment = _words(number, line)
+        asked = comment.removeprefix(MARK) if comment.startswith(MARK) else ""
+        try:
+            resources = parse_resources(asked, usual)
+        except UsageError as error:
+            raise UsageError(f"line {number}: {error}") from error
         if words[:1] == ["vlcpctl"]:
             del words[0]
         if words:
-            lines.append(CommandLine(number, tuple(words)))
+            lines.append(CommandLine(number, tuple(words), resources))
+        else:
+            usual = resources
     return lines
 
 
@@ -120,7 +151,8 @@ def _joined(text: str) -> Iterator[tuple[int, str]]:
         yield start, begun
 
 
-def _words(number: int, line: str) -> list[str]:
+def _words(number: int, line: str) -> tuple[list[str], str]:
+    """The words of a line, and its comment."""
     bare = _LITERAL.sub(lambda match: "x" * len(match[0]), line)
     comment = _COMMENT.search(bare)
     end = comment.start() if comment else len(line)
@@ -131,6 +163,6 @@ def _words(number: int, line: str) -> list[str]:
             "quote it, write the word out, or use --out instead of a redirection"
         )
     try:
-        return shlex.split(line[:end])
+        return shlex.split(line[:end]), line[end:].strip()
     except ValueError as error:
         raise UsageError(f"line {number}: {str(error).lower()}") from error

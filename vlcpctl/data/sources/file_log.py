@@ -35,13 +35,13 @@ class FileLog:
         `data` is None if it cannot be read or is not used.
         """
         label = f"{len(name)}:{name}:".encode(errors="surrogatepass")
-        state = ""
+        state = b""
         if found is not None:
-            state = f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} "
-            state += f"{found.st_ctime_ns}"
+            times = (found.st_mtime_ns, found.st_ctime_ns)
+            state = b"%d %d %d %d %d" % (found.st_dev, found.st_ino, found.st_size, *times)
             self._is_settled &= is_settled(found)
         self._is_empty = False
-        self._state.update(b"%b%b;" % (label, state.encode()))
+        self._state.update(b"%b%b;" % (label, state))
         if data is None:
             self._content.update(b"%b-;" % label)
             return

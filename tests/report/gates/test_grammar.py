@@ -62,6 +62,7 @@ def test_keys_of_rows_may_contain_anything(text: str, key: str, selectors: dict[
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("R@1:lt:1", "R@1 has the name t2i_r1 here; rm is the mean of all recalls"),
         ("bwt_gm:lt:1", "unknown metric 'bwt_gm'; did you mean 'bwt_gem'"),
         ("worst_dorp:lt:1", "unknown metric 'worst_dorp'; did you mean 'worst_drop'"),
         ("bwt_gem.t2i_r2:lt:1", "unknown metric key 't2i_r2'; did you mean 't2i_r1'"),

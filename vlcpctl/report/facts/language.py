@@ -29,6 +29,7 @@ LAST, BEFORE = "last", "start"
 
 _ANGLE = re.compile(r"(sam|ram)_(image|text)|imav_(i2t|t2i)")
 _ANGLE_KEY = re.compile(rf"({_ANGLE.pattern})_(mean|\d+_\d+)")
+_RECALL = re.compile(r"r@([0-9]+|mean)", re.IGNORECASE)  # as papers write it
 _DEGREES = re.compile(rf"degrees\.({_ANGLE.pattern})\.(?P<low>\d+)\.(?P<high>\d+)")
 # Keys that the evaluators of this program write.
 _KEY = re.compile(r"(i2t|t2i)_r(\d+|mean)|rm|map_\d+|acc\d+|top\d+|mean_per_class_recall")
@@ -121,7 +122,7 @@ def parse(
         if metric is not None:
             break
     else:
-        name, _, _ = text.partition("@")
+        name = text if _RECALL.match(text) else text.partition("@")[0]
         raise dialect.error(f"{where}: {_why_unknown(name, keys, dialect)}")
     selectors = parse_selectors(text[end + 1 :], where, dialect) if end < len(text) else ()
     given = dict(selectors)
@@ -162,6 +163,10 @@ def _known(text: str, keys: Collection[str], dialect: Dialect) -> Metric | None:
 
 
 def _why_unknown(text: str, keys: Collection[str], dialect: Dialect) -> str:
+    if recall := _RECALL.match(text):
+        wanted = f"_r{recall[1].lower()}"
+        meant = [key for key in sorted(keys) if key.endswith(wanted)] or ["i2t_r1", "t2i_r1"]
+        return f"{recall[0]} has the name {' or '.join(meant)} here; rm is the mean of all recalls"
     name, dot, key = text.partition(".")
     if dialect.is_column and name == DEGREES:
         return (

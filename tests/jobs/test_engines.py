@@ -180,6 +180,17 @@ def test_each_line_is_a_job_after_those_that_it_needs(
     assert r"--line train-step --wait=inf stream/00-part-0 -o runs/a\ b/00 " in calls[0]
 
 
+def test_a_job_that_is_not_taken_ends_the_script(
+    cluster: Callable[..., tuple[int, str, list[str]]], tmp_path: Path
+) -> None:
+    cluster(BATCH)
+    (tmp_path / "bin/sbatch").write_text(
+        "#!/usr/bin/env bash\necho no such partition >&2\nexit 3\n"
+    )
+    code, shown, _ = cluster(BATCH)
+    assert (code, shown) == (3, "no such partition\n")
+
+
 @pytest.mark.parametrize(
     ("asks", "slurm", "together"),
     [

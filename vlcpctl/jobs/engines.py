@@ -157,7 +157,7 @@ submit() {{ # NUMBER JOB:JOB... SBATCH-OPTION... -- WORD...: prints the number o
   shift
   local job
   job=$(sbatch --parsable --ntasks-per-node=1 --requeue --open-mode=append --signal=TERM@{saves} \\
-    "${{options[@]}}" "${{own[@]}}" "$script" --line "$@")
+    "${{options[@]}}" "${{own[@]}}" "$script" --line "$@") || exit # -e does not reach in here
   echo "${{job%%;*}}" # a cluster's name may follow
 }}
 """

@@ -124,6 +124,8 @@ def test_a_batch_in_pieces_is_the_same_batch(
         "part": lambda count: slice(0, count),
     }
     dataset = WithBufferBatches(batches(splits, **how), batches(splits, seed=1))
+    parts = next(read_batches(dataset, 1, 2, 0, pieces=pieces))
+    assert [len(part.keys) for part in parts] == [SIZE, *[0] * (pieces - 1)]
     whole_ones = [dataset[step] for step in range(1, STEPS)]
     apart = read_all(dataset, 1, STEPS, workers, pieces)
     for one, other in zip(whole_ones, apart, strict=True):

@@ -122,7 +122,10 @@ class PlannedBatches(Dataset[Batch]):
         return self.piece(step, 0, 1)
 
     def piece(self, step: int, number: int, count: int) -> Batch:
-        """Piece `number` of `count` of this process's part of a batch; `joined` makes it whole."""
+        """Piece `number` of `count` of this process's part of a batch; `joined` makes it whole.
+
+        What belongs to the global batch is in the first piece alone.
+        """
         plan = self.plan(step)
         positions = list(zip(plan.source.tolist(), plan.row.tolist(), strict=True))
         keys = [self.splits[source].keys[row] for source, row in positions]
@@ -137,16 +140,17 @@ class PlannedBatches(Dataset[Batch]):
         ]
         ids = self.tokenise(texts)
         masked, labels = self.masking(ids, keys[own], visits[own]) if self.masking else (None, None)
+        is_first, replayed = number == 0, torch.from_numpy(plan.source == self.buffer_source)
         return Batch(
-            keys=keys,
-            replayed=torch.from_numpy(plan.source == self.buffer_source),
-            stored=self._stored_of(plan),
+            keys=keys if is_first else [],
+            replayed=replayed if is_first else replayed[:0],
+            stored=self._stored_of(plan) if is_first else None,
             targets=self._targets_of(plan, own),
             images=torch.from_numpy(np.stack(images)),
             texts=ids,
             masked=masked,
             labels=labels,
-            groups=self._groups_of(plan),
+            groups=self._groups_of(plan) if is_first else None,
         )
 
     def _view(self, place: tuple[int, int], key: str, visit: int) -> np.ndarray:

@@ -16,8 +16,11 @@ def row_notes(rows: Sequence[Row]) -> list[str]:
     return [*about_data, *_chain_notes(rows)]
 
 
-def _seed_notes(rows: Iterable[Row]) -> list[str]:
+def _seed_notes(rows: Sequence[Row]) -> list[str]:
     """Runs whose seeds were evaluated on different data."""
+    chains = {(row.run, row.seed) for row in rows}
+    if len(chains) == len({run for run, _ in chains}):
+        return []  # a seed each, as in most reports
     found: dict[Hashable, dict[str, int]] = {}
     runs = set()
     for row in rows:
@@ -53,11 +56,13 @@ def _name_notes(rows: Iterable[Row]) -> list[str]:
     return [f"the data of {listed} are not the same in all runs: compare them with care"]
 
 
-def _rewritten_notes(rows: Iterable[Row]) -> list[str]:
+def _rewritten_notes(rows: Sequence[Row]) -> list[str]:
     """Data of which some rows are from before pairs were removed, and some from afterwards.
 
     Only if they were evaluated: with pairs for training alone, the rows are of the same samples.
     """
+    if not any(row.data_was for row in rows):
+        return []
     ids: dict[Hashable, set[tuple[str, Hashable]]] = {}
     names: dict[Hashable, str] = {}
     for row in rows:

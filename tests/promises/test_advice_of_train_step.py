@@ -416,6 +416,7 @@ ELSEWHERE = (
     "; --negatives distinct leaves them out",
     "; use a larger share or a larger --batch-size",
     "; continue under another --run",
+    "; with --local-loss it computes its own rows",  # training/test_many_processes.py
 )
 _ADVISES = re.compile(r"--[a-z]|'vlcpctl|\b(use|give|leave|make|set|import|run|train|fetch)\b")
 

@@ -90,6 +90,18 @@ def test_an_output_belongs_to_the_last_line_that_writes_it() -> None:
     ]
 
 
+def test_weeks_of_a_state_follow_each_other_and_are_never_outputs() -> None:
+    rules = rules_of("update w1 --state prod\nupdate w2 --state=prod\ncheck prod\ncheck other")
+    inputs = [rules[f"line_{number}"].get("input", "") for number in (1, 2, 3, 4)]
+    assert inputs == [
+        "",
+        '".b.txt.done/line_1"',
+        '".b.txt.done/line_1", ".b.txt.done/line_2"',
+        "",
+    ]
+    assert all("touch(" in rules[f"line_{number}"]["output"] for number in (1, 2, 3, 4))
+
+
 def test_braces_are_no_wildcards() -> None:
     assert "{{x}}" in rules_of("check '{x}'")["line_1"]["shell"]
     with pytest.raises(UsageError, match=r"line 1: Snakemake takes braces in a\{x\}b for"):

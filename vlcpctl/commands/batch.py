@@ -65,9 +65,9 @@ def run(
     One vlcpctl command per line, quoted as in a shell. A # starts a comment, and a backslash at
     the end of a line continues it on the next one.
 
-    With --jobs, a line starts as soon as its inputs exist: a line that names the --out of an
-    earlier line waits for that line; shards of one output run side by side. A line 'wait' holds
-    back all later lines until all earlier ones have ended. If a line fails, no further line
+    With --jobs, a line starts as soon as its inputs exist: a line that names the --out or --state
+    of an earlier line waits for that line; shards of one output run side by side. A line 'wait'
+    holds back all later lines until all earlier ones have ended. If a line fails, no further line
     starts, and its exit code is the exit code of batch. --quiet applies to every line.
 
     --to prints the same lines, with the same order, for Snakemake or Slurm. A comment such as

@@ -34,13 +34,14 @@ class CommandLine:
 
     @cached_property
     def makes(self) -> str | None:
-        """The real path that the line writes: the value of its --out, or None.
+        """The real path that the line writes: the value of its --out or --state, or None.
 
         >>> made = [CommandLine(1, ("buffer", "stream/00", out)) for out in ("-ob/0", "--out=b/0")]
         >>> [line.makes == os.path.realpath("b/0") for line in made]
         [True, True]
         """
-        return None if self._out is None else _place(self._out[0])
+        written = self.value_of("--state") if self._out is None else self._out[0]
+        return None if written is None else _place(written)
 
     def reads(self, made: Iterable[str | None]) -> bool:
         """Whether a word of the line names one of these outputs or a path inside one.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -93,6 +94,7 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
         spatial_tracks=collect_spatial_tracks(row for row in chosen if row.since is not None),
         groups=groups.members,
         choices=choices,
+        short_names=_short_names(chosen, groups) if choices else {},
     )
     document = _with_forgotten(document, chosen, request, files, intervals)
     facts = Facts(
@@ -187,6 +189,13 @@ def _best(
         lambda track: main_key(track, request.metric),
         allow_missing=request.allow_missing,
     )
+
+
+def _short_names(rows: Sequence[Row], groups: Grouped) -> dict[str, str]:
+    """The first field's value of each line, if no other line of these rows has the same."""
+    lines = {row.run: groups.first[row.run] for row in rows if row.run in groups.first}
+    counts = Counter(lines.values())
+    return {line: value for line, value in lines.items() if counts[value] == 1}
 
 
 def _with_forgotten(

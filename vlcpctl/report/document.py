@@ -59,6 +59,8 @@ class Document:
     forgotten: Forgotten | None = None  # from ranks; None: no examples were wanted
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # --group-by: runs by line
     choices: tuple[Choice, ...] = ()  # of --best
+    # Of the lines that --best chose: their name in a paper, such as "ctp" of "ctp, lr=0.1".
+    short_names: Mapping[str, str] = field(default_factory=dict)
     cards: Cards | None = None  # of --checkpoint
     settings: Mapping[str, SettingTexts] = field(default_factory=dict)  # of each run
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -79,8 +80,16 @@ def _texts(document: Document, form: str) -> Iterator[tuple[str, str]]:
         for table in tables:
             name = free_name(f"{start} {table.name or table.title}", taken)
             titled = replace(table, title=f"{table.title} ({heading})" if heading else table.title)
-            text = table_csv(table) if is_csv else chosen + table_latex(titled, name)
+            if is_csv:
+                text = table_csv(table)
+            else:
+                shown = titled.with_texts(partial(_short, document.short_names))
+                text = chosen + table_latex(shown, name)
             yield name + ending, text
+
+
+def _short(names: Mapping[str, str], text: str) -> str:
+    return names.get(text, text)
 
 
 def write_figures(document: Document, identity: dict[str, Any], out: Path, *, force: bool) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from vlcpctl.report.render.csv_files import published_csv, table_csv
 from vlcpctl.report.render.figures import angle_histograms, run_styles, track_charts
 from vlcpctl.report.render.latex import table_latex
 from vlcpctl.report.tables.angles import MEASURES
+from vlcpctl.report.tables.table import Table
 
 _MOST_FILES = 2000  # of tables
 _MOST_CHARTS = 200  # each takes about a second
@@ -83,13 +83,24 @@ def _texts(document: Document, form: str) -> Iterator[tuple[str, str]]:
             if is_csv:
                 text = table_csv(table)
             else:
-                shown = titled.with_texts(partial(_short, document.short_names))
+                shown = _with_short_names(titled, document.short_names)
                 text = chosen + table_latex(shown, name)
             yield name + ending, text
 
 
-def _short(names: Mapping[str, str], text: str) -> str:
-    return names.get(text, text)
+def _with_short_names(table: Table, names: Mapping[str, str]) -> Table:
+    """The table with these names of its runs; a column that then repeats them is left out."""
+    if not names:
+        return table
+    table = table.with_texts(lambda text: names.get(text, text))
+    rows = [row for group in table.groups for row in group.rows]
+    kept = [
+        place
+        for place, column in enumerate(table.columns)
+        if column.name != "method" or any(row[place].text != row[0].text for row in rows)
+    ]
+    keys = table.keys - (len(table.columns) - len(kept))
+    return replace(table.only(kept), keys=max(1, keys))
 
 
 def write_figures(document: Document, identity: dict[str, Any], out: Path, *, force: bool) -> bool:

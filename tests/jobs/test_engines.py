@@ -13,7 +13,7 @@ import pytest
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.jobs.engines import sbatch_script, snakefile
-from vlcpctl.jobs.resources import NOTHING, Resources, parse_resources
+from vlcpctl.jobs.resources import NOTHING, Resources
 from vlcpctl.jobs.script import parse
 from vlcpctl.testing.tiny_stream import make_stream
 
@@ -40,11 +40,14 @@ FAKES = {
 }
 
 
-def rules_of(text: str) -> dict[str, dict[str, str]]:
+Rules = dict[str, dict[str, str]]
+
+
+def rules_of(text: str) -> Rules:
     """The fields of each rule of the Snakefile of a batch file, by the rule's name."""
-    lines = [*snakefile(parse(text), "b.txt", lambda name: name != "check", _writes_file)]
-    found: dict[str, dict[str, str]] = {}
-    for line in lines:
+    parsed = parse(text, has_resources=True)
+    found: Rules = {}
+    for line in snakefile(parsed, "b.txt", lambda name: name != "check"):
         if line.startswith("rule "):
             fields = found.setdefault(line.removeprefix("rule ").rstrip(":"), {})
         elif line.startswith("    "):
@@ -53,20 +56,26 @@ def rules_of(text: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def _writes_file(name: str) -> bool:
-    return name == "eval-retrieval"
+def waits_of(rules: Rules) -> dict[int, list[int]]:
+    """The numbers of the lines that each line waits for."""
+    numbers = {
+        rule["output"].removeprefix("touch(").removesuffix(")"): int(name.removeprefix("line_"))
+        for name, rule in rules.items()
+        if name != "all"
+    }
+    assert len(numbers) == len(rules) - 1  # a mark each
+    inputs = {number: rules[f"line_{number}"].get("input", "") for number in numbers.values()}
+    return {
+        number: [numbers[mark] for mark in marks.split(", ") if mark]
+        for number, marks in inputs.items()
+    }
 
 
-def test_each_line_is_a_rule_with_what_it_reads_and_writes() -> None:
+def test_each_line_is_a_rule_after_those_that_it_needs() -> None:
     rules = rules_of(BATCH)
     assert [*rules] == ["all", *(f"line_{number}" for number in (3, 4, 5, 6, 8))]
-    assert "input" not in rules["line_3"]
-    assert rules["line_3"]["output"] == 'directory("runs/a b/00")'
-    assert rules["line_4"]["input"] == '"runs/a b/00"'
-    assert rules["line_5"]["output"] == '"rows.ndjson"'
-    assert rules["line_6"]["output"] == 'touch(".b.txt.done/line_6")'
-    assert rules["line_8"]["input"].endswith('"rows.ndjson", ".b.txt.done/line_6"')
-    assert rules["all"]["input"].endswith('".b.txt.done/line_6", "report"')
+    assert waits_of(rules) == {3: [], 4: [3], 5: [3, 4], 6: [3, 4], 8: [3, 4, 5, 6]}
+    assert rules["all"]["input"].count(".b.txt.done/") == 5
     assert {one["retries"] for name, one in rules.items() if name != "all"} == {"3"}
     assert rules["line_4"]["threads"] == "2"
     assert rules["line_4"]["resources"] == "mem_mb=2000, runtime=30"
@@ -74,38 +83,35 @@ def test_each_line_is_a_rule_with_what_it_reads_and_writes() -> None:
     assert "--wait" not in rules["line_6"]["shell"]
 
 
-def test_shards_are_marks_that_readers_wait_for() -> None:
-    shard = "distill s --teacher t --num-shards 2 -o targets --shard-index"
-    rules = rules_of(f"{shard} 0\n{shard} 1\ntrain-step s -o a --targets targets")
-    assert "input" not in rules["line_2"]
-    assert rules["line_3"]["input"] == '".b.txt.done/line_1", ".b.txt.done/line_2"'
+def test_no_output_is_snakemakes_and_other_lines_do_not_change_a_mark() -> None:
+    rules = rules_of("buffer a -o b\ncheck b\ncheck b")
+    outputs = [rules[f"line_{number}"]["output"] for number in (1, 2, 3)]
+    assert all(one.startswith('touch(".b.txt.done/') for one in outputs)
+    assert len({*outputs}) == 3  # of the same words, too
+    later = rules_of("# a remark\nsplit x -o y\nbuffer a -o b  # why\ncheck b\ncheck b")
+    assert [later[f"line_{number}"]["output"] for number in (3, 4, 5)] == outputs
 
 
-def test_an_output_belongs_to_the_last_line_that_writes_it() -> None:
-    rules = rules_of("buffer s -o b\ncheck b\nbuffer t -o b --force\ncheck b")
-    assert [rules[f"line_{number}"].get("input") for number in (2, 3, 4)] == [
-        '".b.txt.done/line_1"',
-        '".b.txt.done/line_1"',
-        '".b.txt.done/line_1", "b"',
-    ]
+@pytest.mark.parametrize(
+    ("text", "waits"),
+    [
+        ("buffer s -o b\ncheck b\nbuffer t -o b --force\ncheck b", [[], [1], [1, 2], [1, 3]]),
+        ("distill s -o t --num-shards 2\ndistill u -o t --num-shards 2\ncheck t", [[], [], [1, 2]]),
+        ("update w1 --state p\nupdate w2 --state=p\ncheck p\ncheck q", [[], [1], [1, 2], []]),
+        ("split p -qo s\ncheck s", [[], [1]]),
+        ("eval a -o r\nreport r -o x\neval b -o r --force", [[], [1], [1, 2]]),
+        ("train a -o r/0\neval r/0 -o r/0/rows", [[], [1]]),
+    ],
+)
+def test_a_line_waits_for_what_it_reads_and_for_who_reads_what_it_writes(
+    text: str, waits: list[list[int]]
+) -> None:
+    assert [*waits_of(rules_of(text)).values()] == waits
 
 
-def test_weeks_of_a_state_follow_each_other_and_are_never_outputs() -> None:
-    rules = rules_of("update w1 --state prod\nupdate w2 --state=prod\ncheck prod\ncheck other")
-    inputs = [rules[f"line_{number}"].get("input", "") for number in (1, 2, 3, 4)]
-    assert inputs == [
-        "",
-        '".b.txt.done/line_1"',
-        '".b.txt.done/line_1", ".b.txt.done/line_2"',
-        "",
-    ]
-    assert all("touch(" in rules[f"line_{number}"]["output"] for number in (1, 2, 3, 4))
-
-
-def test_braces_are_no_wildcards() -> None:
+def test_braces_and_characters_of_every_plane_are_the_same_words() -> None:
     assert "{{x}}" in rules_of("check '{x}'")["line_1"]["shell"]
-    with pytest.raises(UsageError, match=r"line 1: Snakemake takes braces in a\{x\}b for"):
-        rules_of("buffer s -o 'a{x}b'")
+    assert "p_\U0001f600" in rules_of("check p_\U0001f600")["line_1"]["shell"]
 
 
 @pytest.mark.parametrize(
@@ -122,23 +128,24 @@ def test_braces_are_no_wildcards() -> None:
 )
 def test_a_resource_that_is_none_is_refused(text: str, said: str) -> None:
     with pytest.raises(UsageError) as refused:
-        parse(f"check a  #: {text}")
+        parse(f"check a  #: {text}", has_resources=True)
     assert str(refused.value).startswith("line 1: #: ")
     assert said in str(refused.value)
 
 
 def test_resources_of_a_line_of_its_own_are_for_later_lines() -> None:
-    lines = parse("check a\n#: gpus=2 time=2d\ncheck b #: gpus=4\ncheck c # gpus=8\n")
+    text = "check a\n#: gpus=2 time=2d\ncheck b #: gpus=4\ncheck c # gpus=8\n"
+    lines = parse(text, has_resources=True)
     assert [line.resources for line in lines] == [
         NOTHING,
         Resources(gpus=4, time=2880),
         Resources(gpus=2, time=2880),
     ]
-    assert parse_resources("", NOTHING) is not None
+    assert {line.resources for line in parse(text.replace("gpus=2", "section one"))} == {NOTHING}
 
 
 def test_only_training_runs_on_several_machines() -> None:
-    lines = parse("check a  #: nodes=2")
+    lines = parse("check a  #: nodes=2", has_resources=True)
     with pytest.raises(UsageError, match="line 1: nodes=2 is for --to sbatch"):
         rules_of("check a  #: nodes=2")
     with pytest.raises(UsageError, match="line 1: nodes=2: only train-step runs on several"):
@@ -160,7 +167,9 @@ def cluster(tmp_path: Path) -> Callable[..., tuple[int, str, list[str]]]:
 
     def run(text: str, *words: str, **more: str) -> tuple[int, str, list[str]]:
         script = tmp_path / "jobs it.sh"
-        lines = sbatch_script(parse(text), "b.txt", lambda name: name != "check")
+        lines = sbatch_script(
+            parse(text, has_resources=True), "b.txt", lambda name: name != "check"
+        )
         script.write_text("\n".join(lines) + "\n")
         log.unlink(missing_ok=True)
         path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
@@ -188,7 +197,8 @@ def test_each_line_is_a_job_after_those_that_it_needs(
     assert after == ["", "1", "1:2", "1:2", "1:2:3:4"]
     assert all("--kill-on-invalid-dep=yes" in call for call in calls[1:])
     assert all(" --partition=main " in call for call in calls)
-    assert "--cpus-per-task=2 --mem=2000M --time=30 " in calls[1]
+    assert "--signal=TERM@120 --nodes=1 --cpus-per-task=2 --mem=2000M --time=30 " in calls[1]
+    assert "--signal=TERM@30 " in cluster("check a  #: time=2min")[2][0]
     assert r"--line train-step --wait=inf stream/00-part-0 -o runs/a\ b/00 " in calls[0]
 
 
@@ -223,16 +233,32 @@ def test_a_job_starts_a_process_per_gpu(
     code, shown, calls = cluster(text, "--line", *words, **job)
     assert code == 0, shown
     (run,) = [call for call in calls if call.startswith("srun ")]
-    more = " --nodes 2 --rendezvous node1:20007" if slurm == "2" else ""
-    assert run.strip() == f"srun --kill-on-bad-exit=1 vlcpctl {' '.join(words)}{more}"
+    more = ["--nodes", "2", "--rendezvous", "node1:20007"] if slurm == "2" else []
+    name, *rest = words
+    assert run.split() == ["srun", "--kill-on-bad-exit=1", "vlcpctl", name, *more, *rest]
 
 
-@pytest.mark.parametrize(("code", "returns"), [(75, True), (143, True), (0, False), (8, False)])
+@pytest.mark.parametrize(
+    ("code", "name", "before", "returns"),
+    [
+        (75, "train-step", 9, True),
+        (143, "train-step", 9, True),
+        (143, "sample", 2, True),
+        (143, "sample", 3, False),
+        (0, "check", 0, False),
+        (8, "check", 0, False),
+    ],
+)
 def test_a_job_that_saved_returns_to_the_queue(
-    cluster: Callable[..., tuple[int, str, list[str]]], code: int, *, returns: bool
+    cluster: Callable[..., tuple[int, str, list[str]]],
+    code: int,
+    name: str,
+    before: int,
+    *,
+    returns: bool,
 ) -> None:
-    job = {"SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_ID": "7", "CODE": str(code)}
-    ended, _, calls = cluster(f"check {A}", "--line", "check", A, **job)
+    job = {"SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": str(before)}
+    ended, _, calls = cluster("check a", "--line", name, "a", CODE=str(code), **job)
     assert ended == code
     assert ("scontrol requeue 7" in calls) == returns
 

@@ -11,14 +11,12 @@ class Command(NamedTuple):
     summary: str  # for `vlcpctl --help`
     warm: bool = False  # loads a model: `batch` imports the libraries once for all such lines
     warm_only_with: str = ""  # the option, or its value, without which it loads none
-    writes_file: bool = False  # its --out is a file, not a directory
     usual: str = ""  # options that -h shows beside those that are required; empty: all
 
 
 COMMANDS = {
     "sample": Command(
         "Write a built-in data set as image-text pairs.",
-        writes_file=True,
         usual="--size --views --groups --limit --seed",
     ),
     "split": Command(
@@ -39,7 +37,6 @@ COMMANDS = {
     "invert-texts": Command(
         "Generate negative texts from a buffer (IncCLIP).",
         warm=True,
-        writes_file=True,
         usual="--count --images --seed --device --dry-run",
     ),
     "distill": Command(
@@ -63,25 +60,21 @@ COMMANDS = {
     "eval-retrieval": Command(
         "Evaluate image-text retrieval of checkpoints.",
         warm=True,
-        writes_file=True,
         usual="--out --gallery --split --save-ranks --device --workers --dry-run",
     ),
     "eval-zeroshot": Command(
         "Evaluate zero-shot classification of checkpoints.",
         warm=True,
-        writes_file=True,
         usual="--out --data --templates --split --save-ranks --device --dry-run",
     ),
     "eval-probe": Command(
         "Evaluate linear probes on frozen image features.",
         warm=True,
-        writes_file=True,
         usual="--out --data --protocol --train-split --split --device --dry-run",
     ),
     "spatial-report": Command(
         "Report how embedding angles drift between checkpoints.",
         warm=True,
-        writes_file=True,
         usual="--out --between --split --device",
     ),
     "forgetting-report": Command(

@@ -83,7 +83,7 @@ def run(
           vlcpctl batch --jobs 2
     """
     options.start(quiet=quiet)
-    lines = parse(_read(file))
+    lines = parse(_read(file), has_resources=to is not None)
     _check(lines)
     if to is not None:
         _export(lines, file, to, jobs)
@@ -113,7 +113,7 @@ def _export(lines: Sequence[CommandLine], file: Path, to: str, jobs: int) -> Non
         raise UsageError(f"{file} has no lines to export")
     name = "batch" if str(file) == "-" else str(file)
     if to == "snakemake":
-        found = snakefile(lines, name, _takes_wait, lambda one: COMMANDS[one].writes_file)
+        found = snakefile(lines, name, _takes_wait)
     else:
         found = sbatch_script(lines, name, _takes_wait)
     for line in [*found]:  # whole, or not at all

@@ -10,7 +10,7 @@ from vlcpctl.jobs.script import CommandLine
 def dependencies(lines: Sequence[CommandLine]) -> list[tuple[CommandLine, tuple[CommandLine, ...]]]:
     r"""Each line that is not `wait`, with the earlier ones that it waits for, in their order.
 
-    As `batch --jobs` starts them: those whose output it names, and all that precede a `wait`.
+    As `batch --jobs` starts them: those that it follows, and all that precede a `wait`.
 
     >>> from vlcpctl.jobs.script import parse
     >>> lines = parse("split a -o s\ncheck s\nwait\ncheck b")
@@ -25,7 +25,7 @@ def dependencies(lines: Sequence[CommandLine]) -> list[tuple[CommandLine, tuple[
             before_wait += since
             since = []
             continue
-        needed = [one for one in since if line.reads([one.makes])]
+        needed = [one for one in since if line.follows(one)]
         found.append((line, (*before_wait, *needed)))
         since.append(line)
     return found

@@ -7,12 +7,13 @@ for a first one that still runs, after the engine itself was killed and started 
 from __future__ import annotations
 
 import json
-import os
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from vlcpctl.core.errors import UsageError
+from vlcpctl.core.hashing import content_id
 from vlcpctl.core.printable import printable
 from vlcpctl.jobs.dependencies import dependencies
 from vlcpctl.jobs.script import CommandLine
@@ -24,23 +25,21 @@ _SAVES_S = 120  # before the time limit, at which a job is told to save
 
 
 def snakefile(
-    lines: Sequence[CommandLine],
-    name: str,
-    takes_wait: Callable[[str], bool],
-    writes_file: Callable[[str], bool],
+    lines: Sequence[CommandLine], name: str, takes_wait: Callable[[str], bool]
 ) -> Iterator[str]:
     """The lines of a Snakefile with a rule for each line of the batch file `name`.
 
-    Raises UsageError for what Snakemake cannot run: a job on several machines, or braces in the
-    name of an output.
+    What a rule writes is a mark, an empty file: Snakemake removes what it takes for the output of a
+    rule before it starts that again, and a checkpoint must not be removed by an engine. The line
+    itself knows whether it is finished. Raises UsageError for a job on several machines.
     """
     ordered = dependencies(lines)
-    outputs = _Outputs([line for line, _ in ordered], f".{Path(name).name}.done", writes_file)
+    marks = _marks([line for line, _ in ordered], f".{Path(name).name}.done")
     shown = printable(name)
     yield f"# {shown} for Snakemake, made by: vlcpctl batch {shown} --to snakemake"
     yield "# Start it where the batch file would be started: snakemake --cores all"
     yield "rule all:"
-    yield f"    input: {', '.join(outputs.input(line) for line, _ in ordered)}"
+    yield f"    input: {', '.join(_literal(marks[line.number]) for line, _ in ordered)}"
     for line, waits in ordered:
         asks = line.resources
         if asks.nodes > 1:
@@ -51,8 +50,8 @@ def snakefile(
         yield ""
         yield f"rule line_{line.number}:"
         if waits:
-            yield f"    input: {', '.join(outputs.input(one) for one in waits)}"
-        yield f"    output: {outputs.output(line)}"
+            yield f"    input: {', '.join(_literal(marks[one.number]) for one in waits)}"
+        yield f"    output: touch({_literal(marks[line.number])})"
         yield f"    threads: {_cores(line)}"
         known = {
             "gpu": asks.gpus,
@@ -61,54 +60,29 @@ def snakefile(
             "slurm_partition": asks.partition,
             "slurm_account": asks.account,
         }
-        given = [f"{key}={json.dumps(value)}" for key, value in known.items() if value]
+        given = [f"{key}={_literal(value)}" for key, value in known.items() if value]
         if given:
             yield f"    resources: {', '.join(given)}"
         yield f"    retries: {_RETRIES}"
         shell = _shell(line, takes_wait).replace("{", "{{").replace("}", "}}")
-        yield f"    shell: {json.dumps(shell)}"
+        yield f"    shell: {_literal(shell)}"
 
 
-class _Outputs:
-    """What each rule writes: the --out of its line, or else an empty file that Snakemake makes."""
+def _marks(lines: Sequence[CommandLine], directory: str) -> dict[int, str]:
+    """The mark of each line, by its number: of its words, so that other lines do not change it."""
+    counts: Counter[str] = Counter()
+    found = {}
+    for line in lines:
+        words = content_id(list(line.words))[:16]
+        counts[words] += 1
+        again = f"-{counts[words]}" if counts[words] > 1 else ""
+        found[line.number] = f"{directory}/{line.words[0]}-{words}{again}"
+    return found
 
-    def __init__(
-        self,
-        lines: Sequence[CommandLine],
-        marks: str,
-        writes_file: Callable[[str], bool],
-    ) -> None:
-        # An output belongs to the last line that writes it; earlier ones, and the shards of one,
-        # of which any may be the last to end, have marks.
-        self._owners = {
-            line.makes: line.number for line in lines if line.makes and not line.is_shard
-        }
-        self._marks, self._writes_file = marks, writes_file
 
-    def input(self, line: CommandLine) -> str:
-        return json.dumps(self._path(line))
-
-    def output(self, line: CommandLine) -> str:
-        path = self.input(line)
-        if not self._owns(line):
-            return f"touch({path})"
-        return path if self._writes_file(line.words[0]) else f"directory({path})"
-
-    def _owns(self, line: CommandLine) -> bool:
-        return line.writes_path and self._owners.get(str(line.makes)) == line.number
-
-    def _path(self, line: CommandLine) -> str:
-        if not self._owns(line):
-            return f"{self._marks}/line_{line.number}"
-        assert line.makes is not None
-        path = os.path.relpath(line.makes)
-        path = line.makes if path.startswith("..") else path
-        if {"{", "}"} & {*path}:
-            raise UsageError(
-                f"line {line.number}: Snakemake takes braces in {printable(path)} for wildcards; "
-                "choose another --out"
-            )
-        return path
+def _literal(value: object) -> str:
+    """A text or number as both JSON and Python write it."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 _HEAD = """#!/usr/bin/env bash
@@ -116,10 +90,11 @@ _HEAD = """#!/usr/bin/env bash
 #
 #   bash THIS [SBATCH OPTION...]     submit a job for each line; the options are for all
 #
-# A job starts when those that it needs have ended well; if one fails, they are cancelled. {saves} s
-# before its time limit, or when it is preempted, a line is told to save; it exits with 75, and the
-# job returns to the queue and resumes, while others keep waiting for it. Submitted again, finished
-# lines end at once.
+# A job starts when those that it needs have ended well; if one fails, they are cancelled. Before
+# its time limit ({saves} s, or a quarter of a short one), or when it is preempted, a line is told
+# to save. It exits with 75, and the job returns to the queue and resumes, while others keep
+# waiting for it. A line that does not save is started {retries} times again. Submitted again,
+# finished lines end at once.
 set -euo pipefail
 
 if [ "${{1:-}}" = --line ]; then # within a job, on its first machine
@@ -127,13 +102,17 @@ if [ "${{1:-}}" = --line ]; then # within a job, on its first machine
   words=("$@")
   if [ "$SLURM_JOB_NUM_NODES" -gt 1 ]; then
     read -r first < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
-    words+=(--nodes "$SLURM_JOB_NUM_NODES" --rendezvous "$first:$((20000 + SLURM_JOB_ID % 20000))")
+    address=$first:$((20000 + SLURM_JOB_ID % 20000))
+    words=("$1" --nodes "$SLURM_JOB_NUM_NODES" --rendezvous "$address" "${{@:2}}")
   fi
   code=0
   srun --kill-on-bad-exit=1 vlcpctl "${{words[@]}}" || code=$?
-  case $code in
-    75 | 143) scontrol requeue "$SLURM_JOB_ID" ;; # saved after SIGTERM, or had not begun
-  esac
+  # 75: saved after SIGTERM. 143: had not begun, or does not save, so that it may never end.
+  again=$((${{SLURM_RESTART_COUNT:-0}} < {retries}))
+  [ "$1" != train-step ] || again=1
+  if [ "$code" = 75 ] || [ "$code$again" = 1431 ]; then
+    scontrol requeue "$SLURM_JOB_ID"
+  fi
   exit "$code"
 fi
 
@@ -156,7 +135,7 @@ submit() {{ # NUMBER JOB:JOB... SBATCH-OPTION... -- WORD...: prints the number o
   done
   shift
   local job
-  job=$(sbatch --parsable --ntasks-per-node=1 --requeue --open-mode=append --signal=TERM@{saves} \\
+  job=$(sbatch --parsable --ntasks-per-node=1 --requeue --open-mode=append \\
     "${{options[@]}}" "${{own[@]}}" "$script" --line "$@") || exit # -e does not reach in here
   echo "${{job%%;*}}" # a cluster's name may follow
 }}
@@ -170,14 +149,16 @@ def sbatch_script(
 
     Raises UsageError for a line on several machines that is no train-step.
     """
-    yield from _HEAD.format(name=printable(name), saves=_SAVES_S).splitlines()
+    yield from _HEAD.format(name=printable(name), saves=_SAVES_S, retries=_RETRIES).splitlines()
     for line, waits in dependencies(lines):
         asks = line.resources
         if asks.nodes > 1 and line.words[0] != _TRAIN:
             raise UsageError(
                 f"line {line.number}: nodes={asks.nodes}: only {_TRAIN} runs on several machines"
             )
+        saves = min(_SAVES_S, asks.time * 15) if asks.time else _SAVES_S  # a quarter of the minutes
         known = {
+            "signal": f"TERM@{saves}",
             "nodes": asks.nodes,
             "cpus-per-task": _cores(line),
             "gpus-per-node": asks.gpus,

@@ -77,18 +77,17 @@ class JobRunner:
     def _next_ready(self) -> CommandLine | None:
         """The first line that can start now: all its inputs are written, no barrier precedes it.
 
-        A line that reads the output of an earlier unfinished line waits, and so does any line that
-        reads what the waiting one writes: hence its output counts as unwritten too.
+        A line that follows an unfinished one waits, and so does one that follows a waiting one.
         """
         if not self._may_start() or len(self.running) >= self.jobs:
             return None
-        unwritten = [child.line.makes for child in self.running]
+        earlier = [child.line for child in self.running]
         for line in self.waiting:
             if line.is_barrier:
-                return None if unwritten else line
-            if not line.reads(unwritten):
+                return None if earlier else line
+            if not any(map(line.follows, earlier)):
                 return line
-            unwritten.append(line.makes)
+            earlier.append(line)
         return None
 
     def _start(self, line: CommandLine) -> None:

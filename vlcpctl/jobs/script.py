@@ -15,6 +15,7 @@ from vlcpctl.jobs.resources import MARK, NOTHING, Resources, parse_resources
 # Escaped or quoted text, which a shell takes literally; not $ or ` inside double quotes.
 _LITERAL = re.compile(r"""\\.|'[^']*'|"(?:[^"$`\\]|\\.)*\"""")
 _COMMENT = re.compile(r"(?:^|\s)#")
+_ENDS_WITH_O = re.compile("-[a-zA-Z]*o")  # alone, or after short options without a value: -qo
 _WITHIN = re.compile("[=:,]")  # a word may contain paths after these: --option=PATH, kind:PATH
 _SHELL = re.compile(r"[|&;<>()$`*?\[\]{}]|(?<!\S)~")
 
@@ -63,11 +64,6 @@ class CommandLine:
         )
 
     @property
-    def writes_path(self) -> bool:
-        """Whether the line has an --out that is not stdout."""
-        return self._out is not None and self._out[0] != "-"
-
-    @property
     def is_shard(self) -> bool:
         """Whether the line makes a part of its output."""
         return self.value_of("--num-shards") is not None
@@ -84,12 +80,16 @@ class CommandLine:
                 return value if equals else following
         return None
 
+    def follows(self, earlier: CommandLine) -> bool:
+        """Whether the line reads what an earlier one writes, or writes what that one reads."""
+        return self.reads([earlier.makes]) or earlier.reads([self.makes])
+
     @cached_property
     def _out(self) -> tuple[str, tuple[str, ...]] | None:
         """The value of --out, and the words without it; None if it is not given."""
         for number, word in enumerate(self.words):
             before, after = self.words[:number], self.words[number + 1 :]
-            if word in {"-o", "--out"}:
+            if word == "--out" or _ENDS_WITH_O.fullmatch(word):
                 return (after or ("",))[0], before + after[1:]
             if word.startswith(("-o", "--out=")):
                 return word.removeprefix("--out=").removeprefix("-o"), before + after
@@ -111,10 +111,11 @@ def _place(path: str) -> str:
     return path if "\0" in path else os.path.realpath(path)
 
 
-def parse(text: str) -> list[CommandLine]:
+def parse(text: str, *, has_resources: bool = False) -> list[CommandLine]:
     r"""The command lines of a text, without comments and blank lines, continued lines joined.
 
-    A comment `#: gpus=8` is for its line, or, on a line of its own, for all later ones.
+    With `has_resources`, a comment `#: gpus=8` is for its line, or, on a line of its own, for all
+    later ones.
     Raises UsageError, with the line's number, for shell syntax and unclosed quotes.
 
     >>> [str(line) for line in parse("# first\nvlcpctl check 'a b' \\\n  c\n\nwait\nmethods")]
@@ -123,7 +124,7 @@ def parse(text: str) -> list[CommandLine]:
     lines, usual = [], NOTHING
     for number, line in _joined(text):
         words, comment = _words(number, line)
-        asked = comment.removeprefix(MARK) if comment.startswith(MARK) else ""
+        asked = comment.removeprefix(MARK) if has_resources and comment.startswith(MARK) else ""
         try:
             resources = parse_resources(asked, usual)
         except UsageError as error:
@@ -143,7 +144,7 @@ def _joined(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), start=1):
         if not begun:
             start = number
-        if line.endswith("\\"):
+        if line.endswith("\\") and (begun or not line.lstrip().startswith("#")):
             begun += line[:-1]
         else:
             yield start, begun + line

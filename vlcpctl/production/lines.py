@@ -9,6 +9,7 @@ from typing import Protocol
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.staging import Staging
+from vlcpctl.data.buffer.policies import NEEDS_FEATURES, WITHOUT_ASKING, most_considered
 from vlcpctl.data.splitting.leaving_out import SELF
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.jobs.script import CommandLine
@@ -251,6 +252,10 @@ class Lines:
         words = ["buffer", str(task), "-o", str(out / "buffer")]
         words += _options(("--previous", previous))
         words += ["--policy", how.buffer_policy, "--size", how.buffer_size]
+        if how.buffer_policy in NEEDS_FEATURES and how.buffer_size.isdecimal():
+            # A state that keeps so many has asked for it: a week must not end here after training.
+            wanted = most_considered(int(how.buffer_size))
+            words += ["--candidates", str(wanted)] if wanted > WITHOUT_ASKING else []
         if how.buffer_needs_checkpoint:
             words += ["--checkpoint", str(out / "checkpoint"), *self._machine(workers=False)]
         words += ["--store-features"] if how.stores_features else []

@@ -291,7 +291,7 @@ def test_of_many_images_a_random_sample_is_embedded_and_a_warning_says_so(
 def test_more_candidates_than_take_hours_must_be_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policies, "_WITHOUT_ASKING", 39)
+    monkeypatch.setattr(policies, "WITHOUT_ASKING", 39)
     (task,) = tasks(tmp_path, [40])
     for how in ({"policy": "herding"}, {"policy": "kmeans", "variant": "ctp"}):
         with pytest.raises(UsageError, match=r"choose 2 of 40 images, .* --candidates 40 does"):

@@ -108,6 +108,23 @@ def test_a_term_without_gradient_is_refused(tmp_path: Path, term: str) -> None:
         assert method.loss(Run(), None, out)[0]["a"] > 0
 
 
+def test_a_term_may_be_there_for_its_curve_alone(tmp_path: Path) -> None:
+    returned = "return {'a': out.sum(), 'b': out.detach().norm(), 'c': 0 * out.sum() / 0}"
+    method = hooks_of(tmp_path / "fd.py", f"{LOSS}{returned}\n")
+    assert set(method.loss(Run(), None, torch.ones(3, 2, requires_grad=True))[0]) == {*"abc"}
+    nan = hooks_of(tmp_path / "nan.py", f"{LOSS}return {{'a': out.new_tensor(float('nan'))}}\n")
+    assert nan.loss(Run(), None, torch.ones(3, 2, requires_grad=True))[0]["a"].isnan()
+
+
+def test_a_hook_may_come_from_a_class_that_is_no_method(tmp_path: Path) -> None:
+    shared = (
+        "class Shared:\n    def loss(self, run, batch, out):\n        return {}\n\n\n@dataclass"
+    )
+    text = HEAD.replace("@dataclass", shared, 1).replace("Fd(Method)", "Fd(Shared, Method)")
+    (tmp_path / "fd.py").write_text(text + "    def helper(self):\n        return 2\n")
+    assert load_method_file(tmp_path / "fd.py").methods["fd"]().helper() == 2
+
+
 def test_a_term_of_zero_may_be_a_constant(tmp_path: Path) -> None:
     method = hooks_of(tmp_path / "fd.py", f"{LOSS}return {{'a': out.new_zeros(())}}\n")
     assert method.loss(Run(), None, torch.ones(3, 2, requires_grad=True))[0] == {"a": 0}

@@ -36,7 +36,7 @@ VARIANTS = (PAPER, CTP)
 _CTP_POLICIES = ("reservoir", "herding", "kmeans")
 
 _CONSIDERED, _CONSIDERED_PER_ITEM = 50_000, 5  # see `most_considered`
-_WITHOUT_ASKING = 300_000  # items; choosing among more takes hours
+WITHOUT_ASKING = 300_000  # items; choosing among more takes hours
 FeaturesAt = Callable[[np.ndarray], np.ndarray]  # (K,) positions to (K, D), L2-normalised
 
 
@@ -163,7 +163,7 @@ def require_considered(
         return
     considered = items if variant == CTP else min(items, most_considered(count))
     if wanted is None:
-        if count and considered > _WITHOUT_ASKING:
+        if count and considered > WITHOUT_ASKING:
             raise UsageError(
                 f"--policy {policy} would choose {count} of {considered} images, by a pass over "
                 f"all of them for each: hours; --candidates {considered} does so, and --policy "

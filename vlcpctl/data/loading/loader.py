@@ -192,9 +192,9 @@ class WithBufferBatches(Dataset[Batch]):
         return self.piece(step, 0, 1)
 
     def piece(self, step: int, number: int, count: int) -> Batch:
-        """The same piece of both batches."""
+        """The piece of the task's batch; the first has the buffer's batch, which may be small."""
         piece = self.batches.piece(step, number, count)
-        return replace(piece, buffer_batch=self.buffer.piece(step, number, count))
+        return piece if number else replace(piece, buffer_batch=self.buffer[step])
 
 
 def read_batches(
@@ -230,7 +230,6 @@ def joined(pieces: Sequence[Batch]) -> Batch:
     first, *others = pieces
     if not others:
         return first
-    inner = [piece.buffer_batch for piece in pieces if piece.buffer_batch is not None]
     targets = [piece.targets for piece in pieces if piece.targets is not None]
     return replace(
         first,
@@ -243,7 +242,6 @@ def joined(pieces: Sequence[Batch]) -> Batch:
             if targets
             else None
         ),
-        buffer_batch=joined(inner) if inner else None,
     )
 
 

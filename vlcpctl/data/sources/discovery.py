@@ -211,8 +211,8 @@ def _lists_of_splits(tree: _Tree) -> list[Path]:
     own = [name for name in tree.names if "/" not in name]
     if any(name.endswith((".tar", ".parquet")) for name in own):
         return []
-    nested = [name for name in tree.names if name.startswith("json/") and name.count("/") == 1]
-    found = [directory / name for name in own + nested if name.endswith(".json")]
+    found = [directory / name for name in own if name.endswith(".json")]
+    found += directory.glob("json/*.json")  # also through a link, which the tree does not follow
     found = [path for path in found if path.stem in SPLITS]
     lines = sorted(directory / name for name in own if name.endswith(tuple(JSON_LINES)))
     lines = [path for path in lines if split_named(path.stem) is not None]

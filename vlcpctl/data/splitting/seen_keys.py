@@ -75,6 +75,10 @@ class SeenKeys:
             self._move_to_disk()
         return fresh
 
+    def close(self) -> None:
+        """Let go of the files: NFS keeps a removed one in its directory as long as it is mapped."""
+        self._runs.clear()
+
     def _without_older(self, keys: list[bytes]) -> set[bytes]:
         wanted = _Run.of(keys)
         order = np.argsort(wanted.first)  # so that a run is read from its start to its end
@@ -121,7 +125,9 @@ def _merged(one: _Run, other: _Run) -> Iterator[_Run]:
 def seen_keys(directory: Path) -> Iterator[SeenKeys]:
     """An empty set of keys, whose directory exists during the block."""
     directory.mkdir()
+    seen = SeenKeys(directory)
     try:
-        yield SeenKeys(directory)
+        yield seen
     finally:
+        seen.close()
         shutil.rmtree(directory)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,10 +55,10 @@ def guard_hooks(method: type[Method]) -> None:
                 setattr(owner, name, _guarded(owner, name, function))
             elif not name.startswith("_"):
                 _refuse_misspelt(owner, name, function, overridden)
-    _require_a_hook(method, owners, overridden)
+    _require_a_hook(method, owners)
 
 
-def _require_a_hook(method: type[Method], owners: list[type[Method]], overridden: set[str]) -> None:
+def _require_a_hook(method: type[Method], owners: list[type[Method]]) -> None:
     """Raise BadInput if a class has functions, and training calls none of them."""
     extends_ours = any(_is_ours(one) and one is not Method for one in method.__mro__[:-1])
     own = [
@@ -66,7 +67,9 @@ def _require_a_hook(method: type[Method], owners: list[type[Method]], overridden
         for name, value in vars(owner).items()
         if isinstance(value, FunctionType) and not name.startswith("__")
     ]
-    if own and not extends_ours and overridden.isdisjoint(_GUARDED):
+    # Also those of a class that is no method itself, such as a mixin.
+    has_a_hook = any(getattr(method, name) is not getattr(Method, name) for name in _GUARDED)
+    if own and not extends_ours and not has_a_hook:
         raise BadInput(
             f"{_start_of(own[0])}: {method.__qualname__} trains as seqf does: nothing calls "
             f"{own[0].__name__}, which is no hook; the hooks are {some_names(HOOKS)}"
@@ -196,7 +199,7 @@ def _checked_terms(shown: str, name: str, found: Any) -> Any:
         if len(shape):
             sizes = " x ".join(map(str, shape))
             raise BadInput(f"{shown}: term {term!r} must be one number, not a tensor of {sizes}")
-        _require_gradient(shown, term, value)
+    _require_gradient(shown, pair[0])
     beside = pair[1].values() if isinstance(pair[1], Mapping) else ()
     if name == "loss" and not pair[0] and any(map(_is_term, beside)):
         raise BadInput(
@@ -206,15 +209,19 @@ def _checked_terms(shown: str, name: str, found: Any) -> Any:
     return pair if name == "loss" else found
 
 
-def _require_gradient(shown: str, term: str, value: Any) -> None:
-    """Raise BadInput if a term is a constant while a loss is computed; a term of 0 may be one."""
+def _require_gradient(shown: str, terms: Mapping[str, Any]) -> None:
+    """Raise BadInput if no term has a gradient, while a loss is computed; 0 may be a constant."""
     torch = sys.modules.get("torch")
-    if torch is None or not torch.is_grad_enabled() or value.requires_grad or not value.item():
+    if torch is None or not torch.is_grad_enabled():
         return
-    raise BadInput(
-        f"{shown}: term {term!r} has no gradient, so that it would train nothing: it is computed "
-        "without the model's outputs, or after detach(), item() or under no_grad()"
-    )
+    if any(value.requires_grad for value in terms.values()):
+        return
+    constant = [name for name, value in terms.items() if math.isfinite(n := value.item()) and n]
+    if constant:
+        raise BadInput(
+            f"{shown}: term {constant[0]!r} has no gradient, so that it would train nothing: it is "
+            "computed without the model's outputs, or after detach(), item() or under no_grad()"
+        )
 
 
 def _is_term(value: Any) -> bool:

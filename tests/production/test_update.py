@@ -422,6 +422,16 @@ def test_a_mistake_is_found_before_anything_is_made(
     assert tree(state) == before
 
 
+@pytest.mark.parametrize(("size", "asks"), [("60000", False), ("60001", True)])
+def test_a_large_herding_buffer_says_from_how_many_it_chooses(
+    run: Run, place: Path, tmp_path: Path, size: str, *, asks: bool
+) -> None:
+    """The line would otherwise be refused, after the training."""
+    words = [*first_words(place, tmp_path / "prod"), "--policy", "herding", "--buffer-size", size]
+    (line, *_) = [one for one in run(*words, "--dry-run").out.splitlines() if " buffer " in one]
+    assert ("--candidates 300005 " in line) == asks
+
+
 def test_a_run_with_too_many_tasks_is_refused_before_it_trains(
     run: Run, place: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

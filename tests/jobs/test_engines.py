@@ -197,7 +197,8 @@ def test_each_line_is_a_job_after_those_that_it_needs(
     assert after == ["", "1", "1:2", "1:2", "1:2:3:4"]
     assert all("--kill-on-invalid-dep=yes" in call for call in calls[1:])
     assert all(" --partition=main " in call for call in calls)
-    assert "--signal=TERM@120 --nodes=1 --cpus-per-task=2 --mem=2000M --time=30 " in calls[1]
+    assert "--cpus-per-task=2 --mem=2000M --time=30 " in calls[1]
+    assert "--signal=TERM@120 --partition=main " in calls[1]  # so that an option replaces it
     assert "--signal=TERM@30 " in cluster("check a  #: time=2min")[2][0]
     assert r"--line train-step --wait=inf stream/00-part-0 -o runs/a\ b/00 " in calls[0]
 

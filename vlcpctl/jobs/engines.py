@@ -15,13 +15,36 @@ from pathlib import Path
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.printable import printable
-from vlcpctl.jobs.dependencies import dependencies
 from vlcpctl.jobs.script import CommandLine
 
 ENGINES = ("snakemake", "sbatch")
 _RETRIES = 3
 _TRAIN = "train-step"  # the one command that several machines run together
 _SAVES_S = 120  # before the time limit, at which a job is told to save
+
+
+def dependencies(lines: Sequence[CommandLine]) -> list[tuple[CommandLine, tuple[CommandLine, ...]]]:
+    r"""Each line that is not `wait`, with the earlier ones that it waits for, in their order.
+
+    As `batch --jobs` starts them: those that it follows, and all that precede a `wait`.
+
+    >>> from vlcpctl.jobs.script import parse
+    >>> lines = parse("split a -o s\ncheck s\nwait\ncheck b")
+    >>> [[one.number for one in waits] for _, waits in dependencies(lines)]
+    [[], [1], [1, 2]]
+    """
+    found: list[tuple[CommandLine, tuple[CommandLine, ...]]] = []
+    before_wait: list[CommandLine] = []
+    since: list[CommandLine] = []
+    for line in lines:
+        if line.is_barrier:
+            before_wait += since
+            since = []
+            continue
+        needed = [one for one in since if line.follows(one)]
+        found.append((line, (*before_wait, *needed)))
+        since.append(line)
+    return found
 
 
 def snakefile(
@@ -88,7 +111,8 @@ def _literal(value: object) -> str:
 _HEAD = """#!/usr/bin/env bash
 # {name} for Slurm, made by: vlcpctl batch {name} --to sbatch
 #
-#   bash THIS [SBATCH OPTION...]     submit a job for each line; the options are for all
+#   bash THIS [SBATCH OPTION...]     submit a job for each line; the options are for all, but
+#                                    those that a line asks for by #: come after them
 #
 # A job starts when those that it needs have ended well; if one fails, they are cancelled. Before
 # its time limit ({saves} s, or a quarter of a short one), or when it is preempted, a line is told
@@ -125,18 +149,19 @@ options=("$@")
 logs=$(basename "$script").logs
 mkdir -p "$logs"
 
-submit() {{ # NUMBER JOB:JOB... SBATCH-OPTION... -- WORD...: prints the number of the job
+submit() {{ # NUMBER JOB:JOB... SIGNAL SBATCH-OPTION... -- WORD...: prints the number of the job
   local own=(--job-name="vlcpctl-$1" --output="$logs/line-$1.log")
   [ -z "$2" ] || own+=(--dependency="afterok:$2" --kill-on-invalid-dep=yes)
-  shift 2
+  local signal=$3
+  shift 3
   while [ "$1" != -- ]; do
     own+=("$1")
     shift
   done
   shift
-  local job
+  local job # and 'exit' below, since -e does not hold within $(...)
   job=$(sbatch --parsable --ntasks-per-node=1 --requeue --open-mode=append \\
-    "${{options[@]}}" "${{own[@]}}" "$script" --line "$@") || exit # -e does not reach in here
+    --signal="$signal" "${{options[@]}}" "${{own[@]}}" "$script" --line "$@") || exit
   echo "${{job%%;*}}" # a cluster's name may follow
 }}
 """
@@ -147,7 +172,7 @@ def sbatch_script(
 ) -> Iterator[str]:
     """The lines of a bash script that submits a job for each line of the batch file `name`.
 
-    Raises UsageError for a line on several machines that is no train-step.
+    Raises UsageError for a line other than train-step that asks for several machines.
     """
     yield from _HEAD.format(name=printable(name), saves=_SAVES_S, retries=_RETRIES).splitlines()
     for line, waits in dependencies(lines):
@@ -158,7 +183,6 @@ def sbatch_script(
             )
         saves = min(_SAVES_S, asks.time * 15) if asks.time else _SAVES_S  # a quarter of the minutes
         known = {
-            "signal": f"TERM@{saves}",
             "nodes": asks.nodes,
             "cpus-per-task": _cores(line),
             "gpus-per-node": asks.gpus,
@@ -170,7 +194,8 @@ def sbatch_script(
         given = [f"--{key}={value}" for key, value in known.items() if value]
         after = ":".join(f"$line_{one.number}" for one in waits)
         words = shlex.join(_words(line, takes_wait))
-        yield f'line_{line.number}=$(submit {line.number} "{after}" {" ".join(given)} -- \\'
+        start = f'line_{line.number}=$(submit {line.number} "{after}" TERM@{saves}'
+        yield f"{start} {' '.join(given)} -- \\"
         yield f"  {words})"
         yield f'echo "job $line_{line.number}: line {line.number}, {line.words[0]}"'
 

@@ -192,9 +192,10 @@ def _best(
 
 
 def _short_names(rows: Sequence[Row], groups: Grouped) -> dict[str, str]:
-    """The first field's value of each line, if no other line of these rows has the same."""
-    lines = {row.run: groups.first[row.run] for row in rows if row.run in groups.first}
-    counts = Counter(lines.values())
+    """The first field's value of each line, if no other line or run of these rows has it."""
+    runs = {row.run for row in rows}
+    lines = {run: groups.first[run] for run in sorted(runs) if run in groups.first}
+    counts = Counter([*lines.values(), *(runs - lines.keys())])
     return {line: value for line, value in lines.items() if counts[value] == 1}
 
 

@@ -132,7 +132,7 @@ def test_a_term_of_zero_may_be_a_constant(tmp_path: Path) -> None:
 
 def test_a_class_none_of_whose_functions_is_called_is_refused(tmp_path: Path) -> None:
     body = "    def compute_loss(self, run, batch, out):\n        return {'a': out.sum()}\n"
-    said = "fd.py:12: Fd trains as seqf does: nothing calls compute_loss, which is no hook; the"
+    said = "fd.py:12: Fd trains as seqf does: nothing calls compute_loss, which is not a hook; the"
     with pytest.raises(BadInput, match=said):
         hooks_of(tmp_path / "fd.py", body)
     hooks_of(tmp_path / "settings.py", "    settings: ClassVar[dict] = {'replay': 'share=0.5'}\n")

@@ -58,7 +58,7 @@ def test_cudnn_may_choose_by_a_trial_on_a_gpu(
     assert numeric_options(timed) == {"cudnn": "benchmark"}
     assert "fp32, cudnn benchmark" in "\n".join(make_plan(timed).lines())
     monkeypatch.setattr(gpu, "DRIVERS", ())
-    with pytest.raises(UsageError, match="--cudnn benchmark has no effect: only GPUs use cuDNN"):
+    with pytest.raises(UsageError, match="--cudnn has no effect: only GPUs use cuDNN, and"):
         check_execution(timed)
 
 

@@ -67,12 +67,12 @@ def _require_a_hook(method: type[Method], owners: list[type[Method]]) -> None:
         for name, value in vars(owner).items()
         if isinstance(value, FunctionType) and not name.startswith("__")
     ]
-    # Also those of a class that is no method itself, such as a mixin.
+    # A hook may come from a class that is not a Method, such as a mixin.
     has_a_hook = any(getattr(method, name) is not getattr(Method, name) for name in _GUARDED)
     if own and not extends_ours and not has_a_hook:
         raise BadInput(
             f"{_start_of(own[0])}: {method.__qualname__} trains as seqf does: nothing calls "
-            f"{own[0].__name__}, which is no hook; the hooks are {some_names(HOOKS)}"
+            f"{own[0].__name__}, which is not a hook; the hooks are {some_names(HOOKS)}"
         )
 
 

@@ -99,8 +99,7 @@ def _with_short_names(table: Table, names: Mapping[str, str]) -> Table:
         for place, column in enumerate(table.columns)
         if column.name != "method" or any(row[place].text != row[0].text for row in rows)
     ]
-    keys = table.keys - (len(table.columns) - len(kept))
-    return replace(table.only(kept), keys=max(1, keys))
+    return replace(table.only(kept), keys=sum(place < table.keys for place in kept))
 
 
 def write_figures(document: Document, identity: dict[str, Any], out: Path, *, force: bool) -> bool:

@@ -54,9 +54,7 @@ def check_execution(request: TrainRequest) -> None:
     if request.tf32 and not has_tf32():
         raise UsageError("--tf32 has no effect: this GPU is older than TF32 (NVIDIA Ampere)")
     if request.cudnn == BENCHMARK and not on_gpu:
-        raise UsageError(
-            "--cudnn benchmark has no effect: only GPUs use cuDNN, the device is a CPU"
-        )
+        raise UsageError("--cudnn has no effect: only GPUs use cuDNN, and the device is a CPU")
     if request.compile:
         require_compiler(on_gpu=on_gpu)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,12 +11,14 @@ from support.eval_rows import read_back
 from support.sweep_rows import sweep
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.report.build import build
+from vlcpctl.report.build import _short_names, build
 from vlcpctl.report.document import Document
 from vlcpctl.report.identity import identity
-from vlcpctl.report.render.files import write_tables
+from vlcpctl.report.render.files import _with_short_names, write_tables
 from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.summary_json import as_json
+from vlcpctl.report.sweeps.grouping import Grouped
+from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
 
 Rows = list[dict[str, Any]]
 
@@ -142,3 +145,19 @@ def test_summary_json_has_all_settings(tmp_path: Path) -> None:
 def test_the_identity_has_the_metric(tmp_path: Path) -> None:
     rows = read_back(tmp_path / "r", SWEEP)
     assert identity(rows, ReportRequest(best="rm"))["best"] == "rm"
+
+
+def test_a_short_name_is_that_of_no_other_line_or_run() -> None:
+    rows: Any = [
+        SimpleNamespace(run=run) for run in ("ctp, lr=1", "ewc, lr=1", "er, a", "er, b", "ewc")
+    ]
+    first = {"ctp, lr=1": "ctp", "ewc, lr=1": "ewc", "er, a": "er", "er, b": "er"}
+    assert _short_names(rows, Grouped([], (), {}, first)) == {"ctp, lr=1": "ctp"}
+
+
+def test_a_column_that_is_left_out_names_no_row() -> None:
+    columns = tuple(Column(name, is_number=False) for name in ("run", "method", "x"))
+    row = tuple(map(TableCell, ("ctp, lr=1", "ctp", "1")))
+    table = Table("t", columns, (RowGroup("", (row,)),), keys=2)
+    shown = _with_short_names(table, {"ctp, lr=1": "ctp"})
+    assert ([one.name for one in shown.columns], shown.keys) == (["run", "x"], 1)

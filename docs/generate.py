@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from string import Template
 
-from _generate import commands, methods, published_tables, reference, stubs
+from _generate import claims, commands, methods, published_tables, reference, stubs
 from cogapp import Cog
 
 from vlcpctl.commands import COMMANDS
@@ -29,6 +29,8 @@ from vlcpctl.methods import TABLE
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 PARTS: dict[str, Callable[..., str]] = {
+    "claims": claims.table,
+    "claims in words": claims.sentences,
     "commands": commands.table,
     "command": commands.page,
     "methods": methods.table,

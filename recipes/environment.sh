@@ -71,4 +71,6 @@ fi
 
 export PATH="$repository/.venv/bin:$PATH"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+# Images of containers often set this; without bytecode each start would compile torch again (7 s of CPU).
+unset PYTHONDONTWRITEBYTECODE
 echo "environment: $repository/.venv, OMP_NUM_THREADS=$OMP_NUM_THREADS" >&2

@@ -26,6 +26,7 @@
 set -euo pipefail
 recipes=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$recipes/pipeline.sh"
+source "$recipes/boards.sh"
 
 options "out methods jobs" "$@"
 [ -z "$emoji9" ] || fail "it runs on Emoji-9 always; STEPS=4 SEEDS=0 makes it short"
@@ -51,24 +52,6 @@ stream() { # NAME "GROUPS"
 }
 
 # --- Rows: what each is, and what is tried for it besides the learning rate.
-method_of() {
-  case $1 in
-    lwf-channels) echo "lwf --set lwf.target=channels" ;;
-    mof) echo er ;;
-    interpolate) echo seqf ;;
-    incclip) echo "incclip --set incclip.count=4" ;; # a 16th of the batch, as in the paper
-    *) echo "$1" ;;
-  esac
-}
-
-policy_of() {
-  case $1 in
-    mof | icarl | lucir) echo herding ;;
-    der | derpp) echo "reservoir --store-features" ;;
-    er | ctp+er | co2l | incclip) echo reservoir ;;
-  esac
-}
-
 # A tenth of the default, it, and ten times it; where the default is for another loss or for
 # thousands of steps, three values from it on in the direction that this makes sensible. CTP's queue
 # is longer than a task here is large: its length, a quarter of it, and none.
@@ -110,68 +93,6 @@ first_of() { # ROW: whose first model its chains start from; its own for each st
     ewc | mas | si | rwalk | afec | incclip) echo "$1" ;;
     *) echo seqf ;;
   esac
-}
-
-as_options() { # SETTINGS: as options of train-step; the share of interpolate is none
-  case $1 in
-    "" | alpha=*) ;;
-    *) echo "--set ${1//,/ --set }" ;;
-  esac
-}
-
-# --- Chains.
-reservoirs() { # SEED TASK...: buffers that do not depend on a model, for all rows
-  local seed=$1 task buffer=""
-  shift
-  for task in "${@:1:$#-1}"; do
-    echo "buffer $task -o $(reservoir "$seed" "$task") --policy reservoir --size $size" \
-      "--of stream --seed $seed ${buffer:+--previous $buffer}"
-    buffer=$(reservoir "$seed" "$task")
-  done
-}
-
-reservoir() { # SEED TASK
-  echo "reservoirs/seed$1/${2////-}"
-}
-
-# sequence RUN DIR "TRAIN WORDS" "BUFFER POLICY" SHARE SEED START TASK...: one task after another into
-# DIR/TASK, from START if that is a model of the first task; with SHARE, each model is averaged with
-# the one before it.
-sequence() {
-  local name=$1 dir=$2 words=$3 policy=$4 share=$5 seed=$6 from=$7 buffer="" past="" task made
-  shift 7
-  # an average is reported as "NAME alpha=SHARE"; the first model, which is none, must be too
-  words="$words --run '$name${share:+ alpha=$share}'"
-  for task in "$@"; do
-    if [ -n "$past" ] && [ "$policy" = reservoir ]; then
-      buffer=$(reservoir "$seed" "$past")
-    elif [ -n "$past" ] && [ -n "$policy" ]; then
-      remember "$dir/buffer-${past##*/}" "$past" \
-        "--policy $policy --size $size --of stream --seed $seed" "$from" "$buffer"
-      buffer=$dir/buffer-${past##*/}
-    fi
-    if [ -n "$past" ] || [ -z "$from" ]; then
-      made=$dir/${task##*/}
-      [ -z "$past" ] || [ -z "$share" ] || made=$dir/trained-${task##*/}
-      echo "train-step $task -o $made $words ${from:+--previous $from} ${buffer:+--buffer $buffer}" |
-        if [ -n "$from" ]; then without_temperature; else cat; fi
-      if [ "$made" != "$dir/${task##*/}" ]; then
-        echo "interpolate $from $made --alpha $share -o $dir/${task##*/} --run '$name'"
-      fi
-      from=$dir/${task##*/}
-    fi
-    past=$task
-  done
-}
-
-without_temperature() { sed "s/ --temperature [^ ]*//"; } # the previous model has its own
-
-train_words() { # METHOD SETTINGS RATE SEED STEPS
-  echo "--method $1 $(as_options "$2") --preset tiny --steps $5 --lr $3 --seed $4"
-}
-
-share_of() { # SETTINGS
-  case $1 in alpha=*) echo "${1#alpha=}" ;; esac
 }
 
 any_of() { # WORDS WORDS: whether they have one in common
@@ -241,15 +162,6 @@ rate_lines() { # the other rate with the best strength
 }
 
 # --- The board.
-chosen() { # ROW FILE: its rate and settings; in a dry run before the choice, the first ones
-  if [ -f "$chosen_in/$2" ]; then
-    awk -F '\t' -v row="$1" '$1 == row { print $2, $3 }' "$chosen_in/$2"
-  else
-    set -- ${rates%% *} $(settings_of "$1")
-    echo "$1 ${2#default}"
-  fi
-}
-
 run_one() { # NAME DIR ROW METHOD SETTINGS RATE SEED STEPS "MORE WORDS"
   local run=$2/seed$7/$1 words
   words="$(train_words "$4" "$5" "$6" "$7" "$8") $9"
@@ -350,11 +262,6 @@ if [ -n "$dry_run" ]; then
   echo "# python leaderboard_table.py report chosen.tsv > table.md"
   exit
 fi
-
-choose() { # FILE "LINES": from the rows that they make
-  sed -n 's/^eval-retrieval .* -o //p' <<<"$2" |
-    xargs python "$recipes/leaderboard_choose.py" -o "$1"
-}
 
 chosen_in=.
 source "$recipes/environment.sh"

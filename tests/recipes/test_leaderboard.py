@@ -145,11 +145,21 @@ def test_the_best_setting_of_each_row_is_chosen(tmp_path: Path) -> None:
     assert lines[0][4].startswith("3.00 (3e-3 ewc.strength=5), 2.00 (1e-3 ewc.strength=5), 1.00")
 
 
+def test_of_several_seeds_the_mean_decides(tmp_path: Path) -> None:
+    scores = {"a:1:x=1": (2.0, 3.0), "a:1:x=2": (1.0, 3.5)}
+    rows = [tried(run, rm, seed=seed) for run, of in scores.items() for seed, rm in enumerate(of)]
+    assert choose(tmp_path, rows).returncode == 0
+    assert (tmp_path / "chosen.tsv").read_text() == (
+        "a\t1\tx=1\t2.50\t2.50 (1 x=1: 2.00, 3.00), 2.25 (1 x=2: 1.00, 3.50)\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
         ([tried("a:1:", 2.0), tried("b:1:", 1.0, split="test")], "line 2: a row of split 'test'"),
-        ([tried("a:1:", 2.0), tried("a:1:", 2.5, seed=1)], "run 'a:1:' has more than one model"),
+        ([tried("a:1:", 2.0), tried("a:1:", 2.5)], "run 'a:1:' has more than one model of seed 0"),
+        ([tried("a:1:", 2.0), tried("a:1:x=1", 2.5, seed=1)], "run 'a:1:x=1' has other seeds than"),
     ],
 )
 def test_rows_that_must_not_be_chosen_from_are_refused(

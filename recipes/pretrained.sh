@@ -53,6 +53,8 @@ method_of() {
     dha-adapt) echo "dha --set dha.dynamic=false" ;;
     dha-strong) echo "dha $strong" ;;
     dha-strong-adapt) echo "dha $strong --set dha.dynamic=false" ;;
+    # the page is from before preset tiny set 0
+    ctp | ctp+er) echo "$1 --set ctp.queue=1024" ;;
     *) echo "$1" ;;
   esac
 }
@@ -68,7 +70,7 @@ without_buffer() { # ROW: the method of its first task, when there is nothing to
   case $1 in
     er) echo seqf ;;
     icarl) echo lwf ;;
-    ctp+er) echo ctp ;;
+    ctp+er) method_of ctp ;;
   esac
 }
 

@@ -59,14 +59,15 @@ after_each_week() { # DIR: each week's checkpoint on the guard and on the weeks 
 }
 
 update() { # METHOD SEED
-  local run=seed$2/$1 week memory=""
+  local run=seed$2/$1 week memory="" queue=""
   if [ "$1" = interpolate ]; then
     for week in $weeks; do
       echo "interpolate $start seed$2/seqf/${week##*/} -o $run/${week##*/}"
     done
   else
     if [ "$1" = er ] || [ "$1" = ctp ]; then memory="--policy reservoir --size $size --seed $2"; fi
-    chain "$run" "$1 --run $1 --seed $2" "$memory" $weeks
+    [ "$1" != ctp ] || queue="--set ctp.queue=1024" # the page is from before preset tiny set 0
+    chain "$run" "$1 $queue --run $1 --seed $2" "$memory" $weeks
   fi
   after_each_week "$run"
 }

@@ -17,13 +17,11 @@ paths=$(printf 'stream/%s ' $tasks)
 steps=160
 training="--preset tiny --batch-size 32"
 
-# One task of a method's chain; 'batch' starts each line when what it reads is there. CTP has no
-# queue: with one of 1,024, half as many pairs are found at the end (docs/results/quickstart.md).
+# One task of a method's chain; 'batch' starts each line when what it reads is there.
 stage() {
   local run="seed$1/$2" method=$2 task=$3 previous=$4
   echo "train-step stream/$task -o $run/$task --method $method $training --steps $steps" \
     "--seed $1 ${previous:+--previous $run/$previous}" \
-    "$([ "$method" = ctp ] && echo "--set ctp.queue=0")" \
     "$([ "$method" = er ] && [ -n "$previous" ] && echo "--buffer $run/buffer-$previous")"
   if [ "$method" = er ]; then
     echo "buffer stream/$task -o $run/buffer-$task --policy reservoir --size 2000" \

@@ -16,7 +16,7 @@ from _generate.markdown import table as table_of
 from vlcpctl.commands.methods import bibtex, cited, describe
 from vlcpctl.core.method import TRAIN, Method, Needs, Phase
 from vlcpctl.methods import TABLE
-from vlcpctl.training.config.presets import INSTEAD
+from vlcpctl.training.config.presets import INSTEAD, presets_that_set
 
 PAGES = Path(__file__).parents[1] / "methods"
 LEADERBOARD = PAGES.parent / "results" / "leaderboard.md"
@@ -167,6 +167,7 @@ def _parameters(facts: dict[str, Any]) -> str:
 
 
 def _parameter(method: str, one: dict[str, Any]) -> str:
+    other = presets_that_set(f"{method}.{one['name']}")
     default = str(one["default"]).lower() if isinstance(one["default"], bool) else one["default"]
     about = one["help"]
     about += f" One of {', '.join(one['choices'])}." if one["choices"] else ""
@@ -175,6 +176,7 @@ def _parameter(method: str, one: dict[str, Any]) -> str:
         f"{method}.{one['name']}={default}",
         prose(about),
         f"Origin: {prose(_sentence(one['origin']))}",
+        prose(_sentence(other[0].upper() + other[1:])) if other else "",
         prose(_sentence(f"A good value depends on {one['depends']}")) if one["depends"] else "",
     )
 

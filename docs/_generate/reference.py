@@ -9,7 +9,7 @@ from _generate.markdown import block, prose, table
 from vlcpctl.core import errors
 from vlcpctl.core.rows import Row
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
-from vlcpctl.training.config.presets import PRESETS, source_of
+from vlcpctl.training.config.presets import HYPER, PRESETS, source_of
 from vlcpctl.training.config.settings import ROWS, Settings
 
 QUICKSTART = Path(__file__).parents[2] / "recipes" / "quickstart_output.txt"
@@ -36,6 +36,8 @@ def _preset(name: str) -> str:
     for setting, value in PRESETS[name].items():
         origin = source_of(name, setting).removeprefix(", ") or "the paper"
         rows.append((f"`--{setting.replace('_', '-')}`", f"`{_shown(value)}`", prose(origin)))
+    for assignment, source in HYPER.get(name, {}).items():
+        rows.append(("`--set`", f"`{assignment}`", prose(source)))
     return f"## {name}\n\n" + table(("option", "value", "origin"), rows)
 
 

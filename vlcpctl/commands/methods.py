@@ -22,7 +22,7 @@ from vlcpctl.core.shown_paths import as_argument
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.methods.plugins.source import source_of
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.presets import INSTEAD
+from vlcpctl.training.config.presets import INSTEAD, presets_that_set
 
 SCHEMA = "vlcpctl.methods/1"
 # The kind of a BibTeX entry, and its field for the venue, where that is not a conference.
@@ -271,12 +271,13 @@ def _description(facts: dict[str, Any]) -> list[str]:
         default = parameter["default"]
         shown = str(default).lower() if isinstance(default, bool) else default
         allowed = f" One of {', '.join(parameter['choices'])}." if parameter["choices"] else ""
+        other = presets_that_set(f"{facts['name']}.{parameter['name']}")
         allowed += f" Within {parameter['within']}." if parameter["within"] else ""
         lines += [
             "",
             f"{facts['name']}.{parameter['name']}={shown}",
             f"    {parameter['help']}{allowed}",
-            f"    Origin: {parameter['origin']}",
+            f"    Origin: {parameter['origin']}{f'; {other}' if other else ''}",
         ]
         lines += [f"    Depends on {parameter['depends']}"] if parameter["depends"] else []
     return lines

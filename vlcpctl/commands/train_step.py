@@ -145,19 +145,26 @@ def _request(flags: dict[str, Any]) -> TrainRequest:
     from vlcpctl.distributed.ranks import processes
     from vlcpctl.methods.plugins.registry import MethodRegistry
     from vlcpctl.tracking.destinations import destinations
-    from vlcpctl.training.config.composition import compose, preset_of, settings_of_methods
+    from vlcpctl.training.config.composition import (
+        compose,
+        compose_with,
+        preset_of,
+        settings_of_methods,
+    )
     from vlcpctl.training.config.presets import INSTEAD
     from vlcpctl.training.config.request import TrainRequest, save_every
     from vlcpctl.training.config.resolution import resolve
 
     registry = MethodRegistry.of(flags.get("method_file"))
-    methods = compose(flags["method"], flags.get("set_", ()), registry)
+    words = flags["method"], flags.get("set_", ()), registry
+    usual = preset_of(compose(*words), _preset_of_previous(flags))
+    preset = flags.get("preset") or usual
+    methods, hyper_origins = compose_with(preset, *words)
     registry.refuse_idle_files(flags["method"])
     save_every(flags.get("save_every", TrainRequest.save_every))
     log = destinations(flags.get("log"))
     given = {name: flags[name] for name in SETTINGS if name in flags}
-    usual = preset_of(methods, _preset_of_previous(flags))
-    settings, origins = resolve(flags.get("preset") or usual, given, settings_of_methods(methods))
+    settings, origins = resolve(preset, given, settings_of_methods(methods))
     notes = []
     if usual in INSTEAD.values() and not flags.keys() & {"preset", "model", "previous"}:
         notes = [f"no --preset is given: {usual} has a dual encoder; --preset ctp is the paper's"]
@@ -169,7 +176,7 @@ def _request(flags: dict[str, Any]) -> TrainRequest:
         run=flags["run_name"] or flags["method"],
         methods=methods,
         settings=settings,
-        origins=origins,
+        origins=origins | hyper_origins,
         notes=tuple(notes),
         log=log,
     )

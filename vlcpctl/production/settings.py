@@ -21,7 +21,7 @@ from vlcpctl.production.layout import relative_to_root, shown_path
 from vlcpctl.production.left_out import TRAIN
 from vlcpctl.report.gates.grammar import Gate, parse_gate
 from vlcpctl.report.gates.judging import POLICIES, UNRESOLVED
-from vlcpctl.training.config.composition import compose, settings_of_methods
+from vlcpctl.training.config.composition import compose_with, settings_of_methods
 from vlcpctl.training.config.execution import check_processes
 from vlcpctl.training.config.machine_options import parse_machine_options
 from vlcpctl.training.config.request import TrainRequest
@@ -195,7 +195,7 @@ class Settings:
 
         Raises UsageError and BadInput as `compose` does.
         """
-        return compose(self.method, self.assignments, self._registry)
+        return compose_with(self.preset, self.method, self.assignments, self._registry)[0]
 
     @property
     def _registry(self) -> MethodRegistry:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.program import run_program
 
-from vlcpctl.training.config.presets import OURS, PRESETS, SOURCES, source_of
+from vlcpctl.production.settings import Settings as StateSettings
+from vlcpctl.training.config.composition import compose, hyper_of
+from vlcpctl.training.config.presets import HYPER, OURS, PRESETS, SOURCES, source_of
 from vlcpctl.training.config.resolution import resolve
 
 # The values as the papers print them, transcribed: CTP, section 5.1; IncCLIP, section 4.1; Mod-X,
@@ -110,3 +113,33 @@ def test_a_value_has_one_source(name: str) -> None:
     assert not marked & OURS[name]
     assert marked <= PRESETS[name].keys()
     assert all(source_of(name, one).startswith(", ") for one in marked | OURS[name])
+
+
+def configured(capfd: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    """What --print-config says of a training with ctp."""
+    ended = run_program(
+        capfd, "train-step", "task", "-o", "out", "--method", "ctp", "--print-config", *words
+    )
+    assert ended.code == 0
+    return ended.out.splitlines()
+
+
+def test_a_preset_may_set_hyper_parameters(capfd: pytest.CaptureFixture[str]) -> None:
+    source = "preset tiny, chosen on the validation split of Emoji-9"
+    assert f"ctp.queue = 0  [{source}]" in configured(capfd, "--preset", "tiny")
+    given = configured(capfd, "--preset", "tiny", "--set", "ctp.queue=256")
+    assert "ctp.queue = 256  [flag]" in given
+    default = next(one for one in configured(capfd) if one.startswith("ctp.queue"))
+    assert default == "ctp.queue = 1024  [CTP, section 5.1, table 3]"
+
+
+def test_what_presets_set_is_a_parameter_of_a_method() -> None:
+    for name in HYPER:
+        for assignment in HYPER[name]:
+            compose(assignment.partition(".")[0], [assignment])
+
+
+def test_a_state_of_update_trains_with_what_its_preset_sets() -> None:
+    (tiny,) = StateSettings(run="r", method="ctp", preset="tiny").methods
+    (usual,) = StateSettings(run="r", method="ctp").methods
+    assert (hyper_of([tiny])["ctp"]["queue"], hyper_of([usual])["ctp"]["queue"]) == (0, 1024)

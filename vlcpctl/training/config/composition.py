@@ -10,7 +10,7 @@ from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.method import Method, lies_within
 from vlcpctl.methods.plugins.registry import MethodRegistry
-from vlcpctl.training.config.presets import INSTEAD
+from vlcpctl.training.config.presets import INSTEAD, hyper_of_preset
 
 _LARGEST = 2**31 - 1  # of whole numbers: torch cannot size a tensor by much larger ones
 
@@ -39,6 +39,30 @@ def compose(
     methods = tuple(classes[name](**values[name]) for name in sorted(classes))
     _refuse_clashes(methods)
     return methods
+
+
+def compose_with(
+    preset: str,
+    names: str,
+    assignments: Sequence[str] = (),
+    registry: MethodRegistry | None = None,
+) -> tuple[tuple[Method, ...], dict[str, str]]:
+    """The methods as `compose` makes them, with what the preset sets of them unless --set does.
+
+    Also the origin of each value that the preset sets, by METHOD.PARAMETER.
+
+    >>> compose_with("tiny", "ctp")[1], compose_with("tiny", "ctp", ["ctp.queue=256"])[1]
+    ({'ctp.queue': 'preset tiny, chosen on the validation split of Emoji-9'}, {})
+    """
+    given = {assignment.partition("=")[0] for assignment in assignments}
+    found = {
+        assignment: source
+        for assignment, source in hyper_of_preset(preset, names.split("+")).items()
+        if assignment.partition("=")[0] not in given
+    }
+    methods = compose(names, (*found, *assignments), registry)
+    origins = {one.partition("=")[0]: f"preset {preset}, {found[one]}" for one in found}
+    return methods, origins
 
 
 def hyper_of(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:

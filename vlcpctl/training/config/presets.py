@@ -6,6 +6,7 @@ origins of settings mark both. `docs/papers/*_deviations.md` compare papers and 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from vlcpctl.core.errors import UsageError, unknown_name
@@ -126,6 +127,12 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
+# Hyper-parameters of methods that a preset sets, as --set has them, each with its source.
+HYPER: dict[str, dict[str, str]] = {
+    # 1,024 is longer than a small task: docs/results/leaderboard.md and quickstart.md.
+    "tiny": {"ctp.queue=0": "chosen on the validation split of Emoji-9"},
+}
+
 # Without --preset: most models are dual encoders, and CTP's fusion model is asked for by name.
 INSTEAD = {"ctp": "ctp-dual"}
 
@@ -178,6 +185,31 @@ def source_of(name: str, setting: str) -> str:
     if name in _WITHOUT_PAPER:
         return ", ours"
     return ", not in the paper" if setting in OURS[name] else ""
+
+
+def hyper_of_preset(name: str, methods: Iterable[str]) -> dict[str, str]:
+    """What a preset sets of these methods, as --set has it, with the source of each value.
+
+    >>> list(hyper_of_preset("tiny", ["ctp", "er"])), hyper_of_preset("update", ["ctp"])
+    (['ctp.queue=0'], {})
+    """
+    names = set(methods)
+    assignments = HYPER.get(name, {}).items()
+    return {one: source for one, source in assignments if one.partition(".")[0] in names}
+
+
+def presets_that_set(parameter: str) -> str:
+    """Which presets set a METHOD.PARAMETER, for a list of parameters; empty for most.
+
+    >>> presets_that_set("ctp.queue"), presets_that_set("ctp.m")
+    ('preset tiny has 0, chosen on the validation split of Emoji-9', '')
+    """
+    return "; ".join(
+        f"preset {name} has {assignment.partition('=')[2]}, {source}"
+        for name, assignments in HYPER.items()
+        for assignment, source in assignments.items()
+        if assignment.partition("=")[0] == parameter
+    )
 
 
 def preset(name: str) -> dict[str, Any]:

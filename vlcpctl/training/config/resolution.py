@@ -28,12 +28,9 @@ def configuration(
         yield name, getattr(settings, name), origins.get(name, "default")
     for method in methods:
         for field in dataclasses.fields(method):
-            value = getattr(method, field.name)
-            yield (
-                f"{method.name}.{field.name}",
-                value,
-                field.metadata["origin"] if value == field.default else "flag",
-            )
+            name, value = f"{method.name}.{field.name}", getattr(method, field.name)
+            usual = field.metadata["origin"] if value == field.default else "flag"
+            yield name, value, origins.get(name, usual)
 
 
 def resolve(

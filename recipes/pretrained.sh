@@ -19,6 +19,11 @@
 #   --tarball FILE     npm's emoji-datasource-twitter-16.0.0.tgz [downloaded once, 62 MB]
 #   --pairs FILE       pairs to train the base on instead: Parquet with the columns image, captions
 #                      and split (train and test)
+#   --model MODEL      start from this model instead of a base: open_clip:NAME,TAG, an epoch_N.pt or
+#                      a directory. It learns Emoji-9 with preset update, RATES="1e-5 5e-5", and what it
+#                      knew is measured on the test split of --pairs, which may also be a list of
+#                      Karpathy's (dataset_coco.json, dataset_flickr30k.json)
+#   --images DIR       where the images of such a list are
 #   --jobs N           commands that run at once [one per core]
 #
 # Rows: dha has the paper's shares, dha-strong moves the weights 25 times as far in a step, for tasks
@@ -32,8 +37,9 @@ set -euo pipefail
 recipes=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$recipes/pipeline.sh"
 
-options "out methods tarball pairs jobs" "$@"
+options "out methods tarball pairs model images jobs" "$@"
 [ -z "$emoji9" ] || fail "it runs on Emoji-9 always; STEPS=4 SEEDS=0 makes it short"
+[ -z "$images" ] || [ -n "$pairs" ] || fail "--images has no effect without --pairs"
 [ -z "$tarball" ] || [ -z "$pairs" ] || fail "--tarball has no effect with --pairs: give one of them"
 : "${out:=runs/pretrained}" "${jobs:=$(getconf _NPROCESSORS_ONLN)}"
 
@@ -42,8 +48,14 @@ buffered="er icarl ctp+er"
 : "${methods:=$free $buffered}"
 among method "$free $buffered" "$methods"
 if has "$methods" interpolate && ! has "$methods" seqf; then fail "interpolate needs seqf"; fi
-steps=${STEPS:-40} seeds=${SEEDS:-0 1 2} size=${SIZE:-10%} rates=${RATES:-2e-4 5e-4} chooser=100
-base=base/00-base
+steps=${STEPS:-40} seeds=${SEEDS:-0 1 2} size=${SIZE:-10%} chooser=100
+if [ -n "$model" ]; then
+  preset=update pixels=64 rates=${RATES:-1e-5 5e-5}
+else
+  preset=tiny pixels=32 rates=${RATES:-2e-4 5e-4}
+fi
+base=base/00-base base_file=base.parquet
+case $pairs in *.json) base_file=base.json ;; esac
 tasks=$(emoji_tasks stream)
 first_tasks=$(echo $tasks | cut -d " " -f 1-3)
 
@@ -91,7 +103,7 @@ rate_of() { # ROW: the chosen rate; in a dry run before the choice, the first on
 }
 
 sequence() { # RUN DIR ROW RATE SEED TASK...
-  local train="--preset tiny --steps $steps --lr $4" start=start held="" first=$6
+  local train="--preset $preset --steps $steps --lr $4" start=start held="" first=$6
   local run="--run $1 --seed $5" dir=$2 row=$3 memory
   memory=$(buffer_of "$3" "$5")
   shift 5
@@ -106,12 +118,15 @@ sequence() { # RUN DIR ROW RATE SEED TASK...
 
 # --- The base, and what it knows of Emoji-9.
 base_lines() {
-  echo "split base.parquet -o base --by all:base --split-column split"
-  echo "sample emoji9 -o pairs.parquet --size 32 --val-views 1"
+  echo "split $base_file -o base --by all:base --split-column split" \
+    "${images:+--image-root '$images'}"
+  echo "sample emoji9 -o pairs.parquet --size $pixels --val-views 1"
   echo "split pairs.parquet -o stream --by column:group --split-column split"
   echo "split pairs.parquet -o whole --by all:emoji9 --split-column split"
-  echo "train-step $base -o model --method seqf --preset tiny --steps ${BASE_STEPS:-3000}"
-  echo "import-checkpoint model -o start --run base"
+  if [ -z "$model" ]; then
+    echo "train-step $base -o model --method seqf --preset tiny --steps ${BASE_STEPS:-3000}"
+  fi
+  echo "import-checkpoint ${model:-model} -o start --run base"
   echo "eval-retrieval $tasks $base --checkpoint start -o start.ndjson"
   echo "eval-retrieval whole/00-emoji9 --checkpoint start -o zero-shot.ndjson"
 }
@@ -193,14 +208,15 @@ if [ -n "$dry_run" ]; then
   exit
 fi
 chosen_file=chosen.tsv
-for name in tarball pairs; do
+[ ! -e "$model" ] || model=$(realpath "$model") # open_clip:NAME,TAG is no path
+for name in tarball pairs images; do
   case ${!name} in "" | /*) ;; *) printf -v "$name" %s "$here/${!name}" ;; esac
 done
 source "$recipes/environment.sh"
 cd "$here" && mkdir -p "$out" && cd "$out"
 if [ -n "$pairs" ]; then
   [ -f "$pairs" ] || fail "$pairs does not exist"
-  ln -sf "$pairs" base.parquet
+  ln -sf "$pairs" "$base_file"
 else
   python "$recipes/make_twemoji.py" base.parquet $tarball
 fi

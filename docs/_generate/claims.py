@@ -85,13 +85,13 @@ def _differences(scores: Scores, better: str, than: str) -> tuple[float, ...]:
 
 @cache
 def _judged() -> tuple[Mapping[str, Any], dict[str, list[Judged | None]]]:
-    """The file of claims, and each claim by the title of its stream."""
+    """The file of claims, and each claim by the title of its stream, of those measured so far."""
     document = tomllib.loads((RESULTS / "claims.toml").read_text(encoding="utf-8"))
     found = {}
     for name, title in document["streams"].items():
         path = RESULTS / "cells" / f"{name}.tsv"
-        scores = read_scores(path) if path.is_file() else {}
-        found[title] = judge(document["claims"], scores, document["level"])
+        if path.is_file():
+            found[title] = judge(document["claims"], read_scores(path), document["level"])
     return document, found
 
 

@@ -148,6 +148,25 @@ def test_what_a_line_reads_is_written_by_a_line_before_it() -> None:
         made.append(line.makes)
 
 
+def test_a_given_model_takes_the_place_of_the_base() -> None:
+    words = ("--pairs", "dataset_coco.json", "--images", "coco", "--methods", "seqf")
+    lines = dry_run_of("pretrained.sh", "--model", "open_clip:ViT-B-32,openai", *words)
+    (imported,) = options_of_command(lines, "import-checkpoint")
+    assert str(imported["source"]) == "open_clip:ViT-B-32,openai"
+    base = options_of_command(lines, "split")[0]
+    assert [str(one) for one in base["sources"]] == ["base.json"]
+    assert (str(base["out"]), *map(str, base["image_root"])) == ("base", "coco")
+    trained = options_of_command(lines, "train-step")
+    assert {(one["preset"], one["lr"]) for one in trained} == {("update", 1e-5), ("update", 5e-5)}
+    assert all(one["previous"] is not None for one in trained)
+    known = [
+        one
+        for one in options_of_command(lines, "eval-retrieval")
+        if "base/00-base" in map(str, one["tasks"])
+    ]
+    assert len(known) == 4  # before any task, and after all of them for each seed
+
+
 def steps() -> list[dict[str, Any]]:
     """The options of the steps, without the one that makes the base."""
     found = options_of_command(dry_run_of("pretrained.sh"), "train-step")

@@ -264,7 +264,8 @@ def test_sentences_name_the_streams_that_were_tested(claims: ModuleType) -> None
 def test_there_are_at_most_ten_claims_and_cells_of_their_streams(claims: ModuleType) -> None:
     document, judged = claims._judged()
     assert 0 < len(document["claims"]) <= 10
-    assert set(judged) == {"Emoji by style", "Emoji-9"}
+    assert set(judged) <= set(document["streams"].values())
+    assert "Emoji-9" in judged
     rows = claims.read_scores(DOCS / "results/cells/emoji9.tsv")
     page = (DOCS / "results/leaderboard.md").read_text(encoding="utf-8")
     for name, by_seed in rows.items():

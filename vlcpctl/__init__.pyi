@@ -66,6 +66,7 @@ def split(
     not_: StrPath | Iterable[StrPath] | None = None,
     not_test_images: StrPath | Iterable[StrPath] | None = None,
     decode: bool = False,
+    in_place: bool = False,
     cap: str | Iterable[str] | None = None,
     limit: int | None = None,
     seed: int = 0,

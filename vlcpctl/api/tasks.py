@@ -95,11 +95,17 @@ class Task:
         """The pairs of a split as a WebDataset, for training loops of one's own.
 
         It gives each as a `Pair`, without the columns that `split` has kept: tars do not have them.
-        `options` are those of WebDataset, such as shardshuffle. Raises BadInput as `pairs` does.
+        `options` are those of WebDataset, such as shardshuffle. Raises BadInput as `pairs` does,
+        and for a task that was made in place.
         """
         from webdataset import WebDataset
 
         self._task.require(split)
+        if self._task.manifest.in_place:
+            raise BadInput(
+                f"{self.path} has no tars of its own: its images are in those of its sources; use "
+                "pairs(), or give the sources to webdataset"
+            )
         keys, listed = self._task.split(split).keys, self._task.manifest.splits[split]
         tars = [os.path.abspath(self.path / shard) for shard in listed.shards]
         for tar in tars:

@@ -151,7 +151,9 @@ def run(
 
     Nothing is changed if an unfinished train-step needs the pairs (exit code 4), or if files with
     the pairs have hard links elsewhere (exit code 3). Files that vlcpctl did not write, such as the
-    sources, are not searched.
+    sources, are not searched. Of tasks that 'vlcpctl split --in-place' made, the pairs are removed
+    from the index and are not read again, but they stay in the tars; the receipt lists these, and
+    its state is "not removed from foreign tars" in place of "finished".
 
     Examples:
       vlcpctl forget --where customer=4711 --dry-run production

@@ -214,6 +214,15 @@ Workers = Annotated[
         rich_help_panel=options.EXECUTION,
     ),
 ]
+InPlace = Annotated[
+    bool,
+    typer.Option(
+        "--in-place",
+        help="Copy no image: the tasks are indexes of the sources, which must be tars and must "
+        "stay as they are.",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
 Decode = Annotated[
     bool,
     typer.Option(
@@ -282,6 +291,7 @@ def run(
     not_: LeaveOut = None,
     not_test_images: NotTestImages = None,
     decode: Decode = False,
+    in_place: InPlace = False,
     cap: Cap = None,
     limit: options.Limit = None,
     seed: options.Seed = 0,
@@ -295,9 +305,12 @@ def run(
     r"""Split image-text pairs into a stream of tasks.
 
     Images are copied byte for byte; pairs that cannot be used are counted and reported. With
-    --holdout test=0.1 an image is held out by its own hash, so it is in the same split in every
-    task and in every later stream. With test=500 each task holds out the 500 images with the lowest
-    hashes: an image may be in test here and in train in another stream, such as next week's.
+    --in-place they stay where they are: the tars of a task are symbolic links to those of the
+    sources, which must not change or move afterwards.
+
+    With --holdout test=0.1 an image is held out by its own hash, so it is in the same split in
+    every task and in every later stream. With test=500 each task holds out the 500 images with the
+    lowest hashes: an image may be in test here and in train in another stream, such as next week's.
 
     --keep-columns stores columns of the sources in the index, as text: for each image the distinct
     values of all rows that became this image, skipped duplicates included. Buffers carry them on.
@@ -330,6 +343,7 @@ def run(
       vlcpctl split pairs.parquet -o stream --by column:group --only flags,food
       vlcpctl split shards/ -o stream --by iid --tasks 5 \
           --holdout test=0.1,val=0.05
+      vlcpctl split /data/cc12m -o stream --by iid --tasks 8 --in-place
       vlcpctl split P9D -o stream --by column:industry_name --split-column split
       vlcpctl split dataset_coco.json -o stream --by iid --tasks 5 \
           --split-column split --image-root coco
@@ -374,6 +388,7 @@ def run(
         max_skip=max_skip,
         cap=tuple(cap or ()),
         decode=decode,
+        in_place=in_place,
         limit=limit,
         seed=seed,
         leave_out=tuple(map(str, not_ or ())),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,7 @@ class Hit:
     files: list[str] = field(default_factory=list)  # that contain them; relative paths
     keys: set[str] = field(default_factory=set)  # of the pairs that are in it
     shown: str = ""  # the kind in words, if that is another
+    foreign: Counter[str] = field(default_factory=Counter)  # pairs that stay, by the tar of others
 
     @property
     def kind(self) -> str:
@@ -110,7 +112,9 @@ def _in_task(hit: Hit, drop: Drop, tars: Tars) -> None:
     task = Task(hit.path, read_task(hit.path))
     for name in task.manifest.splits:
         found = hits_of(task, task.split(name), tars, drop)
-        hit.keys.update(*found.shards.values())
+        hit.keys |= found.keys
+        for shard, keys in found.foreign.items():
+            hit.foreign[os.path.realpath(hit.path / shard)] += len(keys)
         hit.add(name, int(found.drop_N.sum()), found.files())
         hit.add("evicted", found.evicted, [])
     hit.keys &= drop.keys

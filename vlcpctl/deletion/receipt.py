@@ -35,6 +35,7 @@ from vlcpctl.deletion.selectors import Selectors
 
 PENDING: Final = "pending"
 FINISHED: Final = "finished"
+FOREIGN: Final = "not removed from foreign tars"
 DIRECTORY = "receipts"
 _NUMBERED = re.compile(r"(\d{4,})\.json")
 
@@ -72,7 +73,7 @@ class Receipt:
 
     path: Path
     schema: str = SCHEMA
-    state: Literal["pending", "finished"] = PENDING
+    state: Literal["pending", "finished", "not removed from foreign tars"] = PENDING
     ticket: str | None = None
     request: str  # the id of the conditions
     started: str
@@ -87,6 +88,7 @@ class Receipt:
     checkpoints: list[dict[str, Any]] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     evicted: int = 0
+    foreign: dict[str, int] = field(default_factory=dict)  # pairs that stay, by tar
     without_column: int = 0
     same_image: int = 0
     not_searched: dict[str, int] = field(default_factory=dict)
@@ -102,7 +104,8 @@ class Receipt:
     @property
     def is_begun(self) -> bool:
         """Whether it was written before: the deletion was interrupted."""
-        return self.is_pending and self.path.exists()
+        written = read(self.path) if self.is_pending and self.path.exists() else None
+        return written is not None and written.is_pending
 
     def searched(self, path: Path) -> bool:
         """Whether this very path was given to be searched."""
@@ -114,6 +117,7 @@ class Receipt:
         found: dict[str, Any] = msgspec.to_builtins(replace(self), enc_hook=str)
         at_the_end = ("second_search", "mentions")
         left_out = {"path", *(name for name in at_the_end if found[name] is None)}
+        left_out |= set() if self.foreign else {"foreign"}
         return {name: value for name, value in found.items() if name not in left_out}
 
     def write(self) -> None:

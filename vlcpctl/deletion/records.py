@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -15,7 +16,7 @@ from vlcpctl.data.splitting.stop_lists import is_stop_list, stop_list_path
 from vlcpctl.deletion.hits import Hit, ids_of
 from vlcpctl.deletion.places import Stored
 from vlcpctl.deletion.plan import Plan
-from vlcpctl.deletion.receipt import FINISHED, Entry, Files, Receipt, now
+from vlcpctl.deletion.receipt import FINISHED, FOREIGN, Entry, Files, Receipt, now
 from vlcpctl.deletion.selectors import Selectors
 
 _TEXTS = frozenset({".csv", ".html", ".json", ".jsonl", ".log", ".md", ".ndjson", ".tsv", ".txt"})
@@ -37,6 +38,8 @@ def record(plan: Plan, receipt: Receipt, *, digests: bool = False) -> None:
     receipt.images = sorted({*receipt.images, *found.images})
     receipt.not_found = sorted(selectors.keys.difference(receipt.keys))
     receipt.evicted = max(receipt.evicted, len(found.evicted))
+    foreign: Counter[str] = sum((hit.foreign for hit in plan.hits), Counter())
+    receipt.foreign |= dict(sorted(foreign.items()))
     receipt.without_column = len(found.unlabelled)
     # Once the pairs are gone, their images are not known any more.
     receipt.same_image = max(receipt.same_image, len(found.same_image))
@@ -96,7 +99,7 @@ def complete(plan: Plan, receipt: Receipt) -> None:
     }
     wanted = {*receipt.keys, *receipt.images}
     receipt.mentions = sorted(map(str, _mentions(plan, wanted)))
-    receipt.state, receipt.finished = FINISHED, now()
+    receipt.state, receipt.finished = FOREIGN if receipt.foreign else FINISHED, now()
 
 
 def _content(stored: Stored) -> str | None:
@@ -156,6 +159,13 @@ def warnings(receipt: Receipt, plan: Plan, shown: Shown) -> Iterator[str]:
         yield (
             f"the same image is also in {counted(receipt.same_image, 'other pair')}, which stay; "
             "--sha256 selects all pairs of an image"
+        )
+    if receipt.foreign:
+        pairs = counted(sum(receipt.foreign.values()), "pair")
+        yield (
+            f"{pairs} of tasks that were made in place: not removed from "
+            f"{counted(len(receipt.foreign), 'tar')} of others, such as "
+            f"{shown(min(receipt.foreign))}; write those again without them"
         )
     if receipt.evicted:
         yield (

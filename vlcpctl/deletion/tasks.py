@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -60,16 +60,24 @@ class SplitHits:
     name: str
     drop_N: np.ndarray  # (N,) bool, over the rows of the index
     shards: Mapping[str, Sequence[str]]  # keys of the samples to remove, by tar
+    foreign: Mapping[str, Sequence[str]] = field(default_factory=dict)  # that stay in others' tars
+
+    @property
+    def keys(self) -> set[str]:
+        """The keys of all these samples."""
+        return {key for keys in (*self.shards.values(), *self.foreign.values()) for key in keys}
 
     @property
     def evicted(self) -> int:
         """The number of samples in tars that the index does not list."""
-        return sum(map(len, self.shards.values())) - int(self.drop_N.sum())
+        listed = 0 if self.foreign else int(self.drop_N.sum())
+        return sum(map(len, self.shards.values())) - listed
 
     def files(self) -> list[str]:
         """The names of the files that change."""
         index = f"{self.name}.parquet"
-        return [index, rows_path(Path(index)).name, *self.shards] if self.shards else []
+        changes = [index, rows_path(Path(index)).name, *self.shards]
+        return changes if self.shards or self.foreign else []
 
 
 def unlisted_shards(task: Task, split: Split) -> list[str]:
@@ -84,6 +92,8 @@ def unlisted_shards(task: Task, split: Split) -> list[str]:
 def hits_of(task: Task, split: Split, tars: Tars, drop: Drop) -> SplitHits:
     """Where the pairs are in a split. Raises BadInput if a tar cannot be read."""
     drop_N = is_among(split.table["key"], drop.keys)
+    if task.manifest.in_place:
+        return SplitHits(split.name, drop_N, {}, _foreign(split.table.filter(pa.array(drop_N))))
     by_shard = Counter(split.table["shard"].filter(pa.array(drop_N)).to_pylist())
     shards = {}
     for shard in sorted({*by_shard, *unlisted_shards(task, split)}):
@@ -97,6 +107,14 @@ def hits_of(task: Task, split: Split, tars: Tars, drop: Drop) -> SplitHits:
         if found:
             shards[shard] = found
     return SplitHits(split.name, drop_N, shards)
+
+
+def _foreign(rows: pa.Table) -> dict[str, list[str]]:
+    """The keys of index rows by the tar in which their samples stay."""
+    found: dict[str, list[str]] = {}
+    for shard, key in zip(rows["shard"].to_pylist(), rows["key"].to_pylist(), strict=True):
+        found.setdefault(shard, []).append(key)
+    return found
 
 
 @dataclass
@@ -124,7 +142,7 @@ class TaskRewriter:
             hits = hits_of(self.task, split, self.tars, self.drop)
             tables[name] = split.table.filter(pa.array(~hits.drop_N))
             splits[name] = listed
-            if hits.shards:
+            if hits.files():
                 is_changed = True
                 splits[name] = self._split(listed, hits, tables[name], shard_rows)
         if not is_changed:

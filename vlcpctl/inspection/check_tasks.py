@@ -20,7 +20,7 @@ from vlcpctl.core.input_files import naming_input
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.data.images.header import KINDS
 from vlcpctl.data.precomputed.stored_features import check_features
-from vlcpctl.data.tasks.facts import SplitManifest, read_stream, read_task
+from vlcpctl.data.tasks.facts import SplitManifest, TaskManifest, read_stream, read_task
 from vlcpctl.data.tasks.index import SCHEMA, ContentId, index_batches, read_index
 from vlcpctl.data.tasks.index_checks import row_problems
 from vlcpctl.data.tasks.rows import is_of, map_batch, rows_path
@@ -56,7 +56,7 @@ def check_task(path: Path, *, deep: bool) -> Iterator[str]:
     """
     manifest = read_task(path)
     for name, split in manifest.splits.items():
-        yield from _check_split(path, name, split, manifest.kept_columns, deep=deep)
+        yield from _check_split(path, name, split, manifest, deep=deep)
         yield from _check_rows_file(path / f"{name}.parquet", split.rows, deep=deep)
     if manifest.buffer is not None and manifest.buffer.features is not None:
         try:
@@ -66,18 +66,18 @@ def check_task(path: Path, *, deep: bool) -> Iterator[str]:
 
 
 def _check_split(
-    directory: Path, name: str, split: SplitManifest, kept: Sequence[str], *, deep: bool
+    directory: Path, name: str, split: SplitManifest, task: TaskManifest, *, deep: bool
 ) -> Iterator[str]:
     index = directory / f"{name}.parquet"
     yield from changed_files(directory, {index.name: split.index}, use_cache=not deep)
-    yield from _check_shards(directory, split)
-    impossible = list(_impossible_rows(index, split, kept))
+    yield from _check_shards(directory, split, are_ours=not task.in_place)
+    impossible = list(_impossible_rows(index, split, task.kept_columns))
     if impossible:
         yield from impossible
         return
     content = ContentId()
     images = captions = 0
-    tars = _TarReader(directory)
+    tars = _TarReader(directory, are_ours=not task.in_place)
     try:
         for rows in _rows_of(index):
             content.add([row["key"] for row in rows], [row["label"] for row in rows])
@@ -138,25 +138,30 @@ def _impossible_rows(index: Path, split: SplitManifest, kept: Sequence[str]) -> 
         yield str(error)
 
 
-def _check_shards(directory: Path, split: SplitManifest) -> Iterator[str]:
+def _check_shards(directory: Path, split: SplitManifest, *, are_ours: bool) -> Iterator[str]:
     total = 0
     for shard, size in zip(split.shards, split.shard_bytes, strict=True):
         path = directory / shard
         if not path.is_file():
-            yield f"{path}: is missing"
+            there = f": it is a link to {path.readlink()}" if path.is_symlink() else ""
+            yield f"{path}: is missing{there}"
             return
         total += path.stat().st_size
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - len(END)))
-            if file.read() != END:
-                yield f"{path}: has no end mark; it is truncated or damaged"
-                return
+        if are_ours and not _has_end_mark(path):
+            yield f"{path}: has no end mark; it is truncated or damaged"
+            return
         if size != path.stat().st_size:
             yield f"{path}: has {path.stat().st_size} bytes, task.json says {size}"
             return
     if total != split.bytes:
         found = f"{len(split.shards)} shards have {total} bytes"
         yield f"{directory}: {found}, task.json says {split.bytes}"
+
+
+def _has_end_mark(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - len(END)))
+        return file.read() == END
 
 
 def _rows_of(index: Path) -> Iterator[list[IndexRow]]:
@@ -178,10 +183,14 @@ def _rows_of(index: Path) -> Iterator[list[IndexRow]]:
 
 
 class _TarReader:
-    """The tars of a split, one open at a time; `named` are those that the index refers to."""
+    """The tars of a split, one open at a time; `named` are those that the index refers to.
 
-    def __init__(self, directory: Path) -> None:
+    They are ours, with a .txt and a .json after each image, or those of a task made in place.
+    """
+
+    def __init__(self, directory: Path, *, are_ours: bool) -> None:
         self.named: set[str] = set()
+        self.are_ours = are_ours
         self.directory, self._open = directory, ""
         self._file: BinaryIO | None = None
 
@@ -208,7 +217,7 @@ def _check_row(tars: _TarReader, row: IndexRow, *, deep: bool) -> Iterator[str]:
     block = tars.read(row["shard"], row["offset"] - BLOCK, BLOCK)
     if block is None:
         return
-    if block not in (header(row["key"], kind, row["size"]) for kind in KINDS):
+    if tars.are_ours and block not in (header(row["key"], kind, row["size"]) for kind in KINDS):
         yield f"{where}: no member of that name and size at the offset in the index"
     elif deep:
         yield from _check_bytes(tars, row, where)
@@ -220,6 +229,8 @@ def _check_bytes(tars: _TarReader, row: IndexRow, where: str) -> Iterator[str]:
         yield f"{where}: the image does not match the index (its sha256 differs)"
     if sample_key(row["sha256"], row["captions"]) != row["key"]:
         yield f"{where}: the key does not match the image and captions"
+    if not tars.are_ours:
+        return
     text = caption_text(row["captions"])
     at = row["offset"] + row["size"] + -row["size"] % BLOCK
     expected = header(row["key"], "txt", len(text)) + text

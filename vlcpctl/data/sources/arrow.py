@@ -89,7 +89,7 @@ def pairs_of_batch(
     kept = [column(name, kept_of) for name in roles.keep]
     kept_rows = zip(*kept, strict=True) if kept else repeat((), count)
     parts = (places, key, images, captions, label, value, splits, flaws, kept_rows)
-    rows = zip(*parts, repeat(NO_IMAGE, count), strict=True)
+    rows = zip(*parts, repeat(NO_IMAGE, count), repeat(None, count), strict=True)
     return [tuple.__new__(Pair, row) for row in rows]  # Pair(...) is slower; see `identify`
 
 

@@ -12,6 +12,7 @@ from typing import Protocol, Self
 
 from vlcpctl.core.errors import BadInput, UsageError, missing
 from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.manifest import is_artifact, kind_of
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.folders import Folder
 from vlcpctl.data.sources.image_folders import METADATA, ImageFolder, split_of_directories
@@ -20,6 +21,7 @@ from vlcpctl.data.sources.parquet import ParquetFile
 from vlcpctl.data.sources.saved_datasets import ArrowFile, saved_files
 from vlcpctl.data.sources.task_splits import splits_in
 from vlcpctl.data.sources.webdataset import TarFile
+from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.index import SPLITS, split_named
 from vlcpctl.data.tasks.samples import Pair
 
@@ -111,6 +113,13 @@ def _files_of(source: str) -> list[Source]:
 
 def _files_in(directory: Path) -> list[Source]:
     _check_name(directory)
+    if kind_of(directory) == "stream" and is_artifact(directory):
+        stream = read_stream(directory)
+        if stream.in_place:  # its links lead to all samples of a tar
+            tasks = " ".join(str(directory / entry.path) for entry in stream.tasks)
+            raise BadInput(
+                f"{directory} is a stream that was made in place; give its tasks: {tasks}"
+            )
     listed: list[Source] = [*(splits_in(directory) or saved_files(directory) or ())]
     if listed:
         return listed

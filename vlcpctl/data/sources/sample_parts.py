@@ -40,18 +40,19 @@ def pair_of_parts(key: str, parts: dict[str, TarMember], columns: ColumnOptions)
     captions, no_text = _captions(texts.get("txt"), described, columns.caption)
     if no_text:
         return Pair(key, key, None, [], None, None, None, no_text, reason=NO_TEXT)
-    image, flaw = _image(parts)
+    member, flaw = _image(parts)
     kept, unfit = kept_of_record(described, columns.keep)
     return Pair(
         key,
         text_of(described.get("source_key")) or key,
-        None if unfit else image,
+        None if unfit or member is None else member.data,
         captions,
         _label(texts.get("cls"), described, columns.label),
         None if columns.value is None else number_or_text(described.get(columns.value)),
         None if columns.split is None else text_of(described.get(columns.split)),
         flaw or unfit,
         kept,
+        offset=None if member is None else member.offset,
     )
 
 
@@ -67,7 +68,7 @@ def _failed_download(described: dict[str, Any]) -> str | None:
     return shortened(f"{status}: {error}" if error else str(status))
 
 
-def _image(parts: dict[str, TarMember]) -> tuple[bytes | None, str | None]:
+def _image(parts: dict[str, TarMember]) -> tuple[TarMember | None, str | None]:
     member = next((parts[kind] for kind in IMAGES if kind in parts), None)
     if member is None:
         return None, "the sample has no image"
@@ -76,7 +77,7 @@ def _image(parts: dict[str, TarMember]) -> tuple[bytes | None, str | None]:
         return None, why
     if member.data is None:
         return None, f"{shortened(member.name)} has {member.size} bytes, the limit is {MAX_BYTES}"
-    return member.data, None
+    return member, None
 
 
 def _texts(parts: dict[str, TarMember]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from vlcpctl.core.amounts import is_decimal
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import Source, find_inputs
+from vlcpctl.data.sources.discovery import NamedSource, Source, find_inputs
 from vlcpctl.data.sources.fingerprints import identify, identity_of
 from vlcpctl.data.sources.limits import parse_caps
 from vlcpctl.data.sources.records import is_unicode
+from vlcpctl.data.sources.webdataset import TarFile
 from vlcpctl.data.splitting.holdout import Holdout, parse_holdout, parse_most
 from vlcpctl.data.splitting.labels_from import (
     CLASSIFIERS,
@@ -29,6 +30,7 @@ from vlcpctl.data.splitting.rules import SplitBy
 from vlcpctl.data.splitting.selection import PairReader
 from vlcpctl.data.splitting.writing import SplitPlan
 from vlcpctl.data.tasks.index import is_own_column
+from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES
 from vlcpctl.data.tasks.skips import Tolerance
 
 DEFAULT_HOLDOUT = "test=0.1"
@@ -83,6 +85,7 @@ class SplitOptions:
     seed: int = 0
     leave_out: tuple[str, ...] = ()  # of --not
     not_test_images: tuple[str, ...] = ()
+    in_place: bool = False
 
     def plan(self) -> SplitPlan:
         """Parse and cross-check the options and find the sources. Raises UsageError or BadInput."""
@@ -100,15 +103,19 @@ class SplitOptions:
             caps=parse_caps(self.cap),
         )
         _check_roots(wanted.image_roots)
+        inputs = find_inputs(self.sources)
+        if self.in_place:
+            self._check_in_place(inputs)
         return SplitPlan(
             reader=PairReader(
-                find_inputs(self.sources),
+                inputs,
                 wanted,
                 self.decode,
                 self.limit,
                 self.take,
                 parse_names(self.only),
                 left_out=self._left_out(wanted.keep),
+                in_place=self.in_place,
             ),
             by=by,
             tasks=self.tasks,
@@ -141,6 +148,8 @@ class SplitOptions:
         del settings["sources"], settings["leave_out"], settings["not_test_images"]
         if self.only is None:  # streams that were made without it keep their identity
             del settings["only"]
+        if not self.in_place:  # likewise
+            del settings["in_place"]
         if self.not_test_images:
             itself = [SELF] if plan.tests_itself else []
             settings["not_test_images"] = sorted({one.content for one in plan.tests}) + itself
@@ -185,6 +194,16 @@ class SplitOptions:
                 "puts an image into two splits; leave it out"
             )
         return True
+
+    def _check_in_place(self, inputs: Sequence[NamedSource]) -> None:
+        """Raise UsageError for sources that are not tars, and for a size of tars to write."""
+        for file in (file for one in inputs for file in one.files):
+            if not isinstance(file, TarFile):
+                raise UsageError(
+                    f"--in-place: {file.path} is not a tar; leave it out to copy its images"
+                )
+        if parse_bytes(self.shard_size) != DEFAULT_SHARD_BYTES:
+            raise UsageError("--shard-size has no effect with --in-place: no tar is written")
 
     def _holdout(self) -> Holdout | None:
         found = None if self.split_column else parse_holdout(self.holdout or DEFAULT_HOLDOUT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -43,6 +44,7 @@ class PairReader:
     only: tuple[str, ...] = ()  # the tasks that are made; (): all
     labels: PseudoLabels | None = None  # replace the labels of the sources
     left_out: LeftOut | None = None
+    in_place: bool = False  # whether the images stay in their tars
 
     def batches(
         self, *, images: bool = True, logs: FileLogs | None = None
@@ -144,11 +146,14 @@ class SelectionPass:
         identified = []
         decode, by_row = self.reader.decode, self.reader.columns.split is not None
         exceeded = self.reader.columns.caps.exceeded
+        tar = Path(os.path.abspath(file.path)) if self.reader.in_place else None
         for pair in pairs:
             try:
                 if why := exceeded(pair):
                     raise UnusablePair("too large", why)
                 sample = identify(pair, decode=decode)
+                if tar is not None:
+                    sample = _where_it_is(sample, tar, pair)
                 key = bytes.fromhex(sample.key)
                 if by_row:
                     # The same pair may be a query and in the gallery: duplicates are per split.
@@ -212,6 +217,11 @@ class SelectionPass:
     def _digest(self, file: Source, kept: list[SelectedPair]) -> None:
         digest = self._digests.setdefault(file, blake2b(digest_size=16))
         digest.update("".join([sample.key for _, sample, _ in kept]).encode())
+
+
+def _where_it_is(sample: Sample, tar: Path, pair: Pair) -> Sample:
+    assert pair.offset is not None, "only tars are split in place, whose reader gives offsets"
+    return sample._replace(where=(tar, pair.offset))
 
 
 def _split_of_row(pair: Pair) -> str:

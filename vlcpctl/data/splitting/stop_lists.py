@@ -80,7 +80,7 @@ def read_stop_list(path: Path) -> StopList:
     if found.get("schema") not in {SCHEMA, RECEIPT}:
         raise BadInput(f"{path} is neither a receipt of 'vlcpctl forget' nor a stop list")
     listed = converted(found, _Listed, path)
-    if found["schema"] == RECEIPT and listed.state != "finished":
+    if found["schema"] == RECEIPT and listed.state in {"", "pending"}:
         raise BadInput(
             f"{path} is of a deletion that was interrupted; run its 'vlcpctl forget' again"
         )

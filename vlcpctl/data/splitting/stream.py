@@ -58,20 +58,9 @@ def make_stream(
         (directory / "labels").unlink(missing_ok=True)
         names = [task.name for task in result.tasks]
         order = order_of(names, options.order or _only_in_order(plan), options.seed)
-        rule = {
-            "by": options.by,
-            "labels_from": options.labels_from,
-            "tasks": options.tasks,
-            "order": options.order,
-            **({"only": list(plan.reader.only)} if plan.reader.only else {}),
-            "holdout": identity["holdout"],
-            "holdout_most": options.holdout_most,
-        }
-        kept = list(plan.reader.columns.keep)
-        more: dict[str, Any] = {"kept_columns": kept} if kept else {}
+        body = {"name": out.name, **_recorded(options, plan, identity["holdout"])}
         if plan.reader.left_out is not None or options.not_test_images:
-            more["left_out"] = result.left_out
-        body = {"name": out.name, "rule": rule, "seed": options.seed, **more}
+            body["left_out"] = result.left_out
         manifest = publish_stream(result, order, directory, identity, body)
     if result.skipped:
         counts = ", ".join(f"{reason} {count}" for reason, count in sorted(result.skipped.items()))
@@ -83,6 +72,25 @@ def make_stream(
         say(f"split: {pairs} of other tasks than those of --only are not in the stream")
     say(f"split: {summary(manifest)}")
     return manifest
+
+
+def _recorded(options: SplitOptions, plan: SplitPlan, holdout: str | None) -> dict[str, Any]:
+    """What stream.json has of the options."""
+    rule = {
+        "by": options.by,
+        "labels_from": options.labels_from,
+        "tasks": options.tasks,
+        "order": options.order,
+        **({"only": list(plan.reader.only)} if plan.reader.only else {}),
+        "holdout": holdout,
+        "holdout_most": options.holdout_most,
+    }
+    found: dict[str, Any] = {"rule": rule, "seed": options.seed}
+    if plan.reader.columns.keep:
+        found["kept_columns"] = list(plan.reader.columns.keep)
+    if options.in_place:
+        found["in_place"] = True
+    return found
 
 
 def summary(manifest: dict[str, Any]) -> str:
@@ -282,7 +290,9 @@ def publish_stream(
     """Rename the task directories, write each task.json and then stream.json; return its body."""
     tasks = [result.tasks[place] for place in order]
     content = stream_content(tasks)
-    kept = {name: body[name] for name in ("kept_columns",) if name in body}
+    kept: dict[str, Any] = {
+        name: body[name] for name in ("kept_columns", "in_place") if name in body
+    }
     entries = []
     for step, (place, task) in enumerate(zip(order, tasks, strict=True)):
         path = directory / slug(step, task.name, digits_for(len(tasks)))

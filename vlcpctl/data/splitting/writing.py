@@ -42,7 +42,7 @@ from vlcpctl.data.tasks.index import SPLITS
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
 from vlcpctl.data.tasks.manifests import TaskSummary
 from vlcpctl.data.tasks.samples import KeptValues, Pair, Sample
-from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES, SplitWriter
+from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES, LinkingSplitWriter, SplitWriter
 from vlcpctl.data.tasks.skips import SkipLog, Tolerance
 from vlcpctl.data.tasks.tar import Appender
 
@@ -94,7 +94,7 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
     leaks = _leaks(plan, rule, directory)
     skips = SkipLog(directory / "skipped.ndjson")
     columns = plan.reader.columns
-    writers = _Writers(directory, plan.shard_bytes, columns.keep)
+    writers = _Writers(directory, plan)
     gc.disable()  # the loop creates millions of small tuples, and no reference cycles
     try:
         with repeated_values(
@@ -224,8 +224,10 @@ def _leaks(plan: SplitPlan, rule: Rule, directory: Path) -> _Leaks | None:
 class _Writers:
     """The writers of all splits of all tasks."""
 
-    def __init__(self, directory: Path, shard_bytes: int, kept: tuple[str, ...] = ()) -> None:
-        self._directory, self._shard_bytes, self._kept = directory, shard_bytes, kept
+    def __init__(self, directory: Path, plan: SplitPlan) -> None:
+        self._directory, self._shard_bytes = directory, plan.shard_bytes
+        self._kept = plan.reader.columns.keep
+        self._writer = LinkingSplitWriter if plan.reader.in_place else SplitWriter
         self.lacking: Counter[str] = Counter()  # images without a value of each kept column
         self._appender = Appender()
         self.directories: dict[str, Path] = {}
@@ -247,7 +249,7 @@ class _Writers:
                 self._left_out[task] += len(samples)
                 continue
             if split not in splits:
-                splits[split] = SplitWriter(
+                splits[split] = self._writer(
                     self.directories[task],
                     split,
                     task,

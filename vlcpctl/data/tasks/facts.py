@@ -115,6 +115,9 @@ class TaskManifest(Manifest):
     """Number of pairs left out, by reason."""
     kept_columns: tuple[str, ...] = ()
     """Columns kept from the sources. Only with `--keep-columns`."""
+    in_place: bool = False
+    """Whether its tars are links to those of others, which stay as they are. Only with
+    `split --in-place`."""
     inputs: tuple[Any, ...] = ()
     """What it was made from: of a file of data its name, size, digest (`xxh3_128`) and content id,
     else a content id."""
@@ -176,6 +179,8 @@ class StreamManifest(Manifest):
     """Seed of random choices."""
     kept_columns: tuple[str, ...] = ()
     """Columns kept from the sources. Only with `--keep-columns`."""
+    in_place: bool = False
+    """Whether its images stay in the tars of the sources. Only with `split --in-place`."""
     tasks: Annotated[tuple[StreamTask, ...], Meta(max_length=MOST_TASKS)]
     """Its tasks, in order."""
     totals: dict[str, SplitCounts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import NamedTuple
 
 from vlcpctl.core.hashing import sample_key
@@ -51,7 +52,7 @@ def identify(pair: Pair, *, decode: bool = False) -> Sample:
     key = sample_key(sha256, captions)
     label, source_key, kept = pair.label, pair.source_key, pair.kept
     # The constructor of a NamedTuple is a Python function and takes three times as long.
-    fields = (key, source_key, image, kind, captions, label, width, height, sha256, kept)
+    fields = (key, source_key, image, kind, captions, label, width, height, sha256, kept, None)
     return tuple.__new__(Sample, fields)
 
 
@@ -72,6 +73,7 @@ class Pair(NamedTuple):
     flaw: str | None = None
     kept: KeptValues = ()
     reason: str = NO_IMAGE
+    offset: int | None = None  # of the image in its tar
 
 
 class Sample(NamedTuple):
@@ -87,3 +89,4 @@ class Sample(NamedTuple):
     height: int
     sha256: str  # of the image file
     kept: KeptValues = ()
+    where: tuple[Path, int] | None = None  # tar and offset, if the image stays there

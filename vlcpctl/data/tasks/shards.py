@@ -1,4 +1,7 @@
-"""Write one split of a task: its tars, and the index that locates each image in them."""
+"""Write one split of a task: its tars, and the index that locates each image in them.
+
+The images of a split that is made in place stay in tars of others, and its tars are links to those.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ class SplitWriter:
         room = self.shard_bytes - len(END)
         for sample in samples:
             before, after = frame(sample, self.task)
-            key, source_key, image, _, captions, label, width, height, sha256, kept = sample
+            key, source_key, image, _, captions, label, width, height, sha256, kept, _ = sample
             size = len(image)
             length = BLOCK + size + len(after)
             if not self._shards or (self._used and self._used + length > room):
@@ -101,3 +104,35 @@ class SplitWriter:
     def _end_shard(self) -> None:
         self._append([END], last=True)
         self._total += self._used + len(END)
+
+
+@dataclass
+class LinkingSplitWriter(SplitWriter):
+    """Lists samples where they are, and makes a symbolic link to each tar that has some."""
+
+    _links: dict[Path, str] = field(default_factory=dict)
+
+    def extend(self, samples: list[Sample]) -> None:
+        """Append samples whose tar and offset are known."""
+        rows = []
+        for sample in samples:
+            key, source_key, image, _, captions, label, width, height, sha256, kept, where = sample
+            assert where is not None, "samples that are split in place"
+            place = (self._link_to(where[0]), where[1], len(image))
+            own = (key, source_key, *place, captions, label, self.task, width, height, sha256)
+            rows.append(own + kept)
+            self._captions += len(captions)
+        self._images += len(samples)
+        self._index.extend(rows)
+
+    def _link_to(self, tar: Path) -> str:
+        name = self._links.get(tar)
+        if name is None:
+            name = self._links[tar] = f"{self.split}-{len(self._links):06d}.tar"
+            (self.directory / name).symlink_to(tar)
+            self._shards.append(name)
+            self._total += tar.stat().st_size
+        return name
+
+    def _end_shard(self) -> None:
+        """Do nothing: the tar of others is complete."""

@@ -237,6 +237,9 @@ def _shard_sizes(directory: Path, listed: SplitManifest) -> dict[str, int]:
 
     Raises BadInput if one is missing or does not have the size that was recorded.
     """
+    for path in (directory / shard for shard in listed.shards):
+        if path.is_symlink() and not path.exists():
+            raise BadInput(f"{path} is a link to {path.readlink()}, which is missing{RESTORE}")
     sizes = {shard: file_size(directory / shard) for shard in listed.shards}
     for shard, written in zip(listed.shards, listed.shard_bytes, strict=True):
         if sizes[shard] != written:

@@ -1,0 +1,196 @@
+"""`split --in-place`: tasks that are indexes of tars of others, which nothing copies or changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.pair_files import img2dataset_members, write_parquet, write_tar
+from support.pair_files import rows as pair_rows
+from support.program import TINY, run_program
+
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.stop_lists import read_stop_list
+from vlcpctl.data.splitting.stream import make_stream
+from vlcpctl.data.tasks.task import open_stream, open_task
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """Three tars of ten samples, in a directory with a space in its name."""
+    directory = tmp_path / "their tars"
+    for number in range(3):
+        write_tar(directory / f"{number:05d}.tar", img2dataset_members(10, first=10 * number))
+    return directory
+
+
+def made(sources: Path, out: Path, **options: object) -> Path:
+    given = {"by": "iid", "tasks": 2, "holdout": "test=0.2"} | options
+    make_stream(SplitOptions(sources=[str(sources)], **given), out)
+    return out
+
+
+def bytes_of(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+
+
+def test_the_pairs_are_those_of_a_copy(sources: Path, tmp_path: Path) -> None:
+    before = bytes_of(sources)
+    copied, linked = (
+        made(sources, tmp_path / name, in_place=is_linked)
+        for name, is_linked in (("copied", False), ("linked", True))
+    )
+    assert bytes_of(sources) == before
+    for one, other in zip(open_stream(copied), open_stream(linked), strict=True):
+        assert (one.content, one.counts) == (other.content, other.counts)
+        assert other.manifest.in_place
+        for name in one.counts:
+            mine, theirs = one.split(name), other.split(name)
+            assert list(mine.keys) == list(theirs.keys)
+            for row in range(len(mine)):
+                assert mine.image(row) == theirs.image(row)
+                assert mine.captions(row) == theirs.captions(row)
+    links = list(linked.rglob("*.tar"))
+    assert links
+    assert {path.readlink().parent for path in links} == {sources}
+
+
+@pytest.mark.parametrize("cwd", [".", ".."])
+def test_links_are_right_wherever_the_sources_are_named_from(
+    sources: Path, tmp_path: Path, cwd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "below").mkdir()
+    link = tmp_path / "link to tars"
+    link.symlink_to(sources)
+    monkeypatch.chdir(tmp_path / "below")
+    stream = made(Path("../link to tars"), Path(cwd) / "stream", in_place=True)
+    monkeypatch.chdir(tmp_path)
+    (task, _) = open_stream((tmp_path / "below" / stream).resolve())
+    assert task.split("train").image(0)
+
+
+def test_training_evaluation_and_buffers_do_not_see_the_difference(
+    sources: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    contents = []
+    for name in ("copied", "linked"):
+        (task, _) = open_stream(made(sources, tmp_path / name, in_place=name == "linked"))
+        run, buffer = tmp_path / f"{name}-run", tmp_path / f"{name}-buffer"
+        rows = tmp_path / f"{name}.ndjson"
+        for words in (
+            ("train-step", task.path, "-o", run, *TINY),
+            ("buffer", task.path, "-o", buffer, "--policy", "reservoir", "--size", 5, "-q"),
+            ("eval-retrieval", task.path, "--checkpoint", run, "-o", rows, "-q"),
+            ("check", "--deep", task.path),
+            ("check", "--deep", buffer),
+        ):
+            ended = run_program(capfd, *words)
+            assert ended.code == 0, ended.err
+        contents.append(
+            (CheckpointManifest.read(run).content, open_task(buffer).content, rows.read_bytes())
+        )
+    assert contents[0] == contents[1]
+    assert not [path for path in (tmp_path / "linked-buffer").iterdir() if path.is_symlink()]
+
+
+def test_a_task_is_a_source_and_a_stream_names_its_tasks(sources: Path, tmp_path: Path) -> None:
+    stream = made(sources, tmp_path / "stream", in_place=True)
+    with pytest.raises(BadInput, match="made in place; give its tasks: ") as refused:
+        made(stream, tmp_path / "again")
+    (first, second) = str(refused.value).partition("tasks: ")[2].split(" ")
+    options = SplitOptions(sources=[first, second], by="source", split_column="split")
+    make_stream(options, tmp_path / "again")
+    (one, other) = open_stream(tmp_path / "again"), open_stream(stream)
+    assert [task.counts for task in one] == [task.counts for task in other]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sources": "parquet"}, r"pairs\.parquet is not a tar; leave it out to copy its images"),
+        ({"shard_size": "1MB"}, "--shard-size has no effect with --in-place"),
+    ],
+)
+def test_what_cannot_be_in_place_is_refused(
+    sources: Path, tmp_path: Path, options: dict[str, str], message: str
+) -> None:
+    pairs = write_parquet(tmp_path / "pairs.parquet", pair_rows(5))
+    given = pairs if options.pop("sources", None) else sources
+    with pytest.raises(UsageError, match=message):
+        made(given, tmp_path / "stream", in_place=True, **options)
+    assert not (tmp_path / "stream").exists()
+
+
+def test_tars_that_moved_or_changed_are_refused_in_one_line(
+    sources: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stream = made(sources, tmp_path / "stream", in_place=True)
+    (task, _) = open_stream(stream)
+    tar = sources / "00000.tar"
+    tar.rename(tmp_path / "away.tar")
+    with pytest.raises(BadInput, match=r"is a link to .*00000\.tar, which is missing; restore it"):
+        task.split("train")
+    ended = run_program(capfd, "check", stream)
+    assert f"is missing: it is a link to {tar}" in ended.out
+    (tmp_path / "away.tar").rename(tar)  # as it says
+    split = task.split("train")
+    rows = [n for n, name in enumerate(split.column("shard")) if name == "train-000000.tar"]
+    row, offset = rows[0], split.column("offset")[rows[0]]
+    assert (task.path / "train-000000.tar").resolve() == tar.resolve()
+    with tar.open("r+b") as file:
+        file.seek(offset + 30)
+        file.write(b"\0\1\2\3")
+    with pytest.raises(BadInput, match="its sha256 differs"):
+        task.split("train").image(row)
+    assert "its sha256 differs" in run_program(capfd, "check", "--deep", stream).out
+    with tar.open("ab") as file:
+        file.write(bytes(512))
+    with pytest.raises(BadInput, match="has changed since it was written"):
+        task.split("train")
+
+
+def test_forgotten_pairs_are_not_read_again_and_the_receipt_says_where_they_stay(
+    sources: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stream = made(sources, tmp_path / "stream", in_place=True)
+    before = bytes_of(sources)
+    (task, _) = open_stream(stream)
+    split = task.split("train")
+    key, tar = split.keys[0], task.path / split.column("shard")[0]
+    receipt = tmp_path / "receipt.json"
+    words = ("forget", "--key", key, "--receipt", receipt, stream)
+    ended = run_program(capfd, *words)
+    assert ended.code == 0, ended.err
+    assert "1 pair of tasks that were made in place: not removed from 1 tar" in ended.err
+    found = json.loads(receipt.read_text())
+    assert found["state"] == "not removed from foreign tars"
+    assert found["foreign"] == {str(tar.resolve()): 1}
+    assert found["second_search"]["pairs"] == 0
+    assert bytes_of(sources) == before
+    assert key not in open_stream(stream)[0].split("train").keys
+    assert run_program(capfd, "check", "--deep", stream).code == 0
+    assert key in read_stop_list(receipt).keys
+    again = made(sources, tmp_path / "again", in_place=True, leave_out=(str(receipt),))
+    assert all(key not in one.split(name).keys for one in open_stream(again) for name in one.counts)
+    assert run_program(capfd, *words).code == 0  # nothing is left to do
+
+
+def test_webdataset_is_refused_for_tars_of_others(sources: Path, tmp_path: Path) -> None:
+    import vlcpctl
+
+    (task, _) = open_stream(made(sources, tmp_path / "stream", in_place=True))
+    opened = vlcpctl.Task(task.path)
+    with pytest.raises(Exception, match="has no tars of its own"):
+        opened.webdataset()
+    assert len(list(opened.pairs())) == task.counts["train"]
+
+
+def test_streams_with_copies_record_nothing_of_it(sources: Path, tmp_path: Path) -> None:
+    stream = made(sources, tmp_path / "stream")
+    for path in (stream / "stream.json", *stream.rglob("task.json")):
+        found = json.loads(path.read_text())
+        assert "in_place" not in found
+        assert "in_place" not in found["identity"]

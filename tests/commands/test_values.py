@@ -336,6 +336,7 @@ def _words(place: Path, name: str) -> tuple[object, ...]:
         "distill": (task, "--teacher", model, "-o", "out", "--dry-run"),
         "train-step": (task, *seqf, "--previous", model, "-o", "out", "--dry-run"),
         "interpolate": (model, place / "queued", "-o", "out", "--dry-run"),
+        "merge": (model, place / "queued", "-o", "out", "--dry-run"),
         "eval-retrieval": (task, "--checkpoint", model, "--dry-run"),
         "eval-zeroshot": (task, "--checkpoint", model, "--split", "train", "--dry-run"),
         "eval-probe": (task, "--checkpoint", model, "--dry-run"),

@@ -264,7 +264,7 @@ def test_an_averaged_teacher_is_called_so(place: Path, tmp_path: Path) -> None:
 
     interpolate(place / "teacher", place / "teacher", tmp_path / "mean", quiet=True)
     averaged = {"teacher": tmp_path / "mean"}
-    with pytest.raises(UsageError, match="mean is an average of two checkpoints, so its augm"):
+    with pytest.raises(UsageError, match="mean was merged from others, so its augm"):
         make_plan(request(place, tmp_path / "t", **averaged))
     assert (
         make_plan(request(place, tmp_path / "t", **averaged, preset="ctp")).transform.crop

@@ -65,6 +65,7 @@ def lines(place: Path) -> dict[str, Words]:
             *("buffer", second, "-o", place / "buffer-01", "--previous", buffer, *RING),
         ),
         "interpolate": ("interpolate", model, run, "-o", place / "average"),
+        "merge": ("merge", run, "-o", place / "merged", "--rule", "ties", "--base", model),
         **{
             name: (
                 *evaluation(name, tasks, (model, run)),

@@ -70,6 +70,7 @@ COMMANDS: dict[str, Callable[[Path], Words]] = {
         *("export", at / "plain", "--to", "hf-model", "-o", at / f"m{EVIL}")
     ],
     "interpolate": lambda at: ["interpolate", at / "plain", at / "queued", "-o", at / f"i{EVIL}"],
+    "merge": lambda at: ["merge", at / "plain", at / "queued", "-o", at / f"merge{EVIL}"],
 }
 
 

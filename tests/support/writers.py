@@ -47,6 +47,7 @@ def lines(place: Path) -> dict[str, Words]:
             *("--count", 2, "--iterations", 1, "-q", "-o"),
         ],
         "interpolate": ["interpolate", plain, place / "queued", "-q", "-o"],
+        "merge": ["merge", plain, place / "queued", "-q", "-o"],
         "import-checkpoint": ["import-checkpoint", plain, "-q", "-o"],
         **{name: [*evaluation(name, [second], models), "-q", "-o"] for name in EVALUATORS},
         "timings": ["eval-retrieval", *evaluate, "--timings"],

@@ -1,1 +1,1 @@
-"""Checkpoints on disk: write, read, check, import and interpolate them."""
+"""Checkpoints on disk: write, read, check, import and merge them."""

@@ -27,7 +27,7 @@ Step = Annotated[int, Meta(ge=0, lt=MOST_TASKS)]
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointManifest(Manifest):
-    """A model after a task, made by `train-step`, `import-checkpoint` or `interpolate`.
+    """A model after a task, of `train-step`, `import-checkpoint`, `merge` or `interpolate`.
 
     The defaults are those of a model before any task. `content`, `files`, `digests` and `made_by`
     are empty until the manifest is written and read again. `files` decide the content id; `digests`
@@ -37,9 +37,9 @@ class CheckpointManifest(Manifest):
     run: str
     """Name of the run."""
     method: str
-    """Method, such as `ctp+er`; `imported`, or `interpolate` for an average."""
+    """Method, such as `ctp+er`; `imported`, or `merge-RULE` or `interpolate` for merged weights."""
     alpha: float | None = None
-    """Averages: share of the second checkpoint."""
+    """`interpolate`: share of the second checkpoint."""
     seed: int = 0
     """Seed of random choices."""
     buffer: Mapping[str, Any] | None = None
@@ -63,9 +63,9 @@ class CheckpointManifest(Manifest):
     parent: str | None = None
     """Content id of `--previous`; null without one."""
     parents: Sequence[str] | None = None
-    """Averages: content ids of both checkpoints."""
+    """Merged weights: content ids of the checkpoints."""
     configs: Sequence[str | None] | None = None
-    """Averages: ids of the settings of both."""
+    """Merged weights: ids of the settings of the checkpoints."""
     start: str | None = None
     """Content id of the checkpoint that the run started from; null if it was a new model."""
     start_config: str | None = None
@@ -92,6 +92,18 @@ class CheckpointManifest(Manifest):
     content id."""
     digests: Mapping[str, FileDigest] = field(default_factory=dict)
     """Size and digest (`xxh3_128`) of every file; quicker to verify."""
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether its weights were merged from those of others, not trained or imported."""
+        return self.parents is not None
+
+    @property
+    def rule_values(self) -> str:
+        """The hyper-parameters of the rule that merged it, such as "keep=0.2 scale=1.0"."""
+        rule = self.identity.get("rule")
+        values = rule.items() if isinstance(rule, Mapping) else ()
+        return " ".join(f"{name}={value}" for name, value in values if value != [])
 
     @classmethod
     def read(cls, checkpoint: Path) -> Self:

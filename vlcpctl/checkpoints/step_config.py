@@ -15,6 +15,7 @@ METHOD_CODE = "method_code"  # of an identity: digests of the code of methods th
 # Settings that divide the work, as processes do: they change rounding, and over how many images
 # batch norms normalise.
 _COMPUTE = ("micro_batch",)
+_RULE = ("alpha", "rule", METHOD_CODE)  # of an identity: what decides merged weights
 _PRESET = "preset "  # then its name, in the origin of a setting
 _INPUTS = ("previous", "teacher", "buffer", "targets", "pseudo_texts")
 
@@ -22,16 +23,16 @@ _INPUTS = ("previous", "teacher", "buffer", "targets", "pseudo_texts")
 def step_config(made: CheckpointManifest) -> dict[str, Any] | None:
     """The configuration of the step that made a checkpoint: `{"id": ..., "values": {...}}`.
 
-    An average has its share alpha and the ids of both configurations; an imported checkpoint has
-    no configuration, and the result is None.
+    Merged weights have their rule, or the share alpha, and the ids of the configurations of the
+    checkpoints; an imported checkpoint has no configuration, and the result is None.
     """
     if made.origin is not None:
         return None
-    if made.alpha is None:
-        values = _trained(made)
+    if made.is_merged:
+        rule = {name: made.identity[name] for name in _RULE if name in made.identity}
+        values = {"method": made.method, **rule, "parents": list(made.configs or ())}
     else:
-        parents = list(made.configs or ())
-        values = {"method": made.method, "alpha": made.alpha, "parents": parents}
+        values = _trained(made)
     values["start"] = made.start_config or made.start
     return {"id": content_id(values), "values": values}
 

@@ -57,6 +57,11 @@ COMMANDS = {
         usual="--model --tokenizer --run --dry-run",
     ),
     "interpolate": Command("Average the weights of two checkpoints (WiSE-FT).", warm=True),
+    "merge": Command(
+        "Merge checkpoints: average, ema, TIES or Model Stock.",
+        warm=True,
+        usual="--rule --base --weights --set --run --dry-run",
+    ),
     "eval-retrieval": Command(
         "Evaluate image-text retrieval of checkpoints.",
         warm=True,

@@ -72,13 +72,17 @@ def run(
             say(f"interpolate: {1 - share:g} {first} + {share_text(share)} {second}")
             emit(place)
         return
-    from vlcpctl.checkpoints import interpolation
+    from vlcpctl.checkpoints import merging
+    from vlcpctl.checkpoints.merge_rules import Interpolate
 
-    request = interpolation.InterpolationRequest(
-        first=first, second=second, outputs=outputs, run=run_name, force=force
+    rules = ((Interpolate(alpha=share), place) for share, place in outputs)
+    request = merging.MergeRequest(
+        models=(first, second),
+        outputs=tuple(merging.MergeOutput(rule, run_name, place) for rule, place in rules),
+        force=force,
     )
-    for place in interpolation.interpolate(request):
-        emit(json.dumps(interpolation.result(place), ensure_ascii=False) if as_json else place)
+    for place in merging.merge(request):
+        emit(json.dumps(merging.result(place), ensure_ascii=False) if as_json else place)
 
 
 def parse_alphas(text: str) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from vlcpctl.core.errors import nearest
 
 _COMMANDS = {
-    "average": "interpolate",
+    "average": "interpolate or merge",
     "convert": "import-checkpoint",
     "delete": "forget",
     "deploy": "update",
@@ -23,7 +23,6 @@ _COMMANDS = {
     "linear-probe": "eval-probe",
     "list": "methods",
     "memory": "buffer",
-    "merge": "interpolate",
     "monitor": "watch",
     "plot": "forgetting-report",
     "prepare": "split",
@@ -58,6 +57,7 @@ _OPTIONS = {
     "fp16": ("precision",),
     "gpus": ("nproc", "device"),
     "grad-clip-norm": ("clip-norm",),
+    "density": ("set",),
     "group-by": ("group-by", "by"),
     "init": ("previous",),
     "lambda": ("set",),

@@ -209,7 +209,7 @@ def identity_differences(
     >>> identity_differences({"settings": {"lr": 0.1, "eps": 0}}, {"settings": {"lr": 1, "eps": 0}})
     ['settings.lr was 0.1 and is now 1']
     """
-    there, here = dict(_leaves(found)), dict(_leaves(wanted))
+    there, here = dict(leaves(found)), dict(leaves(wanted))
     return [
         f"{name} was {_shown(there.get(name))} and is now {_shown(here.get(name))}"
         for name in sorted(there.keys() | here.keys())
@@ -221,13 +221,13 @@ def _shown(value: Any) -> str:
     return "not set" if value is None else repr(value)
 
 
-def _leaves(values: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(values: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Any]]:
     """Values by dotted name, as they read back from JSON.
 
     An identity on disk has lists where one in memory has tuples; that is not a difference.
     """
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{under}{name}.")
+            yield from leaves(value, f"{under}{name}.")
         else:
             yield f"{under}{name}", json.loads(json.dumps(value))

@@ -107,8 +107,8 @@ class Row:
     run: Name
     """Name of the run: `--run` of train-step, or the method's name."""
     method: Name
-    """Method of the checkpoint, such as `ctp` or `ctp+er`; `imported` or `interpolate` for
-    checkpoints that were not trained here."""
+    """Method of the checkpoint, such as `ctp` or `ctp+er`; `imported`, `merge-RULE` or
+    `interpolate` for checkpoints that were not trained here."""
     seed: Integer
     """Seed of the run."""
     buffer: dict[str, Any] | None = None

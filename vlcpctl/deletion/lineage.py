@@ -19,7 +19,7 @@ from vlcpctl.data.tasks.exported import KIND, MANIFEST, ExportManifest
 from vlcpctl.deletion.places import PSEUDO_TEXTS, Stored
 
 _DATA = ("tasks", "buffer", "targets", "pseudo_texts")
-_MODELS = ("previous", "teacher", "checkpoint")
+_MODELS = ("previous", "teacher", "checkpoint", "base")
 
 
 @dataclass(frozen=True)

@@ -137,8 +137,8 @@ def _offsets(
     offsets = {stream: 0 for stream, fits in given.items() if all(fits)}
     if chain.stream is not None:
         offsets[chain.stream] = 0
-        # An average has the later of two steps, and may have the stream of the other checkpoint.
-        if chain.step is not None and chain.stream_step is not None and chain.alpha is None:
+        # Merged weights have the latest step, and may have the stream of another checkpoint.
+        if chain.step is not None and chain.stream_step is not None and not chain.is_merged:
             offsets[chain.stream] = chain.step - chain.stream_step
     return offsets
 

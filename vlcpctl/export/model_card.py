@@ -111,6 +111,11 @@ def _summary(made: CheckpointManifest) -> str:
     seen = counted(len(made.tasks), "task")
     if made.alpha is not None:
         what = f"The average of two checkpoints, with weight {made.alpha:g} of the second; {seen}."
+    elif made.parents is not None:
+        what = (
+            f"Merged from {counted(len(made.parents), 'checkpoint')} by the rule "
+            f"{escaped(made.method.removeprefix('merge-'))}; {seen}."
+        )
     elif made.origin is not None:
         what = "Weights that another program trained, imported into vlcpctl."
     else:

@@ -30,7 +30,7 @@ _MOST_PARENTS = 2000  # in all: averages of averages have twice as many in every
 
 # Errors that an unforeseen change of a manifest may cause.
 _DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
-_HEADLINE = ("name", "run", "method", "step", "texts", "pairs", "views", "width")
+_HEADLINE = ("name", "run", "method", "parameters", "step", "texts", "pairs", "views", "width")
 
 
 @dataclass(frozen=True)
@@ -155,6 +155,7 @@ def _facts_of_checkpoint(checkpoint: CheckpointManifest) -> dict[str, Any]:
         "run": checkpoint.run,
         "method": checkpoint.method,
         **({METHOD_CODE: code} if (code := checkpoint.identity.get(METHOD_CODE)) else {}),
+        **({"parameters": values} if (values := checkpoint.rule_values) else {}),
         "step": checkpoint.step,
         "made_by": checkpoint.made_by,
         "tasks": checkpoint.tasks,
@@ -206,6 +207,7 @@ def _parents_of_checkpoint(checkpoint: CheckpointManifest) -> list[ParentArtifac
     parents = checkpoint.parents or [one for one in (checkpoint.parent,) if one]
     return [
         *(ParentArtifact("parent", str(content)) for content in parents),
+        *([ParentArtifact("base", str(base))] if (base := checkpoint.identity.get("base")) else []),
         # Only the last task: the earlier ones are listed under the parent checkpoint.
         *(ParentArtifact("task", str(content)) for content in checkpoint.tasks[-1:]),
         *([_origin(checkpoint.origin)] if checkpoint.origin else []),

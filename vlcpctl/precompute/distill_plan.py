@@ -132,8 +132,7 @@ def _settings(request: DistillRequest, teacher: CheckpointManifest) -> Settings:
     if request.preset is None:
         trained = teacher.identity.get("settings")
         if trained is None:
-            averaged = teacher.alpha is not None
-            why = "is an average of two checkpoints" if averaged else "was not trained by vlcpctl"
+            why = "was merged from others" if teacher.is_merged else "was not trained by vlcpctl"
             raise UsageError(
                 f"{request.teacher} {why}, so its augmentation is not known; "
                 "pass the --preset that train-step will use"

@@ -46,7 +46,7 @@ def _of_run(request: TrainRequest, parent: CheckpointManifest) -> Iterator[str]:
     """What --previous was trained as, where this run is trained otherwise."""
     here = {"run": request.run, "seed": request.seed, "method": request.method_name}
     there = {"run": parent.run, "seed": parent.seed, "method": parent.method}
-    if parent.alpha is not None:  # an average of checkpoints has neither
+    if parent.is_merged:  # it has no method, and the seed of one of several checkpoints
         here, there = {"run": request.run}, {"run": parent.run}
     other = [
         f"{name} {there[name]!r}, not {value!r}"

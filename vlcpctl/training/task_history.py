@@ -55,8 +55,8 @@ class TaskHistory:
             return {}
         if parent.origin is not None:
             return {"start": parent.content}
-        # The start of an average is that of its checkpoints, whatever the average is called.
-        is_other = parent.alpha is None and not (self._same_run or self._same_stream)
+        # The start of merged weights is that of their checkpoints, whatever they are called.
+        is_other = not parent.is_merged and not (self._same_run or self._same_stream)
         if parent.tasks and is_other:
             return {"start": parent.content, "start_config": config_id(parent)}
         return {"start": parent.start, "start_config": parent.start_config}

@@ -45,8 +45,8 @@ class StepCard:
 
     @property
     def is_trained(self) -> bool:
-        """Whether a train-step made it: averages and imported models have no cost."""
-        return self.manifest.alpha is None and self.manifest.origin is None
+        """Whether a train-step made it: merged and imported models have no cost."""
+        return not self.manifest.is_merged and self.manifest.origin is None
 
     @property
     def learned(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from vlcpctl.core.amounts import counted
 from vlcpctl.report.cards.runs import Cards, RunCard, StepCard
 from vlcpctl.report.cards.settings import ABSENT, SettingTexts, differing
 from vlcpctl.report.charts.style import step_name
@@ -291,6 +292,9 @@ def provenance_facts(run: RunCard) -> list[str]:
         facts.append(f"buffer {made.buffer.get('policy')}, {made.buffer.get('size')} pairs")
     if made.alpha is not None:
         facts.append(f"average of two checkpoints, share of the second {made.alpha:g}")
+    elif made.parents is not None:
+        facts.append(f"merged from {counted(len(made.parents), 'checkpoint')}")
+        facts += [made.rule_values] if made.rule_values else []
     if made.origin is not None:
         facts.append(f"imported from {made.origin.get('name')}")
     given = {name: made.identity.get(name) for name in ("teacher", "targets", "pseudo_texts")}

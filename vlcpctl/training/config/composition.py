@@ -105,7 +105,8 @@ def _by_method(
             raise UsageError(
                 f"--set {assignment} has no effect: {name!r} is not in --method {'+'.join(classes)}"
             )
-        values[name][parameter] = _parsed(classes[name], name, parameter, text)
+        given = f"--set {assignment}"
+        values[name][parameter] = parse_hyper(classes[name], name, parameter, text, given)
     return values
 
 
@@ -113,8 +114,12 @@ def _hyper_names(method: type[Method]) -> list[str]:
     return [field.name for field in dataclasses.fields(method)]
 
 
-def _parsed(method: type[Method], name: str, parameter: str, text: str) -> object:
-    fields = {field.name: field for field in dataclasses.fields(method)}
+def parse_hyper(owner: type, name: str, parameter: str, text: str, given: str) -> Any:
+    """The value of a hyper-parameter of a class of this name; `given` is the option for messages.
+
+    Raises UsageError for an unknown one, or a value that it cannot have.
+    """
+    fields = {field.name: field for field in dataclasses.fields(owner) if field.metadata}
     if parameter not in fields:
         raise UsageError(unknown_name(f"hyper-parameter of {name}:", parameter, fields))
     field = fields[parameter]
@@ -122,7 +127,6 @@ def _parsed(method: type[Method], name: str, parameter: str, text: str) -> objec
     if choices and text not in choices:
         raise UsageError(unknown_name(f"value of {name}.{parameter}:", text, choices))
     kind: type = type(field.default)
-    given = f"--set {name}.{parameter}={text}"
     try:
         value = _PARSERS.get(kind, kind)(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The manifest of an average: the tasks of both checkpoints, in their oldest versions."""
+"""The manifest of merged weights: the tasks of all checkpoints, in their oldest versions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from vlcpctl.checkpoints.checkpoint import ParentCheckpoint
-from vlcpctl.checkpoints.interpolation import InterpolationRequest, _manifest
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.merge_rules import Interpolate
+from vlcpctl.checkpoints.merging import MergeInputs, manifest_of
 
 
 def _parent(task: str, was: dict[str, list[str]]) -> ParentCheckpoint:
@@ -29,8 +30,7 @@ def _parent(task: str, was: dict[str, list[str]]) -> ParentCheckpoint:
 def test_of_two_versions_of_a_task_the_older_one_is_recorded(order: tuple[str, str]) -> None:
     """It has the pairs of both: one of them was rewritten without some."""
     was: dict[str, dict[str, list[str]]] = {"new": {"new": ["old"]}, "old": {}}
-    first, second = (_parent(task, was[task]) for task in order)
-    asked = InterpolationRequest(first=first.path, second=second.path, outputs=(), run="r")
-    found = _manifest(asked, first, second, 0.5)
+    models = tuple(_parent(task, was[task]) for task in order)
+    found = manifest_of(MergeInputs(models), Interpolate(alpha=0.5), "r")
     assert list(found.tasks) == (["old"] if "old" in order else ["new"])
     assert found.data_was == {"new": ["old"]}

@@ -1,0 +1,332 @@
+"""`vlcpctl merge`: checkpoints by each rule, alone and as a sweep, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from support.production import SETTINGS, write_week
+from support.program import MICRO, TINY, check_refused, make_inputs, run_program
+
+from vlcpctl.checkpoints.merge_rules import TABLE, Average, Ema, MergeRule, ModelStock, Ties
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.rows import read_rows
+from vlcpctl.inspection.check import check
+from vlcpctl.models.configuration import PACKAGED
+from vlcpctl.report.scores.collect import collect
+from vlcpctl.testing.tiny_stream import make_task
+
+WEIGHTS = "open_clip_model.safetensors"
+BASED = [name for name, rule in TABLE.items() if rule.needs_base]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Checkpoints `plain` of the first task, and `one` and `other` of one more task each."""
+    from vlcpctl.commands.train_step import run as train_step
+
+    root = make_inputs(tmp_path_factory.mktemp("inputs"))
+    how = {"preset": "tiny", "batch_size": 4, "epochs": 2, "lr": 1e-2, "quiet": True}
+    for name, task in (("one", "01-part-1"), ("other", "02-part-2")):
+        given = {"previous": root / "plain", "fresh_state": True, **how}
+        train_step([root / "stream" / task], root / name, "ewc", **given)  # type: ignore[arg-type]
+    return root
+
+
+def merge(
+    capfd: pytest.CaptureFixture[str], inputs: Path, out: Path, rule: str, *more: object
+) -> list[str]:
+    words = (inputs / "one", inputs / "other", "-o", out, "--rule", rule, *more)
+    base = ("--base", inputs / "plain") if rule in BASED else ()
+    ended = run_program(capfd, "merge", *words, *base)
+    assert ended.code == 0, ended.err
+    return ended.out.splitlines()
+
+
+def refused(
+    capfd: pytest.CaptureFixture[str], inputs: Path, code: int, words: str, *said: object
+) -> None:
+    """`words` name checkpoints of the inputs in capitals: ONE, OTHER, PLAIN."""
+    given = [inputs / word.lower() if word.isupper() else word for word in words.split()]
+    ended = run_program(capfd, "merge", *given, "-o", inputs / "out")
+    check_refused(ended, "merge", code, *said)
+    assert not (inputs / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("rule", "more"),
+    [
+        (Average(), ()),
+        (Average(weights=(1.0, 3.0)), ("--weights", "1,3")),
+        (Ema(), ()),
+        (Ties(), ()),
+        (Ties(keep=1.0, scale=0.5), ("--set", "keep=1", "--set", "scale=0.5")),
+        (ModelStock(), ()),
+    ],
+    ids=repr,
+)
+def test_each_rule_merges_all_weights_of_the_files(
+    inputs: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    rule: MergeRule,
+    more: tuple[str, ...],
+) -> None:
+    assert merge(capfd, inputs, tmp_path / "out", rule.name, *more) == [str(tmp_path / "out")]
+    one, other, base, found = (
+        load_file(path / WEIGHTS)
+        for path in (inputs / "one", inputs / "other", inputs / "plain", tmp_path / "out")
+    )
+    expected = rule.merged([one, other], base)
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert not all(torch.equal(found[name], other[name]) for name in expected)
+
+
+def test_the_mean_of_two_is_what_interpolate_makes(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    merge(capfd, inputs, tmp_path / "merged", "average")
+    words = (inputs / "one", inputs / "other", "-o", tmp_path / "half")
+    assert run_program(capfd, "interpolate", *words).code == 0
+    made = [(tmp_path / name / WEIGHTS).read_bytes() for name in ("merged", "half")]
+    assert made[0] == made[1]
+
+
+def test_a_model_merged_with_itself_is_that_model(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for rule in TABLE:
+        base = ("--base", inputs / "plain") if rule in BASED else ()
+        whole = ("--set", "keep=1") if rule == "ties" else ()
+        words = (*[inputs / "one"] * 3, "-o", tmp_path / rule, "--rule", rule, *base, *whole)
+        assert run_program(capfd, "merge", *words).code == 0
+        assert (tmp_path / rule / WEIGHTS).read_bytes() == (inputs / "one" / WEIGHTS).read_bytes()
+
+
+def test_the_result_is_a_whole_checkpoint_with_its_lineage(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    merge(capfd, inputs, out, "ties", "--set", "keep=0.5")
+    one, other, base, found = (
+        read_manifest(path, "checkpoint")
+        for path in (inputs / "one", inputs / "other", inputs / "plain", out)
+    )
+    assert list(check(out, deep=True)) == []
+    assert found["parents"] == [one["content"], other["content"]]
+    assert found["identity"]["base"] == base["content"]
+    assert found["identity"]["rule"] == {"keep": 0.5, "scale": 1.0}
+    assert found["task_names"] == ["part 0", "part 1", "part 2"]
+    assert (found["step"], found["method"], found["alpha"]) == (2, "merge-ties", None)
+    slot = Path("method") / "ewc" / "fisher.safetensors"
+    assert (out / slot).read_bytes() == (inputs / "other" / slot).read_bytes()
+    shown = run_program(capfd, "inspect", out).out
+    assert "method merge-ties, parameters keep=0.5 scale=1.0, step 2" in shown
+    for role, made in (("parent", one), ("parent", other), ("base", base)):
+        assert f"  {role}: checkpoint " in shown
+        assert made["content"] in shown
+
+
+@pytest.mark.parametrize("rule", TABLE)
+def test_it_is_evaluated_trained_and_exported_like_any_other(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], rule: str
+) -> None:
+    def run(*words: object) -> str:
+        ended = run_program(capfd, *words)
+        assert ended.code == 0, ended.err
+        return ended.out
+
+    merged, tasks = tmp_path / "merged", sorted((inputs / "stream").glob("0*"))
+    merge(capfd, inputs, merged, rule)
+    rows = tmp_path / "rows.ndjson"
+    run("eval-retrieval", *tasks, "--checkpoint", merged, "-o", rows)
+    found = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert {(row["run"], row["method"]) for row in found} == {(f"merge-{rule}", f"merge-{rule}")}
+    assert [row["task_step"] for row in found] == [0, 1, 2]
+    assert len(found[0]["config"]["values"]["parents"]) == 2
+    made = read_manifest(merged, "checkpoint")
+    assert found[0]["config"]["values"]["rule"] == made["identity"]["rule"]
+    assert f"merge-{rule}" in run("forgetting-report", rows)
+    how = ("--method", "ewc", "--preset", "tiny", "--batch-size", 4, "--epochs", 1)
+    later = make_task(tmp_path / "later", 12, first=900)
+    run("train-step", later, "--previous", merged, "-o", tmp_path / "on", *how)
+    assert read_manifest(tmp_path / "on", "checkpoint")["parent"] == made["content"]
+    run("export", merged, "--to", "hf-model", "-o", tmp_path / "model")
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert f"Merged from 2 checkpoints by the rule {rule}; 3 tasks." in card
+
+
+@pytest.mark.slow
+def test_update_starts_from_it(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    merge(capfd, inputs, tmp_path / "merged", "ties")
+    week, state = write_week(tmp_path / "week.parquet", 1), tmp_path / "prod"
+    words = (week, "--state", state, "--init", tmp_path / "merged", *SETTINGS)
+    ended = run_program(capfd, "update", *words)
+    assert ended.code == 0, ended.err
+    made = read_manifest(state / "weeks" / "0001" / "checkpoint", "checkpoint")
+    assert made["parent"] == read_manifest(tmp_path / "merged", "checkpoint")["content"]
+
+
+def test_a_sweep_is_a_run_for_each_combination(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--set", "keep=0.2,1", "--set", "scale=0.5,1", "--run", "ties")
+    made = merge(capfd, inputs, tmp_path / "sweep", "ties", *words)
+    places = [f"keep-{keep}_scale-{scale}" for keep in ("0.2", "1") for scale in ("0.5", "1")]
+    assert made == [str(tmp_path / "sweep" / place) for place in places]
+    checkpoints = [word for path in made for word in ("--checkpoint", path)]
+    task, rows = inputs / "stream" / "00-part-0", tmp_path / "rows.ndjson"
+    assert run_program(capfd, "eval-retrieval", task, *checkpoints, "-o", rows, "-q").code == 0
+    (track,) = collect(read_rows([str(rows)]))
+    assert [run.name for run in track.runs] == [
+        f"ties keep={keep} scale={scale}" for keep in ("0.2", "1") for scale in ("0.5", "1")
+    ]
+    one = merge(capfd, inputs, tmp_path / "one", "ties", "--set", "keep=1", "--set", "scale=0.5")
+    weights = [Path(path, WEIGHTS).read_bytes() for path in (*one, made[2])]
+    assert weights[0] == weights[1]
+
+
+def test_weights_are_swept_and_named(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--weights", "1,3", "--weights", "1,0", "--json")
+    made = [json.loads(one) for one in merge(capfd, inputs, tmp_path / "w", "average", *words)]
+    assert [(Path(one["path"]).name, one["run"]) for one in made] == [
+        ("weights-1,3", "merge-average weights=1,3"),
+        ("weights-1,0", "merge-average weights=1,0"),
+    ]
+    end = (tmp_path / "w" / "weights-1,0" / WEIGHTS).read_bytes()
+    assert end == (inputs / "one" / WEIGHTS).read_bytes()
+
+
+def test_it_is_made_once_and_another_one_there_is_an_error(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    for _ in range(2):
+        merge(capfd, inputs, out, "ties")
+        made = read_manifest(out, "checkpoint")["made_by"]["time"]
+    merge(capfd, inputs, out, "ties")
+    assert read_manifest(out, "checkpoint")["made_by"]["time"] == made
+    words = (inputs / "one", inputs / "other", "--rule", "ties", "--base", inputs / "plain")
+    again = run_program(capfd, "merge", *words, "--set", "keep=0.3", "-o", out)
+    check_refused(again, "merge", 4, "rule.keep was 0.2 and is now 0.3", "--force")
+    other = ("--base", inputs / "queued", *words[:4])
+    check_refused(run_program(capfd, "merge", *other, "-o", out), "merge", 4, "base was")
+    merge(capfd, inputs, out, "ties", "--set", "keep=0.3", "--force")
+
+
+def test_nothing_is_written_by_a_dry_run(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--set", "keep=0.2,1", "--dry-run")
+    made = merge(capfd, inputs, tmp_path / "sweep", "ties", *words)
+    assert made == [str(tmp_path / "sweep" / f"keep-{keep}") for keep in ("0.2", "1")]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("ONE OTHER --rule tie", "unknown rule 'tie'; did you mean 'ties'?"),
+        ("ONE OTHER --rule ties", "--rule ties merges changes since a common start; give it as"),
+        ("ONE OTHER --rule model-stock", "--base START"),
+        ("ONE OTHER --base PLAIN", "--base has no effect with --rule average: it applies only to"),
+        ("ONE OTHER --rule ema --base PLAIN", "--base has no effect with --rule ema"),
+        ("ONE OTHER --rule ema --weights 1,2", "--weights has no effect with --rule ema"),
+        ("ONE", "--rule average merges at least 2 checkpoints"),
+        ("ONE --rule model-stock --base PLAIN", "merges at least 2 checkpoints"),
+        ("ONE OTHER --weights 1,2,3", "--weights '1,2,3' are 3, and there are 2 checkpoints"),
+        ("ONE OTHER --weights 1,-1", "--weights '1,-1' are not numbers from 0"),
+        ("ONE OTHER --weights 0,0", "--weights '0,0' are not numbers from 0"),
+        ("ONE OTHER --weights 1,nan", "--weights '1,nan' are not numbers from 0"),
+        ("ONE OTHER --weights 1,2 --weights 1.0,2", "weights has a value twice: 1,2; 1,2"),
+        ("ONE OTHER --set decay=0.5", "unknown hyper-parameter of average: 'decay'"),
+        ("ONE OTHER --set weights=1", "unknown hyper-parameter of average: 'weights'"),
+        ("ONE OTHER --rule ema --set decay=2", "--set decay=2: the value must be within [0, 1]"),
+        ("ONE OTHER --rule ema --set decay", "--set 'decay' is not of the form NAME=VALUE"),
+        ("ONE OTHER --rule ema --set decay=.5,0.5", "decay has a value twice: 0.5; 0.5"),
+        ("ONE OTHER --rule ema --set decay=1 --set decay=0", "decay is given twice"),
+        ("ONE OTHER --rule ties --base PLAIN --set keep=0", "the value must be within (0, 1]"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    inputs: Path, capfd: pytest.CaptureFixture[str], words: str, said: str
+) -> None:
+    refused(capfd, inputs, 2, words, said)
+
+
+def test_the_base_is_not_one_of_the_models(inputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = "ONE PLAIN --rule ties --base PLAIN"
+    refused(capfd, inputs, 2, words, inputs / "plain", "has not changed since --base")
+
+
+def test_another_model_is_refused_by_what_differs(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    task = inputs / "stream" / "00-part-0"
+    for name, more in (("length", ("--text-length", 9)), ("fusion", ())):
+        model = ("--model", "albef-micro") if name == "fusion" else MICRO
+        words = (task, "-o", inputs / name, *TINY, *model, *more)
+        assert run_program(capfd, "train-step", *words).code == 0
+    said = "its config differs (text_cfg.context_length is 9, not 12)"
+    refused(capfd, inputs, 5, "ONE LENGTH", inputs / "length", "is a different model than", said)
+    refused(capfd, inputs, 5, "ONE FUSION", "its family differs (family is 'fusion', not 'dual')")
+    words = "ONE OTHER --rule ties --base LENGTH"
+    refused(capfd, inputs, 5, words, f"{inputs / 'one'} is a different model than")
+
+
+def test_another_tokenizer_is_refused(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of the same configuration, but with tokens that mean other words."""
+    tokens, config = tmp_path / "tokens", json.loads((PACKAGED / "micro.json").read_text())
+    shutil.copytree(PACKAGED / "tiny-tokenizer", tokens)
+    config["text_cfg"]["hf_tokenizer_name"] = str(tokens)
+    (tmp_path / "model.json").write_text(json.dumps(config))
+    vocabulary = json.loads((tokens / "tokenizer.json").read_text())
+    for name in ("red", "swapped"):
+        words = (*TINY, "--model", tmp_path / "model.json", "-o", inputs / name)
+        ended = run_program(capfd, "train-step", inputs / "stream" / "00-part-0", *words)
+        assert ended.code == 0, ended.err
+        ids = vocabulary["model"]["vocab"]
+        first, second = list(ids)[-2:]
+        ids[first], ids[second] = ids[second], ids[first]
+        (tokens / "tokenizer.json").write_text(json.dumps(vocabulary))
+    refused(capfd, inputs, 5, "RED SWAPPED", "its tokenizer differs (tokenizer.json is ")
+
+
+def test_statistics_of_batch_norms_are_not_merged(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = json.loads((PACKAGED / "micro.json").read_text())
+    config["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
+    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
+    (tmp_path / "resnet.json").write_text(json.dumps(config))
+    task = inputs / "stream" / "00-part-0"
+    for seed, name in enumerate(("first", "second")):
+        how = ("--model", tmp_path / "resnet.json", "--seed", seed, "-o", inputs / name)
+        ended = run_program(capfd, "train-step", task, *TINY, *how)
+        assert ended.code == 0, ended.err
+    said = (
+        "have different statistics of batch norms (visual.bn1.running_mean), which --rule average"
+    )
+    refused(capfd, inputs, 5, "FIRST SECOND", inputs / "second", said, "vlcpctl interpolate")
+    words = (inputs / "first", inputs / "second", "-o", tmp_path / "half")
+    assert run_program(capfd, "interpolate", *words).code == 0
+    same = ("merge", inputs / "first", inputs / "first", "-o", tmp_path / "same")
+    assert run_program(capfd, *same).code == 0
+    made = (tmp_path / "same" / WEIGHTS).read_bytes()
+    assert made == (inputs / "first" / WEIGHTS).read_bytes()
+
+
+def test_what_is_no_checkpoint_is_named(inputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = f"ONE {inputs / 'stream' / '00-part-0'}"
+    refused(capfd, inputs, 3, words, "00-part-0 is not a checkpoint")

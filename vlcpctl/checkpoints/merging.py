@@ -1,0 +1,256 @@
+"""Merge the weights of checkpoints of the same model into a new checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vlcpctl.checkpoints.checkpoint import (
+    ParentCheckpoint,
+    all_tensors,
+    open_parent,
+    write_checkpoint,
+)
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.merge_rules import Interpolate, MergeRule
+from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
+from vlcpctl.checkpoints.step_config import config_id
+from vlcpctl.core.atomic import already_made
+from vlcpctl.core.batch import Weights
+from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.manifest import leaves
+from vlcpctl.core.staging import Staging
+from vlcpctl.core.tensors import require_same_names
+from vlcpctl.core.versions import data_was
+from vlcpctl.models.checkpoint_files import TOKENIZER_FILES
+from vlcpctl.models.encoders import Encoder
+
+
+class MergeOutput(NamedTuple):
+    """One merged checkpoint: by which rule, the run name of its rows, and its path."""
+
+    rule: MergeRule
+    run: str
+    path: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeRequest:
+    """The checkpoints to merge, the one that all were trained from, and what to make of them."""
+
+    models: tuple[Path, ...]
+    outputs: tuple[MergeOutput, ...]
+    base: Path | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class MergeInputs:
+    """The opened checkpoints of a request."""
+
+    models: tuple[ParentCheckpoint, ...]
+    base: ParentCheckpoint | None = None
+
+    @property
+    def all(self) -> tuple[ParentCheckpoint, ...]:
+        """The base, if there is one, and the models."""
+        return (*([self.base] if self.base else []), *self.models)
+
+
+def merge(request: MergeRequest) -> Iterator[Path]:
+    """Write the merged checkpoints that do not exist yet; yield the path of each once it is there.
+
+    Raises Incompatible if the checkpoints are of different models, or have statistics of batch
+    norms that the rule cannot merge, and OutputExists if something else is at an output path.
+    """
+    with ExitStack() as locks:  # of all outputs, before any is examined
+        for one in request.outputs:
+            locks.enter_context(Staging(one.path).locked_to_look())
+        yield from _merge(request)
+
+
+def _merge(request: MergeRequest) -> Iterator[Path]:
+    base = open_parent(request.base) if request.base else None
+    inputs = MergeInputs(tuple(map(open_parent, request.models)), base)
+    missing = [
+        one
+        for one in request.outputs
+        if not already_made(
+            one.path, "checkpoint", identity(inputs, one.rule, one.run), force=request.force
+        )
+    ]
+    merged = _Merged(inputs) if missing else None
+    last = inputs.models[-1]
+    known = model_facts(last.path, last.manifest)  # what the model is called
+    for one in request.outputs:
+        if merged is not None and one in missing:
+            encoder = merged.by(one.rule)
+            facts = facts_of_encoder(encoder, known["name"], known["pretrained"])
+            manifest = replace(manifest_of(inputs, one.rule, one.run), model=facts)
+            write_checkpoint(one.path, encoder, manifest, parent=last)
+        yield one.path
+
+
+def identity(inputs: MergeInputs, rule: MergeRule, run: str) -> dict[str, Any]:
+    """The facts that decide a merged checkpoint, with contents in place of paths."""
+    base = {"base": inputs.base.manifest.content} if inputs.base else {}
+    return {
+        "method": rule.method,
+        "run": run,
+        "checkpoints": [one.manifest.content for one in inputs.models],
+        **base,
+        **rule.facts(),
+    }
+
+
+class _Merged:
+    """A model that is set to merges of the checkpoints' weights."""
+
+    def __init__(self, inputs: MergeInputs) -> None:
+        self.inputs = inputs
+        self.tensors: list[Weights] = []  # parameters and buffers of each, of the base first
+        first = inputs.all[0]
+        facts: _Facts = {}
+        for one in inputs.all:
+            self.encoder = one.encoder()  # the last one is kept
+            facts = facts or _facts(one, self.encoder)
+            _refuse_other_model(first, facts, one, _facts(one, self.encoder))
+            self.tensors.append(all_tensors(self.encoder))
+            what = f"{one.path} is a different model than {first.path}: it"
+            require_same_names(self.tensors[-1], self.tensors[0], what)
+
+    def by(self, rule: MergeRule) -> Encoder:
+        """The model with merged weights; integer counters are those of the last checkpoint.
+
+        It is the same object every time, with other weights.
+        """
+        last, buffers = self.tensors[-1], self.encoder.buffers()
+        names = [name for name, tensor in last.items() if tensor.is_floating_point()]
+        if not rule.averages_buffers:
+            self._refuse_other_statistics(rule, [name for name in names if name in buffers])
+            names = [name for name in names if name not in buffers]
+        models = [{name: tensors[name] for name in names} for tensors in self.tensors]
+        base = models.pop(0) if self.inputs.base else {}
+        weights = last | rule.merged(models, base)
+        for name, tensor in {**self.encoder.weights(), **buffers}.items():
+            tensor.data.copy_(weights[name])
+        return self.encoder
+
+    def _refuse_other_statistics(self, rule: MergeRule, names: Sequence[str]) -> None:
+        """Refuse statistics of batch norms: those of the merged weights are not known."""
+        for one, tensors in zip(self.inputs.all, self.tensors, strict=True):
+            other = next((n for n in names if not tensors[n].equal(self.tensors[0][n])), None)
+            if other is not None:
+                raise Incompatible(
+                    f"{one.path} and {self.inputs.all[0].path} have different statistics of "
+                    f"batch norms ({other}), which --rule {rule.name} cannot merge; "
+                    "'vlcpctl interpolate' averages them, as WiSE-FT does"
+                )
+
+
+_Facts = dict[str, dict[str, Any]]
+
+
+def _facts(checkpoint: ParentCheckpoint, encoder: Encoder) -> _Facts:
+    """What must be equal in all checkpoints.
+
+    Equal shapes are not enough: a different activation or image transform has the same shapes.
+    """
+    files = checkpoint.manifest.files
+    return {
+        "family": {"family": encoder.family},
+        "config": dict(encoder.config),
+        "transform": asdict(encoder.transform),
+        "tokenizer": {name: files.get(name) for name in TOKENIZER_FILES},
+        "temperature": {"learned": encoder.weights()["logit_scale"].requires_grad},
+    }
+
+
+def _refuse_other_model(
+    first: ParentCheckpoint,
+    facts: _Facts,
+    other: ParentCheckpoint,
+    found: _Facts,
+) -> None:
+    """Refuse checkpoints of different models."""
+    for what in ("family", "config", "transform", "tokenizer"):
+        if found[what] != facts[what]:
+            raise Incompatible(
+                f"{other.path} is a different model than {first.path}: its {what} differs "
+                f"({_difference(found[what], facts[what])}); "
+                "only checkpoints of the same model can be merged"
+            )
+    if found["temperature"] != facts["temperature"]:
+        words = ["learned" if one["temperature"]["learned"] else "fixed" for one in (facts, found)]
+        raise Incompatible(
+            f"{first.path} has a {words[0]} temperature and {other.path} a {words[1]} one; "
+            "only checkpoints with the same kind of --temperature can be merged"
+        )
+
+
+def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
+    """The first of the values that differ, by dotted name."""
+    here, there = dict(leaves(one)), dict(leaves(other))
+    name = min(n for n in here.keys() | there.keys() if here.get(n) != there.get(n))
+    return f"{name} is {here.get(name)!r}, not {there.get(name)!r}"
+
+
+def manifest_of(inputs: MergeInputs, rule: MergeRule, run: str) -> CheckpointManifest:
+    """The manifest of a merged checkpoint: the tasks of all, else as that of the last."""
+    models = [one.manifest for one in inputs.models]
+    everything = [one.manifest for one in inputs.all]
+    last = models[-1]
+    rewritten = data_was(everything)
+    versions = reduce(or_, (made.versions for made in everything))
+    learned: dict[str, tuple[str, str, int | None]] = {}  # by the first id of each task
+    for made in everything:
+        for task, name, step in zip(made.tasks, made.task_names, made.task_steps, strict=True):
+            known = learned.get(versions.first(task), (task, name, step))[0]
+            # Of two versions of a task, the older one is recorded: it has the pairs of both.
+            older = task if task in rewritten.get(known, ()) else known
+            learned[versions.first(task)] = (older, name, step)
+    return CheckpointManifest(
+        identity=identity(inputs, rule, run),
+        run=run,
+        method=rule.method,
+        alpha=rule.alpha if isinstance(rule, Interpolate) else None,
+        seed=last.seed,
+        buffer=last.buffer,
+        stream=next((made.stream for made in reversed(models) if made.stream), None),
+        stream_step=last.stream_step,
+        step=max((made.step for made in models if made.step is not None), default=None),
+        task_steps=[step for _, _, step in learned.values()],
+        tasks=[task for task, _, _ in learned.values()],
+        task_names=[name for _, name, _ in learned.values()],
+        data_was=rewritten,
+        parents=[made.content for made in models],
+        configs=[config_id(made) for made in models],
+        **_start(everything),
+    )
+
+
+def _start(merged: Sequence[CheckpointManifest]) -> dict[str, Any]:
+    """The facts about the checkpoint that the run of a merged one started from."""
+    for made in reversed(merged):
+        if made.start is not None:
+            return {"start": made.start, "start_config": made.start_config}
+    imported = (made.content for made in merged[:-1] if made.origin is not None)
+    return {"start": next(imported, None)}
+
+
+def result(path: Path) -> dict[str, Any]:
+    """The fields that the commands print for a checkpoint they have written."""
+    made = CheckpointManifest.read(path)
+    return {
+        "path": str(path),
+        "content": made.content,
+        "run": made.run,
+        "method": made.method,
+        **({"alpha": made.alpha} if made.alpha is not None else {"rule": made.identity["rule"]}),
+        "step": made.step,
+    }

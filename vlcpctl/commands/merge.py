@@ -1,0 +1,232 @@
+"""`vlcpctl merge`: merge the weights of checkpoints by a rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from vlcpctl.checkpoints.merge_rules import TABLE, MergeRule
+from vlcpctl.commands import options
+from vlcpctl.core.amounts import counted, parse_number
+from vlcpctl.core.console import emit, say
+from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.core.rows import share_text
+from vlcpctl.training.config.composition import parse_hyper
+
+Models = Annotated[
+    list[Path],
+    typer.Argument(metavar="CHECKPOINT", help="Checkpoints of the same model, the latest last."),
+]
+Rule = Annotated[
+    str,
+    typer.Option("--rule", metavar="RULE", help=f"How to merge: {', '.join(TABLE)}."),
+]
+Base = Annotated[
+    Path | None,
+    typer.Option(
+        "--base",
+        metavar="START",
+        help="Checkpoint that all were trained from, whose changes ties and model-stock merge "
+        "(default: none).",
+    ),
+]
+Weights = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--weights",
+        metavar="W,W[,W...]",
+        help="Weight of each checkpoint in the average, as parts of their sum; repeat for a sweep "
+        "(default: all alike).",
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE[,VALUE...]",
+        help="Parameter of the rule, or several values of it for a sweep; repeat for more "
+        "(default: as listed above).",
+    ),
+]
+RunName = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        parser=options.run_name,
+        metavar="NAME",
+        help="Name of the run in the rows (default: merge-RULE).",
+    ),
+]
+
+
+def run(
+    models: Models,
+    out: options.Out,
+    rule: Rule = "average",
+    base: Base = None,
+    weights: Weights = None,
+    set_: Set = None,
+    run_name: RunName = None,
+    threads: options.Threads = options.DEFAULT_THREADS,
+    force: options.Force = False,
+    dry_run: options.DryRun = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Merge the weights of checkpoints of the same model by a rule, without training.
+
+    Rules, with the parameters of --set:
+      average      the mean, or the weighted mean with --weights
+      ema          the moving average in the order given: decay=0.5 is what it keeps each time
+      ties         TIES: from --base, the mean of the changes whose signs agree; keep=0.2 is the
+                   share of changes that are kept, scale=1 a factor of the result
+      model-stock  Model Stock: from --base towards the mean, tensor by tensor, as far as the
+                   changes agree
+
+    The result has seen the tasks of all, and can be evaluated, trained further and exported. The
+    state of methods is copied from the last. Several values make a sweep: each merge is written to
+    --out/NAME-VALUE, and counts as a run NAME=VALUE of its own in rows.
+
+    Examples:
+      vlcpctl merge run/week-1 run/week-2 run/week-3 -o merged --rule ties --base start
+      vlcpctl merge run/week-1 run/week-2 run/week-3 -o mean
+      vlcpctl merge run/a run/b -o sweep --rule ties --base start --set keep=0.1,0.2,1
+    """
+    options.start(quiet=quiet, threads=threads)
+    from vlcpctl.checkpoints.manifest import CheckpointManifest
+
+    kind = rule_named(rule)
+    require_inputs(kind, models, base, weights)
+    settings = settings_of(
+        kind, [parse_weights(one, len(models)) for one in weights or ()], set_ or ()
+    )
+    start = CheckpointManifest.read(base).content if base else None
+    for path in models:
+        if CheckpointManifest.read(path).content == start:
+            raise UsageError(f"{path} has not changed since --base {base}; leave it out")
+    if dry_run:
+        of = f"{', '.join(map(str, models))}{f', from {base}' if base else ''}"
+        for one in settings:
+            say(f"merge: {rule}{one.in_words} of {of}")
+            emit(one.place(out))
+        return
+    from vlcpctl.checkpoints import merging
+
+    outputs = tuple(
+        merging.MergeOutput(one.rule, one.label(run_name or one.rule.method), one.place(out))
+        for one in settings
+    )
+    request = merging.MergeRequest(models=tuple(models), base=base, outputs=outputs, force=force)
+    for place in merging.merge(request):
+        emit(json.dumps(merging.result(place), ensure_ascii=False) if as_json else place)
+
+
+class Setting(NamedTuple):
+    """A rule with its parameters, and those that are swept, as texts."""
+
+    rule: MergeRule
+    swept: dict[str, str]
+
+    @property
+    def in_words(self) -> str:
+        """Its parameters in brackets; nothing if it has none."""
+        values = {name: _text(value) for name, value in asdict(self.rule).items()}
+        parts = ", ".join(f"{name}={text}" for name, text in values.items() if text)
+        return parts and f" ({parts})"
+
+    def label(self, run: str) -> str:
+        """The name of its run: of a sweep, with the values that are swept."""
+        return " ".join([run, *(f"{name}={text}" for name, text in self.swept.items())])
+
+    def place(self, out: Path) -> Path:
+        """Its output: `out` itself, or a directory in it that is named by what is swept."""
+        return out / "_".join(f"{name}-{text}" for name, text in self.swept.items())
+
+
+def rule_named(name: str) -> type[MergeRule]:
+    """The rule of a name. Raises UsageError for an unknown one."""
+    if name not in TABLE:
+        raise UsageError(unknown_name("rule", name, TABLE))
+    return TABLE[name]
+
+
+def require_inputs(
+    rule: type[MergeRule],
+    models: Sequence[Path],
+    base: Path | None,
+    weights: Sequence[str] | None,
+) -> None:
+    """Raise UsageError for too few checkpoints, and a --base or --weights that is idle or lacks."""
+    if len(models) < rule.least:
+        raise UsageError(
+            f"--rule {rule.name} merges at least {rule.least} checkpoints; give another one"
+        )
+    based = tuple(name for name, one in TABLE.items() if one.needs_base)
+    rows = (GoesWith("base", "rule", based), GoesWith("weights", "rule", ("average",)))
+    refuse_idle(rows, {"rule": rule.name, "base": base, "weights": weights or None})
+    if rule.needs_base and base is None:
+        raise UsageError(
+            f"--rule {rule.name} merges changes since a common start; give it as --base START"
+        )
+
+
+def parse_weights(text: str, models: int) -> tuple[float, ...]:
+    """The weight of each checkpoint.
+
+    Raises UsageError if one is not a number from 0, all are 0, or there are not `models` of them.
+
+    >>> parse_weights("1,3", 2)
+    (1.0, 3.0)
+    """
+    try:
+        weights = tuple(parse_number(part) for part in text.split(","))
+    except ValueError:
+        weights = ()
+    if not weights or min(weights) < 0 or not sum(weights):
+        raise UsageError(f"--weights {text!r} are not numbers from 0, separated by commas")
+    if len(weights) != models:
+        raise UsageError(
+            f"--weights {text!r} are {len(weights)}, and there are {counted(models, 'checkpoint')}"
+        )
+    return weights
+
+
+def settings_of(
+    rule: type[MergeRule], weights: Sequence[tuple[float, ...]], assignments: Sequence[str]
+) -> list[Setting]:
+    """The rule with every combination of the values given; raises UsageError for an unfit one."""
+    values: dict[str, Sequence[Any]] = {"weights": weights} if weights else {}
+    for assignment in assignments:
+        name, equals, texts = assignment.partition("=")
+        if not equals:
+            raise UsageError(f"--set {assignment!r} is not of the form NAME=VALUE")
+        if name in values:
+            raise UsageError(f"--set {assignment}: {name} is given twice")
+        values[name] = [
+            parse_hyper(rule, rule.name, name, text, f"--set {name}={text}")
+            for text in texts.split(",")
+        ]
+    for name, several in values.items():
+        if len(set(several)) < len(several):
+            raise UsageError(f"{name} has a value twice: {'; '.join(map(_text, several))}")
+    return [
+        Setting(
+            rule(**dict(zip(values, chosen, strict=True))),
+            {n: _text(one) for n, one in zip(values, chosen, strict=True) if len(values[n]) > 1},
+        )
+        for chosen in product(*values.values())
+    ]
+
+
+def _text(value: object) -> str:
+    """A value as the command line has it."""
+    if isinstance(value, tuple):
+        return ",".join(map(_text, value))
+    return share_text(value) if isinstance(value, float) else str(value)

@@ -40,6 +40,7 @@ for _name, _meant in {
     "unlearn": "forget",
     "convert": "import-checkpoint",
     "import": "import-checkpoint",
+    "soup": "merge",
     "average": "interpolate or merge",
     "replay": "buffer",
     "memory": "buffer",

@@ -26,7 +26,12 @@ Models = Annotated[
 ]
 Rule = Annotated[
     str,
-    typer.Option("--rule", metavar="RULE", help=f"How to merge: {', '.join(TABLE)}."),
+    typer.Option(
+        "--rule",
+        metavar="RULE",
+        help=f"How to merge: {', '.join(TABLE)}.",
+        rich_help_panel=options.METHOD,
+    ),
 ]
 Base = Annotated[
     Path | None,
@@ -35,6 +40,7 @@ Base = Annotated[
         metavar="START",
         help="Checkpoint that all were trained from, whose changes ties and model-stock merge "
         "(default: none).",
+        rich_help_panel=options.INPUT,
     ),
 ]
 Weights = Annotated[
@@ -44,6 +50,7 @@ Weights = Annotated[
         metavar="W,W[,W...]",
         help="Weight of each checkpoint in the average, as parts of their sum; repeat for a sweep "
         "(default: all alike).",
+        rich_help_panel=options.METHOD,
     ),
 ]
 Set = Annotated[
@@ -53,6 +60,7 @@ Set = Annotated[
         metavar="NAME=VALUE[,VALUE...]",
         help="Parameter of the rule, or several values of it for a sweep; repeat for more "
         "(default: as listed above).",
+        rich_help_panel=options.METHOD,
     ),
 ]
 RunName = Annotated[
@@ -62,6 +70,7 @@ RunName = Annotated[
         parser=options.run_name,
         metavar="NAME",
         help="Name of the run in the rows (default: merge-RULE).",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 

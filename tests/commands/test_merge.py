@@ -108,6 +108,15 @@ def test_a_model_merged_with_itself_is_that_model(
         assert (tmp_path / rule / WEIGHTS).read_bytes() == (inputs / "one" / WEIGHTS).read_bytes()
 
 
+def test_ties_of_one_whole_model_is_that_model(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = (inputs / "one", "--rule", "ties", "--base", inputs / "plain", "--set", "keep=1")
+    ended = run_program(capfd, "merge", *words, "-o", tmp_path / "out")
+    assert ended.code == 0, ended.err
+    assert (tmp_path / "out" / WEIGHTS).read_bytes() == (inputs / "one" / WEIGHTS).read_bytes()
+
+
 def test_the_result_is_a_whole_checkpoint_with_its_lineage(
     inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -330,3 +339,88 @@ def test_statistics_of_batch_norms_are_not_merged(
 def test_what_is_no_checkpoint_is_named(inputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = f"ONE {inputs / 'stream' / '00-part-0'}"
     refused(capfd, inputs, 3, words, "00-part-0 is not a checkpoint")
+
+
+MAGMAX = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from vlcpctl.checkpoints.merge_rules import MergeRule
+from vlcpctl.core.method import hyper
+
+
+@dataclass(frozen=True, kw_only=True)
+class MagMax(MergeRule):
+    name: ClassVar[str] = "magmax"
+    needs_base: ClassVar[bool] = True
+
+    scale: float = hyper(0.5, doc="Factor of the changes.", origin="section 4")
+
+    def merged(self, models, base):
+        merged = {}
+        for name, start in base.items():
+            changes = torch.stack([model[name] - start for model in models])
+            largest = changes.abs().argmax(0, keepdim=True)
+            merged[name] = start + self.scale * changes.gather(0, largest)[0]
+        return merged
+"""
+BODY = MAGMAX[MAGMAX.index("        merged = {}") :]
+
+
+def test_a_rule_of_a_file_merges_and_is_recorded(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "magmax.py", tmp_path / "out"
+    file.write_text(MAGMAX)
+    more = ("--rule-file", file, "--base", inputs / "plain", "--set", "scale=0.25,1")
+    made = [Path(path) for path in merge(capfd, inputs, out, "magmax", *more)]
+    assert [path.name for path in made] == ["scale-0.25", "scale-1"]
+    one, other, base, found = (
+        load_file(path / WEIGHTS)
+        for path in (inputs / "one", inputs / "other", inputs / "plain", made[1])
+    )
+    for name, start in base.items():
+        first, second = one[name] - start, other[name] - start
+        change = torch.where(second.abs() > first.abs(), second, first)
+        torch.testing.assert_close(found[name], start + change)
+    code = read_manifest(made[1], "checkpoint")["identity"]["method_code"]
+    assert code["merge-magmax"]["file"].startswith("sha256:")
+    assert "code of method merge-magmax: sha256:" in run_program(capfd, "inspect", made[1]).out
+    file.write_text(f"{MAGMAX}\n# changed")
+    words = (inputs / "one", inputs / "other", "--rule", "magmax", *more[:4], "--set", "scale=1")
+    again = run_program(capfd, "merge", *words, "-o", made[1])
+    check_refused(again, "merge", 4, "method_code.merge-magmax.file was 'sha256:")
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "said"),
+    [
+        ("import", 3, "cannot import magmax.py: line 1: SyntaxError: invalid syntax"),
+        (MAGMAX.replace("gather", "gathr"), 3, "magmax.py:23: MagMax.merged: AttributeError: "),
+        (MAGMAX.replace('"magmax"', '"ties"'), 3, "rule 'ties' is built in; give yours another"),
+        (MAGMAX.replace('"magmax"', '"other"'), 2, "does not define one rule 'magmax'"),
+        (MAGMAX.replace("@dataclass", "# @dataclass"), 3, "is not a dataclass, so that scale is"),
+        (MAGMAX.replace("merged(self", "merge(self"), 3, "Can't instantiate abstract class MagMax"),
+        (MAGMAX.replace("return merged", "return 1"), 3, "must return the weights by name, not a"),
+        (MAGMAX.replace("return merged", "return {}"), 3, "what it returns lacks the tensor"),
+        (MAGMAX.replace("return merged", "return {'a': 1}"), 3, "'a' must be a tensor, not a int"),
+        (MAGMAX.replace("largest)[0]", "largest)"), 3, "has shape (1, 8), expected (8,)"),
+        (MAGMAX.replace(BODY, "        return {n: t.zero_() for n, t in base.items()}\n"), 3,
+         "MagMax.merged changes the weights that it is given; work on copies"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_a_rule_of_a_file_are_one_line(
+    inputs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    code: str,
+    exit_code: int,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("magmax.py").write_text(code)
+    words = "ONE OTHER --rule magmax --rule-file magmax.py --base PLAIN"
+    refused(capfd, inputs, exit_code, words, said)

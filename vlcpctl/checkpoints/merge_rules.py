@@ -14,6 +14,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from vlcpctl import core
+from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.method import hyper
 
@@ -30,9 +31,8 @@ class MergeRule(ABC):
     name: ClassVar[str]
     least: ClassVar[int] = 2  # number of models
     needs_base: ClassVar[bool] = False  # merges changes since a model that all were trained from
-    averages_buffers: ClassVar[bool] = (
-        False  # statistics of batch norms, too, as if they were weights
-    )
+    averages_buffers: ClassVar[bool] = False  # batch norms' statistics, too, like weights
+    code: ClassVar[str] = ""  # digest of the file of --rule-file that defines it
 
     @property
     def method(self) -> str:
@@ -41,7 +41,8 @@ class MergeRule(ABC):
 
     def facts(self) -> dict[str, Any]:
         """What the rule adds to the identity of a merged checkpoint."""
-        return {"rule": asdict(self)}
+        code = {METHOD_CODE: {self.method: {"file": self.code}}} if self.code else {}
+        return {"rule": asdict(self), **code}
 
     @abstractmethod
     def merged(self, models: Sequence[Weights], base: Weights) -> Weights:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from vlcpctl.checkpoints.merge_rules import TABLE, MergeRule
+from vlcpctl.checkpoints.rule_file import load_rule
 from vlcpctl.commands import options
 from vlcpctl.core.amounts import counted, parse_number
 from vlcpctl.core.console import emit, say
@@ -30,6 +31,16 @@ Rule = Annotated[
         "--rule",
         metavar="RULE",
         help=f"How to merge: {', '.join(TABLE)}.",
+        rich_help_panel=options.METHOD,
+    ),
+]
+RuleFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--rule-file",
+        metavar="FILE.py",
+        help="Python file that defines the --rule, one of your own. Its code is run (default: "
+        "built-in rules).",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -79,6 +90,7 @@ def run(
     models: Models,
     out: options.Out,
     rule: Rule = "average",
+    rule_file: RuleFile = None,
     base: Base = None,
     weights: Weights = None,
     set_: Set = None,
@@ -111,7 +123,7 @@ def run(
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.checkpoints.manifest import CheckpointManifest
 
-    kind = rule_named(rule)
+    kind = rule_named(rule, rule_file)
     require_inputs(kind, models, base, weights)
     settings = settings_of(
         kind, [parse_weights(one, len(models)) for one in weights or ()], set_ or ()
@@ -159,10 +171,12 @@ class Setting(NamedTuple):
         return out / "_".join(f"{name}-{text}" for name, text in self.swept.items())
 
 
-def rule_named(name: str) -> type[MergeRule]:
-    """The rule of a name. Raises UsageError for an unknown one."""
+def rule_named(name: str, file: Path | None) -> type[MergeRule]:
+    """The rule of a name, built in or of a file. Raises UsageError for an unknown one."""
+    if file is not None:
+        return load_rule(file, name)
     if name not in TABLE:
-        raise UsageError(unknown_name("rule", name, TABLE))
+        raise UsageError(f"{unknown_name('rule', name, TABLE)}; --rule-file FILE.py adds your own")
     return TABLE[name]
 
 
@@ -177,7 +191,7 @@ def require_inputs(
         raise UsageError(
             f"--rule {rule.name} merges at least {rule.least} checkpoints; give another one"
         )
-    based = tuple(name for name, one in TABLE.items() if one.needs_base)
+    based = tuple(one.name for one in (*TABLE.values(), rule) if one.needs_base)
     rows = (GoesWith("base", "rule", based), GoesWith("weights", "rule", ("average",)))
     refuse_idle(rows, {"rule": rule.name, "base": base, "weights": weights or None})
     if rule.needs_base and base is None:

@@ -71,7 +71,7 @@ def _require_a_hook(method: type[Method], owners: list[type[Method]]) -> None:
     has_a_hook = any(getattr(method, name) is not getattr(Method, name) for name in _GUARDED)
     if own and not extends_ours and not has_a_hook:
         raise BadInput(
-            f"{_start_of(own[0])}: {method.__qualname__} trains as seqf does: nothing calls "
+            f"{start_of(own[0])}: {method.__qualname__} trains as seqf does: nothing calls "
             f"{own[0].__name__}, which is not a hook; the hooks are {some_names(HOOKS)}"
         )
 
@@ -86,7 +86,7 @@ def _refuse_misspelt(
     meant = nearest(name, [one for one in _GUARDED if one not in overridden], cutoff=_ALIKE)
     if meant is not None:
         raise BadInput(
-            f"{_start_of(function)}: {owner.__qualname__}.{name} is never called; did you mean "
+            f"{start_of(function)}: {owner.__qualname__}.{name} is never called; did you mean "
             f"{meant}? A function of the class that is no hook may begin with _"
         )
 
@@ -98,7 +98,7 @@ def _require_arguments(owner: type[Method], name: str, function: FunctionType) -
     by_place = [one for one in wanted.parameters.values() if one.kind is not one.KEYWORD_ONLY]
     by_name = dict.fromkeys(wanted.parameters.keys() - {one.name for one in by_place})
     said = (
-        f"{_start_of(function)}: {owner.__qualname__}.{name} must take {_names_of(wanted)}, "
+        f"{start_of(function)}: {owner.__qualname__}.{name} must take {_names_of(wanted)}, "
         f"not {_names_of(found)}"
     )
     try:
@@ -120,15 +120,15 @@ def _names_of(signature: inspect.Signature) -> str:
 
 def _guarded(owner: type[Method], name: str, function: FunctionType) -> Callable[..., Any]:
     shown = f"{owner.__qualname__}.{name}"
-    called = _in_one_line(function, function, shown)
+    called = in_one_line(function, function, shown)
 
     @functools.wraps(function)
     def guarded(*arguments: Any, **named: Any) -> Any:
-        found = _checked(f"{_start_of(function)}: {shown}", name, called(*arguments, **named))
+        found = _checked(f"{start_of(function)}: {shown}", name, called(*arguments, **named))
         if name != "slots":
             return found
         return tuple(
-            replace(one, start=_in_one_line(one.start, function, f"the start of slot {one.name!r}"))
+            replace(one, start=in_one_line(one.start, function, f"the start of slot {one.name!r}"))
             for one in found
         )
 
@@ -136,7 +136,7 @@ def _guarded(owner: type[Method], name: str, function: FunctionType) -> Callable
     return guarded
 
 
-def _in_one_line(called: Callable[..., Any], owner: FunctionType, shown: str) -> Callable[..., Any]:
+def in_one_line(called: Callable[..., Any], owner: FunctionType, shown: str) -> Callable[..., Any]:
     """A call whose mistakes are one line about the file of `owner`."""
 
     @functools.wraps(called)
@@ -260,12 +260,13 @@ def _place_of(error: BaseException, function: FunctionType) -> str:
     file, frames = _code_of(function).co_filename, traceback.extract_tb(error.__traceback__)
     lines = [str(one.lineno) for one in frames if one.filename == file]
     if not lines:
-        return _start_of(function)
+        return start_of(function)
     *outer, line = lines
     return f"{file}:{line}{f', from line {some_names(outer)}' if outer else ''}"
 
 
-def _start_of(function: FunctionType) -> str:
+def start_of(function: FunctionType) -> str:
+    """The file and first line of a function."""
     code = _code_of(function)
     return f"{code.co_filename}:{code.co_firstlineno}"
 

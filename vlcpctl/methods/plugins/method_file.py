@@ -15,6 +15,7 @@ from importlib.abc import SourceLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from vlcpctl.core.errors import BadInput, first_line, missing, unreadable
 from vlcpctl.core.input_files import open_regular
@@ -44,21 +45,30 @@ def load_method_file(path: Path) -> MethodFile:
     Raises BadInput if the file cannot be read or imported, defines no method, two of one name, or
     one that lacks what every method declares.
     """
+    return load_method_code(path, read_code(path, "--method-file"))
+
+
+def read_code(path: Path, option: str) -> bytes:
+    """The bytes of a file that an option names. Raises BadInput if it cannot be read."""
     if not path.exists():
-        raise BadInput(f"--method-file {missing(path)}")
+        raise BadInput(f"{option} {missing(path)}")
     try:
         with open_regular(path) as file:
-            code = file.read()
+            return file.read()
     except OSError as error:
         raise BadInput(unreadable(path, error)) from error
-    return load_method_code(path, code)
+
+
+def digest_of(code: bytes) -> str:
+    """The digest by which identities name the code of a file."""
+    return f"sha256:{hashlib.sha256(code).hexdigest()}"
 
 
 def load_method_code(path: Path, code: bytes) -> MethodFile:
     """As `load_method_file`, for code that was read before: another process of the same run."""
-    digest = f"sha256:{hashlib.sha256(code).hexdigest()}"
+    digest = digest_of(code)
     known = _LOADED.get(digest)
-    methods = known.methods if known else _methods_of(_imported(path, code, digest), path)
+    methods = known.methods if known else _methods_of(imported(path, code), path)
     for method in methods.values():
         record_source(method, MethodSource(str(path), {"file": digest}))
     _LOADED[digest] = MethodFile(path, code, digest, methods)
@@ -89,9 +99,9 @@ class _Loader(SourceLoader):
         return self._code
 
 
-def _imported(path: Path, code: bytes, digest: str) -> ModuleType:
-    """The module that the code makes."""
-    name = f"vlcpctl_method_file_{digest.removeprefix('sha256:')[:16]}"
+def imported(path: Path, code: bytes) -> ModuleType:
+    """The module that the code of a file makes. Raises BadInput, in one line, if it fails."""
+    name = f"vlcpctl_method_file_{digest_of(code).removeprefix('sha256:')[:16]}"
     loader = _Loader(path, code)
     spec = spec_from_file_location(name, path, loader=loader)
     assert spec is not None
@@ -119,15 +129,18 @@ def _reason(error: BaseException, path: Path) -> str:
     return f"{place}{kind}" if text == kind else f"{place}{kind}: {text}"
 
 
+def own_classes(module: ModuleType, base: type) -> list[type[Any]]:
+    """The classes that a module defines and that derive from `base`, in their order."""
+    found = [one for one in vars(module).values() if isinstance(one, type)]
+    own = (one for one in found if one.__module__ == module.__name__)
+    return [one for one in dict.fromkeys(own) if issubclass(one, base)]
+
+
 def _methods_of(module: ModuleType, path: Path) -> dict[str, type[Method]]:
     """The methods that a module defines, by name, checked."""
-    classes = [
-        one
-        for one in vars(module).values()
-        if isinstance(one, type) and issubclass(one, Method) and one.__module__ == module.__name__
-    ]
+    classes = own_classes(module, Method)
     found: dict[str, type[Method]] = {}
-    for one in dict.fromkeys(classes):
+    for one in classes:
         is_base = not hasattr(one, "name") and any(
             issubclass(other, one) for other in classes if other is not one
         )

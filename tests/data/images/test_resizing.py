@@ -57,6 +57,11 @@ def test_pixels_are_nearly_pillows(filter_: str) -> None:
             assert np.abs(ours.astype(int) - np.asarray(theirs)).max() <= MOST, (size, target)
 
 
+def test_the_result_is_laid_out_as_images_are() -> None:
+    found = resized_by_torch(pixels_of(490, 311), (64, 48), "bicubic", (9, 5, 480, 300))
+    assert found.flags.c_contiguous
+
+
 def test_vector_instructions_and_threads_do_not_change_a_bit() -> None:
     program = "import test_resizing as one, torch; torch.set_num_threads({}); print(one.digest())"
     found = {digest()}

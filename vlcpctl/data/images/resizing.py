@@ -29,10 +29,10 @@ def resized_by_torch(
     left, upper = (max(0, round(edge)) for edge in box[:2])
     right, lower = max(left + 1, round(box[2])), max(upper + 1, round(box[3]))
     part = torch.from_numpy(pixels[upper:lower, left:right])
-    # Channels last, which the kernel reads as they are.
-    found = interpolate(
-        part.permute(2, 0, 1)[None], target[::-1], mode=interpolation, antialias=True
-    )
+    # Channels last, which the kernel reads and writes as they are. A batch dimension that is added
+    # after the permutation has a stride that hides it: the result is planar, and slow to read.
+    pixels_last = part[None].permute(0, 3, 1, 2)
+    found = interpolate(pixels_last, target[::-1], mode=interpolation, antialias=True)
     return found[0].permute(1, 2, 0).numpy()
 
 

@@ -149,9 +149,10 @@ def _say_ratios(found: dict[str, Seconds], args: argparse.Namespace) -> None:
             for one in (rival, name)
         ]
         rates = [(args.pairs - args.few) / median(one) for one in of_pairs]
+        rounds = ratios(*of_pairs)
         emit(
             f"{name}: {whole:.2f} times the pairs/s of {rival}, by CPU time of the whole command; "
-            f"without start-up {median(ratios(*of_pairs)):.2f} times "
+            f"without start-up {median(rounds):.2f} times, {min(rounds):.2f} to {max(rounds):.2f} "
             f"({rates[1]:.0f} against {rates[0]:.0f} pairs a CPU second)"
         )
 

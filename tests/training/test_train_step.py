@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from vlcpctl.core.errors import Diverged, Incompatible, Interrupted, OutputExists, UsageError
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.staging import Staging
+from vlcpctl.data.loading.loader import ImageCache
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.testing.tiny_stream import make_pair, make_task
@@ -54,6 +55,16 @@ def test_the_journal_has_one_row_per_step_with_every_term(
     terms = {"contrastive", "ctp/momentum", "ctp/cross_modal", "ctp/same_modal"}
     assert terms | {"phase", "step", "loss", "lr"} == rows[0].keys()
     assert rows[0]["loss"] == pytest.approx(sum(rows[0][term] for term in terms))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_images_are_kept_only_for_another_epoch(
+    world: TrainingWorld, tmp_path: Path, epochs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = []
+    monkeypatch.setattr(ImageCache, "_keep", lambda _cache, key, _image: kept.append(key))
+    train_step(_with(_first(world, tmp_path), epochs=epochs, steps=None))
+    assert bool(kept) == (epochs > 1)
 
 
 def test_the_manifest_says_what_was_trained(world: TrainingWorld, tmp_path: Path) -> None:

@@ -69,6 +69,37 @@ def test_epochs_differ_and_visits_count_them() -> None:
     assert pairs.plan(3).visit.tolist() == [1, 1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("steps", "captions", "replay", "repeats"),
+    [
+        ((0, 3), 1, "union", False),
+        ((4, 6), 1, "union", False),
+        ((2, 4), 1, "union", True),
+        ((0, 6), 1, "union", True),
+        ((0, 3), 2, "union", True),
+        ((0, 3), 1, "share=0.5", True),
+    ],
+)
+def test_rows_repeat_in_another_epoch_by_captions_and_by_replay(
+    steps: tuple[int, int], captions: int, replay: str, repeats: bool
+) -> None:
+    buffer = _split(12, 2) if replay != "union" else None
+    pairs = _pairs(
+        [_split(0, 12 // captions, captions)],
+        buffer,
+        batch_size=4 // captions,
+        captions="all",
+        replay=replay,
+    )
+    found = [
+        row
+        for step in range(*steps)
+        for row in zip(pairs.plan(step).source.tolist(), pairs.plan(step).row.tolist(), strict=True)
+    ]
+    assert pairs.may_repeat(*steps) == repeats
+    assert repeats or len(set(found)) == len(found)
+
+
 def test_union_shuffles_task_and_buffer_together_with_each_key_once() -> None:
     pairs = _pairs([_split(0, 10)], _split(5, 10), batch_size=5)
     seen = [key for step in range(pairs.epoch_steps) for key in _keys(pairs, step)]

@@ -106,6 +106,11 @@ class PairSampler:
             for source in range(len(self.splits))
         ]
 
+    def may_repeat(self, first: int, stop: int) -> bool:
+        """Whether a row may be in more than one of the batches first..stop-1."""
+        is_one_epoch = first // self.epoch_steps == (stop - 1) // self.epoch_steps
+        return not is_one_epoch or len(self.rounds) > 1 or self.replayed is not None
+
     def plan(self, step: int) -> BatchPlan:
         """The batch of a step, counted from the first epoch of training; each array is (B,)."""
         epoch, step_in_epoch = divmod(step, self.epoch_steps)

@@ -2,13 +2,18 @@
 # Measures what depends on a GPU, and writes all figures into one text file, with the machine, its
 # driver and the versions. Without a GPU it says so in one line, and exits with code 3.
 #
-#   bash recipes/bench/gpu.sh                half an hour to an hour on an H100; writes gpu.txt
+#   bash recipes/bench/gpu.sh                under half an hour on an H100; writes gpu.txt
 #   bash recipes/bench/gpu.sh --dry-run      print every command, run none
+#
+# It needs a GPU with 40 GB of memory, 32 GB of main memory and 10 GB of disk; an environment with
+# vlcpctl[gpu], pytest and its checkout; and the network once, to make the rival's environment.
+# A section that takes longer than 8 minutes is ended.
 #
 #   --out FILE     [gpu.txt]
 #   --python FILE  the Python of an environment with vlcpctl [python]
 #   --rival FILE   the Python of an environment with open_clip's trainer, webdataset and pandas
 #                  [one that is made in build/]; 'none' leaves the trainer out
+#   --only WORD    the sections with this word in their title, such as Retrieval [all]
 #   --model NAME   [ViT-B-32]
 #   --batch N      [512]
 set -euo pipefail
@@ -23,11 +28,11 @@ has_gpu() {
   "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null
 }
 
-out=gpu.txt python=python rival="" model=ViT-B-32 batch=512 dry=""
+out=gpu.txt python=python rival="" only="" model=ViT-B-32 batch=512 dry=""
 while [ $# -gt 0 ]; do
   case $1 in
     --dry-run) dry=yes ;;
-    --out | --python | --rival | --model | --batch)
+    --out | --python | --rival | --only | --model | --batch)
       [ $# -gt 1 ] || fail "$1 needs a value"
       printf -v "${1#--}" '%s' "$2"
       shift
@@ -44,6 +49,7 @@ if [ "$rival" = none ]; then of_rival=(--no-rival); else of_rival=(--rival "${ri
 measure() { # TITLE COMMAND...: a section of the file; a command that fails does not end the others
   local title=$1
   shift
+  [[ $title == *"$only"* ]] || return 0
   if [ -n "$dry" ]; then
     printf '%q ' "$@"
     echo
@@ -54,7 +60,7 @@ measure() { # TITLE COMMAND...: a section of the file; a command that fails does
     printf '\n## %s\n$ ' "$title"
     printf '%q ' "$@"
     echo
-    "$@" 2>&1 || echo "failed with code $?"
+    timeout 480 "$@" 2>&1 || echo "failed with code $?"
   } >>"$out"
 }
 
@@ -70,12 +76,13 @@ measure "The machine" "$python" -m vlcpctl doctor
 measure "Versions" "$python" -m pip list
 measure "Tests that need a GPU" "$python" -m pytest -q -m gpu "$here/../../tests"
 measure "Training, pairs/s" "$python" "$here/gpu_train.py" --model "$model" --batch "$batch" \
-  "${of_rival[@]}"
+  --steps 15 --rounds 1 "${of_rival[@]}"
 measure "A step of each method, fp32, $model" "$python" "$here/step.py" --device cuda \
-  --model "$model" --batch "$batch" --rounds 10
+  --model "$model" --batch "$batch" --rounds 5
 measure "A step of each method, fp32, albef-base" "$python" "$here/step.py" --device cuda \
-  --model albef-base --batch 64 --rounds 10
-measure "Precomputed targets" "$python" "$here/targets.py" --device cuda --model "$model"
-measure "Retrieval" "$python" "$here/retrieval.py" --images 25000 --captions 5 --dimensions 512
+  --model albef-base --batch 64 --rounds 5
+measure "Precomputed targets" "$python" "$here/targets.py" --device cuda --model "$model" --repeat 2
+measure "Retrieval of 10^6 texts and 2 x 10^5 images" "$python" "$here/retrieval.py" \
+  --device cuda --images 200000 --captions 5 --dimensions 512 --rounds 3
 [ ! -e "$here/loader.py" ] || measure "The loader" "$python" "$here/loader.py"
 [ -n "$dry" ] || echo "$out"

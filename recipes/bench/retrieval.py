@@ -1,11 +1,14 @@
 """Time and memory of our retrieval against bare FAISS, a full matrix with topk, and a full sort.
 
 python recipes/bench/retrieval.py [--images 5000 --captions 5 --dimensions 512 --rounds 5]
+python recipes/bench/retrieval.py --device cuda --images 200000 [--rounds 3]
 
 Times are taken in turns, with one thread. The rival is bare FAISS: two searches of an IndexFlatIP
-for the ten best, and recalls from them. Memory is what a process of its own gains at its peak. All
-are given the same embeddings, and their recalls differ by ties alone: the others break them by
-chance.
+for the ten best, and recalls from them; with --device cuda the index is on the first GPU, for which
+faiss-gpu must be installed, and what holds a whole matrix is left out. Memory is what a process of
+its own gains at its peak, and with cuda what the GPU gains. All are given the same embeddings, and
+their recalls differ by ties alone: the others break them by chance. Ranks of bare FAISS that are
+not among those of our ties are counted.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import torch
 from turns import in_turns, show
 
 from vlcpctl.core.console import emit
-from vlcpctl.evaluation.retrieval.cross_modal import cross_modal
+from vlcpctl.evaluation.retrieval.cross_modal import both_ways, cross_modal, search
 from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.gallery import Gallery
 from vlcpctl.evaluation.search.index import Vectors
@@ -33,40 +36,57 @@ from vlcpctl.metrics.recall import recalls
 
 NOISE = 5.0  # of captions against their image, so that recalls are neither 0 nor 100
 TOP = 10
+CUDA = "cuda:0"
+
+Search = Callable[[Gallery], float]
 
 
 def main() -> None:
-    """Print the recalls and memory of every contender, then the times in turns."""
+    """Print the recalls and memory of every contender, ranks that differ, and times in turns."""
     args = _arguments()
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
+    contenders = contenders_on(args.device, with_all=args.all)
     if args.only:
-        emit(json.dumps(measure(CONTENDERS[args.only], _gallery(args))))
+        emit(json.dumps(measure(contenders[args.only], _gallery(args), args.device)))
         return
-    names = [name for name in CONTENDERS if args.all or name not in SLOW]
-    found = {name: _in_own_process(name) for name in names}
+    if args.device == CUDA and not hasattr(faiss, "StandardGpuResources"):
+        sys.exit("retrieval.py: --device cuda needs faiss-gpu, and FAISS here has no GPU support")
+    found = {name: _in_own_process(name) for name in contenders}
     for name, row in found.items():
         emit(f"{name:22} {row['peak_mb']:8.0f} MB   rm {row['rm']:.4f}")
     recalls_found = [row["rm"] for row in found.values()]
     assert max(recalls_found) - min(recalls_found) < 0.02, recalls_found
     gallery = _gallery(args)
-    contenders = {name: partial(CONTENDERS[name], gallery) for name in names}
-    show(in_turns(contenders, rounds=args.rounds), BARE)
+    say_ranks(gallery, args.device)
+    in_place = {name: partial(contender, gallery) for name, contender in contenders.items()}
+    show(in_turns(in_place, rounds=args.rounds), BARE)
 
 
-def measure(search: Callable[[Gallery], float], gallery: Gallery) -> dict[str, float]:
-    """The gain of resident memory at its peak, and the mean recall."""
-    search(_head(gallery, 50))  # imports and first calls
-    watch = PeakMemory()
-    rm = search(gallery)
+def say_ranks(gallery: Gallery, device: str) -> None:
+    """Print how many ranks of bare FAISS are neither ours nor between those of our ties."""
+    ours = search(both_ways(gallery), choose("faiss", device))
+    for (way, found), bare in zip(ours.items(), bare_ranks(gallery, device), strict=True):
+        ranks = found.ranks()
+        other = int(np.sum((bare < ranks.best) | (bare > ranks.worst)))
+        tied = int(np.sum(ranks.best != ranks.worst))
+        emit(f"{way}: {other} of {len(bare)} ranks of {BARE} differ from ours; {tied} are ties")
+
+
+def measure(search_all: Search, gallery: Gallery, device: str) -> dict[str, float]:
+    """The gain of memory at its peak, and the mean recall."""
+    search_all(_head(gallery, 50))  # imports and first calls
+    watch = PeakMemory(_resident if device == "cpu" else _in_use_on_gpu)
+    rm = search_all(gallery)
     return {"peak_mb": watch.stop() / 2**20, "rm": rm}
 
 
 class PeakMemory:
-    """Samples resident memory, since the kernel's own high-water mark cannot be set back."""
+    """Samples memory, since the kernel's own high-water mark cannot be set back."""
 
-    def __init__(self) -> None:
-        self.before = self.peak = _resident()
+    def __init__(self, in_use: Callable[[], int]) -> None:
+        self.in_use = in_use
+        self.before = self.peak = in_use()
         self.is_over = threading.Event()
         self.thread = threading.Thread(target=self._watch)
         self.thread.start()
@@ -79,25 +99,33 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while not self.is_over.wait(0.002):
-            self.peak = max(self.peak, _resident())
+            self.peak = max(self.peak, self.in_use())
 
 
-def with_vlcpctl(backend: str) -> Callable[[Gallery], float]:
+def with_vlcpctl(backend: str, device: str) -> Search:
     """Our evaluation, both directions, tie rule included."""
-    return lambda gallery: cross_modal(gallery, choose(backend, "cpu")).metrics["rm"]
+    return lambda gallery: cross_modal(gallery, choose(backend, device)).metrics["rm"]
 
 
-def with_bare_faiss(gallery: Gallery) -> float:
+def with_bare_faiss(device: str) -> Search:
     """What one would write with FAISS: an index, its ten best, and recalls of them."""
+    return lambda gallery: recalls(*bare_ranks(gallery, device))["rm"]
+
+
+def bare_ranks(gallery: Gallery, device: str) -> tuple[np.ndarray, np.ndarray]:
+    """The ranks of images and of texts by bare FAISS, up to TOP + 1."""
     images, texts, image_of = gallery.image_ID, gallery.text_TD, gallery.pairs_P2[:, 0]
     found = []
     for queries, entries in ((images, texts), (texts, images)):
         index = faiss.IndexFlatIP(entries.shape[1])
+        if device != "cpu":
+            resources = faiss.StandardGpuResources()
+            index = faiss.index_cpu_to_gpu(resources, 0, index)
         index.add(entries)
         found.append(index.search(queries, TOP)[1])
     hits_i2t = image_of[found[0]] == np.arange(len(images))[:, None]
     hits_t2i = found[1] == image_of[:, None]
-    return recalls(_first_hit(hits_i2t), _first_hit(hits_t2i))["rm"]
+    return _first_hit(hits_i2t), _first_hit(hits_t2i)
 
 
 def with_topk(gallery: Gallery) -> float:
@@ -123,14 +151,20 @@ def with_full_sort(gallery: Gallery) -> float:
 
 
 BARE = "bare FAISS"
-SLOW = ("full sort",)
-CONTENDERS: dict[str, Callable[[Gallery], float]] = {
-    BARE: with_bare_faiss,
-    "vlcpctl (faiss)": with_vlcpctl("faiss"),
-    "vlcpctl (torch)": with_vlcpctl("torch"),
-    "torch matrix + topk": with_topk,
-    "full sort": with_full_sort,
-}
+
+
+def contenders_on(device: str, *, with_all: bool = False) -> dict[str, Search]:
+    """The contenders on a device, by name; the slowest only `with_all`."""
+    found = {
+        BARE: with_bare_faiss(device),
+        "vlcpctl (faiss)": with_vlcpctl("faiss", device),
+        "vlcpctl (torch)": with_vlcpctl("torch", device),
+    }
+    if device == "cpu":
+        found["torch matrix + topk"] = with_topk
+    if with_all:
+        found["full sort"] = with_full_sort
+    return found
 
 
 def _first_hit(is_hit: np.ndarray) -> np.ndarray:
@@ -161,6 +195,11 @@ def _resident() -> int:
     return pages * 4096
 
 
+def _in_use_on_gpu() -> int:
+    free, total = torch.cuda.mem_get_info(CUDA)
+    return total - free
+
+
 def _in_own_process(name: str) -> dict[str, float]:
     line = [sys.executable, __file__, *sys.argv[1:], "--only", name]
     row: dict[str, float] = json.loads(subprocess.run(line, check=True, capture_output=True).stdout)
@@ -173,9 +212,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--captions", type=int, default=5)
     parser.add_argument("--dimensions", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--all", action="store_true", help="the full sort, too, which is slow")
-    parser.add_argument("--only", choices=CONTENDERS, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    args.device = CUDA if args.device == "cuda" else "cpu"
+    return args
 
 
 if __name__ == "__main__":

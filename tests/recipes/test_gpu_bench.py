@@ -40,7 +40,25 @@ def test_every_script_that_it_runs_exists() -> None:
     assert {Path(script).name for script in scripts} >= {"gpu_train.py", "step.py", "retrieval.py"}
     assert all(Path(script).is_file() for script in scripts)
     (training,) = (words for words in lines if words[1].endswith("gpu_train.py"))
-    assert training[2:] == ["--model", "ViT-L-14", "--batch", "512", "--no-rival"]
+    assert training[2:6] == ["--model", "ViT-L-14", "--batch", "512"]
+    assert training[-1] == "--no-rival"
+
+
+def test_only_some_sections_are_run() -> None:
+    ended = run("--dry-run", "--rival", "none", "--only", "Retrieval")
+    (line,) = ended.stdout.splitlines()
+    assert {"retrieval.py", "cuda"} <= {Path(word).name for word in shlex.split(line)}
+
+
+@pytest.mark.slow
+def test_retrieval_is_measured_without_a_gpu_too() -> None:
+    script = SCRIPT.with_name("retrieval.py")
+    words = ["--images", "60", "--captions", "2", "--dimensions", "16", "--rounds", "1"]
+    ended = subprocess.run(
+        [sys.executable, script, *words], check=False, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "t2i: 0 of 120 ranks of bare FAISS differ from ours" in ended.stdout
 
 
 @pytest.mark.parametrize("words", [["--nothing"], ["--model"]])

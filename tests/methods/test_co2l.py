@@ -11,7 +11,7 @@ from support.fake_run import FakeRun, fake_batch, features
 from torch import Tensor
 
 from vlcpctl.core.batch import Features
-from vlcpctl.losses.asymmetric import image_text
+from vlcpctl.losses.rows import SOFTMAX, similarities
 from vlcpctl.methods.co2l import Co2l
 
 REPLAYED = torch.tensor([False, True, False, False, True, False])
@@ -95,7 +95,8 @@ def test_a_batch_of_replayed_pairs_alone_contrasts_nothing() -> None:
 
 def test_two_anchors_of_equal_candidates_cost_log_b() -> None:
     same = torch.ones(4, 3)
-    sides = image_text((same, same), 7.0, torch.tensor([True, False, True, False]))
+    anchors = torch.tensor([True, False, True, False])
+    sides = [SOFTMAX(side, 4, anchors_B=anchors) for side in similarities(same, same, 7.0)]
     assert [side.item() for side in sides] == pytest.approx([math.log(4) / 2] * 2)
 
 

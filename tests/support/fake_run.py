@@ -10,6 +10,7 @@ from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Weights
 from vlcpctl.core.method import Method
+from vlcpctl.losses.rows import Sigmoid, Softmax, row_loss
 from vlcpctl.models.embed import as_features
 
 
@@ -49,6 +50,10 @@ class FakeRun:
     @property
     def everything(self) -> Weights:
         return self.weights
+
+    @property
+    def row_loss(self) -> Softmax | Sigmoid:
+        return row_loss(self.weights)
 
     def joined(self, i2t: Tensor, t2i: Tensor) -> Tensor:
         return (i2t + t2i) / 2

@@ -15,6 +15,7 @@ from support.processes import run_together
 
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.methods import TABLE
+from vlcpctl.models.dual_encoder import WEIGHTS_FILE as WEIGHTS
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.imports import preload
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
@@ -35,6 +36,7 @@ SET = {
     "modx-mean": ["modx.reduction=mean", "modx.directions=i2t"],
 }
 TERMS_OF_ONE_PROCESS = {"ctp-process"}  # "process" makes the loss depend on their number
+SIGMOID = ("ctp", "incclip", "co2l", "derpp", "ewc", "ctp-process")  # a bias, a weight of the loss
 FUSION = ("ctp", "lucir", "afec", "incclip", "mas", "lwf")  # the others' terms are as in a dual one
 
 
@@ -125,6 +127,21 @@ def test_losses_and_weights_do_not_depend_on_the_number_of_processes(
     _together(replace(step, out=tmp_path / "two"))
     _together(replace(step, out=tmp_path / "local", local_loss=True))
     _expect_equal(step, names)
+
+
+@pytest.mark.parametrize("case", _cases(SIGMOID))
+def test_nor_do_those_of_a_sigmoid_loss(world: TrainingWorld, tmp_path: Path, case: str) -> None:
+    world = replace(world, flags={**world.flags, "loss": "sigmoid"})
+    step = _second_step(world, case, tmp_path)
+    names = ["two", "local"]
+    if case not in TERMS_OF_ONE_PROCESS:
+        names.insert(0, "one")
+        train_step(replace(step, out=tmp_path / "one"))
+    _together(replace(step, out=tmp_path / "two"))
+    _together(replace(step, out=tmp_path / "local", local_loss=True))
+    _expect_equal(step, names)
+    biases = [load_file(path / WEIGHTS)["logit_bias"] for path in (step.previous, tmp_path / "two")]
+    assert biases[0] != biases[1]
 
 
 @pytest.mark.parametrize("case", _cases(FUSION))

@@ -8,17 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.production import SETTINGS, write_week
-from support.program import run_program
 
-from vlcpctl.checkpoints import importing
-from vlcpctl.core.errors import Incompatible, UsageError
-from vlcpctl.models import encoders
+from vlcpctl.core.errors import UsageError
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
-from vlcpctl.testing.tiny_stream import make_task
-from vlcpctl.training import train_step as train
+from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.config.request import TrainRequest
+from vlcpctl.training.config.settings import OF_ITS_MODEL
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 
@@ -81,67 +77,60 @@ def test_the_plan_says_over_how_many_images_batch_norms_normalise(
     assert all(f"note: {note}" in line for line in lines)
 
 
-SIGMOID = "is made for a sigmoid loss"
+def test_the_configuration_decides_the_loss(world: TrainingWorld, tmp_path: Path) -> None:
+    def loss_of(model: object, **settings: object) -> str | None:
+        return adapted(_first(world, tmp_path, model, **settings)).settings.loss
 
-
-@pytest.fixture(scope="module")
-def sigmoid(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An imported checkpoint of a model with a bias of its similarities."""
-    root = tmp_path_factory.mktemp("sigmoid")
-    (root / "source").mkdir()
-    encoders.save(
-        encoders.build(_file(root, {}, init_logit_scale=2.3, init_logit_bias=-10)), root / "source"
+    assert loss_of("ViT-B-16-SigLIP") == loss_of("nllb-clip-base-siglip") == "sigmoid"
+    assert (
+        loss_of("ViT-B-32") == loss_of("albef-micro") == loss_of("hf-hub:some/model") == "softmax"
     )
-    return importing.import_checkpoint(
-        importing.ImportRequest(source=root / "source", out=root / "model")
+    assert loss_of(_file(tmp_path, {}, init_logit_bias=0)) == "sigmoid"
+    assert loss_of(_file(tmp_path, {}, init_logit_bias=None)) == "softmax"
+    assert loss_of("ViT-B-16-SigLIP", loss="softmax") == "softmax"
+
+
+def test_what_a_preset_says_of_a_softmax_does_not_hold_with_a_sigmoid(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    step = _first(world, tmp_path, "micro", loss="sigmoid", base_loss="sum")
+    plan = make_plan(step)
+    settings = plan.request.settings
+    assert (settings.temperature, settings.base_loss) == (None, "mean")
+    lines = list(plan.lines())
+    assert lines[0].endswith(", for a sigmoid loss")
+    wanted = "preset tiny: --temperature fixed:0.07 is for a softmax, and has no effect with a"
+    assert any(f"note: {wanted} sigmoid loss" in line for line in lines)
+    assert adapted(plan.request) == plan.request
+    given = replace(step, origins={**step.origins, "temperature": "flag"})
+    assert adapted(given).settings.temperature == "fixed:0.07"
+    with pytest.raises(UsageError, match=r"^--base-loss has no effect with --loss sigmoid"):
+        make_plan(replace(step, origins={**step.origins, "base_loss": "flag"}))
+
+
+def test_one_of_a_hub_is_known_once_it_is_built(world: TrainingWorld, tmp_path: Path) -> None:
+    file = _file(tmp_path, {}, init_logit_bias=-10)
+    step = _first(world, tmp_path, file)
+    unknown = replace(
+        step, settings=replace(step.settings, loss="softmax"), origins={"loss": OF_ITS_MODEL}
     )
+    with pytest.raises(UsageError, match=r"is made for a sigmoid loss.*give --loss sigmoid"):
+        train_step(unknown)
 
 
-def test_a_model_for_a_sigmoid_loss_is_not_trained(world: TrainingWorld, tmp_path: Path) -> None:
-    step = _first(world, tmp_path, _file(tmp_path, {}, init_logit_bias=0))
-    with pytest.raises(Incompatible, match=SIGMOID):
-        train_step(step)
-    assert not step.out.exists()
-    with pytest.raises(Incompatible, match=f"^ViT-B-16-SigLIP {SIGMOID}"):
-        make_plan(_first(world, tmp_path, "ViT-B-16-SigLIP"))
-    make_plan(_first(world, tmp_path, _file(tmp_path, {}, init_logit_bias=None)))
+def test_a_fusion_model_has_no_sigmoid_loss(world: TrainingWorld, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^--loss sigmoid is for dual encoders: albef-micro"):
+        make_plan(_first(world, tmp_path, "albef-micro", loss="sigmoid"))
 
 
-def test_an_imported_one_is_evaluated_and_not_trained(
-    world: TrainingWorld, sigmoid: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    step = replace(_first(world, tmp_path, "micro"), previous=sigmoid, origins={})
-    with pytest.raises(Incompatible, match=SIGMOID):
-        make_plan(step)
-    task = make_task(tmp_path / "task", splits={"train": 8, "test": 8})
-    words = ("eval-retrieval", task, "--checkpoint", sigmoid, "-o", tmp_path / "rows", "-q")
-    assert run_program(capfd, *words).code == 0
-
-
-def test_update_does_not_train_one(
-    sigmoid: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    week = write_week(tmp_path / "week.parquet", 1)
-    words = ("update", week, "--state", tmp_path / "prod", "--init", sigmoid, *SETTINGS)
-    done = run_program(capfd, *words)
-    assert (done.code, done.out) == (5, "")
-    assert SIGMOID in done.err
-    assert not list((tmp_path / "prod" / "weeks").glob("*"))
-
-
-def test_one_of_a_hub_is_known_once_it_is_built(
-    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build = train._encoder
-
-    def of_a_hub(*given: Any) -> Any:
-        encoder = build(*given)
-        encoder.config["init_logit_bias"] = -10
-        return encoder
-
-    monkeypatch.setattr(train, "_encoder", of_a_hub)
-    with pytest.raises(Incompatible, match=SIGMOID):
-        train_step(_first(world, tmp_path, _file(tmp_path, {})))
+def test_the_previous_checkpoint_fixes_the_loss(world: TrainingWorld, tmp_path: Path) -> None:
+    train_step(_first(world, tmp_path, "micro"))
+    step = request(world, "seqf", 1, tmp_path, buffered=False)
+    for loss in ("sigmoid", "softmax"):
+        given = replace(step.settings, loss=loss)
+        with pytest.raises(UsageError, match=r"^--loss has no effect with --previous"):
+            make_plan(replace(step, settings=given, origins={"loss": "flag"}))
+    assert adapted(step).settings.loss == "softmax"
 
 
 @pytest.mark.parametrize("model", ["hf-hub:some/model", "local-dir:some/model"])

@@ -105,6 +105,29 @@ TRAIN = Phase(name="train")
 HOOKS = ("before_forward", "loss", "token_loss", "after_backward", "add_gradients", "after_step")
 
 
+class RowLoss(Protocol):
+    """What the rows of a similarity matrix are worth in the base loss: softmax or sigmoid."""
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether a matrix has the same loss as its transpose, so that one of them is enough."""
+
+    def __call__(
+        self,
+        logits_bK: Tensor,
+        count: int,
+        own: slice = ...,
+        *,
+        anchors_B: Tensor | None = None,
+    ) -> Tensor:
+        """The loss of the own of `count` rows, divided by `count`: parts of all processes add up.
+
+        The logits (b, K) are scaled similarities, without bias: those of the pairs first, at which
+        each row has its positive, then any others; -inf where a candidate is no negative. With
+        `anchors_B` (B,), only the rows count that it marks as true.
+        """
+
+
 class Run(Protocol):
     """The part of a training run that a method may use."""
 
@@ -151,6 +174,10 @@ class Run(Protocol):
     @property
     def distinct(self) -> bool:
         """Whether batches have `Batch.groups` (--negatives distinct)."""
+
+    @property
+    def row_loss(self) -> RowLoss:
+        """The base loss of rows of similarities, softmax or sigmoid, as the model is made for."""
 
     def joined(self, i2t: Tensor, t2i: Tensor) -> Tensor:
         """Combine both directions of a contrastive loss, () each, as the base loss does.

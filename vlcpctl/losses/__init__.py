@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # mypy does not find submodules by itself, and reports one missing here
     from vlcpctl.losses import alignment as alignment
-    from vlcpctl.losses import asymmetric as asymmetric
     from vlcpctl.losses import contrastive as contrastive
     from vlcpctl.losses import dark as dark
     from vlcpctl.losses import direction as direction

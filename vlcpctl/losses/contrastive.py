@@ -1,4 +1,4 @@
-"""The symmetric image-text contrastive loss (InfoNCE), the base loss of most methods.
+"""The symmetric image-text contrastive loss (InfoNCE or sigmoid), the base loss of most methods.
 
 Shapes: B pairs, D channels.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from vlcpctl.losses.rows import ALL, mean_cross_entropy, similarities
+from vlcpctl.core.method import RowLoss
+from vlcpctl.losses.rows import ALL, SOFTMAX, similarities
 
 
 def image_text(
@@ -17,12 +18,13 @@ def image_text(
     own: slice = ALL,
     *,
     groups_B: Tensor | None = None,
+    rows: RowLoss = SOFTMAX,
 ) -> tuple[Tensor, Tensor]:
-    """Image-to-text and text-to-image cross-entropy, two scalars (CTP eq. 1).
+    """Image-to-text and text-to-image loss, two scalars: with a softmax, CTP eq. 1.
 
     Features are (B, D) of unit length; `scale` is 1 / temperature. With `own`, only the rows of
     these pairs: parts of all processes add up to the whole. With `groups_B`, the groups of the
-    pairs, members of a group are not negatives of each other.
+    pairs, members of a group are not negatives of each other. `rows` is `Run.row_loss`.
 
     >>> import torch
     >>> eye = torch.eye(2)
@@ -31,4 +33,5 @@ def image_text(
     """
     to_text, to_image = similarities(image_BD, text_BD, scale, own, groups_B=groups_B)
     count = len(image_BD)
-    return mean_cross_entropy(to_text, count, own), mean_cross_entropy(to_image, count, own)
+    i2t = rows(to_text, count, own)
+    return i2t, i2t if rows.is_symmetric else rows(to_image, count, own)

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from vlcpctl.losses.rows import ALL, matches, mean_cross_entropy
+from vlcpctl.core.method import RowLoss
+from vlcpctl.losses.rows import ALL, SOFTMAX, matches
 
 
 @dataclass(frozen=True)
@@ -73,21 +74,25 @@ def logits(
 
 
 def contrast(
-    found: Logits, own: slice = ALL, *, groups_B: Tensor | None = None
+    found: Logits,
+    own: slice = ALL,
+    *,
+    groups_B: Tensor | None = None,
+    rows: RowLoss = SOFTMAX,
 ) -> tuple[Tensor, Tensor]:
-    """Image-to-text and text-to-image cross-entropy, two scalars (eqs. 2-5).
+    """Image-to-text and text-to-image loss, two scalars: with a softmax, eqs. 2-5.
 
     Negative texts are candidates for the images, but not queries. With `own`, only the rows of
     these pairs: parts of all processes add up. With `groups_B`, the groups of the pairs, members of
-    a group are not negatives of each other; a negative text is in no group.
+    a group are not negatives of each other; a negative text is in no group. `rows` is
+    `Run.row_loss`.
 
     >>> round(contrast(Logits(torch.eye(2) * 9))[0].item(), 5)
     0.00012
     """
     if groups_B is not None:
         found = _without_matches(found, groups_B, own)
-    to_text = mean_cross_entropy(found.to_text, found.pairs, own)
-    return to_text, mean_cross_entropy(found.to_image, found.pairs, own)
+    return rows(found.to_text, found.pairs, own), rows(found.to_image, found.pairs, own)
 
 
 def _without_matches(found: Logits, groups_B: Tensor, own: slice) -> Logits:

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from vlcpctl.core.method import RowLoss
 from vlcpctl.core.seeds import torch_seed
-from vlcpctl.losses.rows import ALL, matches, mean_cross_entropy
+from vlcpctl.losses.rows import ALL, SOFTMAX, matches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,26 +44,32 @@ def momentum_contrast(
     *,
     blocks: int = 1,
     own: slice = ALL,
+    rows: RowLoss = SOFTMAX,
 ) -> Tensor:
     """Contrastive loss of pairs with momentum features of batch and queue, a scalar (CTP eq. 4).
 
     `pairs` are images and texts (B, D) of the current model. With several `blocks` the batch is
     split, and each sample is contrasted with its own block and the queue. With `own`, only the rows
-    of these pairs, which are then one of the blocks; parts of all processes add up.
+    of these pairs, which are then one of the blocks; parts of all processes add up. `rows` is
+    `Run.row_loss`.
     """
     image_BD, text_BD = pairs
     if blocks == 1:
-        return _one_block(pairs, slow, scale, own)
+        return _one_block(pairs, slow, scale, rows, own)
     if own != ALL:
-        return _one_block((image_BD[own], text_BD[own]), slow.of(own), scale) / blocks
+        return _one_block((image_BD[own], text_BD[own]), slow.of(own), scale, rows) / blocks
     size = len(image_BD) // blocks
     cut = [slice(start, start + size) for start in range(0, len(image_BD), size)]
-    found = [_one_block((image_BD[one], text_BD[one]), slow.of(one), scale) for one in cut]
+    found = [_one_block((image_BD[one], text_BD[one]), slow.of(one), scale, rows) for one in cut]
     return torch.stack(found).mean()
 
 
 def _one_block(
-    pairs: tuple[Tensor, Tensor], slow: Candidates, scale: Tensor | float, own: slice = ALL
+    pairs: tuple[Tensor, Tensor],
+    slow: Candidates,
+    scale: Tensor | float,
+    rows: RowLoss,
+    own: slice = ALL,
 ) -> Tensor:
     image_BD, text_BD = pairs
     to_text = scale * image_BD[own] @ torch.cat([slow.text, slow.queue_text]).T
@@ -73,7 +80,7 @@ def _one_block(
         for logits_bK in (to_text, to_image):
             logits_bK.masked_fill_(found_bK, -math.inf)
     count = len(image_BD)
-    return (mean_cross_entropy(to_text, count, own) + mean_cross_entropy(to_image, count, own)) / 2
+    return (rows(to_text, count, own) + rows(to_image, count, own)) / 2
 
 
 @torch.no_grad()

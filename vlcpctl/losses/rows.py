@@ -1,19 +1,26 @@
 """The rows of a loss that one process computes: those of its own pairs, against all pairs.
 
 A loss that averages over the rows of similarity matrices is a sum over processes of such parts.
-None of them holds a whole (B, B) matrix then. Shapes: B pairs, b of them own, D channels,
-K candidates of a row: the B pairs, then any others.
+None of them holds a whole (B, B) matrix then. `Softmax` and `Sigmoid` are what a row is worth in
+the base loss, and `row_loss` is the one place that chooses. Shapes: B pairs, b of them own,
+D channels, K candidates of a row: the B pairs, then any others.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, softplus
+
+from vlcpctl.core.device_copies import to_device
 
 ALL = slice(None)
+LEFT_OUT = -100  # the label that cross_entropy ignores
 
 
 def similarities(
@@ -64,12 +71,66 @@ def _leave_out_(logits_bB: Tensor, groups_B: Tensor | None, own: slice) -> None:
         logits_bB.masked_fill_(matches(groups_B, own), -math.inf)
 
 
-def mean_cross_entropy(logits_bK: Tensor, count: int, own: slice = ALL) -> Tensor:
-    """Cross-entropy of the own of `count` rows with the candidates of their number, over `count`.
+@final
+@dataclass(frozen=True)
+class Softmax:
+    """Each row is a choice among its candidates: the cross-entropy of InfoNCE.
 
-    Summed over processes it is the mean over all rows; there may be further candidates.
+    >>> round(Softmax()(torch.eye(2) * 10, 2).item(), 6)
+    4.5e-05
     """
-    labels_B = torch.arange(count, device=logits_bK.device)
-    if own == ALL:
-        return cross_entropy(logits_bK, labels_B)
-    return cross_entropy(logits_bK, labels_B[own], reduction="sum") / count
+
+    is_symmetric: ClassVar[bool] = False
+    max_log_scale: ClassVar[float] = math.log(100)  # a learned temperature stays above 0.01 (CLIP)
+
+    def __call__(
+        self, logits_bK: Tensor, count: int, own: slice = ALL, *, anchors_B: Tensor | None = None
+    ) -> Tensor:
+        """See `core.method.RowLoss`."""
+        if anchors_B is not None:
+            places_B = torch.arange(len(anchors_B), device=logits_bK.device)
+            labels_B = torch.where(to_device(anchors_B, logits_bK.device), places_B, LEFT_OUT)
+            total = cross_entropy(logits_bK, labels_B[own], ignore_index=LEFT_OUT, reduction="sum")
+            return total / count
+        labels_B = torch.arange(count, device=logits_bK.device)
+        if own == ALL:
+            return cross_entropy(logits_bK, labels_B)
+        return cross_entropy(logits_bK, labels_B[own], reduction="sum") / count
+
+
+@final
+@dataclass(frozen=True)
+class Sigmoid:
+    """Each pair of a row and a candidate is judged by itself, true or not (Zhai et al., 2023).
+
+    The term of a pair is -log sigmoid(z (logit + bias)), with z = 1 for the pair of the row itself
+    and -1 for all others; a candidate at -inf adds nothing. The bias is a weight of the model.
+
+    >>> round(Sigmoid(torch.tensor(-5.0))(torch.eye(2) * 10, 2).item(), 6)  # 2 softplus(-5)
+    0.013431
+    """
+
+    bias: Tensor  # ()
+    is_symmetric: ClassVar[bool] = True
+    # No bound: the weights that SigLIP published have a temperature of 1/117.
+    max_log_scale: ClassVar[float] = math.inf
+
+    def __call__(
+        self, logits_bK: Tensor, count: int, own: slice = ALL, *, anchors_B: Tensor | None = None
+    ) -> Tensor:
+        """See `core.method.RowLoss`."""
+        signed_bK = logits_bK + self.bias
+        signed_bK.diagonal(own.start or 0).neg_()
+        terms_bK = softplus(signed_bK)
+        if anchors_B is not None:
+            terms_bK = terms_bK * to_device(anchors_B, logits_bK.device)[own, None]
+        return terms_bK.sum() / count
+
+
+SOFTMAX = Softmax()
+
+
+def row_loss(weights: Mapping[str, Tensor]) -> Softmax | Sigmoid:
+    """The loss of a row that a model with these weights is trained with: sigmoid with a bias."""
+    bias = weights.get("logit_bias")
+    return SOFTMAX if bias is None else Sigmoid(bias)

@@ -77,15 +77,12 @@ class Co2l(Method):
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
         """The asymmetric contrastive loss, which replaces the base loss, and the distillation."""
         anchors_B = ~(batch.replayed & self.asymmetric)
-        sides = losses.asymmetric.image_text(
-            (out.image, out.text),
-            out.scale,
-            anchors_B,
-            average=self.average,
-            own=out.own,
-            groups_B=batch.groups,
+        count = len(anchors_B) if self.average == "batch" else max(1, int(anchors_B.sum()))
+        sides = losses.rows.similarities(
+            out.image, out.text, out.scale, out.own, groups_B=batch.groups
         )
-        terms: Terms = {"contrastive": run.joined(*sides)}
+        i2t, t2i = (run.row_loss(side, count, out.own, anchors_B=anchors_B) for side in sides)
+        terms: Terms = {"contrastive": run.joined(i2t, t2i)}
         if run.first or not self.strength:
             return terms, {}
         old, new = run.previous(batch), (out.image, out.text)

@@ -154,6 +154,7 @@ class Ctp(Method):
                 out.scale,
                 blocks=run.processes if self.positives == "process" else 1,
                 own=out.own,
+                rows=run.row_loss,
             )
         if not run.first:
             terms |= self._topology(run, batch, out)

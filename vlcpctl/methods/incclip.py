@@ -131,7 +131,7 @@ class Incclip(Method):
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
         """Eq. 10: the contrastive loss with the negative texts, and the distillation."""
         new = losses.incclip.logits(out.image, out.text, out.pseudo, out.scale, out.own)
-        i2t, t2i = losses.incclip.contrast(new, out.own, groups_B=batch.groups)
+        i2t, t2i = losses.incclip.contrast(new, out.own, groups_B=batch.groups, rows=run.row_loss)
         terms = {"contrastive": run.joined(2 * self.alpha * i2t, 2 * (1 - self.alpha) * t2i)}
         if self.lambda_ and not run.first:
             past, scale = run.previous(batch), 1 / self.tau_old

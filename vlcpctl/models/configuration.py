@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict, Unpack
 
 import msgspec
 
@@ -22,6 +24,7 @@ from vlcpctl.models.imports import open_clip
 CONFIG_FILE = "open_clip_config.json"
 PACKAGED = Path(__file__).parent / "configs"
 
+_OF_SIGMOID = ("init_logit_bias", "init_logit_scale")
 MOST_CONFIG_BYTES = 1 << 24
 
 
@@ -135,6 +138,11 @@ def is_path(model: str) -> bool:
     return Path(model).suffix == ".json" or Path(model).is_dir()
 
 
+def is_missing_file(model: str) -> bool:
+    """Whether a model is given as a JSON file that does not exist."""
+    return Path(model).suffix == ".json" and not Path(model).is_file()
+
+
 def fusion_configuration(model: str) -> FusionConfig | None:
     """The configuration of a checkpoint, JSON file or packaged name; None if not a fusion model."""
     path = Path(model)
@@ -170,6 +178,43 @@ def with_shape(
     return replace(
         configuration, model=changed, preprocess={**configuration.preprocess, **preprocess}
     )
+
+
+class Changes(TypedDict, total=False):
+    """What a new model has instead of what its configuration says; None changes nothing."""
+
+    text_length: int | None  # tokens
+    image_size: int | None  # pixels
+    is_sigmoid: bool | None  # whether it has a bias of the similarities, for a sigmoid loss
+    batch_size: int  # the pairs of a batch, for which a bias is made where there was none
+
+
+def with_changes(configuration: Configuration, **changes: Unpack[Changes]) -> Configuration:
+    """The configuration with these changes."""
+    shaped = with_shape(configuration, changes.get("text_length"), changes.get("image_size"))
+    is_sigmoid = changes.get("is_sigmoid")
+    if is_sigmoid in (None, has_logit_bias(shaped.model)):
+        return shaped
+    kept = {name: value for name, value in shaped.model.items() if name not in _OF_SIGMOID}
+    start = sigmoid_start(changes["batch_size"]) if is_sigmoid else {}
+    return replace(shaped, model={**kept, **start})
+
+
+def has_logit_bias(model: Mapping[str, Any]) -> bool:
+    """Whether a model, by its open_clip configuration, is made for a sigmoid loss (SigLIP)."""
+    return model.get("init_logit_bias") is not None
+
+
+def sigmoid_start(pairs: int) -> dict[str, float]:
+    """The settings of a model for a sigmoid loss over batches of some pairs, in open_clip's format.
+
+    As in Zhai et al. (2023), section 3.2, where the temperature is 0.1 and the bias -10: so that
+    training starts near the share of true pairs, ln(1 / 32,768) = -10.4 in their batches.
+
+    >>> sigmoid_start(64)
+    {'init_logit_bias': -4.143..., 'init_logit_scale': 2.302...}
+    """
+    return {"init_logit_bias": -math.log(pairs - 1), "init_logit_scale": math.log(10)}
 
 
 def transform_of(configuration: Configuration) -> ImageTransform:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, Unpack, final
 
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -20,12 +20,13 @@ from vlcpctl.core.tensors import write_tensors
 from vlcpctl.models.base import BaseEncoder
 from vlcpctl.models.configuration import (
     CONFIG_FILE,
+    Changes,
     Configuration,
     find_configuration,
     preprocess_of,
     read_checkpoint_configuration,
     transform_of,
-    with_shape,
+    with_changes,
 )
 from vlcpctl.models.execution import checkpoint_open_clip, compiled, evaluating
 from vlcpctl.models.pretrained import (
@@ -119,15 +120,14 @@ def build(
     *,
     temperature: str | None = None,
     seed: int = 0,
-    text_length: int | None = None,
-    image_size: int | None = None,
+    **changes: Unpack[Changes],
 ) -> DualEncoder:
     """A new model by open_clip or packaged name, or from a JSON config file or a checkpoint.
 
     Its weights are those of the checkpoint or of `pretrained`, else random from the seed. Raises
     UsageError, BadInput or Incompatible if the model or its weights cannot be found or do not fit.
     """
-    found = with_shape(find_configuration(str(model)), text_length, image_size)
+    found = with_changes(find_configuration(str(model)), **changes)
     start = None
     if found.directory is not None:
         if pretrained:
@@ -141,7 +141,10 @@ def build(
         if source.quick_gelu:
             found = replace(found, model={**found.model, "quick_gelu": True})
         start = source.file
-    fill = None if start is None else partial(set_weights, file=start, resizes=True)
+    ignored = ("logit_bias",) if changes.get("is_sigmoid") is False else ()
+    fill = (
+        None if start is None else partial(set_weights, file=start, resizes=True, ignored=ignored)
+    )
     encoder = _encoder(found, fill, seed)
     if temperature:
         set_temperature(encoder.weights()["logit_scale"], parse_temperature(temperature))

@@ -35,6 +35,8 @@ class NewModelOptions:
     text_length: int | None = None
     image_size: int | None = None
     heads: str | None = None  # the projections of a fusion model: linear or cosine
+    is_sigmoid: bool | None = None  # whether a dual encoder has a bias, for a sigmoid loss
+    batch_size: int = 2  # the pairs of a batch, for which such a bias is made
 
 
 def build(model: str | Path, options: NewModelOptions = NewModelOptions()) -> Encoder:
@@ -59,6 +61,8 @@ def _build(model: str | Path, options: NewModelOptions) -> Encoder:
             seed=options.seed,
             text_length=options.text_length,
             image_size=options.image_size,
+            is_sigmoid=options.is_sigmoid,
+            batch_size=options.batch_size,
         )
     shaped = with_changes(configuration, options.text_length, options.image_size, options.heads)
     return building.build(shaped, options.pretrained, options.temperature, options.seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,13 +65,16 @@ def is_weight_file(pretrained: str) -> bool:
     return Path(pretrained).suffix in WEIGHT_SUFFIXES or Path(pretrained).is_file()
 
 
-def set_weights(module: nn.Module, file: Path, *, resizes: bool) -> None:
-    """Load the weights of a file into the module.
+def set_weights(
+    module: nn.Module, file: Path, *, resizes: bool, ignored: Sequence[str] = ()
+) -> None:
+    """Load the weights of a file into the module, without the `ignored` ones.
 
     With `resizes`, position embeddings of another length are interpolated, as open_clip does.
     Raises Incompatible if the file cannot be read, or a name or shape differs.
     """
     weights = _under_names_of(read_weights(file).tensors, module)
+    weights = {name: value for name, value in weights.items() if name not in ignored}
     own = module.state_dict(keep_vars=True)
     if resizes:
         open_clip().model.resize_pos_embed(weights, module)

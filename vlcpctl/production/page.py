@@ -43,6 +43,7 @@ from vlcpctl.report.request import Files, ReportRequest
 from vlcpctl.report.scores.drops import Against, Drop, drops, earlier_tasks
 from vlcpctl.report.scores.saved_ranks import RankIntervals
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
+from vlcpctl.training.config.settings import SIGMOID
 
 _CURVE_POINTS = 300
 _TERMS = ("contrastive", "loss")  # the first that a log has is shown
@@ -351,10 +352,21 @@ def _loss(checkpoint: Path, manifest: CheckpointManifest) -> LossCurve | None:
     term = next((one for one in _TERMS if one in curves), None)
     if term is None:
         return None
-    batch = (manifest.identity.get("settings") or {}).get("batch_size")
+    settings = manifest.identity.get("settings") or {}
+    batch = settings.get("batch_size")
     if term != _TERMS[0] or not isinstance(batch, int) or batch < 2:
         return LossCurve(curves[term], None)
-    return LossCurve(curves[term], math.log(batch))
+    return LossCurve(curves[term], _at_chance(batch, is_sigmoid=settings.get("loss") == SIGMOID))
+
+
+def _at_chance(batch: int, *, is_sigmoid: bool) -> float:
+    """The least contrastive loss of a model that gives all pairs of a batch the same similarity.
+
+    >>> round(_at_chance(64, is_sigmoid=False), 2), round(_at_chance(64, is_sigmoid=True), 2)
+    (4.16, 5.15)
+    """
+    negatives = (batch - 1) * math.log(batch / (batch - 1)) if is_sigmoid else 0.0
+    return math.log(batch) + negatives
 
 
 def _roll_out(document: Document) -> Table | None:

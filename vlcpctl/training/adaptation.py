@@ -17,9 +17,17 @@ from vlcpctl.core.hashing import file_sha256
 from vlcpctl.data.loading.replay import replayed_pairs
 from vlcpctl.data.loading.sampler import count_pairs
 from vlcpctl.data.tasks.task import Task, open_task
+from vlcpctl.models.configuration import configuration_here, has_logit_bias, is_missing_file
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.resolution import parse_replay
-from vlcpctl.training.config.settings import OF_MODEL, PREVIOUS, Settings
+from vlcpctl.training.config.settings import (
+    OF_ITS_MODEL,
+    OF_MODEL,
+    PREVIOUS,
+    SIGMOID,
+    SOFTMAX,
+    Settings,
+)
 
 _LEAST = 2  # pairs of a batch: the contrastive loss of one pair has no gradient
 
@@ -30,7 +38,7 @@ def adapted(request: TrainRequest) -> TrainRequest:
     Raises UsageError if no model or no batch follows from it, and BadInput if an input is not what
     its option needs.
     """
-    return with_batch(with_precision(with_model(request)))
+    return with_batch(with_precision(with_loss(with_model(request))))
 
 
 def adapted_as_far_as_known(request: TrainRequest) -> TrainRequest:
@@ -40,6 +48,8 @@ def adapted_as_far_as_known(request: TrainRequest) -> TrainRequest:
     """
     if request.previous is not None:
         request = with_model(request)
+    if request.model and not is_missing_file(request.model):
+        request = with_loss(request)
     inputs = [*request.tasks, *([request.buffer] if request.buffer else [])]
     is_complete = all(path.exists() for path in inputs)
     return with_batch(with_precision(request)) if is_complete else with_precision(request)
@@ -67,6 +77,42 @@ def with_model(request: TrainRequest) -> TrainRequest:
         settings=replace(request.settings, **values),
         origins={**request.origins, **dict.fromkeys(decided, PREVIOUS)},
         inherited={name: facts[name] for name in decided},
+    )
+
+
+def with_loss(request: TrainRequest) -> TrainRequest:
+    """The request with the loss that its model is made for, unless --loss is given.
+
+    The configuration of a hub's model is not known before it is built: a softmax is assumed. What a
+    preset says of a softmax alone does not hold with a sigmoid: the temperature, and the reduction.
+    Raises BadInput for a path that is not a model.
+    """
+    settings, origins = request.settings, dict(request.origins)
+    if settings.loss is None:
+        dual = configuration_here(request.model)
+        is_sigmoid = dual is not None and has_logit_bias(dual.model)
+        settings = replace(settings, loss=SIGMOID if is_sigmoid else SOFTMAX)
+        origins["loss"] = OF_ITS_MODEL
+    if settings.loss == SOFTMAX:
+        return replace(request, settings=settings, origins=origins)
+    usual: dict[str, Any] = {"base_loss": Settings.base_loss}
+    if request.previous is None:
+        usual["temperature"] = None
+    changes = {
+        name: value
+        for name, value in usual.items()
+        if origins.get(name) != "flag" and getattr(settings, name) != value
+    }
+    notes = [
+        f"{origins.get(name, 'default').partition(',')[0]}: --{name.replace('_', '-')} "
+        f"{getattr(settings, name)} is for a softmax, and has no effect with a sigmoid loss"
+        for name in changes
+    ]
+    return replace(
+        request,
+        settings=replace(settings, **changes),
+        origins=origins | dict.fromkeys(changes, "sigmoid loss"),
+        notes=(*request.notes, *notes),
     )
 
 

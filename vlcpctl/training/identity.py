@@ -23,7 +23,7 @@ from vlcpctl.methods.plugins.source import facts_of
 from vlcpctl.training.config.composition import hyper_of
 from vlcpctl.training.config.execution import numeric_options
 from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.settings import PREVIOUS
+from vlcpctl.training.config.settings import PREVIOUS, SOFTMAX
 
 if TYPE_CHECKING:
     import torch
@@ -40,6 +40,8 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
     settings = dataclasses.asdict(request.settings)
     if settings["resize"] == PILLOW:  # which was the only one, so that older runs lack it
         del settings["resize"]
+    if settings["loss"] in (None, SOFTMAX):  # likewise
+        del settings["loss"]
     for name in ("model", "pretrained"):
         if request.origins.get(name) != PREVIOUS:  # that may say anything, such as a path
             value = settings[name]

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vlcpctl.core.errors import Incompatible, UsageError
-from vlcpctl.models.configuration import configuration_here, is_of_a_hub
+from vlcpctl.core.errors import UsageError
+from vlcpctl.models.configuration import (
+    configuration_here,
+    fusion_configuration,
+    has_logit_bias,
+    is_of_a_hub,
+)
 from vlcpctl.training.config.request import TrainRequest
+from vlcpctl.training.config.settings import SIGMOID
 
 
 def check_model(request: TrainRequest) -> None:
-    """Raise UsageError or Incompatible for a model that cannot be trained as it was made.
+    """Raise UsageError for a model without weights of its own, or one that --loss does not fit.
 
-    The configuration of a hub's model is not known before it is built. Raises BadInput for a path
-    that is not a model.
+    Raises BadInput for a path that is not a model.
     """
     model, pretrained = request.model, request.settings.pretrained
     if request.previous is None and is_of_a_hub(model) and pretrained in (None, "none"):
@@ -23,19 +28,20 @@ def check_model(request: TrainRequest) -> None:
             "directory ('hf download'), convert it with 'vlcpctl import-checkpoint DIR -o CKPT' "
             "and give --previous CKPT, or give its weights with --pretrained FILE"
         )
-    dual = configuration_here(model)
-    if dual is not None:
-        refuse_sigmoid(model, dual.model)
+    if request.settings.loss == SIGMOID and fusion_configuration(model) is not None:
+        raise UsageError(
+            f"--loss sigmoid is for dual encoders: {model} is a fusion model, whose similarities "
+            "have no bias"
+        )
 
 
-def refuse_sigmoid(model: str, config: Mapping[str, Any]) -> None:
-    """Raise Incompatible for a model that was made for a sigmoid loss, by its configuration."""
-    # Its bias would stay as it is, and its temperature was learned for another loss.
-    if config.get("init_logit_bias") is not None:
-        raise Incompatible(
-            f"{model} is made for a sigmoid loss (its configuration has init_logit_bias), and "
-            "train-step has a softmax alone; evaluations take it, and train-step takes models "
-            "without the bias, such as ViT-B-32"
+def require_known_loss(request: TrainRequest, config: Mapping[str, Any]) -> None:
+    """Raise UsageError for a model of a hub that turns out to be made for a sigmoid loss."""
+    if has_logit_bias(config) and request.settings.loss != SIGMOID:
+        raise UsageError(
+            f"{request.model} is made for a sigmoid loss (its configuration has init_logit_bias), "
+            "which is known only now; give --loss sigmoid, or --loss softmax to train it without "
+            "the bias"
         )
 
 

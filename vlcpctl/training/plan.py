@@ -36,6 +36,7 @@ from vlcpctl.training.config.per_step import dependence, refuse_idle_scale, scal
 from vlcpctl.training.config.phases import PhasePlan, plan_phases
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.resolution import parse_replay, refuse_idle_settings
+from vlcpctl.training.config.settings import SIGMOID
 from vlcpctl.training.lineage import lineage_warnings
 from vlcpctl.training.method_notes import (
     policy_notes,
@@ -50,7 +51,7 @@ from vlcpctl.training.offline_teacher import open_teacher_targets, targets_line
 from vlcpctl.training.pseudo_text_source import PseudoTextSource, pseudo_text_source
 from vlcpctl.training.task_history import TaskHistory
 
-_FIXED = ("temperature", "text_length", "pretrained", "heads")
+_FIXED = ("loss", "temperature", "text_length", "pretrained", "heads")
 _AFTER_THE_FIRST = (
     GoesWith("model", "previous", (), "the model is that of the previous checkpoint"),
     *(GoesWith(name, "previous", (), "the previous checkpoint fixes it") for name in _FIXED),
@@ -177,7 +178,8 @@ class TrainPlan:
             name, origin = request.inherited.get("model", name), str(request.previous)
         elif origin == "flag":
             origin = "--model"
-        return f"model {name}{f' ({words})' if words else ''} from {origin}"
+        loss = ", for a sigmoid loss" if settings.loss == SIGMOID else ""
+        return f"model {name}{f' ({words})' if words else ''} from {origin}{loss}"
 
     def _method_notes(self) -> Iterator[str]:
         """What a user should know about the methods, and what --scale-per-step changes."""

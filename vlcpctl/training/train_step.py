@@ -41,6 +41,7 @@ from vlcpctl.training.config.execution import BENCHMARK
 from vlcpctl.training.config.phases import steps_before
 from vlcpctl.training.config.request import TrainRequest, save_every
 from vlcpctl.training.config.resolution import configuration
+from vlcpctl.training.config.settings import OF_ITS_MODEL, SIGMOID
 from vlcpctl.training.loop.expected_state import require_complete
 from vlcpctl.training.loop.loop import (
     Observer,
@@ -56,7 +57,7 @@ from vlcpctl.training.loop.progress_file import PhaseSteps, ProgressFile
 from vlcpctl.training.loop.resume import ResumeDirectory, SavedProgress
 from vlcpctl.training.loop.slots import carried_slots, check_slots, start_slots, stream_slots
 from vlcpctl.training.loop.train_run import TrainRun
-from vlcpctl.training.model_checks import refuse_sigmoid
+from vlcpctl.training.model_checks import require_known_loss
 from vlcpctl.training.offline_teacher import check_transform, refuse_tokens, weight_users
 from vlcpctl.training.plan import TrainPlan, make_plan
 from vlcpctl.training.validation import validate
@@ -286,7 +287,7 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
     if frozen and frozen.keys() != run.everything().keys():
         student = request.previous or request.settings.model
         raise Incompatible(f"the teacher {request.teacher} is a different model than {student}")
-    refuse_sigmoid(request.model, encoder.config)  # of a hub's model not known before
+    require_known_loss(request, encoder.config)
     _check_family(request, encoder.family)
     _check_blend(request, encoder)
     parent_slots = carried_slots(parent, request.methods, fresh_state=request.fresh_state)
@@ -330,6 +331,7 @@ def _encoder(request: TrainRequest, parent: ParentCheckpoint | None) -> Encoder:
         encoder = parent.encoder()
         _refuse_other_shape(request, encoder.transform.image_size)
         return encoder
+    origin = request.origins.get("loss")
     start = NewModelOptions(
         pretrained=settings.pretrained,
         temperature=settings.temperature,
@@ -337,6 +339,9 @@ def _encoder(request: TrainRequest, parent: ParentCheckpoint | None) -> Encoder:
         text_length=settings.text_length,
         image_size=settings.image_size,
         heads=settings.heads,
+        # Only if it is asked for: that of a hub's model is not known yet, and stays as it is.
+        is_sigmoid=None if origin == OF_ITS_MODEL else settings.loss == SIGMOID,
+        batch_size=settings.batch_size,
     )
     return encoders.build(settings.model, start)
 

@@ -95,7 +95,8 @@ def _loss(run: TrainRun, out: Features, groups_B: Tensor | None) -> Tensor:
     """The base loss of a batch, with the negatives that training uses."""
 
     def of(own: slice) -> Tensor:
-        return run.joined(*image_text(out.image, out.text, out.scale, own, groups_B=groups_B))
+        sides = (out.image, out.text, out.scale, own)
+        return run.joined(*image_text(*sides, groups_B=groups_B, rows=run.row_loss))
 
     if not run.local_loss:
         return of(ALL)

@@ -93,7 +93,5 @@ def contrast(run: Run, batch: Batch, out: Features, among_B: Tensor) -> Tensor:
         own = slice(*(int(among_B[:end].sum()) for end in (own.start, own.stop)))
     rows_R = core.device_copies.to_device(rows_R, out.image.device)
     groups_R = None if batch.groups is None else batch.groups[rows_R]
-    image_RD, text_RD = out.image[rows_R], out.text[rows_R]
-    return run.joined(
-        *losses.contrastive.image_text(image_RD, text_RD, out.scale, own, groups_B=groups_R)
-    )
+    of = (out.image[rows_R], out.text[rows_R], out.scale, own)
+    return run.joined(*losses.contrastive.image_text(*of, groups_B=groups_R, rows=run.row_loss))

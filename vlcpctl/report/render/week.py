@@ -31,8 +31,8 @@ MOST_LOST = 20  # queries of guards that are shown
 UNKNOWN = "-"
 
 _LEAST_SCALE = 5.0  # points on each side of zero that a bar shows at least
-# A loss ends at chance if it is at least this share of ln(batch size), and is flat if the means of
-# the first and the last tenth of its steps differ by at most this share.
+# A loss ends at chance if it is at least this share of it, and is flat if the means of the first
+# and the last tenth of its steps differ by at most this share.
 _AT_CHANCE, _FLAT = 0.97, 0.02
 _FEWEST_STEPS = 10  # of a curve that is judged
 _BAR, _EDGE = 160, 4  # px: width, and what is left free at each end
@@ -81,7 +81,7 @@ class Change:
 
 @dataclass(frozen=True)
 class LossCurve:
-    """A term of the loss over the steps, and what it is where nothing was learned, ln(batch)."""
+    """A term of the loss over the steps, and what it is where nothing was learned."""
 
     curve: TermCurve
     chance: float | None

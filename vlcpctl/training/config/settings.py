@@ -21,6 +21,7 @@ from vlcpctl.core.transform import EXACT, JPEG_DECODINGS, PILLOW, RESIZERS
 
 # The limits of our RandAugment: number of operations, and magnitude (data/images/randaugment.py).
 RANDAUGMENT_MOST = (14, 10)
+SOFTMAX, SIGMOID = "softmax", "sigmoid"  # of --loss
 _WITH_BETAS = ("optimizer", ("adamw", "adam", "lamb"))
 _setting = partial(option, otherwise="from the preset")
 
@@ -197,12 +198,23 @@ class Settings:
         otherwise="one",
         choices=("one", "all"),
     )
+    loss: str | None = _setting(
+        None,
+        METHOD,
+        "softmax|sigmoid",
+        "Contrastive loss of a first task's model: softmax (CLIP), or sigmoid with a learned bias "
+        "(SigLIP)",
+        otherwise="that of the model's configuration: sigmoid if it has init_logit_bias",
+        choices=(SOFTMAX, SIGMOID),
+    )
     base_loss: str = _setting(
         "mean",
         METHOD,
         "mean|sum",
-        "Reduction of the two directions of the contrastive loss: mean or sum",
+        "Reduction of the two directions of a softmax loss: mean or sum; a sigmoid loss is one sum "
+        "over all pairs",
         choices=("mean", "sum"),
+        goes_with=("loss", (SOFTMAX,)),
     )
     negatives: str = _setting(
         "all",
@@ -319,3 +331,4 @@ SETTINGS = tuple(ROWS)
 # The settings of the model itself, which a previous checkpoint decides, and their origin then.
 OF_MODEL = tuple(name for name, row in ROWS.items() if row.section == MODEL)
 PREVIOUS = "previous"
+OF_ITS_MODEL = "model"  # the origin of a loss that is not given

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Tokens, Weights
+from vlcpctl.core.method import RowLoss
 from vlcpctl.training.loop.train_run import TrainRun
 
 
@@ -74,6 +75,11 @@ class MethodRun:
     def distinct(self) -> bool:
         """Whether batches have groups (--negatives distinct)."""
         return self.run.settings.negatives == "distinct"
+
+    @property
+    def row_loss(self) -> RowLoss:
+        """The base loss of rows of similarities: softmax or sigmoid."""
+        return self.run.row_loss
 
     def joined(self, i2t: Tensor, t2i: Tensor) -> Tensor:
         """The losses of both directions, () each, combined as in the base loss: mean or sum."""

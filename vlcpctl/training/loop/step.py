@@ -11,7 +11,6 @@ tokens, so they need no leaves.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -32,8 +31,6 @@ from vlcpctl.training.loop.running_statistics import RunningStatistics
 from vlcpctl.training.loop.step_values import StepValues
 from vlcpctl.training.loop.token_terms import TokenTerms
 from vlcpctl.training.loop.train_run import TrainRun
-
-MAX_LOG_SCALE = math.log(100)  # a learned temperature stays above 0.01, as in CLIP
 
 
 class OptimizerStep:
@@ -168,7 +165,8 @@ class OptimizerStep:
         terms: Terms = {}
         replaced = any(method.replaces_base for method, _ in self.contexts)
         if self.run.position.plan.contrasts and not replaced:
-            sides = image_text(out.image, out.text, out.scale, out.own, groups_B=batch.groups)
+            of = (out.image, out.text, out.scale, out.own)
+            sides = image_text(*of, groups_B=batch.groups, rows=self.run.row_loss)
             terms["contrastive"] = self.run.joined(*sides)
         all_aux = []
         for method, context in self.contexts:
@@ -201,7 +199,7 @@ class OptimizerStep:
         self.scaler.update()
         temperature = self.run.weights["logit_scale"]
         if temperature.requires_grad:
-            temperature.clamp_(max=MAX_LOG_SCALE)
+            temperature.clamp_(max=self.run.row_loss.max_log_scale)
         if not reads_scale:
             return True
         # Lowered only if the update was skipped. Reading it waits for the device.

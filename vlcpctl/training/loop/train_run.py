@@ -20,6 +20,7 @@ from vlcpctl.core.batch import Batch, Features, PseudoTexts, Tokens, Weights
 from vlcpctl.core.device_copies import to_device
 from vlcpctl.core.method import Method
 from vlcpctl.distributed.world import World
+from vlcpctl.losses.rows import Sigmoid, Softmax, row_loss
 from vlcpctl.models.embed import as_features
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.execution import pixels_for_gradients
@@ -147,6 +148,11 @@ class TrainRun:
     def scale(self, weights: Weights) -> Tensor:
         """1 / temperature of a model with these weights, a scalar tensor."""
         return weights["logit_scale"].exp()
+
+    @cached_property
+    def row_loss(self) -> Softmax | Sigmoid:
+        """The base loss of rows of similarities; a sigmoid's bias is the live weight."""
+        return row_loss(self.weights)
 
     def joined(self, i2t: Tensor, t2i: Tensor) -> Tensor:
         """The losses of both directions, () each, as one: mean or sum, by `--base-loss`."""

@@ -13,17 +13,26 @@ import open_clip.loss
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from support.fake_run import FakeRun, fake_batch, features
 from support.production import PASSES, SETTINGS, write_week
 from support.program import run_program
 from torch.nn.functional import normalize
 
 from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.method import Method
 from vlcpctl.distributed.world import World
+from vlcpctl.methods.co2l import Co2l
+from vlcpctl.methods.ctp import Ctp
+from vlcpctl.methods.der import Der
+from vlcpctl.methods.derpp import Derpp
+from vlcpctl.methods.incclip import Incclip
 from vlcpctl.models import encoders
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.dual_encoder import WEIGHTS_FILE
+from vlcpctl.models.embed import as_features
 from vlcpctl.testing.battery import (
     BATCH,
+    WIDTH,
     TrainingWorld,
     chain,
     make_world,
@@ -32,6 +41,7 @@ from vlcpctl.testing.battery import (
 )
 from vlcpctl.testing.tiny_stream import repeating_pair
 from vlcpctl.training import train_step as training
+from vlcpctl.training import validation
 from vlcpctl.training.batches import training_batches
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.plan import make_plan
@@ -70,10 +80,22 @@ def test_the_first_loss_is_that_of_open_clip(world: TrainingWorld, tmp_path: Pat
     assert bias.item() == pytest.approx(-math.log(BATCH - 1))
     assert scale.item() == pytest.approx(10)
     sides = run.encoder.features(*run.encoder.inputs(batch.images, batch.texts))
-    wanted = open_clip.loss.SigLipLoss()(*(normalize(side) for side in sides), scale, bias)
+    wanted = open_clip.loss.SigLipLoss()(*map(normalize, sides), scale, bias).item()
+    validated = validation._loss(run, as_features(*sides, scale), None)
+    assert validated.item() == pytest.approx(wanted, abs=1e-6)
     train_step(step)
-    assert _terms(step.out)[0] == pytest.approx(wanted.item(), abs=1e-6)
+    assert _terms(step.out)[0] == pytest.approx(wanted, abs=1e-6)
     assert _bias(step.out) != bias.item()
+
+
+@pytest.mark.parametrize("method", [Ctp(queue=4), Incclip(), Co2l(), Der(), Derpp()])
+def test_the_contrast_of_a_method_has_the_bias(method: Method) -> None:
+    drawn = torch.randn(2, BATCH, WIDTH, generator=torch.Generator().manual_seed(0))
+    bias, out = torch.zeros((), requires_grad=True), features(*drawn)
+    run = FakeRun({"logit_bias": bias}, slow=out, started_first=True).start(method)
+    terms, _ = method.loss(run, fake_batch(BATCH), out)  # type: ignore[arg-type]
+    (gradient,) = torch.autograd.grad(sum(terms.values()), bias)  # type: ignore[arg-type]
+    assert gradient.abs() > 0
 
 
 def test_micro_batches_change_nothing(world: TrainingWorld, tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ def train_step(
     precision: str | None = None,
     replay: str | None = None,
     captions: str | None = None,
+    loss: str | None = None,
     base_loss: str | None = None,
     negatives: str | None = None,
     image_size: int | None = None,

@@ -53,7 +53,7 @@ for _words in (
 ):  # fmt: skip
     _shown = ascii(_words)[1:-1]
     OPTIONS.add(_shown, f"{_FIRST} {_words}", 2)
-OPTIONS.add("a model for a sigmoid loss", f"{_FIRST} --model ViT-B-16-SigLIP", 5)
+OPTIONS.add("a sigmoid loss of a fusion model", f"{_FIRST} --model albef-tiny --loss sigmoid", 2)
 for _words in ("--temperature fixed:0.05", "--from-scratch", "--model micro", "--accept-inexact"):
     OPTIONS.add(f"{_words} after the first task", f"{_NEXT} {_words}", 2)
 for _line in (

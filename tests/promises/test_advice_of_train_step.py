@@ -166,11 +166,6 @@ ROWS = (
         f"--pretrained {WEIGHTS}",
     ),
     _row(
-        "; evaluations take it, and train-step takes models without the bias, such as ViT-B-32",
-        f"train-step {A} -o out --method seqf --model ViT-B-16-SigLIP {_DRY}",
-        f"train-step {A} -o out --method seqf --model ViT-B-32 {_DRY}",
-    ),
-    _row(
         "needs a fusion model, such as albef-tiny; see 'vlcpctl methods lucir'",
         f"train-step {A} -o out --method lucir --set lucir.variant=ctp --model micro {_TINY}",
         f"train-step {A} -o out --method lucir --set lucir.variant=ctp --model albef-tiny {_DRY}",

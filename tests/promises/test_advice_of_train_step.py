@@ -412,6 +412,8 @@ ELSEWHERE = (
     "; use a larger share or a larger --batch-size",
     "; continue under another --run",
     "; with --local-loss it computes its own rows",  # training/test_many_processes.py
+    # training/test_model_checks.py
+    "; give --loss sigmoid, or --loss softmax to train it without the bias",
 )
 _ADVISES = re.compile(r"--[a-z]|'vlcpctl|\b(use|give|leave|make|set|import|run|train|fetch)\b")
 

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from vlcpctl.core.errors import UsageError
+from vlcpctl.models import encoders
 from vlcpctl.models.configuration import PACKAGED
+from vlcpctl.models.dual_encoder import WEIGHTS_FILE as WEIGHTS
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.settings import OF_ITS_MODEL
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 
@@ -109,13 +112,21 @@ def test_what_a_preset_says_of_a_softmax_does_not_hold_with_a_sigmoid(
 
 
 def test_one_of_a_hub_is_known_once_it_is_built(world: TrainingWorld, tmp_path: Path) -> None:
-    file = _file(tmp_path, {}, init_logit_bias=-10)
-    step = _first(world, tmp_path, file)
-    unknown = replace(
-        step, settings=replace(step.settings, loss="softmax"), origins={"loss": OF_ITS_MODEL}
-    )
-    with pytest.raises(UsageError, match=r"is made for a sigmoid loss.*give --loss sigmoid"):
-        train_step(unknown)
+    file, hub = _file(tmp_path, {}, init_logit_bias=-3.0), tmp_path / "hub"
+    hub.mkdir()
+    encoder = encoders.build(file)
+    encoders.save(encoder, hub)
+    (hub / "open_clip_config.json").write_text(f'{{"model_cfg": {file.read_text()}}}')
+    how = {"model": f"local-dir:{hub}", "pretrained": str(hub / WEIGHTS)}
+    step = _first(world, tmp_path, **how)
+    with pytest.raises(UsageError, match=r"is made for a sigmoid loss.*give --loss sigmoid, or"):
+        train_step(step)
+    for loss, has_bias in (("sigmoid", True), ("softmax", False)):
+        step = _first(world, tmp_path / loss, **how, loss=loss, lr=1e-20)
+        train_step(step)
+        tensors = load_file(step.out / WEIGHTS)
+        assert ("logit_bias" in tensors) is has_bias
+    torch.testing.assert_close(tensors["visual.proj"], encoder.weights()["visual.proj"].detach())
 
 
 def test_a_fusion_model_has_no_sigmoid_loss(world: TrainingWorld, tmp_path: Path) -> None:

@@ -331,6 +331,9 @@ def run(
     key. --not-test-images leaves leaks out: pairs for training with an image that is tested
     elsewhere, whatever their captions; images are compared by the sha256 of their bytes.
 
+    If it is interrupted, the same command starts over. To continue it would have to read and hash
+    the pairs again and compare them with what is written, which takes as long.
+
     Images must be JPEG, PNG or WebP with at most 40 million pixels and 256 MiB, in any colour mode.
     The first frame of an animation is used. EXIF orientation is ignored, as in open_clip.
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -121,3 +124,16 @@ def test_this_machine_passes(capsys: pytest.CaptureFixture[str]) -> None:
     doctor.run(as_json=True)
     names = {check["name"] for check in json.loads(capsys.readouterr().out)["checks"]}
     assert {"python", "torch", "cuda", "faiss", "tokenizer", "disk", "batch"} <= names
+
+
+def test_torch_without_bytecode_is_a_warning_whose_advice_helps(tmp_path: Path) -> None:
+    package = tmp_path / "site packages" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    module = SimpleNamespace(__file__=str(package / "__init__.py"))
+    found = doctor._bytecode(module)
+    assert found.status == "warn"
+    words = shlex.split(found.detail.partition("run once: ")[2])
+    assert words.pop(0) == "python"
+    assert subprocess.run([sys.executable, *words], check=False).returncode == 0
+    assert doctor._bytecode(module).status == "ok"

@@ -13,7 +13,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
 from vlcpctl.commands import options
@@ -68,6 +70,7 @@ def _checks() -> Iterator[Check]:
             "torch", "ok", f"{torch.__version__}, {torch.backends.cpu.get_cpu_capability()}"
         ),
     )
+    yield _import_check("bytecode", _bytecode, needs="torch")
     yield _import_check("cuda", _cuda, needs="torch")
     yield _import_check(
         "torchvision", lambda module: Check("torchvision", "ok", module.__version__)
@@ -99,6 +102,19 @@ def _import_check(name: str, check: Callable[[Any], Check], needs: str | None = 
         return check(importlib.import_module(needs or name))
     except IMPORT_ERRORS as error:
         return Check(name, "fail", f"{type(error).__name__}: {error}")
+
+
+def _bytecode(torch: Any) -> Check:
+    """Whether Python has compiled torch for good, as it cannot where it may not write."""
+    if Path(cache_from_source(torch.__file__)).is_file():
+        return Check("bytecode", "ok", "compiled modules are kept")
+    installed = Path(torch.__file__).parents[1]
+    return Check(
+        "bytecode",
+        "warn",
+        "every command compiles torch again, which doubles the CPU time of its imports; unset "
+        f"PYTHONDONTWRITEBYTECODE, or run once: python -m compileall -q {quote(str(installed))}",
+    )
 
 
 def _cuda(torch: Any) -> Check:

@@ -15,6 +15,8 @@ from support.program import MICRO, TINY, check_refused, make_inputs, run_program
 from vlcpctl.checkpoints.merge_rules import TABLE, Average, Ema, MergeRule, ModelStock, Ties
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.rows import read_rows
+from vlcpctl.deletion.lineage import dependents
+from vlcpctl.deletion.places import Stored
 from vlcpctl.inspection.check import check
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.report.scores.collect import collect
@@ -22,6 +24,32 @@ from vlcpctl.testing.tiny_stream import make_task
 
 WEIGHTS = "open_clip_model.safetensors"
 BASED = [name for name, rule in TABLE.items() if rule.needs_base]
+MAGMAX = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from vlcpctl.checkpoints.merge_rules import MergeRule
+from vlcpctl.core.method import hyper
+
+
+@dataclass(frozen=True, kw_only=True)
+class MagMax(MergeRule):
+    name: ClassVar[str] = "magmax"
+    needs_base: ClassVar[bool] = True
+
+    scale: float = hyper(0.5, doc="Factor of the changes.", origin="section 4")
+
+    def merged(self, models, base):
+        merged = {}
+        for name, start in base.items():
+            changes = torch.stack([model[name] - start for model in models])
+            largest = changes.abs().argmax(0, keepdim=True)
+            merged[name] = start + self.scale * changes.gather(0, largest)[0]
+        return merged
+"""
+BODY = MAGMAX[MAGMAX.index("        merged = {}") :]
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +162,8 @@ def test_the_result_is_a_whole_checkpoint_with_its_lineage(
     assert (found["step"], found["method"], found["alpha"]) == (2, "merge-ties", None)
     slot = Path("method") / "ewc" / "fisher.safetensors"
     assert (out / slot).read_bytes() == (inputs / "other" / slot).read_bytes()
+    (depends,) = dependents([Stored(out, "checkpoint", out)])
+    assert depends.models >= {one["content"], other["content"], base["content"]}
     shown = run_program(capfd, "inspect", out).out
     assert "method merge-ties, parameters keep=0.5 scale=1.0, step 2" in shown
     for role, made in (("parent", one), ("parent", other), ("base", base)):
@@ -164,7 +194,10 @@ def test_it_is_evaluated_trained_and_exported_like_any_other(
     how = ("--method", "ewc", "--preset", "tiny", "--batch-size", 4, "--epochs", 1)
     later = make_task(tmp_path / "later", 12, first=900)
     run("train-step", later, "--previous", merged, "-o", tmp_path / "on", *how)
-    assert read_manifest(tmp_path / "on", "checkpoint")["parent"] == made["content"]
+    trained = read_manifest(tmp_path / "on", "checkpoint")
+    assert trained["parent"] == made["content"]
+    said = f"--previous is a checkpoint of another run: run 'merge-{rule}', not 'ewc'"
+    assert trained["warnings"][0] == said  # and not of another method
     run("export", merged, "--to", "hf-model", "-o", tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
     assert f"Merged from 2 checkpoints by the rule {rule}; 3 tasks." in card
@@ -330,8 +363,17 @@ def test_statistics_of_batch_norms_are_not_merged(
     refused(capfd, inputs, 5, "FIRST SECOND", inputs / "second", said, "vlcpctl interpolate")
     words = (inputs / "first", inputs / "second", "-o", tmp_path / "half")
     assert run_program(capfd, "interpolate", *words).code == 0
-    same = ("merge", inputs / "first", inputs / "first", "-o", tmp_path / "same")
-    assert run_program(capfd, *same).code == 0
+    (tmp_path / "checks.py").write_text(
+        MAGMAX.replace("needs_base: ClassVar[bool] = True", "least: ClassVar[int] = 2").replace(
+            BODY,
+            "        assert not any('running' in name for name in models[0])\n"
+            "        return {name: tensor.clone() for name, tensor in models[0].items()}\n",
+        )
+    )
+    file = ("--rule", "magmax", "--rule-file", tmp_path / "checks.py")
+    same = ("merge", inputs / "first", inputs / "first", *file, "-o", tmp_path / "same")
+    ended = run_program(capfd, *same)
+    assert ended.code == 0, ended.err
     made = (tmp_path / "same" / WEIGHTS).read_bytes()
     assert made == (inputs / "first" / WEIGHTS).read_bytes()
 
@@ -339,34 +381,6 @@ def test_statistics_of_batch_norms_are_not_merged(
 def test_what_is_no_checkpoint_is_named(inputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = f"ONE {inputs / 'stream' / '00-part-0'}"
     refused(capfd, inputs, 3, words, "00-part-0 is not a checkpoint")
-
-
-MAGMAX = """
-from dataclasses import dataclass
-from typing import ClassVar
-
-import torch
-
-from vlcpctl.checkpoints.merge_rules import MergeRule
-from vlcpctl.core.method import hyper
-
-
-@dataclass(frozen=True, kw_only=True)
-class MagMax(MergeRule):
-    name: ClassVar[str] = "magmax"
-    needs_base: ClassVar[bool] = True
-
-    scale: float = hyper(0.5, doc="Factor of the changes.", origin="section 4")
-
-    def merged(self, models, base):
-        merged = {}
-        for name, start in base.items():
-            changes = torch.stack([model[name] - start for model in models])
-            largest = changes.abs().argmax(0, keepdim=True)
-            merged[name] = start + self.scale * changes.gather(0, largest)[0]
-        return merged
-"""
-BODY = MAGMAX[MAGMAX.index("        merged = {}") :]
 
 
 def test_a_rule_of_a_file_merges_and_is_recorded(

@@ -105,20 +105,22 @@ def run(
 
     Rules, with the parameters of --set:
       average      the mean, or the weighted mean with --weights
-      ema          the moving average in the order given: decay=0.5 is what it keeps each time
-      ties         TIES: from --base, the mean of the changes whose signs agree; keep=0.2 is the
-                   share of changes that are kept, scale=1 a factor of the result
-      model-stock  Model Stock: from --base towards the mean, tensor by tensor, as far as the
-                   changes agree
+      ema          the moving average in the order given; decay=0.5 is the
+                   share that it keeps at each checkpoint
+      ties         TIES: of the changes since --base the largest share
+                   keep=0.2 of each, and the mean of those whose signs agree,
+                   times scale=1
+      model-stock  Model Stock: from --base towards the mean, tensor by
+                   tensor, as far as the changes agree
 
     The result has seen the tasks of all, and can be evaluated, trained further and exported. The
     state of methods is copied from the last. Several values make a sweep: each merge is written to
     --out/NAME-VALUE, and counts as a run NAME=VALUE of its own in rows.
 
     Examples:
-      vlcpctl merge run/week-1 run/week-2 run/week-3 -o merged --rule ties --base start
-      vlcpctl merge run/week-1 run/week-2 run/week-3 -o mean
-      vlcpctl merge run/a run/b -o sweep --rule ties --base start --set keep=0.1,0.2,1
+      vlcpctl merge run/1 run/2 run/3 -o merged --rule ties --base start
+      vlcpctl merge run/1 run/2 run/3 -o mean
+      vlcpctl merge run/1 run/2 -o sweep --rule ema --set decay=0.3,0.5,0.7
     """
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.checkpoints.manifest import CheckpointManifest

@@ -212,8 +212,12 @@ def test_update_starts_from_it(
     words = (week, "--state", state, "--init", tmp_path / "merged", *SETTINGS)
     ended = run_program(capfd, "update", *words)
     assert ended.code == 0, ended.err
-    made = read_manifest(state / "weeks" / "0001" / "checkpoint", "checkpoint")
+    week = state / "weeks" / "0001" / "checkpoint"
+    made = read_manifest(week, "checkpoint")
     assert made["parent"] == read_manifest(tmp_path / "merged", "checkpoint")["content"]
+    words = (week, "-o", tmp_path / "on", "--rule", "ties", "--base", tmp_path / "merged")
+    assert run_program(capfd, "merge", *words).code == 0
+    assert read_manifest(tmp_path / "on", "checkpoint")["start"] == made["start"]
 
 
 def test_a_sweep_is_a_run_for_each_combination(

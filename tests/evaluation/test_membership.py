@@ -82,6 +82,13 @@ def test_a_branch_of_the_same_name_keeps_its_own_order() -> None:
     assert found == [[0, 1], [1, 0]]
 
 
+def test_merged_weights_do_not_tell_how_far_a_run_counts_ahead_of_its_stream() -> None:
+    """The last step may be of one checkpoint, and the stream of another."""
+    learned = {"task 0": 0, "task 1": 1, "week 3": 3}
+    merged = made("m", learned, stream_step=1, parents=["c1", "c3"])
+    assert steps([merged], HOME[:3]) == [[0, 1, 2]]
+
+
 def test_a_split_made_anew_that_repeats_the_earlier_tasks_continues_the_run() -> None:
     grown = [replace(place, stream="grown") for place in HOME[:4]]
     chain = made("c", first(3))

@@ -112,7 +112,7 @@ class Sigmoid:
 
     bias: Tensor  # ()
     is_symmetric: ClassVar[bool] = True
-    # No bound: the weights that SigLIP published have a temperature of 1/117.
+    # No bound: published weights of SigLIP have a temperature of 1/112, see open_clip #746.
     max_log_scale: ClassVar[float] = math.inf
 
     def __call__(

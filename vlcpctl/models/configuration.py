@@ -208,8 +208,8 @@ def has_logit_bias(model: Mapping[str, Any]) -> bool:
 def sigmoid_start(pairs: int) -> dict[str, float]:
     """The settings of a model for a sigmoid loss over batches of some pairs, in open_clip's format.
 
-    As in Zhai et al. (2023), section 3.2, where the temperature is 0.1 and the bias -10: so that
-    training starts near the share of true pairs, ln(1 / 32,768) = -10.4 in their batches.
+    The temperature is 0.1 as in Zhai et al. (2023), section 3.2, and the bias the logit of the
+    share of true pairs, see open_clip #650: near their -10 for their batches of up to 32,768.
 
     >>> sigmoid_start(64)
     {'init_logit_bias': -4.143..., 'init_logit_scale': 2.302...}

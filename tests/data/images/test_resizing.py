@@ -31,6 +31,10 @@ def pixels_of(width: int, height: int) -> np.ndarray:
     return np.clip(waves, 0, 255).astype(np.uint8)
 
 
+def resized(pixels: np.ndarray, *how: object) -> np.ndarray:
+    return np.asarray(resized_by_torch(Image.fromarray(pixels), *how))  # type: ignore[arg-type]
+
+
 def digest() -> str:
     """Of every size, target and filter, whole and cut."""
     made = hashlib.sha256()
@@ -40,7 +44,7 @@ def digest() -> str:
                 whole = (0.0, 0.0, *map(float, size))
                 part = (size[0] * 0.1, size[1] * 0.2, size[0] * 0.8, size[1] * 0.9)
                 for box in (whole, part):
-                    pixels = resized_by_torch(pixels_of(*size), target, filter_, box)
+                    pixels = resized(pixels_of(*size), target, filter_, box)
                     assert pixels.shape == (target[1], target[0], 3)
                     made.update(np.ascontiguousarray(pixels))
     return made.hexdigest()
@@ -53,13 +57,22 @@ def test_pixels_are_nearly_pillows(filter_: str) -> None:
         for target in TARGETS:
             pixels = pixels_of(*size)
             theirs = Image.fromarray(pixels).resize(target, resample, box=(0, 0, *size))
-            ours = resized_by_torch(pixels, target, filter_, (0, 0, *size))
+            ours = resized(pixels, target, filter_, (0, 0, *size))
             assert np.abs(ours.astype(int) - np.asarray(theirs)).max() <= MOST, (size, target)
 
 
-def test_the_result_is_laid_out_as_images_are() -> None:
-    found = resized_by_torch(pixels_of(490, 311), (64, 48), "bicubic", (9, 5, 480, 300))
-    assert found.flags.c_contiguous
+def test_an_image_in_several_blocks_of_memory_has_the_same_pixels() -> None:
+    pixels, how = pixels_of(490, 311), ((64, 48), "bicubic", (9, 5, 480, 300))
+    at_once = resized(pixels, *how)
+    before = Image.core.get_block_size()
+    Image.core.set_block_size(2**16)
+    try:
+        in_blocks = Image.fromarray(pixels)
+        with pytest.raises(ValueError, match="memory|block"):
+            in_blocks.__arrow_c_array__()
+        assert np.array_equal(resized_by_torch(in_blocks, *how), at_once)
+    finally:
+        Image.core.set_block_size(before)
 
 
 def test_vector_instructions_and_threads_do_not_change_a_bit() -> None:

@@ -8,8 +8,13 @@ and without vector instructions and for any number of threads (tests/data/images
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+from PIL import Image
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _CPUINFO = Path("/proc/cpuinfo")  # of Linux
 
@@ -17,23 +22,36 @@ Box = tuple[float, float, float, float]  # left, upper, right and lower edge in 
 
 
 def resized_by_torch(
-    pixels: np.ndarray, target: tuple[int, int], interpolation: str, box: Box
-) -> np.ndarray:
-    """(height, width, 3) uint8: the part of (H, W, 3) `pixels` in `box`, resized.
+    image: Image.Image, target: tuple[int, int], interpolation: str, box: Box
+) -> Image.Image:
+    """The part of an RGB image in `box`, resized to `target`, (width, height).
 
-    `target` is (width, height). The edges of the box are rounded to whole pixels.
+    The edges of the box are rounded to whole pixels.
     """
-    import torch
     from torch.nn.functional import interpolate
 
     left, upper = (max(0, round(edge)) for edge in box[:2])
     right, lower = max(left + 1, round(box[2])), max(upper + 1, round(box[3]))
-    part = torch.from_numpy(pixels[upper:lower, left:right])
+    part = _pixels(image)[upper:lower, left:right]
     # Channels last, which the kernel reads and writes as they are. A batch dimension that is added
     # after the permutation has a stride that hides it: the result is planar, and slow to read.
     pixels_last = part[None].permute(0, 3, 1, 2)
     found = interpolate(pixels_last, target[::-1], mode=interpolation, antialias=True)
-    return found[0].permute(1, 2, 0).numpy()
+    pixels = found[0].permute(1, 2, 0).numpy()
+    mode = "RGBX" if pixels.shape[2] == 4 else "RGB"
+    return Image.frombytes("RGB", target, np.ascontiguousarray(pixels), "raw", mode)
+
+
+def _pixels(image: Image.Image) -> Tensor:
+    """(H, W, C) uint8: the pixels of an RGB image, with a channel to spare if C is 4."""
+    import pyarrow as pa
+    import torch
+
+    try:  # as Pillow stores them, without a copy
+        flat = pa.array(image).values
+    except ValueError:  # in several blocks, as images of more than 16 MB are
+        return torch.from_numpy(np.array(image))  # that torch may write to, or it warns
+    return torch.from_dlpack(flat).view(image.height, image.width, -1)
 
 
 def slow_note() -> str | None:

@@ -67,8 +67,7 @@ class Decoded:
         left, upper, right, lower = (edge / self.reduction for edge in (box or (0, 0, *self.size)))
         within = (left, upper, right, lower)
         if by == TORCH:
-            pixels = np.array(self.pixels)  # that torch may write to, or it warns
-            return Image.fromarray(resized_by_torch(pixels, target, interpolation, within))
+            return resized_by_torch(self.pixels, target, interpolation, within)
         return self.pixels.resize(target, FILTERS[interpolation], box=within)
 
 

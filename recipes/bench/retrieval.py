@@ -28,10 +28,11 @@ import torch
 from turns import in_turns, show
 
 from vlcpctl.core.console import emit
-from vlcpctl.evaluation.retrieval.cross_modal import both_ways, cross_modal, search
+from vlcpctl.evaluation.retrieval.cross_modal import cross_modal, search
 from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.gallery import Gallery
 from vlcpctl.evaluation.search.index import Vectors
+from vlcpctl.evaluation.search.queries import both_ways
 from vlcpctl.metrics.recall import recalls
 
 NOISE = 5.0  # of captions against their image, so that recalls are neither 0 nor 100

@@ -68,7 +68,7 @@ def test_an_image_in_several_blocks_of_memory_has_the_same_pixels() -> None:
     Image.core.set_block_size(2**16)
     try:
         in_blocks = Image.fromarray(pixels)
-        with pytest.raises(ValueError, match="memory|block"):
+        with pytest.raises(ValueError, match=r"memory|block"):
             in_blocks.__arrow_c_array__()
         assert np.array_equal(resized_by_torch(in_blocks, *how), at_once)
     finally:

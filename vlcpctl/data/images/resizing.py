@@ -46,12 +46,13 @@ def _pixels(image: Image.Image) -> Tensor:
     """(H, W, C) uint8: the pixels of an RGB image, with a channel to spare if C is 4."""
     import pyarrow as pa
     import torch
+    from torch.utils.dlpack import from_dlpack
 
     try:  # as Pillow stores them, without a copy
         flat = pa.array(image).values
     except ValueError:  # in several blocks, as images of more than 16 MB are
         return torch.from_numpy(np.array(image))  # that torch may write to, or it warns
-    return torch.from_dlpack(flat).view(image.height, image.width, -1)
+    return from_dlpack(flat).view(image.height, image.width, -1)
 
 
 def slow_note() -> str | None:

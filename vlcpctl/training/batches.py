@@ -97,7 +97,7 @@ def _on_device(batches: Generator[list[Batch]], device: torch.device) -> Generat
 def _cache_limit(plan: TrainPlan, transform: ImageTransform, first: int, stop: int) -> int:
     """The bytes for decoded images; 0 if none comes back, or those of an epoch do not fit."""
     if not plan.sampler.may_repeat(first, stop):
-        return 0  # memory that is filled and never read took 5 % of a small model's training
+        return 0  # memory that is filled and never read took 4 % of a small model's training
     rows = plan.sampler.visited_rows()
     workers = worker_count(plan.request.workers, plan.request.device)
     return cache_limit(plan.sampler.splits, rows, transform, workers)

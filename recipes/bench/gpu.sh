@@ -2,7 +2,7 @@
 # Measures what depends on a GPU, and writes all figures into one text file, with the machine, its
 # driver and the versions. Without a GPU it says so in one line, and exits with code 3.
 #
-#   bash recipes/bench/gpu.sh                under half an hour on an H100; writes gpu.txt
+#   bash recipes/bench/gpu.sh                half an hour on an H100, by estimate; writes gpu.txt
 #   bash recipes/bench/gpu.sh --dry-run      print every command, run none
 #
 # It needs a GPU with 40 GB of memory, 32 GB of main memory and 10 GB of disk; an environment with

@@ -78,9 +78,9 @@ measure "Tests that need a GPU" "$python" -m pytest -q -m gpu "$here/../../tests
 measure "Training, pairs/s" "$python" "$here/gpu_train.py" --model "$model" --batch "$batch" \
   --steps 15 --rounds 1 "${of_rival[@]}"
 measure "A step of each method, fp32, $model" "$python" "$here/step.py" --device cuda \
-  --model "$model" --batch "$batch" --rounds 5
+  --models "$model" --batch "$batch" --rounds 5
 measure "A step of each method, fp32, albef-base" "$python" "$here/step.py" --device cuda \
-  --model albef-base --batch 64 --rounds 5
+  --models albef-base --batch 64 --rounds 5
 measure "Precomputed targets" "$python" "$here/targets.py" --device cuda --model "$model" --repeat 2
 measure "Retrieval of 10^6 texts and 2 x 10^5 images" "$python" "$here/retrieval.py" \
   --device cuda --images 200000 --captions 5 --dimensions 512 --rounds 3

@@ -56,7 +56,7 @@ as_ctp() {
   case $1 in
     si | mas | ewc | afec | rwalk | lucir) echo "--set $1.variant=ctp" ;;
     lwf | icarl) echo "--set $1.target=channels" ;;
-    ctp) echo "--set ctp.queue=1024 --set ctp.keep_queue=true --set ctp.positives=process" ;;
+    ctp) echo "--set ctp.keep_queue=true --set ctp.positives=process" ;;
   esac
 }
 

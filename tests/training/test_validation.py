@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -78,8 +79,9 @@ def test_values_do_not_depend_on_the_number_of_processes(
 @pytest.mark.parametrize("processes", [2, 4])
 @pytest.mark.parametrize("groups_B", [None, torch.arange(8) // 2])
 def test_the_shares_of_local_loss_add_up(processes: int, groups_B: torch.Tensor | None) -> None:
+    encoder = SimpleNamespace(weights=dict)  # without a bias: a softmax
     whole = TrainRun(
-        encoder=None,  # type: ignore[arg-type]
+        encoder=encoder,  # type: ignore[arg-type]
         methods=(),
         settings=Settings(batch_size=8),
         seed=0,

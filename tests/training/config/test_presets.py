@@ -129,6 +129,8 @@ def test_a_preset_may_set_hyper_parameters(capfd: pytest.CaptureFixture[str]) ->
     assert f"ctp.queue = 0  [{source}]" in configured(capfd, "--preset", "tiny")
     given = configured(capfd, "--preset", "tiny", "--set", "ctp.queue=256")
     assert "ctp.queue = 256  [flag]" in given
+    kept = configured(capfd, "--preset", "tiny", "--set", "ctp.keep_queue=true")
+    assert "ctp.queue = 1024  [CTP, section 5.1, table 3]" in kept
     default = next(one for one in configured(capfd) if one.startswith("ctp.queue"))
     assert default == "ctp.queue = 1024  [CTP, section 5.1, table 3]"
 

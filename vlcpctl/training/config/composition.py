@@ -10,7 +10,7 @@ from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.method import Method, lies_within
 from vlcpctl.methods.plugins.registry import MethodRegistry
-from vlcpctl.training.config.presets import INSTEAD, hyper_of_preset
+from vlcpctl.training.config.presets import ASKS_FOR, INSTEAD, hyper_of_preset
 
 _LARGEST = 2**31 - 1  # of whole numbers: torch cannot size a tensor by much larger ones
 
@@ -58,7 +58,7 @@ def compose_with(
     found = {
         assignment: source
         for assignment, source in hyper_of_preset(preset, names.split("+")).items()
-        if assignment.partition("=")[0] not in given
+        if given.isdisjoint({path := assignment.partition("=")[0], ASKS_FOR.get(path)})
     }
     methods = compose(names, (*found, *assignments), registry)
     origins = {one.partition("=")[0]: f"preset {preset}, {found[one]}" for one in found}

@@ -127,11 +127,14 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
-# Hyper-parameters of methods that a preset sets, as --set has them, each with its source.
+# Hyper-parameters of methods that a preset sets, as --set has them, each with its source. --set
+# wins, also by a parameter that asks for what the preset turns off (ASKS_FOR).
 HYPER: dict[str, dict[str, str]] = {
     # 1,024 is longer than a small task: docs/results/leaderboard.md and quickstart.md.
     "tiny": {"ctp.queue=0": "chosen on the validation split of Emoji-9"},
 }
+
+ASKS_FOR = {"ctp.queue": "ctp.keep_queue"}
 
 # Without --preset: most models are dual encoders, and CTP's fusion model is asked for by name.
 INSTEAD = {"ctp": "ctp-dual"}

@@ -10,8 +10,8 @@ import pytest
 
 from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.core.manifest import identity_differences, read_manifest, write_manifest
+from vlcpctl.core.resumable_parts import claim, drop_finished
 from vlcpctl.core.versions import NO_VERSIONS, Versions, data_was
-from vlcpctl.precompute.resumable_parts import ComputeOptions, claim, drop_finished
 
 TWICE = {"content": "a2", "was": ["a0", "a1"]}
 
@@ -87,17 +87,16 @@ def test_a_manifest_with_other_values_is_refused(
 
 
 def test_work_in_parts_on_data_that_was_rewritten_since_does_not_go_on(tmp_path: Path) -> None:
-    compute = ComputeOptions(batch_size=4, device="cpu", workers=0, threads=1)
     out, versions = tmp_path / "out", Versions.of([TWICE])
-    partial = claim(out, {"tasks": ["a0"]}, compute, force=False)
+    partial = claim(out, {"tasks": ["a0"]}, {"threads": 1}, force=False)
     with pytest.raises(OutputExists) as refused:
-        claim(out, {"tasks": ["a2"]}, compute, force=False, versions=versions)
+        claim(out, {"tasks": ["a2"]}, {"threads": 1}, force=False, versions=versions)
     assert str(refused.value) == (
         f"{partial} is an unfinished run on data from which 'vlcpctl forget' has removed pairs "
         "since: tasks was ['a0'] and is now ['a2']; --force replaces it"
     )
     with pytest.raises(OutputExists, match="an unfinished run of a different command"):
-        claim(out, {"tasks": ["b"]}, compute, force=False, versions=versions)
+        claim(out, {"tasks": ["b"]}, {"threads": 1}, force=False, versions=versions)
     # Once the output is finished, the parts that a kill has left are deleted.
     drop_finished(out, {"tasks": ["a2"]}, versions)
     assert not partial.exists()

@@ -32,9 +32,9 @@ from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.precompute import distill as distilling
 from vlcpctl.precompute import distill_plan
+from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.distill import Shard, distill
 from vlcpctl.precompute.distill_plan import DistillPlan, DistillRequest, make_plan
-from vlcpctl.precompute.resumable_parts import ComputeOptions
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import TrainRequest

@@ -19,8 +19,8 @@ from vlcpctl.core.errors import BadInput, Incompatible, UsageError
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.precompute import invert_texts as inverting
+from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.invert_plan import InversionRequest, make_plan
-from vlcpctl.precompute.resumable_parts import ComputeOptions
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training import launch
 from vlcpctl.training.config.composition import compose

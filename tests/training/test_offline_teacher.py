@@ -22,8 +22,8 @@ from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.methods import TABLE
 from vlcpctl.models import encoders
 from vlcpctl.precompute import distill_plan
+from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.distill import Shard, distill
-from vlcpctl.precompute.resumable_parts import ComputeOptions
 from vlcpctl.testing.battery import (
     TrainingWorld,
     checkpoint_bytes,

@@ -15,8 +15,8 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.training.config.settings import Settings
 
 if TYPE_CHECKING:
+    from vlcpctl.precompute.compute_options import ComputeOptions
     from vlcpctl.precompute.distill_plan import DistillPlan
-    from vlcpctl.precompute.resumable_parts import ComputeOptions
 
 Tasks = Annotated[list[Path], typer.Argument(metavar="TASK", help="Task directories.")]
 Teacher = Annotated[
@@ -129,8 +129,8 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.distributed.ranks import processes
+    from vlcpctl.precompute.compute_options import ComputeOptions
     from vlcpctl.precompute.distill_plan import DistillRequest, make_plan
-    from vlcpctl.precompute.resumable_parts import ComputeOptions
 
     _check_shards(num_shards, shard_index, force=force)
     request = DistillRequest(
@@ -174,7 +174,7 @@ def _make_targets(
 ) -> bool:
     """Whether the directory is complete now; otherwise other shards are still missing."""
     from vlcpctl.core.atomic import already_made
-    from vlcpctl.precompute.resumable_parts import drop_finished
+    from vlcpctl.core.resumable_parts import drop_finished
 
     out, versions = plan.request.out, plan.versions
     if already_made(out, "targets", plan.identity, force=force, versions=versions):

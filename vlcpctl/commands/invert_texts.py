@@ -129,10 +129,11 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.core.batch import InversionSettings
+    from vlcpctl.core.resumable_parts import drop_finished
     from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
     from vlcpctl.distributed.ranks import processes
+    from vlcpctl.precompute.compute_options import ComputeOptions
     from vlcpctl.precompute.invert_plan import InversionRequest, already_inverted, make_plan
-    from vlcpctl.precompute.resumable_parts import ComputeOptions, drop_finished
 
     bounds = {"low": min_score, "high": max_score}
     settings = InversionSettings(

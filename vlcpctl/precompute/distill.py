@@ -25,6 +25,14 @@ from vlcpctl.core.atomic import already_made
 from vlcpctl.core.console import progress, say
 from vlcpctl.core.device_copies import copied_ahead, to_device, to_host
 from vlcpctl.core.errors import OutputExists
+from vlcpctl.core.resumable_parts import (
+    claim,
+    drop_finished,
+    is_finished,
+    missing_parts,
+    record_part,
+    verify_part,
+)
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.images.transforms import TrainView
 from vlcpctl.data.loading.loader import ImageCache
@@ -33,16 +41,8 @@ from vlcpctl.data.precomputed.teacher_targets import Parts, write_targets
 from vlcpctl.data.precomputed.vector_files import write_vectors
 from vlcpctl.models.embed import require_finite
 from vlcpctl.models.encoders import Encoder, SavedEncoder
+from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.distill_plan import DistillPlan
-from vlcpctl.precompute.resumable_parts import (
-    ComputeOptions,
-    claim,
-    drop_finished,
-    is_finished,
-    missing_parts,
-    record_part,
-    verify_part,
-)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _compute(
     """
     out = plan.request.out
     torch.set_num_threads(compute.threads)
-    claim(out, plan.identity, compute, force=force, versions=plan.versions)
+    claim(out, plan.identity, compute.numeric(), force=force, versions=plan.versions)
     files = _part_files(plan)
     own = range(shard.index, plan.parts, shard.count)
     missing = missing_parts(out, {number: files[number] for number in own})

@@ -17,6 +17,12 @@ from vlcpctl.core.batch import Batch
 from vlcpctl.core.console import progress
 from vlcpctl.core.device_copies import copied_ahead
 from vlcpctl.core.errors import Diverged
+from vlcpctl.core.resumable_parts import (
+    claim,
+    missing_parts,
+    record_part,
+    verify_part,
+)
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.loading.loader import PlannedBatches
 from vlcpctl.data.loading.sampler import BufferSampler
@@ -24,14 +30,8 @@ from vlcpctl.data.loading.workers import read_in_order
 from vlcpctl.data.precomputed.pseudo_texts import Columns, join_parts, write_part
 from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.models.inversion import InversionResult, Inverter, ParentCaptions, draw_parents
+from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.invert_plan import InvertPlan
-from vlcpctl.precompute.resumable_parts import (
-    ComputeOptions,
-    claim,
-    missing_parts,
-    record_part,
-    verify_part,
-)
 
 
 def invert_texts(plan: InvertPlan, compute: ComputeOptions, *, force: bool = False) -> None:
@@ -42,7 +42,9 @@ def invert_texts(plan: InvertPlan, compute: ComputeOptions, *, force: bool = Fal
     """
     request = plan.request
     torch.set_num_threads(compute.threads)
-    partial = claim(request.out, plan.identity, compute, force=force, versions=plan.versions)
+    partial = claim(
+        request.out, plan.identity, compute.numeric(), force=force, versions=plan.versions
+    )
     source = SavedEncoder(request.checkpoint)
     parts = [partial / f"part-{number:06d}.parquet" for number in range(plan.parts)]
     missing = missing_parts(request.out, {number: [part] for number, part in enumerate(parts)})

@@ -30,8 +30,8 @@ from vlcpctl.models import encoders
 from vlcpctl.models.embed import embed_images, embed_texts
 from vlcpctl.models.execution import place
 from vlcpctl.precompute import distill_plan
+from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.distill import Shard, distill
-from vlcpctl.precompute.resumable_parts import ComputeOptions
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.config.composition import compose

@@ -97,6 +97,11 @@ def test_no_output_is_snakemakes_and_other_lines_do_not_change_a_mark() -> None:
     [
         ("buffer s -o b\ncheck b\nbuffer t -o b --force\ncheck b", [[], [1], [1, 2], [1, 3]]),
         ("distill s -o t --num-shards 2\ndistill u -o t --num-shards 2\ncheck t", [[], [], [1, 2]]),
+        (
+            "eval a -o r --num-shards 2 --shard-index 0\neval a -o r --num-shards 2 --shard-index 1\n"
+            "eval a -o r --num-shards 2\nreport r -o x",
+            [[], [], [1, 2], [1, 2, 3]],
+        ),
         ("update w1 --state p\nupdate w2 --state=p\ncheck p\ncheck q", [[], [1], [1, 2], []]),
         ("split p -qo s\ncheck s", [[], [1]]),
         ("eval a -o r\nreport r -o x\neval b -o r --force", [[], [1], [1, 2]]),

@@ -132,6 +132,27 @@ Sample = Annotated[
         rich_help_panel=options.DATA,
     ),
 ]
+NumShards = Annotated[
+    int | None,
+    typer.Option(
+        "--num-shards",
+        min=1,
+        metavar="N",
+        help="Number of commands that share the embedding; without --shard-index, one more joins "
+        "what they made (default: none).",
+        rich_help_panel=options.EXECUTION,
+    ),
+]
+ShardIndex = Annotated[
+    int | None,
+    typer.Option(
+        "--shard-index",
+        min=0,
+        metavar="I",
+        help="Index of this command, from 0 to --num-shards - 1; it only embeds (default: none).",
+        rich_help_panel=options.EXECUTION,
+    ),
+]
 
 
 @evaluation("eval-retrieval")
@@ -154,6 +175,8 @@ def run(
     out: options.Rows = STDOUT,
     limit: options.Limit = None,
     sample: Sample = None,
+    num_shards: NumShards = None,
+    shard_index: ShardIndex = None,
     force: options.Force = False,
 ) -> Evaluator:
     r"""Evaluate image-text retrieval of checkpoints on tasks, and write rows.
@@ -189,6 +212,12 @@ def run(
     the best correct answer, from 1), wrong, wrong_caption and wrong_rank (the best wrong answer,
     null if there is none). Recall at K is the share of queries with rank at most K.
 
+    Several commands, perhaps on different machines, can share the embedding: with --num-shards N
+    and --shard-index 0 to N - 1, in any order, each stores its shard beside --out. Then the same
+    line without --shard-index measures the rows, with the bytes that one process writes. It refuses
+    shards of other checkpoints, data or settings. A shard that was killed resumes when its line is
+    run again, and does not use --embedding-cache.
+
     Examples:
       vlcpctl eval-retrieval stream/0* --checkpoint run/02 -o rows.ndjson
       vlcpctl eval-retrieval stream/0* --checkpoint run/00 --checkpoint run/01 \
@@ -202,6 +231,7 @@ def run(
           --distractors-by query -o index.ndjson
     """
     from vlcpctl.data.tasks.task import open_task
+    from vlcpctl.evaluation.embedding_shards import embedding_shards
     from vlcpctl.evaluation.retrieval.evaluator import Retrieval
 
     return Retrieval(
@@ -222,6 +252,7 @@ def run(
         timings=timings,
         save_embeddings=save_embeddings,
         save_ranks=save_ranks,
+        shards=embedding_shards(out, num_shards, shard_index, force=force),
         out=out,
         force=force,
     )

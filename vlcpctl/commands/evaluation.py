@@ -129,7 +129,7 @@ class _Flow:
         Rows that --out has already are not measured again, if there is nothing else to make.
         """
         from vlcpctl.distributed.ranks import processes
-        from vlcpctl.evaluation.evaluator import Compute
+        from vlcpctl.evaluation.evaluator import Compute, drop_shards, shards_before_rows
 
         given = self.given
         compute = Compute(
@@ -138,6 +138,7 @@ class _Flow:
             workers=given["workers"],
             nproc=processes(given["nproc"]),
             embedding_cache=given["embedding_cache"],
+            shards=evaluator.shards,
         )
         plan, out = evaluator.plan(), self.out
         if given["dry_run"]:
@@ -145,7 +146,14 @@ class _Flow:
                 console.say(line)
             return
         has = out is not None and has_rows(out, plan.rows, force=given["force"])
-        self._print_result(self._read() if has and not plan.has_more else self._rows(plan, compute))
+        if has and not plan.has_more:
+            rows = self._read()
+            drop_shards(plan)
+        elif shards_before_rows(plan, compute, out, force=given["force"]):
+            rows = self._rows(plan, compute)
+        else:
+            return
+        self._print_result(rows)
 
     def _read(self) -> Rows:
         """The rows in --out."""
@@ -250,9 +258,11 @@ def rows_to(out: Path | None) -> Iterator[TextIO | None]:
         return
     from vlcpctl.core.atomic import new_file
     from vlcpctl.core.rows import is_row_file
+    from vlcpctl.core.staging import Staging
 
     with new_file(out, is_row_file) as temporary, temporary.open("w", encoding="utf-8") as stream:
         yield stream
+    Staging(out).drop_partial()  # the shards that these rows are from
 
 
 def has_rows(out: Path, rows: Sequence[PlannedRow], *, force: bool) -> bool:

@@ -97,7 +97,9 @@ def _to_lock(arguments: Mapping[str, Any]) -> list[Path]:
     from vlcpctl.core.atomic import is_pipe_or_device
 
     only_shows = arguments.get("dry_run") or arguments.get("print_config")
-    shares_work = (arguments.get("num_shards") or 1) > 1
+    # Without --shard-index, eval-retrieval joins the shards that others have made.
+    is_shard = arguments.get("shard_index") is not None
+    shares_work = is_shard and (arguments.get("num_shards") or 1) > 1
     # All processes of train-step run the command; those of others only compute for the first one.
     together = "nodes" in arguments and ((arguments["nproc"] or 1) > 1 or "RANK" in os.environ)
     if only_shows or shares_work or together:

@@ -18,7 +18,7 @@ from vlcpctl.data.precomputed.teacher_targets import open_targets
 from vlcpctl.data.tasks.exported import KIND, MANIFEST, ExportManifest
 from vlcpctl.deletion.places import PSEUDO_TEXTS, Stored
 
-_DATA = ("tasks", "buffer", "targets", "pseudo_texts")
+_DATA = ("tasks", "buffer", "targets", "pseudo_texts", "distractors")
 _MODELS = ("previous", "teacher", "checkpoint", "base")
 
 
@@ -104,7 +104,7 @@ def ids_in(values: Mapping[str, Any], names: Iterable[str]) -> set[str]:
 def outdated_parts(
     unfinished: Iterable[Path], ids: Collection[str], known: Collection[str], shown: Shown
 ) -> list[Path]:
-    """The unfinished work to delete: what `distill` and `invert-texts` computed of this data.
+    """The unfinished work to delete: what commands computed of this data in parts.
 
     Also the state of a run that --force has put aside. Raises OutputExists for an unfinished
     training run on the data, and for all work on data whose content is not `known`.

@@ -5,7 +5,7 @@ The batches are shared by the processes of a pool; a batch is never divided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import progress
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.eval_batches import EvalImages, read_images
 from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.embedding_cache import Cached, key_of
+from vlcpctl.evaluation.embedding_shards import EmbeddingShards
 from vlcpctl.evaluation.evaluator import Compute
 from vlcpctl.evaluation.search.gallery import Embeddings
 from vlcpctl.evaluation.search.index import Vectors
@@ -43,7 +45,7 @@ def embed(encoder: Encoder, source: EvalSplit, checkpoint: Path, compute: Comput
     image_ID = job.cached(
         images_of(source.task.content, source.name, firsts, encoder.transform),
         firsts,
-        lambda: job.vectors(work, f"{what}: images", len(firsts)),
+        _Batches(work, f"{what}: images", len(firsts)),
         f"{what}, images",
     )
     texts = text_batches(layout.texts, compute.batch_size)
@@ -51,7 +53,7 @@ def embed(encoder: Encoder, source: EvalSplit, checkpoint: Path, compute: Comput
     text_TD = job.cached(
         _of("texts", source.task.content, source.name, samples),
         samples,
-        lambda: job.vectors(texts, f"{what}: texts", len(layout.texts)),
+        _Batches(texts, f"{what}: texts", len(layout.texts)),
         f"{what}, texts",
     )
     return Embeddings(layout, image_ID, text_TD)
@@ -75,7 +77,7 @@ def fuse(
     fused_PD = job.cached(
         {**about, "transform": encoder.transform.facts()},
         firsts,
-        lambda: job.vectors(pairs, f"{what}: pairs", len(items.texts)),
+        _Batches(pairs, f"{what}: pairs", len(items.texts)),
         f"{what}, pairs",
     )
     return FusedFeatures(items, fused_PD)
@@ -97,6 +99,15 @@ def _of(what: str, data: str, split: str, samples: Sequence[str]) -> dict[str, A
 
 
 @dataclass(frozen=True)
+class _Batches:
+    """Batches of `count` images, texts or pairs, and the label of their progress."""
+
+    work: Work[Encoder, Vectors]
+    label: str
+    count: int
+
+
+@dataclass(frozen=True)
 class _Embedding:
     """A model, its checkpoint, and the processes that embed with it."""
 
@@ -105,38 +116,61 @@ class _Embedding:
     compute: Compute
 
     def cached(
-        self,
-        about: dict[str, Any],
-        samples: Sequence[str],
-        make: Callable[[], Vectors],
-        what: str,
+        self, about: dict[str, Any], samples: Sequence[str], batches: _Batches, what: str
     ) -> Vectors:
-        """The vectors `about` something, of all `samples`; `make` computes them if need be.
+        """The vectors `about` something, of all `samples`; `batches` compute them if need be.
 
-        `what` names them in messages. Raises Diverged if they are not finite.
+        `what` names them in messages. For a shard, they are stored, and none are returned. Raises
+        Diverged if they are not finite.
         """
         compute, cache = self.compute, self.compute.cache
+        if compute.shards is not None and compute.shards.index is not None:
+            return self._shard(compute.shards, about, batches, what)
         if cache is None:
-            return _finite(make(), what)
+            return self._whole(about, batches, what)
         key = key_of(self.checkpoint, compute.device, compute.batch_size, about)
         found = cache.get(key)
         # Labelled images that cannot be decoded are left out there; here they are refused.
         if found is not None and not found.facts:
             return found.embeddings
-        vectors = _finite(make(), what)
+        vectors = self._whole(about, batches, what)
         cache.put(key, Cached(vectors, samples))
         return vectors
 
-    def vectors(self, work: Work[Encoder, Vectors], label: str, count: int) -> Vectors:
-        """(N, D) float32 of `count` images, texts or pairs, with progress under a label."""
+    def _whole(self, about: dict[str, Any], batches: _Batches, what: str) -> Vectors:
+        """All vectors, joined from shards if there are any."""
+        shards = self.compute.shards
+        if shards is not None:
+            return shards.joined(self._of_model(about))
+        numbers = range(-(-batches.count // self.compute.batch_size))
+        return _finite(self._vectors(batches, numbers), what)
+
+    def _shard(
+        self, shards: EmbeddingShards, about: dict[str, Any], batches: _Batches, what: str
+    ) -> Vectors:
+        numbers = shards.share(-(-batches.count // self.compute.batch_size))
+        shards.compute(
+            self._of_model(about), lambda: _finite(self._vectors(batches, numbers), what)
+        )
+        return self._none()
+
+    def _of_model(self, about: dict[str, Any]) -> dict[str, Any]:
+        return {"checkpoint": CheckpointManifest.read(self.checkpoint).content, **about}
+
+    def _vectors(self, batches: _Batches, numbers: range) -> Vectors:
+        """(N, D) float32 of the batches with these numbers, with progress."""
         pool, source = self.compute.pool, SavedEncoder(self.checkpoint)
-        numbers = range(-(-count // self.compute.batch_size))
-        parts, unit = [], label.rsplit(" ", 1)[1]
-        with progress(label, count, unit) as bar:
-            for part in pool.results(source, self.encoder, work, numbers):
+        size, unit = self.compute.batch_size, batches.label.rsplit(" ", 1)[1]
+        count = max(min(numbers.stop * size, batches.count) - numbers.start * size, 0)
+        parts = []
+        with progress(batches.label, count, unit) as bar:
+            for part in pool.results(source, self.encoder, batches.work, numbers):
                 parts.append(part)
                 bar.advance(len(part))
-        return np.concatenate(parts or [np.empty((0, self.encoder.width), dtype=np.float32)])
+        return np.concatenate(parts or [self._none()])
+
+    def _none(self) -> Vectors:
+        return np.empty((0, self.encoder.width), dtype=np.float32)
 
 
 def _finite(vectors: Vectors, what: str) -> Vectors:

@@ -215,12 +215,13 @@ def key_of(checkpoint: Path, device: str, batch_size: int, about: Mapping[str, A
     return {
         "checkpoint": CheckpointManifest.read(checkpoint).content,
         "batch_size": batch_size,
-        "arithmetic": _arithmetic(device),
+        "arithmetic": arithmetic(device),
         **about,
     }
 
 
-def _arithmetic(device: str) -> dict[str, Any]:
+def arithmetic(device: str) -> dict[str, Any]:
+    """What decides the last bits of embeddings on a device, beside the size of batches."""
     import torch
 
     from vlcpctl.core.devices import arithmetic_facts, torch_device

@@ -15,10 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.gpu import in_words, worker_count
+from vlcpctl.core.resumable_parts import drop_finished
+from vlcpctl.core.staging import Staging
+from vlcpctl.core.versions import Versions
 from vlcpctl.distributed.pool import ALONE, Pool, pool_of
 from vlcpctl.distributed.serving import Work
-from vlcpctl.evaluation.embedding_cache import EmbeddingCache
+from vlcpctl.evaluation.embedding_cache import EmbeddingCache, arithmetic
+from vlcpctl.evaluation.embedding_shards import EmbeddingShards
 from vlcpctl.evaluation.membership import RunCheckpoint, run_checkpoints
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.rank_files import RankFile
@@ -42,6 +47,7 @@ class Evaluator(ABC):
     run: str | None = None  # in rows, in place of the names of the checkpoints' runs
     limit: int | None = None  # how many samples of a split are used; None: all
     timings: Path | None = None  # a file for them
+    shards: EmbeddingShards | None = None  # of several commands that embed
 
     queries: ClassVar[str] = "query"  # what --save-ranks has a row for
 
@@ -59,6 +65,14 @@ class Evaluator(ABC):
     def finish(self, session: Session) -> None:
         """Called after the last row of a checkpoint; does nothing unless overridden."""
         return
+
+    def embedded(self) -> tuple[dict[str, Any], Versions]:
+        """The identity of what is embedded, and the versions of its data: for shards."""
+        raise NotImplementedError
+
+    def embed(self, session: Session) -> None:
+        """Embed what the rows of the session's checkpoint need, and measure nothing: for shards."""
+        raise NotImplementedError
 
     def line(self, job: Job, row: PlannedRow) -> str:
         """A row of a job as a line of the plan."""
@@ -133,11 +147,16 @@ class Compute:
     pool: Pool = ALONE  # these processes, while rows are measured
     embedding_cache: Path | None = None
     cache: EmbeddingCache | None = None  # in that directory, while rows are measured
+    shards: EmbeddingShards | None = None  # of what is embedded
 
     @property
     def worker_count(self) -> int:
         """The number of processes that decode images; 0 decodes them in this process."""
         return worker_count(self.workers, self.device, self.nproc)
+
+    def numeric(self) -> dict[str, Any]:
+        """The facts that decide the last bits of embeddings."""
+        return {"batch_size": self.batch_size, **arithmetic(self.device)}
 
     def __str__(self) -> str:
         """The device and the workers, as a line of a plan."""
@@ -223,3 +242,33 @@ def evaluate(plan: Plan, compute: Compute, note: Note = lambda _: None) -> Itera
         for row in job.rows:
             yield row.complete(plan.evaluator.measure(session, row))
         plan.evaluator.finish(session)
+
+
+def shards_before_rows(plan: Plan, compute: Compute, out: Path | None, *, force: bool) -> bool:
+    """Whether the rows can be measured now; if not, this command has embedded its shard for them.
+
+    Raises OutputExists if shards of something else are beside the rows, BadInput if one that is to
+    be joined is missing, and as `evaluate` does.
+    """
+    shards = plan.evaluator.shards
+    if shards is None:
+        if out is not None and not force and Staging(out).partial.exists():
+            raise OutputExists(
+                f"{Staging(out).partial} has shards of these rows; join them with --num-shards, or "
+                "--force replaces them"
+            )
+        return True
+    identity, versions = plan.evaluator.embedded()
+    if shards.index is None:
+        shards.check(identity, compute.numeric(), versions)
+        return True
+    with shards.computing(identity, compute.numeric(), versions), compute.started() as started:
+        for job in plan.jobs:
+            plan.evaluator.embed(Session(plan, job, started, lambda _: None))
+    return False
+
+
+def drop_shards(plan: Plan) -> None:
+    """Delete the shards of finished rows, if a kill has left them."""
+    if plan.evaluator.shards is not None:
+        drop_finished(plan.evaluator.shards.out, *plan.evaluator.embedded())

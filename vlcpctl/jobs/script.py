@@ -65,8 +65,15 @@ class CommandLine:
 
     @property
     def is_shard(self) -> bool:
-        """Whether the line makes a part of its output."""
-        return self.value_of("--num-shards") is not None
+        """Whether the line makes a part of its output.
+
+        >>> line = ("eval-retrieval", "a", "-o", "rows", "--num-shards=2")
+        >>> CommandLine(1, (*line, "--shard-index", "0")).is_shard, CommandLine(2, line).is_shard
+        (True, False)
+        """
+        # The last shard of distill joins all; that of an evaluation needs a line of its own.
+        option = "--num-shards" if self.words[:1] == ("distill",) else "--shard-index"
+        return self.value_of(option) is not None
 
     def value_of(self, option: str) -> str | None:
         """The text after a long option; None if the line does not have it.

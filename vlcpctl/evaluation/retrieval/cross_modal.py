@@ -6,7 +6,7 @@ queries, and may have distractors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -65,6 +65,14 @@ class CrossModal:
         if session.plan.ranks is not None:
             self._save_ranks(session.plan.ranks, session, row, found, parts, chosen)
         return asdict(result(found, parts)) | ({} if chosen is None else chosen.counts)
+
+    def embed(self, session: Session, tasks: Iterable[int]) -> None:
+        """Embed the splits of tasks, by their numbers, and the distractors as rows need them."""
+        for source in [self.sources[number] for number in tasks]:
+            embedded(session, source)
+            self._in_gallery(session, source)
+        for source in self.distractors:
+            (embedded if self.are_new else self._in_gallery)(session, source)
 
     def _one(self, session: Session, row: PlannedRow, chosen: Distractors | None) -> BothWays:
         """The ranks in one gallery."""

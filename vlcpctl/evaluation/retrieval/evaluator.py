@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.atomic import already_made, new_directory
@@ -32,6 +32,10 @@ from vlcpctl.models.configuration import (
     fusion_configuration,
     shared_width,
 )
+
+if TYPE_CHECKING:  # they import torch
+    from vlcpctl.evaluation.retrieval.cross_modal import CrossModal
+    from vlcpctl.evaluation.retrieval.multi_modal import MultiModal
 
 DUPLICATES = ("unite", "separate")
 
@@ -113,6 +117,11 @@ class Retrieval(Evaluator):
 
     def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
         """See `Evaluator`; raises UsageError for an unknown backend or one not installed."""
+        found = self._protocol(session).measure(session, row)
+        return found if isinstance(found, dict) else asdict(found)
+
+    def _protocol(self, session: Session) -> CrossModal | MultiModal:
+        """How rows are measured by the checkpoint of a session."""
         from vlcpctl.evaluation.retrieval.cross_modal import CrossModal
         from vlcpctl.evaluation.retrieval.multi_modal import MultiModal
 
@@ -128,10 +137,34 @@ class Retrieval(Evaluator):
                 distractors=self._distractors,
                 are_new=self.distractors_by == BY_QUERY,
                 kept=self._in_galleries,
-            ).measure(session, row)
+            )
         variant = self.map_variant or DEFAULT_VARIANT
-        measured = MultiModal(self._sources, self.duplicates, backend, variant)
-        return asdict(measured.measure(session, row))
+        return MultiModal(self._sources, self.duplicates, backend, variant)
+
+    def embedded(self) -> tuple[dict[str, Any], Versions]:
+        """See `Evaluator`; which galleries are made of the embeddings does not matter."""
+        tasks, distractors = self.tasks, self.distractors or ()
+        checkpoints = [CheckpointManifest.read(path).content for path in self.checkpoints]
+        identity = {
+            "checkpoints": checkpoints,
+            "gallery_checkpoint": self._gallery_content,
+            "tasks": [task.content for task in tasks],
+            "distractors": [task.content for task in distractors],
+            "distractors_by": self.distractors_by,
+            "protocol": self.protocol,
+            "split": "+".join(self.splits),
+            "limit": self.limit,
+            "sample": self.sample,
+        }
+        return identity, Versions.of(task.manifest for task in (*tasks, *distractors))
+
+    def embed(self, session: Session) -> None:
+        """See `Evaluator`; saved embeddings are of all tasks, also those without a row."""
+        rows = session.job.rows
+        numbers = sorted({number for row in rows for number in row.tasks})
+        if self.save_embeddings is not None:
+            numbers = list(range(len(self.tasks)))
+        self._protocol(session).embed(session, numbers)
 
     def finish(self, session: Session) -> None:
         """Save the embeddings of every task, if --save-embeddings is given."""

@@ -5,7 +5,7 @@ Each task is fused once for all its galleries.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -60,6 +60,12 @@ class MultiModal:
         with session.timed_search(row):
             found = search() if is_own else session.once("merged", search)
             return result(found, len(row.tasks), self.variant)
+
+    def embed(self, session: Session, tasks: Iterable[int]) -> None:
+        """Fuse the splits of tasks, by their numbers."""
+        for number in tasks:
+            for split in self.splits:
+                _fused(session, split[number])
 
     def _parts(
         self, session: Session, row: PlannedRow

@@ -1,0 +1,265 @@
+"""`eval-retrieval --num-shards`: shards by several commands give the bytes of one process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.checkpoints import write_checkpoint_manifest
+from support.processes import exit_code_of, start_child
+from support.program import ProgramResult, check_refused, run_program
+
+from vlcpctl.core.atomic import new_directory
+from vlcpctl.core.errors import OutputExists
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.staging import Staging
+from vlcpctl.data.tasks.task import open_stream
+from vlcpctl.deletion.lineage import outdated_parts
+from vlcpctl.evaluation import embedding, embedding_shards
+from vlcpctl.models import encoders
+from vlcpctl.models.encoders import NewModelOptions
+from vlcpctl.testing.tiny_stream import make_pair, make_stream
+
+BATCHES_OF_5 = ("--batch-size", 5, "--device", "cpu", "--workers", 0)  # 13 images: 5, 5 and 3
+GALLERIES = {
+    "own": ("--save-embeddings", "emb", "--save-ranks", "ranks.parquet"),
+    "merged": ("--gallery", "merged", "--save-embeddings", "emb"),
+    "index": ("--gallery-checkpoint", "old", "--distractors", "more", "--distractors-by", "query"),
+    "distractors": ("--gallery-checkpoint", "old", "--distractors", "more"),
+    "multi-modal": ("--protocol", "multi-modal", "--gallery", "both"),
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stream with two captions an image, other tasks, and checkpoints of both families."""
+    root = tmp_path_factory.mktemp("shards")
+    pair = partial(make_pair, captions=2, labels=4)
+    make_stream(root / "stream", 2, 4, test=13, pair=pair)
+    make_stream(root / "others", 1, 4, test=7, pair=lambda number: pair(number + 500))
+    for name, model in (("run", "micro"), ("fusion", "albef-micro")):
+        for step in range(2):
+            make_checkpoint(root / name / f"{step:02d}", root / "stream", model, step)
+    make_checkpoint(root / "later" / "02", root / "stream", "micro", 2)
+    return root
+
+
+def make_checkpoint(directory: Path, stream: Path, model: str, step: int) -> None:
+    tasks = [task.content for task in open_stream(stream)][: step + 1]
+    body = {"run": "seqf", "method": "seqf", "buffer": None, "seed": 0, "step": step}
+    with new_directory(directory, "checkpoint.json") as temporary:
+        encoders.save(encoders.build(model, NewModelOptions(seed=step)), temporary)
+        content = f"content {model} {step}"
+        write_checkpoint_manifest(temporary, content, **body, tasks=tasks)
+
+
+def words(place: Path, out: Path, kind: str = "own", *more: object) -> list[object]:
+    """A line that evaluates both checkpoints; its other outputs are beside its rows."""
+    run = place / ("fusion" if kind == "multi-modal" else "run")
+    (other,) = (place / "others").glob("[0-9]*")
+    paths = {"emb": out.parent / "emb", "ranks.parquet": out.parent / "ranks.parquet"}
+    paths |= {"old": run / "00", "more": other}
+    options = [paths.get(word, word) for word in GALLERIES[kind]]
+    checkpoints = ["--checkpoint", run / "00", "--checkpoint", run / "01"]
+    tasks = sorted((place / "stream").glob("[0-9]*"))
+    line = ["eval-retrieval", *tasks, *checkpoints, "-o", out, *options, *BATCHES_OF_5]
+    return [*line, "-q", *more]
+
+
+def made(directory: Path) -> dict[str, Any]:
+    """The bytes of all files below a directory, of manifests what does not depend on time."""
+    found: dict[str, Any] = {}
+    for path in sorted(directory.rglob("*")):
+        if path.name == "embeddings.json":
+            manifest = read_manifest(path.parent, "embeddings")
+            found[str(path)] = {name: manifest[name] for name in ("content", "digests", "inputs")}
+        elif path.is_file():
+            found[str(path)] = path.read_bytes()
+    return {name.removeprefix(str(directory)): value for name, value in found.items()}
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("kind", GALLERIES)
+def test_joined_shards_have_the_bytes_of_one_process(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str, count: int
+) -> None:
+    whole, joined = tmp_path / "whole" / "rows", tmp_path / "joined" / "rows"
+    assert run_program(capfd, *words(place, whole, kind)).code == 0
+    sharing = words(place, joined, kind, "--num-shards", count)
+    for index in reversed(range(count)):
+        ended = run_program(capfd, *sharing, "--shard-index", index)
+        assert (ended.code, ended.out) == (0, "")
+        assert [path.name for path in joined.parent.iterdir()] == [".rows.vlcpctl"]
+    ended = run_program(capfd, *sharing)
+    assert (ended.code, ended.out) == (0, f"{joined}\n")
+    assert made(joined.parent) == made(whole.parent)
+    again = run_program(capfd, *sharing, "--shard-index", 0)
+    assert (again.code, again.out) == (0, f"{joined}\n")  # the rows are there already
+
+
+def test_a_joining_line_runs_no_model(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = words(place, tmp_path / "rows", "own", "--num-shards", 2)
+    for index in range(2):
+        assert run_program(capfd, *line, "--shard-index", index).code == 0
+    monkeypatch.delattr(embedding, "image_vectors")
+    monkeypatch.delattr(embedding, "text_vectors")
+    assert run_program(capfd, *line).code == 0
+
+
+def test_a_shard_that_was_killed_computes_only_what_it_lacks(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, rows = tmp_path / "whole" / "rows", tmp_path / "cut" / "rows"
+    assert run_program(capfd, *words(place, whole)).code == 0
+    line = words(place, rows, "own", "--num-shards", 2)
+    record = embedding_shards.record_part
+    recorded: list[str] = []
+
+    def dying(part: str, files: list[Path]) -> None:
+        record(part, files)
+        recorded.append(part)
+        if len(recorded) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def act(_: int) -> None:
+        monkeypatch.setattr(embedding_shards, "record_part", dying)
+        run_program(capfd, *line, "--shard-index", 1)
+
+    assert exit_code_of(start_child(act)) == -signal.SIGKILL
+    assert run_program(capfd, *line, "--shard-index", 0).code == 0
+    check_refused(run_program(capfd, *line), "eval-retrieval", 3, "shard 1 of 2", "--shard-index 1")
+    monkeypatch.setattr(
+        embedding_shards, "record_part", lambda *given: (record(*given), recorded.append(given[0]))
+    )
+    assert run_program(capfd, *line, "--shard-index", 1).code == 0
+    assert len(recorded) == 8 - 3 + 1  # images and texts of two tasks by two checkpoints, the end
+    assert run_program(capfd, *line).code == 0
+    assert made(rows.parent) == made(whole.parent)
+
+
+def shard(
+    place: Path, out: Path, capfd: pytest.CaptureFixture[str], index: int, *more: object
+) -> ProgramResult:
+    line = words(place, out, "own", "--num-shards", 2, "--shard-index", index, *more)
+    return run_program(capfd, *line)
+
+
+def test_a_joining_line_names_the_line_of_a_missing_shard(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows"
+    join = words(place, rows, "own", "--num-shards", 2)
+    said = f"shard 0 of 2 of {rows} is missing, and 1 more; first run this line with --shard-index"
+    check_refused(run_program(capfd, *join), "eval-retrieval", 3, f"{said} 0")
+    assert list(tmp_path.iterdir()) == []
+    assert shard(place, rows, capfd, 0).code == 0
+    said = f"shard 1 of 2 of {rows} is missing; first run this line with --shard-index 1"
+    check_refused(run_program(capfd, *join), "eval-retrieval", 3, said)
+
+
+def test_an_array_that_no_shard_has_is_missing(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The merged gallery of step 0 needs only the first task, unless embeddings are saved."""
+    rows = tmp_path / "rows"
+    few = [*words(place, rows, "multi-modal", "--num-shards", 1), "--gallery", "merged"]
+    all_ = words(place, rows, "multi-modal", "--num-shards", 1)
+    assert run_program(capfd, *few, "--shard-index", 0).code == 0
+    check_refused(
+        run_program(capfd, *all_), "eval-retrieval", 3, "first run this line with --shard"
+    )
+    assert not rows.exists()
+    assert run_program(capfd, *all_, "--shard-index", 0).code == 0
+    assert run_program(capfd, *all_).code == 0
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (("--batch-size", 4), "numeric.batch_size was 5 and is now 4"),
+        (("--threads", 2), "numeric.threads was 1 and is now 2"),
+        (("--limit", 9), "limit was not set and is now 9"),
+        (("--split", "train"), "split was 'test' and is now 'train'"),
+        (("--checkpoint", "later/02"), "checkpoints was ["),
+        (("--distractors", "others"), "distractors was [] and is now ["),
+        (("--num-shards", 3), "numeric.shards was 2 and is now 3"),
+    ],
+)
+def test_shards_of_something_else_are_refused(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], other: Any, said: str
+) -> None:
+    rows, (name, value) = tmp_path / "rows", other
+    if name == "--checkpoint":
+        value = place / value
+    if name == "--distractors":
+        (value,) = (place / value).glob("[0-9]*")
+    usual = ("--threads", 1) if name != "--threads" else ()
+    for index in range(2):
+        assert shard(place, rows, capfd, index, "--threads", 1).code == 0
+    line = words(place, rows, "own", "--num-shards", 2, name, value, *usual)
+    for more in ((), ("--shard-index", 1)):
+        refused = run_program(capfd, *line, *more)
+        check_refused(refused, "eval-retrieval", 4, "an unfinished run of a different", said)
+    assert not rows.exists()
+
+
+def test_a_shard_that_was_changed_is_not_joined(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows"
+    for index in range(2):
+        assert shard(place, rows, capfd, index).code == 0
+    file = max(Staging(rows).partial.glob("*.npy"))
+    data = file.read_bytes()
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    line = words(place, rows, "own", "--num-shards", 2)
+    check_refused(run_program(capfd, *line), "eval-retrieval", 5, file.name, "--force starts over")
+    assert not rows.exists()
+
+
+def test_a_line_without_shards_does_not_silently_drop_them(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows"
+    assert shard(place, rows, capfd, 0).code == 0
+    said = "has shards of these rows; join them with --num-shards"
+    check_refused(run_program(capfd, *words(place, rows)), "eval-retrieval", 4, said)
+    assert run_program(capfd, *words(place, rows, "own", "--force")).code == 0
+    assert not Staging(rows).path.exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--shard-index", 0), "--shard-index has no effect without --num-shards"),
+        (("--num-shards", 2, "--shard-index", 2), "with --num-shards 2 the last is 1"),
+        (("--num-shards", 2, "--force"), "--force would remove the shards of other commands"),
+        (("--num-shards", 2, "--out", "-"), "give their file with --out"),
+    ],
+)
+def test_options_of_shards_that_do_not_fit_are_refused(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], more: Any, said: str
+) -> None:
+    line = words(place, tmp_path / "rows", "own", *more)
+    check_refused(run_program(capfd, *line), "eval-retrieval", 2, said)
+
+
+def test_forget_finds_shards_of_its_data(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows"
+    line = words(place, rows, "distractors", "--num-shards", 2, "--shard-index", 0)
+    assert run_program(capfd, *line).code == 0
+    partial_ = Staging(rows).partial
+    known = [task.content for task in open_stream(place / "stream")]
+    (distractor,) = (task.content for task in open_stream(place / "others"))
+    every = [*known, distractor]
+    assert outdated_parts([partial_], [distractor], every, str) == [partial_]
+    with pytest.raises(OutputExists, match="on data that is not under the given paths"):
+        outdated_parts([partial_], known[:1], known, str)

@@ -32,6 +32,7 @@ MADE = (
     *("runs/a b/00/open_clip_model.safetensors", "runs/01/open_clip_model.safetensors"),
     *("rows.ndjson", "report/summary.json"),
 )
+SHARDS = "eval-retrieval a --checkpoint c -o r --num-shards 2"
 # What the script calls, in the place of a cluster: each call is a line of the file LOG.
 FAKES = {
     "sbatch": 'printf "%q " sbatch "$@" >>"$LOG"; echo >>"$LOG"; echo "$(wc -l <"$LOG");main"',
@@ -98,8 +99,7 @@ def test_no_output_is_snakemakes_and_other_lines_do_not_change_a_mark() -> None:
         ("buffer s -o b\ncheck b\nbuffer t -o b --force\ncheck b", [[], [1], [1, 2], [1, 3]]),
         ("distill s -o t --num-shards 2\ndistill u -o t --num-shards 2\ncheck t", [[], [], [1, 2]]),
         (
-            "eval a -o r --num-shards 2 --shard-index 0\neval a -o r --num-shards 2 --shard-index 1\n"
-            "eval a -o r --num-shards 2\nreport r -o x",
+            f"{SHARDS} --shard-index 0\n{SHARDS} --shard-index 1\n{SHARDS}\nreport r -o x",
             [[], [], [1, 2], [1, 2, 3]],
         ),
         ("update w1 --state p\nupdate w2 --state=p\ncheck p\ncheck q", [[], [1], [1, 2], []]),

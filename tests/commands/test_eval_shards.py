@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.checkpoints import write_checkpoint_manifest
-from support.processes import exit_code_of, start_child
+from support.processes import exit_code_of, start_child, wait_until
 from support.program import ProgramResult, check_refused, run_program
 
 from vlcpctl.core.atomic import new_directory
@@ -20,6 +21,7 @@ from vlcpctl.core.staging import Staging
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.deletion.lineage import outdated_parts
 from vlcpctl.evaluation import embedding, embedding_shards
+from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
@@ -151,7 +153,7 @@ def shard(
 
 
 def test_a_joining_line_names_the_line_of_a_missing_shard(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = tmp_path / "rows"
     join = words(place, rows, "own", "--num-shards", 2)
@@ -159,8 +161,32 @@ def test_a_joining_line_names_the_line_of_a_missing_shard(
     check_refused(run_program(capfd, *join), "eval-retrieval", 3, f"{said} 0")
     assert list(tmp_path.iterdir()) == []
     assert shard(place, rows, capfd, 0).code == 0
+    monkeypatch.delattr(Session, "load")  # refused before a model is loaded
     said = f"shard 1 of 2 of {rows} is missing; first run this line with --shard-index 1"
     check_refused(run_program(capfd, *join), "eval-retrieval", 3, said)
+
+
+def test_shards_are_made_side_by_side_and_joined_when_none_is_being_made(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows, has_begun = tmp_path / "rows", tmp_path / "begun"
+
+    def hold(_: int) -> None:
+        with Staging(rows).locked_part("1-of-2"):
+            has_begun.touch()
+            time.sleep(60)
+
+    child = start_child(hold)
+    wait_until(has_begun.exists)
+    try:
+        assert shard(place, rows, capfd, 0).code == 0
+        said = f"{rows} is being written by process "
+        check_refused(shard(place, rows, capfd, 1), "eval-retrieval", 4, said)
+        join = words(place, rows, "own", "--num-shards", 2)
+        check_refused(run_program(capfd, *join), "eval-retrieval", 4, said)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        exit_code_of(child)
 
 
 def test_an_array_that_no_shard_has_is_missing(

@@ -1,6 +1,6 @@
 """The table of docs/reference/models.md: each of open_clip's configurations, and whether it trains.
 
-    python recipes/model_table.py > table.md    about ten minutes of one core
+    python recipes/model_table.py > table.md    about ten minutes
 
 A model counts as trained if vlcpctl builds it and it embeds a batch of two pairs, both on torch's
 meta device, which has shapes but no numbers: no memory is needed, and no weights are downloaded. So
@@ -50,7 +50,7 @@ def facts(name: str) -> tuple[str, ...]:
             sides = ProjectionModule(module)(images, texts)
         said = "yes" if len({side.shape for side in sides}) == 1 else "no: towers of two widths"
     except Incompatible as error:
-        tower = text.get("hf_model_name")
+        tower = None if "multimodal_cfg" in found.model else text.get("hf_model_name")
         said = f"not tried: `{tower}` is on the hub" if tower else f"no: {error}"
     except BadInput as error:
         said = f"no: {error}"

@@ -131,8 +131,8 @@ run_one() { # NAME ROW SEED STEPS: NAME as it is shown
   measure_all "$run" "$(checkpoints "$run" $made)" "$run/${names##* }"
 }
 
-# What a step costs in steps of seqf, so that as many steps as fit in seqf's CPU time can be given:
-# medians of CPU seconds a step of the board (docs/results/styles.md).
+# What a step costs in percent of seqf's (docs/results/benchmarks.md, dual encoder), so that as many
+# steps can be given as fit in seqf's CPU time. lwf+er and ctp+er count as lwf and ctp.
 cost_of() {
   case $1 in
     ctp | ctp+er) echo 173 ;;

@@ -1,4 +1,4 @@
-"""The cells and the table of docs/results/styles.md, from the rows that recipes/styles.sh has made.
+"""The cells and the table of Emoji by style, from the rows that recipes/styles.sh has made.
 
     python recipes/styles_table.py DIR -o cells.tsv [--before CELLS.tsv]    prints Markdown
 

@@ -146,11 +146,11 @@ def test_the_best_setting_of_each_row_is_chosen(tmp_path: Path) -> None:
 
 
 def test_of_several_seeds_the_mean_decides(tmp_path: Path) -> None:
-    scores = {"a:1:x=1": (2.0, 3.0), "a:1:x=2": (1.0, 3.5)}
+    scores = {"a:1:x=1": (1.5, 3.5), "a:1:x=2": (2.0, 2.5)}
     rows = [tried(run, rm, seed=seed) for run, of in scores.items() for seed, rm in enumerate(of)]
     assert choose(tmp_path, rows).returncode == 0
     assert (tmp_path / "chosen.tsv").read_text() == (
-        "a\t1\tx=1\t2.50\t2.50 (1 x=1: 2.00, 3.00), 2.25 (1 x=2: 1.00, 3.50)\n"
+        "a\t1\tx=1\t2.50\t2.50 (1 x=1: 1.50, 3.50), 2.25 (1 x=2: 2.00, 2.50)\n"
     )
 
 

@@ -174,8 +174,8 @@ def test_cells_have_the_last_model_on_each_gallery(tmp_path: Path) -> None:
     ]
     rows = [
         *own,
-        scored("er", 9.0, step=2, task_step=2),  # not the last model
         scored("er", 5.0),
+        scored("er", 9.0, step=2, task_step=2),  # not the last model
         scored("er", 6.0, split="query", n_images=100),
         scored("er", 7.0, split="gallery"),
         scored("er", 3.0, split="val"),

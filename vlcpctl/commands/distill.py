@@ -166,7 +166,10 @@ def _check_shards(count: int, index: int, *, force: bool) -> None:
             f"--shard-index {index} is too large: with --num-shards {count} the last is {count - 1}"
         )
     if force and count > 1:
-        raise UsageError("--force would remove the work of other shards; move --out away instead")
+        raise UsageError(
+            "--force would remove the work of other shards; give it without --num-shards, or "
+            "choose another --out"
+        )
 
 
 def _make_targets(

@@ -433,5 +433,6 @@ def test_the_program_prints_the_path_and_refuses_in_one_line(
         (("--views", "2"), 4, "views was 4 and is now 2"),
     ):
         check_refused(distill_program(capfd, place, out, *words, "-q"), "distill", code, said)
+    assert distill_program(capfd, place, out, "--force", "-q").code == 0  # as advised
     wrong = run_program(capfd, "distill", make_task(tmp_path / "x", 3), "--teacher", out, "-o", "y")
     check_refused(wrong, "distill", 3, "is not a checkpoint", "it is a directory of targets")

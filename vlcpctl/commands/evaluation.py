@@ -129,7 +129,12 @@ class _Flow:
         Rows that --out has already are not measured again, if there is nothing else to make.
         """
         from vlcpctl.distributed.ranks import processes
-        from vlcpctl.evaluation.evaluator import Compute, drop_shards, shards_before_rows
+        from vlcpctl.evaluation.evaluator import (
+            Compute,
+            ShardedEvaluator,
+            drop_shards,
+            shards_before_rows,
+        )
 
         given = self.given
         compute = Compute(
@@ -138,7 +143,7 @@ class _Flow:
             workers=given["workers"],
             nproc=processes(given["nproc"]),
             embedding_cache=given["embedding_cache"],
-            shards=evaluator.shards,
+            shards=evaluator.shards if isinstance(evaluator, ShardedEvaluator) else None,
         )
         plan, out = evaluator.plan(), self.out
         if given["dry_run"]:
@@ -259,10 +264,12 @@ def rows_to(out: Path | None) -> Iterator[TextIO | None]:
     from vlcpctl.core.atomic import new_file
     from vlcpctl.core.rows import is_row_file
     from vlcpctl.core.staging import Staging
+    from vlcpctl.evaluation.embedding_shards import has_shards
 
     with new_file(out, is_row_file) as temporary, temporary.open("w", encoding="utf-8") as stream:
         yield stream
-    Staging(out).drop_partial()  # the shards that these rows are from
+    if has_shards(out):  # from which these rows are
+        Staging(out).drop_partial()
 
 
 def has_rows(out: Path, rows: Sequence[PlannedRow], *, force: bool) -> bool:

@@ -23,10 +23,12 @@ from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.resumable_parts import IDENTITY, claim, is_finished, record_part, verify_part
+from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.staging import Staging
 from vlcpctl.core.versions import Versions
 from vlcpctl.data.precomputed.vector_files import write_vectors
 
+_COUNT = "shards"  # the number of them, among the facts that shards record
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -102,7 +104,7 @@ class EmbeddingShards:
     def _claim(
         self, identity: dict[str, Any], numeric: Mapping[str, Any], versions: Versions
     ) -> None:
-        own = {**numeric, "shards": self.count}
+        own = {**numeric, _COUNT: self.count}
         claim(self.out, identity, own, force=False, versions=versions)
 
     def _refuse(self, missing: list[int]) -> None:
@@ -110,6 +112,15 @@ class EmbeddingShards:
             one = f"shard {missing[0]} of {self.count} of {self.out} is missing"
             more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise BadInput(f"{one}{more}; first run this line with --shard-index {missing[0]}")
+
+
+def has_shards(out: Path) -> bool:
+    """Whether shards are beside a file of rows, rather than unfinished work of another command."""
+    try:
+        numeric = read_json_object(Staging(out).partial / IDENTITY).get("numeric")
+    except BadInput:
+        return False
+    return isinstance(numeric, dict) and _COUNT in numeric
 
 
 def _shard(index: int | None) -> str:

@@ -23,7 +23,7 @@ from vlcpctl.core.versions import Versions
 from vlcpctl.distributed.pool import ALONE, Pool, pool_of
 from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.embedding_cache import EmbeddingCache, arithmetic
-from vlcpctl.evaluation.embedding_shards import EmbeddingShards
+from vlcpctl.evaluation.embedding_shards import EmbeddingShards, has_shards
 from vlcpctl.evaluation.membership import RunCheckpoint, run_checkpoints
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.rank_files import RankFile
@@ -47,7 +47,6 @@ class Evaluator(ABC):
     run: str | None = None  # in rows, in place of the names of the checkpoints' runs
     limit: int | None = None  # how many samples of a split are used; None: all
     timings: Path | None = None  # a file for them
-    shards: EmbeddingShards | None = None  # of several commands that embed
 
     queries: ClassVar[str] = "query"  # what --save-ranks has a row for
 
@@ -66,14 +65,6 @@ class Evaluator(ABC):
         """Called after the last row of a checkpoint; does nothing unless overridden."""
         return
 
-    def embedded(self) -> tuple[dict[str, Any], Versions]:
-        """The identity of what is embedded, and the versions of its data: for shards."""
-        raise NotImplementedError
-
-    def embed(self, session: Session) -> None:
-        """Embed what the rows of the session's checkpoint need, and measure nothing: for shards."""
-        raise NotImplementedError
-
     def line(self, job: Job, row: PlannedRow) -> str:
         """A row of a job as a line of the plan."""
         return f"{job.label}: {row.fields['task']}"
@@ -87,6 +78,21 @@ class Evaluator(ABC):
         if self.run:
             manifests = [replace(one, run=self.run) for one in manifests]
         return dict(zip(self.checkpoints, run_checkpoints(manifests), strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardedEvaluator(Evaluator):
+    """An evaluation whose embedding several commands can share."""
+
+    shards: EmbeddingShards | None = None
+
+    @abstractmethod
+    def embedded(self) -> tuple[dict[str, Any], Versions]:
+        """The identity of what is embedded, and the versions of its data."""
+
+    @abstractmethod
+    def embed(self, session: Session) -> None:
+        """Embed what the rows of the session's checkpoint need, and measure nothing."""
 
 
 @dataclass(frozen=True)
@@ -250,25 +256,27 @@ def shards_before_rows(plan: Plan, compute: Compute, out: Path | None, *, force:
     Raises OutputExists if shards of something else are beside the rows, BadInput if one that is to
     be joined is missing, and as `evaluate` does.
     """
-    shards = plan.evaluator.shards
+    evaluator, shards = plan.evaluator, compute.shards
     if shards is None:
-        if out is not None and not force and Staging(out).partial.exists():
+        if out is not None and not force and has_shards(out):
             raise OutputExists(
                 f"{Staging(out).partial} has shards of these rows; join them with --num-shards, or "
                 "--force replaces them"
             )
         return True
-    identity, versions = plan.evaluator.embedded()
+    assert isinstance(evaluator, ShardedEvaluator), "no other has shards"
+    identity, versions = evaluator.embedded()
     if shards.index is None:
         shards.check(identity, compute.numeric(), versions)
         return True
     with shards.computing(identity, compute.numeric(), versions), compute.started() as started:
         for job in plan.jobs:
-            plan.evaluator.embed(Session(plan, job, started, lambda _: None))
+            evaluator.embed(Session(plan, job, started, lambda _: None))
     return False
 
 
 def drop_shards(plan: Plan) -> None:
     """Delete the shards of finished rows, if a kill has left them."""
-    if plan.evaluator.shards is not None:
-        drop_finished(plan.evaluator.shards.out, *plan.evaluator.embedded())
+    evaluator = plan.evaluator
+    if isinstance(evaluator, ShardedEvaluator) and evaluator.shards is not None:
+        drop_finished(evaluator.shards.out, *evaluator.embedded())

@@ -18,7 +18,7 @@ from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.core.versions import Versions
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.evaluation.embedding_files import write_part
-from vlcpctl.evaluation.evaluator import Evaluator, Job, Plan, Session
+from vlcpctl.evaluation.evaluator import Job, Plan, Session, ShardedEvaluator
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.planned_rows import GALLERIES, PlannedRow, gallery_rows, place_of
 from vlcpctl.evaluation.rank_files import plan_ranks
@@ -60,7 +60,7 @@ _MEASURED = {
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Retrieval(Evaluator):
+class Retrieval(ShardedEvaluator):
     """Recall or average precision; None for `split` and `map_variant` means the default.
 
     The images and captions of the tasks `distractors` are wrong answers in every gallery.

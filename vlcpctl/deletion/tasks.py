@@ -176,6 +176,9 @@ class TaskRewriter:
                 shard_rows.pop(shard, None)
             elif shard in shard_rows:
                 shard_rows[shard] = moves.samples
+        for shard in set(hits.foreign) - set(table["shard"].to_pylist()):
+            shards.remove(shard)  # a link to a tar of others, of which no pair is left
+            _emptied(self.target, shard)
         index = f"{hits.name}.parquet"
         _emptied(self.target, rows_path(Path(index)).name)
         content = write_index(_emptied(self.target, index) / index, table, table.schema)
@@ -185,7 +188,7 @@ class TaskRewriter:
             "images": len(table),
             "captions": int(pc.sum(pc.list_value_length(table["captions"])).as_py() or 0),
             "shards": shards,
-            "bytes": sum(facts["shard_bytes"]),
+            "bytes": sum(table["size"].to_pylist() if hits.foreign else facts["shard_bytes"]),
             "content": content,
             **facts,
         }

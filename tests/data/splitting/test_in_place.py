@@ -47,6 +47,8 @@ def test_the_pairs_are_those_of_a_copy(sources: Path, tmp_path: Path) -> None:
     for one, other in zip(open_stream(copied), open_stream(linked), strict=True):
         assert (one.content, one.counts) == (other.content, other.counts)
         assert other.manifest.in_place
+        for name, split in other.manifest.splits.items():
+            assert split.bytes == sum(other.split(name).column("size"))
         for name in one.counts:
             mine, theirs = one.split(name), other.split(name)
             assert list(mine.keys) == list(theirs.keys)
@@ -176,6 +178,23 @@ def test_forgotten_pairs_are_not_read_again_and_the_receipt_says_where_they_stay
     again = made(sources, tmp_path / "again", in_place=True, leave_out=(str(receipt),))
     assert all(key not in one.split(name).keys for one in open_stream(again) for name in one.counts)
     assert run_program(capfd, *words).code == 0  # nothing is left to do
+
+
+def test_a_tar_of_which_no_pair_is_left_is_not_linked(
+    sources: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stream = made(sources, tmp_path / "stream", in_place=True, tasks=1)
+    (task,) = open_stream(stream)
+    split = task.split("train")
+    names = split.column("shard")
+    keys = [key for key, name in zip(split.keys, names, strict=True) if name == names[0]]
+    words = [word for key in keys for word in ("--key", key)]
+    assert run_program(capfd, "forget", *words, stream).code == 0
+    assert not (task.path / names[0]).is_symlink()
+    (left,) = open_stream(stream)
+    assert left.manifest.splits["train"].bytes == sum(left.split("train").column("size"))
+    assert run_program(capfd, "check", "--deep", stream).code == 0
+    assert len(list(sources.iterdir())) == 3
 
 
 def test_webdataset_is_refused_for_tars_of_others(sources: Path, tmp_path: Path) -> None:

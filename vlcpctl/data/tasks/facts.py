@@ -34,7 +34,7 @@ class SplitManifest:
     shards: tuple[str, ...]
     """Names of the tars."""
     bytes: Count
-    """Size of the tars."""
+    """Size of the tars; of a split that was made in place, of its images."""
     content: str
     """Content id of the samples."""
     index: FileDigest
@@ -146,7 +146,7 @@ class SplitCounts:
     captions: Count
     """Number of captions."""
     bytes: Count
-    """Size of the tars."""
+    """Size of the tars; of a split that was made in place, of its images."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -122,6 +122,7 @@ class LinkingSplitWriter(SplitWriter):
             own = (key, source_key, *place, captions, label, self.task, width, height, sha256)
             rows.append(own + kept)
             self._captions += len(captions)
+            self._total += len(image)
         self._images += len(samples)
         self._index.extend(rows)
 
@@ -131,7 +132,6 @@ class LinkingSplitWriter(SplitWriter):
             name = self._links[tar] = f"{self.split}-{len(self._links):06d}.tar"
             (self.directory / name).symlink_to(tar)
             self._shards.append(name)
-            self._total += tar.stat().st_size
         return name
 
     def _end_shard(self) -> None:

@@ -45,6 +45,7 @@ class _Facts:
     totals: dict[str, Any] | None = None
     skipped: dict[str, Any] | None = None
     kept_columns: list[str] | None = None
+    in_place: bool | None = None
     warnings: list[str] | None = None
 
 
@@ -312,6 +313,8 @@ def _lines_of_facts(facts: dict[str, Any]) -> Iterator[str]:
     if "splits" in facts:
         counts = ", ".join(f"{images} {split}" for split, images in facts["splits"].items())
         yield f"images: {counts}"
+    if facts.get("in_place"):
+        yield "made in place: its images are in the tars of its sources"
     if facts.get("skipped"):
         counts = ", ".join(f"{reason} {count}" for reason, count in facts["skipped"].items())
         yield f"skipped: {counts}"

@@ -37,7 +37,9 @@ def bytes_of(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
 
 
-def test_the_pairs_are_those_of_a_copy(sources: Path, tmp_path: Path) -> None:
+def test_the_pairs_are_those_of_a_copy(
+    sources: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     before = bytes_of(sources)
     copied, linked = (
         made(sources, tmp_path / name, in_place=is_linked)
@@ -57,6 +59,9 @@ def test_the_pairs_are_those_of_a_copy(sources: Path, tmp_path: Path) -> None:
                 assert mine.captions(row) == theirs.captions(row)
     links = list(linked.rglob("*.tar"))
     assert links
+    for task, said in ((linked, True), (copied, False)):
+        ended = run_program(capfd, "inspect", task)
+        assert ("made in place: its images are in the tars of its sources" in ended.out) == said
     assert {path.readlink().parent for path in links} == {sources}
 
 

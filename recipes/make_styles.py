@@ -14,15 +14,16 @@ picture that it has not seen in any view, under a name that it knows. The splits
     gallery  Noto: pictures that were trained on
     val      OpenMoji: unseen pictures of known names, in a style far from all others (line art)
 
-With --held-out, that vendor trains nothing and is val, and there are no other splits for
-evaluation: settings are chosen on it. Of every 100 families of names about 15 are unseen, chosen by
-a hash of the family; names that differ only in who is shown (man, woman, person) are one family.
+With --held-out, that vendor's drawings are the split val and are not trained on, and there is no
+other split for evaluation: settings are chosen on it. Of every 100 families of names about 15 are
+unseen, chosen by a hash of the family; names that differ only in who is shown (man, woman, person)
+are one family.
 
 Pictures are on white, without skin tones and flags, and only emoji that Noto, Twemoji and Fluent
 draw. The packages are npm's @iconify-json, each checked by its SHA-256: Noto and Noto v1
 (Apache-2.0), Twemoji (CC BY 4.0), EmojiOne (CC BY 4.0), EmojiOne v1 (CC BY-SA 4.0), Fluent Emoji
 (MIT), OpenMoji (CC BY-SA 4.0). Names and keywords are Unicode's, as in Emoji-9. SVG is drawn by
-resvg-py, which is no dependency of vlcpctl: `pip install resvg-py==0.5.0`.
+resvg-py, which is not a dependency of vlcpctl: `pip install resvg-py==0.5.0`.
 """
 
 from __future__ import annotations
@@ -261,7 +262,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--packages", type=Path, help="where the packages are [beside OUT]")
-    parser.add_argument("--held-out", choices=TRAIN, help="a vendor that trains nothing, as val")
+    parser.add_argument("--held-out", choices=TRAIN, help="a vendor that is not trained on, as val")
     given = parser.parse_args()
     if given.out.exists():
         return

@@ -208,7 +208,7 @@ if [ -n "$dry_run" ]; then
   exit
 fi
 chosen_file=chosen.tsv
-[ ! -e "$model" ] || model=$(realpath "$model") # open_clip:NAME,TAG is no path
+[ ! -e "$model" ] || model=$(realpath "$model") # open_clip:NAME,TAG is not a path
 for name in tarball pairs images; do
   case ${!name} in "" | /*) ;; *) printf -v "$name" %s "$here/${!name}" ;; esac
 done

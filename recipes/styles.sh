@@ -2,7 +2,7 @@
 # Emoji by style: methods are tested on pictures by a vendor that they have never seen in any view,
 # under names that they know (make_styles.py says how it is made). Preset tiny with crops and flips.
 #
-#   1. the choice   one vendor (EmojiOne) trains nothing and validates; of each strength or queue several
+#   1. the choice   one vendor (EmojiOne) is not trained on and validates; of each strength or queue several
 #                   values, three seeds; leaderboard_choose.py takes the best mean: chosen.tsv
 #   2. the board    all five vendors train, with these settings and other seeds; the last model is tested
 #                   on the unseen style, on unseen names, on pictures it was trained on, and on a style

@@ -106,7 +106,7 @@ HOOKS = ("before_forward", "loss", "token_loss", "after_backward", "add_gradient
 
 
 class RowLoss(Protocol):
-    """What the rows of a similarity matrix are worth in the base loss: softmax or sigmoid."""
+    """The base loss of the rows of a similarity matrix: softmax or sigmoid."""
 
     @property
     def is_symmetric(self) -> bool:
@@ -120,11 +120,11 @@ class RowLoss(Protocol):
         *,
         anchors_B: Tensor | None = None,
     ) -> Tensor:
-        """The loss of the own of `count` rows, divided by `count`: parts of all processes add up.
+        """The loss of the `own` rows out of `count`, divided by `count`: processes' parts add up.
 
-        The logits (b, K) are scaled similarities, without bias: those of the pairs first, at which
-        each row has its positive, then any others; -inf where a candidate is no negative. With
-        `anchors_B` (B,), only the rows count that it marks as true.
+        The logits (b, K) are scaled similarities, without bias: first those with the pairs, among
+        which each row has its positive, then any others; -inf where a candidate is not a negative.
+        With `anchors_B` (B,), only the rows that it marks as true count.
         """
 
 

@@ -1,8 +1,8 @@
 """The rows of a loss that one process computes: those of its own pairs, against all pairs.
 
 A loss that averages over the rows of similarity matrices is a sum over processes of such parts.
-None of them holds a whole (B, B) matrix then. `Softmax` and `Sigmoid` are what a row is worth in
-the base loss, and `row_loss` is the one place that chooses. Shapes: B pairs, b of them own,
+None of them holds a whole (B, B) matrix then. `Softmax` and `Sigmoid` are the base loss of a row,
+and `row_loss` is the one place that chooses. Shapes: B pairs, b of them own,
 D channels, K candidates of a row: the B pairs, then any others.
 """
 

@@ -308,6 +308,16 @@ def _lines_of_facts(facts: dict[str, Any]) -> Iterator[str]:
     """Lines about an artifact that only some kinds have."""
     if model := facts.get("model"):
         yield f"model: {printable(model['name'])}" + (f" ({model['is']})" if model["is"] else "")
+    yield from _lines_of_data(facts)
+    for name, code in facts.get(METHOD_CODE, {}).items():
+        own = code.get("file") or f"{code.get('distribution')} {code.get('version')}"
+        yield f"code of method {name}: {printable(own)}"
+    for warning in facts.get("warnings") or ():
+        yield f"warning: {printable(warning)}"
+
+
+def _lines_of_data(facts: dict[str, Any]) -> Iterator[str]:
+    """Lines about the pairs of a stream, task or buffer."""
     if facts["kind"] == "stream":
         yield from _table(facts["tasks"])
     if "splits" in facts:
@@ -320,11 +330,6 @@ def _lines_of_facts(facts: dict[str, Any]) -> Iterator[str]:
         yield f"skipped: {counts}"
     if facts.get("kept_columns"):
         yield f"kept columns: {', '.join(map(shortened, facts['kept_columns']))}"
-    for name, code in facts.get(METHOD_CODE, {}).items():
-        own = code.get("file") or f"{code.get('distribution')} {code.get('version')}"
-        yield f"code of method {name}: {printable(own)}"
-    for warning in facts.get("warnings") or ():
-        yield f"warning: {printable(warning)}"
 
 
 def _table(tasks: list[dict[str, Any]]) -> list[str]:

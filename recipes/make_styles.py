@@ -40,6 +40,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -266,9 +267,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.out.exists():
         return
-    try:
-        import resvg_py  # noqa: F401
-    except ImportError:
+    if find_spec("resvg_py") is None:
         sys.exit("make_styles.py draws SVG with resvg-py: pip install resvg-py==0.5.0")
     directory = given.packages or given.out.parent
     styles = {name.rpartition("-")[0]: style_of(fetch(directory, name)) for name in PACKAGES}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import time
 from collections import Counter
@@ -93,16 +94,30 @@ def test_the_cost_of_a_week_is_flat_but_for_the_evaluation_of_earlier_weeks(
         costs.weeks[-1]["update itself"] = _seconds(resource.RUSAGE_SELF) - own
         costs.weeks[-1]["all"] = _seconds(resource.RUSAGE_CHILDREN) - children
         if week % 10 == 0:
-            _show(costs, week, time.monotonic() - began, capfd)
+            _show(costs, week, time.monotonic() - began, state, capfd)
     _check(costs)
 
 
-def _show(costs: Costs, week: int, wall: float, capfd: pytest.CaptureFixture[str]) -> None:
+def _show(
+    costs: Costs, week: int, wall: float, state: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     parts = [part for part in costs.weeks[-1] if part != "all"]
     means = {part: float(costs.of(part)[-10:].mean()) for part in parts}
     text = "  ".join(f"{part} {seconds:.2f}" for part, seconds in means.items())
     with capfd.disabled():
         print(f"week {week:3d}: CPU seconds {sum(means.values()):.2f}: {text} (wall {wall:.0f} s)")
+        disk = sum(one.lstat().st_size for one in state.rglob("*") if one.is_file())
+        last = Layout(state).week(week)
+        own = sum(one.lstat().st_size for one in last.rglob("*") if one.is_file())
+        print(
+            f"  disk: {disk / 1e6:.2f} MB, {own / 1e6:.2f} of the week; {_evaluated(last)} images"
+        )
+
+
+def _evaluated(week: Path) -> int:
+    """The images on which a week evaluated its model, by its rows."""
+    rows = [json.loads(line) for file in week.rglob("*.ndjson") for line in file.open()]
+    return sum(row.get("n_images") or 0 for row in rows if row.get("gallery") == "own")
 
 
 def _check(costs: Costs) -> None:

@@ -109,6 +109,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
 
     >>> unknown_name("method", "ewcc", ["ewc", "si"])
     "unknown method 'ewcc'; did you mean 'ewc'? (known: ewc, si)"
+    >>> unknown_name("parameter of seqf:", "lr", [])
+    "unknown parameter of seqf: 'lr' (known: none)"
     """
     names = sorted(known)
     near = nearest(name, names)
@@ -117,7 +119,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     if len(names) > MOST_NAMES:
         like = difflib.get_close_matches(name, names, n=MOST_NAMES, cutoff=0.3)
         shown = [*(like or names[:MOST_NAMES]), f"... {len(names)} in all"]
-    return f"unknown {kind} {name!r}{guess} (known: {', '.join(shown)})"
+    return f"unknown {kind} {name!r}{guess} (known: {', '.join(shown) or 'none'})"
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:

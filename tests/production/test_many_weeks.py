@@ -31,7 +31,8 @@ GIVEN = {
     "undefined": "pass",
 }
 FLAT = ("before", "train-step", "buffer", "guards", *INDEX)
-LINEAR = ("split", "weeks", "update itself")  # reads, evaluates and lists the earlier weeks
+BOUNDED = "weeks"  # all earlier weeks for a year, then at most 52
+LINEAR = ("split", "update itself")  # read and list the earlier weeks
 
 
 class Costs:
@@ -125,6 +126,8 @@ def _check(costs: Costs) -> None:
     for part in FLAT:
         before, after = costs.of(part)[early], costs.of(part)[late]
         assert np.median(after) < 1.5 * np.median(before) + 0.1, part
+    weeks = costs.of(BOUNDED)
+    assert np.median(weeks[late]) < 1.5 * np.median(weeks[40:60]) + 0.1
     for part in LINEAR:
         seconds = costs.of(part)
         middle = np.median(seconds[WEEKS // 2 - 15 : WEEKS // 2 + 15])

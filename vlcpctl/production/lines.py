@@ -28,7 +28,8 @@ GUARDS, START, CLASSES = "guards", "start", "-classes"
 BEFORE, WEEKS = "before", "weeks"
 INDEX = ("index-kept", "index-grown", "index-rebuilt")  # what becomes of the deployed index
 
-_RECENT = 12  # weeks that the tables of a report show; metrics and curves are over all
+_RECENT = 12  # weeks that the tables of a report show; metrics and curves are over all evaluated
+_OLDER = 40  # the most earlier weeks that a model is evaluated on besides
 _EARLIER = "earlier"  # the task that the first buffer is filled from
 _PRETRAINED = "open_clip:"
 
@@ -94,7 +95,7 @@ class Lines:
         before = list(dict.fromkeys([start, last / "checkpoint"]))
         new = [pending / "checkpoint"]
         emptied = self.emptied()
-        known = [week for week in range(1, number) if week not in emptied]
+        known = [week for week in evaluated_weeks(self.state.last) if week not in emptied]
         weeks = [self._task(self.place.week(week), week) for week in known]
         lines = [
             self._split(
@@ -366,7 +367,9 @@ class Lines:
             ("--junit", self.call.junit),
         )
         # The number before the name of a week is that in the run.
-        gone = (f"*{TASK.format(week).removeprefix('00')}" for week in self.emptied())
+        counted = set(evaluated_weeks(self.state.last)).difference(self.emptied())
+        weeks = (week for week in range(1, self.state.last + 1) if week not in counted)
+        gone = (f"*{TASK.format(week).removeprefix('00')}" for week in weeks)
         return words + _options(*(("--without", one) for one in gone))
 
     def _rule(self, ranks: Sequence[str]) -> Iterator[tuple[str, object]]:
@@ -410,6 +413,25 @@ class Lines:
             ("--workers", how.workers if workers else None),
             ("--threads", how.threads if how.threads != 1 else None),
         )
+
+
+def evaluated_weeks(last: int) -> list[int]:
+    """The weeks that a model is evaluated on after `last` weeks were accepted.
+
+    They are the last twelve and, of the older ones, at most forty: all, or every second, fourth,
+    eighth and so on. A week that is left out is so for ever, so that of each week that a model is
+    evaluated on, the model before it was, too.
+
+    >>> evaluated_weeks(3)
+    [1, 2, 3]
+    >>> [week for week in evaluated_weeks(150) if week < 30]
+    [4, 8, 12, 16, 20, 24, 28]
+    """
+    older = max(0, last - _RECENT)
+    every = 1
+    while older // every > _OLDER:
+        every *= 2
+    return [*range(every, older + 1, every), *range(older + 1, last + 1)]
 
 
 def has_saved_state(pending: Path) -> bool:

@@ -33,6 +33,8 @@ SET = {
     "ctp-process": ["ctp.positives=process"],
     "co2l-cross": ["co2l.relations=cross", "co2l.average=anchors"],
     "lwf-channels": ["lwf.target=channels"],
+    "seqf-lora": [],
+    "ewc-lora": [],
     "modx-mean": ["modx.reduction=mean", "modx.directions=i2t"],
 }
 TERMS_OF_ONE_PROCESS = {"ctp-process"}  # "process" makes the loss depend on their number
@@ -72,6 +74,8 @@ def _step(world: TrainingWorld, case: str, number: int, root: Path) -> TrainRequ
     name = case.split("-", maxsplit=1)[0]
     step = request(world, name, number, root, buffered=name not in ("lwf", "modx", "bct"))
     settings = replace(step.settings, micro_batch=1, optimizer="sgd", lr=0.02, steps=2)
+    if case.endswith("-lora") and step.previous:
+        settings = replace(settings, lora="2")
     # A learned temperature gets its gradient from the loss directly, not through the encoders.
     if not step.previous:
         settings = replace(settings, temperature="learn:0.1")

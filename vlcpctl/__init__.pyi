@@ -144,6 +144,7 @@ def train_step(
     resize: str | None = None,
     keep: str | None = None,
     blend_buffers: bool | None = None,
+    lora: str | Sequence[str] | None = None,
     mask_share: float | None = None,
     masking: str | None = None,
     heads: str | None = None,

@@ -33,10 +33,20 @@ SET = {
     "ctp-process": ["ctp.positives=process"],
     "co2l-cross": ["co2l.relations=cross", "co2l.average=anchors"],
     "lwf-channels": ["lwf.target=channels"],
+    "seqf-lora": [],
+    "ewc-lora": [],
     "modx-mean": ["modx.reduction=mean", "modx.directions=i2t"],
 }
 TERMS_OF_ONE_PROCESS = {"ctp-process"}  # "process" makes the loss depend on their number
-SIGMOID = ("ctp", "incclip", "co2l", "derpp", "ewc", "ctp-process")  # a bias, a weight of the loss
+SIGMOID = (
+    "ctp",
+    "bct",
+    "incclip",
+    "co2l",
+    "derpp",
+    "ewc",
+    "ctp-process",
+)  # a bias, a weight of the loss
 FUSION = ("ctp", "lucir", "afec", "incclip", "mas", "lwf")  # the others' terms are as in a dual one
 
 
@@ -62,8 +72,10 @@ def _in_double_precision(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _step(world: TrainingWorld, case: str, number: int, root: Path) -> TrainRequest:
     name = case.split("-", maxsplit=1)[0]
-    step = request(world, name, number, root, buffered=name not in ("lwf", "modx"))
+    step = request(world, name, number, root, buffered=name not in ("lwf", "modx", "bct"))
     settings = replace(step.settings, micro_batch=1, optimizer="sgd", lr=0.02, steps=2)
+    if case.endswith("-lora") and step.previous:
+        settings = replace(settings, lora="2")
     # A learned temperature gets its gradient from the loss directly, not through the encoders.
     if not step.previous:
         settings = replace(settings, temperature="learn:0.1")

@@ -148,7 +148,9 @@ def test_scaled_decoding_is_taken_from_the_teacher_and_gives_the_losses_of_the_l
 
 def test_the_table_has_methods_to_teach() -> None:
     needs = {name: method().needs(first=False) for name, method in TABLE.items()}
-    assert {"lwf", "modx", "ctp", "incclip"} <= {n for n, need in needs.items() if need.previous}
+    assert {"lwf", "modx", "ctp", "incclip", "bct"} <= {
+        n for n, need in needs.items() if need.previous
+    }
     assert {"ewc", "ctp"} <= {n for n, need in needs.items() if need.previous_weights}
 
 

@@ -17,7 +17,7 @@ from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 
-TEACHERS = ("lwf", "modx", "ctp", "geodl")
+TEACHERS = ("lwf", "modx", "ctp", "geodl", "bct")
 PENALTIES = ("ewc", "si", "mas")
 
 

@@ -222,6 +222,14 @@ class Method:
     # The selection policy of its paper's buffer, which `update` chooses; the plan notes another.
     usual_policy: ClassVar[str] = ""
 
+    # The assignment with which its hooks leave the weights alone, if there is one.
+    overwrites_unless: ClassVar[str] = ""
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether its hooks change the weights, with these settings; --lora then refuses it."""
+        return self.writes_weights
+
     @property
     def queued(self) -> int:
         """The number of pairs of earlier batches that each step uses as negatives."""

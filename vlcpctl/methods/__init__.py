@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vlcpctl.core.method import Method
 from vlcpctl.methods.afec import Afec
+from vlcpctl.methods.bct import Bct
 from vlcpctl.methods.co2l import Co2l
 from vlcpctl.methods.ctp import Ctp
 from vlcpctl.methods.der import Der
@@ -31,5 +32,6 @@ TABLE: dict[str, type[Method]] = {
         *(Ewc, Mas, Si, Rwalk, Afec),
         *(Der, Derpp, Co2l, Geodl, Ema),
         *(Ctp, Incclip, Modx, Dha),
+        Bct,
     )
 }

@@ -29,6 +29,7 @@ class Incclip(Method):
         "with a fixed 0.07 little is learned"
     )
     replaces_base: ClassVar[bool] = True
+    overwrites_unless: ClassVar[str] = "incclip.clip=false"
     by_rows: ClassVar[frozenset[str]] = frozenset({"contrastive", "distil"})
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
@@ -108,6 +109,11 @@ class Incclip(Method):
         within="(0, inf)",
         depends="the learning rate and the number of steps: how far the norms would grow",
     )
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether it clips the norms of weights."""
+        return self.clip
 
     def needs(self, *, first: bool) -> Needs:
         """After the first task: a buffer, and the previous model to distil and generate texts."""

@@ -22,6 +22,7 @@ from vlcpctl.data.tasks.task import open_task
 from vlcpctl.methods.plugins.source import facts_of
 from vlcpctl.training.config.composition import hyper_of
 from vlcpctl.training.config.execution import numeric_options
+from vlcpctl.training.config.lora import parse_lora
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.settings import PREVIOUS, SOFTMAX
 
@@ -42,6 +43,10 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
         del settings["resize"]
     if settings["loss"] in (None, SOFTMAX):  # likewise
         del settings["loss"]
+    if settings["lora"] is None:  # likewise
+        del settings["lora"]
+    else:
+        settings["lora"] = str(parse_lora(settings["lora"]))
     for name in ("model", "pretrained"):
         if request.origins.get(name) != PREVIOUS:  # that may say anything, such as a path
             value = settings[name]

@@ -26,6 +26,7 @@ from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.models.in_words import model_in_words
 from vlcpctl.training.adaptation import adapted
+from vlcpctl.training.adapters import check_lora, lora_lines
 from vlcpctl.training.config.execution import (
     check_execution,
     check_processes,
@@ -153,7 +154,7 @@ class TrainPlan:
             yield f"  note: {note}"
         for note in self._method_notes():
             yield f"  {note}"
-        for line in shape_notes(self.request):
+        for line in (*shape_notes(self.request), *lora_lines(self.request)):
             yield f"  {line}"
         if self.taught is not None:
             yield f"  {targets_line(self.taught.targets, self.request.methods)}"
@@ -312,6 +313,7 @@ def _check_chain(
     if parent is not None:
         _check_parent(request, tasks, parent)
     check_model(request)
+    check_lora(request)
     _check_needs(request, buffer, parent)
 
 

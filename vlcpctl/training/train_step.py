@@ -26,6 +26,7 @@ from vlcpctl.core.devices import set_arithmetic, torch_device
 from vlcpctl.core.errors import Diverged, Incompatible, UsageError
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.process_memory import peak_memory
+from vlcpctl.core.tensors import write_tensors
 from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory
 from vlcpctl.distributed.signals import StopFlag, stop_flag
 from vlcpctl.distributed.world import World
@@ -36,12 +37,15 @@ from vlcpctl.tracking.destinations import TRAINING, TrackedRun
 from vlcpctl.tracking.trackers import Trackers, closing_with_code
 from vlcpctl.training import identity
 from vlcpctl.training.adaptation import adapted
+from vlcpctl.training.adapters import size_of
 from vlcpctl.training.batches import training_batches, training_transform, validation_batches
 from vlcpctl.training.config.execution import BENCHMARK
 from vlcpctl.training.config.phases import steps_before
 from vlcpctl.training.config.request import TrainRequest, save_every
 from vlcpctl.training.config.resolution import configuration
 from vlcpctl.training.config.settings import OF_ITS_MODEL, SIGMOID
+from vlcpctl.training.loop.adapters import FILE as ADAPTER
+from vlcpctl.training.loop.adapters import Adapters
 from vlcpctl.training.loop.expected_state import require_complete
 from vlcpctl.training.loop.loop import (
     Observer,
@@ -178,6 +182,9 @@ def _finish(
 
         def finish(directory: Path) -> None:
             shutil.copyfile(partial.journal, directory / partial.journal.name)
+            # The change of averaged weights has no rank.
+            if run.lora is not None and not run.written_slot:
+                write_tensors(directory / ADAPTER, run.lora.tensors)
             observe("before-rename")
 
         with _last_step(loop):
@@ -267,6 +274,7 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
     # With precomputed targets, the teacher is loaded only for methods that need its weights.
     needs_teacher = targets is None or weight_users(request.methods)
     frozen = _frozen(request, encoder, parent) if needs_teacher else {}
+    size = size_of(request)
     penalises = any(one.needs(first=False).previous_weights for one in request.methods)
     run = TrainRun(
         encoder=encoder,
@@ -281,6 +289,7 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
         targets_scale=targets.scale if targets else None,
         world=world,
         local_loss=request.local_loss,
+        lora=None if size is None else Adapters.of(encoder.weights(), size, request.drawn_seed),
     )
     if targets is not None:
         _check_targets(targets, run)

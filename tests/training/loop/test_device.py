@@ -64,6 +64,7 @@ WAITS = {
     "ctp": 1,
     "incclip": 1,
     "modx": 1,
+    "bct": 1,
     "dha": 1,
     "ctp+dha": 1,
     "der+ctp": 1,

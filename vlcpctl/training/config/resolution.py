@@ -13,6 +13,7 @@ from vlcpctl.core.method import Method, lies_within
 from vlcpctl.core.option_rules import GoesWith, OptionRow, refuse_idle
 from vlcpctl.data.loading.replay import UNION, Replay
 from vlcpctl.models.temperature import parse_temperature
+from vlcpctl.training.config.lora import parse_lora
 from vlcpctl.training.config.per_step import parse_scale
 from vlcpctl.training.config.presets import preset, source_of
 from vlcpctl.training.config.settings import RANDAUGMENT_MOST, ROWS, SETTINGS, Settings
@@ -70,6 +71,8 @@ def _check(settings: Settings) -> None:
     if settings.temperature is not None:
         parse_temperature(settings.temperature)
     parse_replay(settings.replay)
+    if settings.lora is not None:
+        parse_lora(settings.lora)
     if settings.scale_per_step is not None:
         parse_scale(settings.scale_per_step)
 

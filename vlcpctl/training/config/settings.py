@@ -291,6 +291,15 @@ class Settings:
         "Average BatchNorm statistics, not only weights, in momentum models",
         otherwise="weights only",
     )
+    lora: str | None = _setting(
+        None,
+        METHOD,
+        "RANK[,ALPHA]",
+        "Train adapters of this rank in attention and MLP of both encoders, in place of the "
+        "weights, which change by (ALPHA / RANK) B A; ALPHA is twice the rank unless given",
+        otherwise="no adapters: all weights train",
+        none="no adapters",
+    )
     mask_share: float = _setting(
         0.15,
         DATA,

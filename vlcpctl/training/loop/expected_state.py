@@ -38,14 +38,14 @@ def require_complete(
         for name, values in wanted.items():
             require_same_names(dict(tensors[name]), values, f"{what}, {name}.safetensors")
         for name in sorted(optimizers):
-            _require_optimizer(tensors[name], run.weights, f"{what}, {name}.safetensors")
+            _require_optimizer(tensors[name], run.trained, f"{what}, {name}.safetensors")
     except Incompatible as error:
         raise Incompatible(f"{error}{START_OVER}") from error
 
 
 def _expected_tensors(run: TrainRun, saved: SavedProgress) -> dict[str, Mapping[str, Tensor]]:
     """Tensors by file and name, with the shapes that they must have, except the optimizers'."""
-    everything = run.everything()
+    everything = run.saved()
     slots = {
         f"{SLOTS}{method}/{slot}": values
         for method, named in run.slots.items()

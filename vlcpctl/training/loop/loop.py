@@ -74,7 +74,7 @@ class TrainingLoop:
         loss is not finite, and Interrupted after a signal, once the state is saved.
         """
         for weights, state in states.items():
-            restore(self._optimizer(weights), self.run.weights, state)
+            restore(self._optimizer(weights), self.run.trained, state)
         for number in range(self.saved.phase, len(self.phases)):
             self.run.position.phase = number
             self._phase(self.phases[number])
@@ -141,7 +141,7 @@ class TrainingLoop:
         Each is created once per run: a phase that comes back every epoch keeps its moments.
         """
         if weights not in self._optimizers:
-            self._optimizers[weights] = new_optimizer(self.run.weights, self.run.settings)
+            self._optimizers[weights] = new_optimizer(self.run.trained, self.run.settings)
         return self._optimizers[weights]
 
     def _ends_epoch(self, step: int) -> bool:
@@ -206,7 +206,7 @@ class TrainingLoop:
             # them different best weights or learning rates.
             values = self.run.world.from_rank_0(self.validate(), self.run.device)
             if self._is_best(values):
-                self.best = copy_of(self.run.everything())
+                self.best = copy_of(self.run.saved())
         row = {"phase": phase.name, "step": phase.offset + step, **values}
         self.metrics_log.append(row)
         self._track(phase, row)
@@ -258,7 +258,7 @@ class TrainingLoop:
             self.saved.journal_bytes = journal["bytes"]
             self._refuse_diverged_weights()
             tensors = {
-                MODEL: self.run.everything(),
+                MODEL: self.run.saved(),
                 **self._optimizer_files(),
                 **_slot_files(self.run.slots),
             }
@@ -277,7 +277,7 @@ class TrainingLoop:
 
     def _optimizer_files(self) -> dict[str, dict[str, Tensor]]:
         return {
-            f"{OPTIMIZERS}{weights or MODEL}": state_tensors(optimizer, self.run.weights)
+            f"{OPTIMIZERS}{weights or MODEL}": state_tensors(optimizer, self.run.trained)
             for weights, optimizer in self._optimizers.items()
         }
 

@@ -32,6 +32,11 @@ class Optimizer(Protocol):
         """The state tensors of each parameter by name; {} before its first update."""
 
     halted: Tensor | None
+    found_inf: Tensor | None
+
+    @property
+    def suppresses(self) -> bool:
+        """Whether `step` itself heeds `found_inf`, on the device."""
 
     def step(self) -> object:
         """Update every parameter that has a gradient."""
@@ -50,6 +55,7 @@ class _Halting:
     halted: Tensor | None = None  # (), 1.0 once a loss term was not finite; set by OptimizerStep
     found_inf: Tensor | None = None  # (), set by GradScaler for the time of one call of `step`
     grad_scale: Tensor | None = None  # likewise; the loop unscales gradients itself, so it is None
+    suppresses: bool = False
 
     def __init__(self, groups: Sequence[Group], defaults: Group) -> None:
         self.param_groups: list[Group] = [{**defaults, **group} for group in groups]
@@ -103,6 +109,7 @@ class FusedAdam(_Halting):
     """
 
     # GradScaler then passes `found_inf` to the kernel, and does not read it on the host.
+    suppresses: bool = True
     _step_supports_amp_scaling: ClassVar[bool] = True
 
     def __init__(self, groups: Sequence[Group], defaults: Group, *, decoupled: bool) -> None:
@@ -147,6 +154,7 @@ class FusedSgd(_Halting):
     The state is `momentum_buffer`; there is none without momentum.
     """
 
+    suppresses: bool = True
     _step_supports_amp_scaling: ClassVar[bool] = True
 
     def _update_all(self, suppressed: Tensor | None) -> None:

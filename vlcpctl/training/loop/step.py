@@ -22,6 +22,7 @@ from vlcpctl.core.method import Method
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.models.embed import as_features
+from vlcpctl.training.loop.adapters import AdapterOptimizer
 from vlcpctl.training.loop.loss_share import LossShare
 from vlcpctl.training.loop.method_context import MethodRun
 from vlcpctl.training.loop.optimizers import Optimizer
@@ -37,11 +38,14 @@ class OptimizerStep:
     """Performs the optimizer steps of one phase; holds the optimizer and the fp16 loss scaler."""
 
     def __init__(self, run: TrainRun, optimizer: Optimizer, methods: Sequence[Method]) -> None:
-        self.run, self.optimizer = run, optimizer
+        self.run = run
+        self.optimizer: Optimizer = (
+            optimizer if run.lora is None else AdapterOptimizer(optimizer, run.lora)
+        )
         # Set by the first step with a term that is not finite, and never reset. The host reads
         # values later; until then the optimizer changes nothing.
         self.halted = torch.zeros((), device=run.device)
-        optimizer.halted = self.halted
+        self.optimizer.halted = self.halted
         fp16 = run.settings.precision == "fp16" and run.position.plan.trains
         self.scaler = torch.amp.GradScaler(run.device.type, enabled=fp16)
         self._scale: float | None = None  # the loss scale after the last update; None: not read
@@ -190,15 +194,17 @@ class OptimizerStep:
         return grads
 
     def _update(self) -> bool:
+        if self.run.lora is not None:
+            self.run.lora.pull_back()
         if self.run.settings.clip_norm:
-            torch.nn.utils.clip_grad_norm_(self.run.weights.values(), self.run.settings.clip_norm)
+            torch.nn.utils.clip_grad_norm_(self.run.trained.values(), self.run.settings.clip_norm)
         reads_scale = self._needs_stepped and self.scaler.is_enabled()
         if reads_scale and self._scale is None:
             self._scale = self.scaler.get_scale()
         self.scaler.step(cast("torch.optim.Optimizer", self.optimizer))
         self.scaler.update()
         temperature = self.run.weights["logit_scale"]
-        if temperature.requires_grad:
+        if temperature.requires_grad and self.run.lora is None:
             temperature.clamp_(max=self.run.row_loss.max_log_scale)
         if not reads_scale:
             return True

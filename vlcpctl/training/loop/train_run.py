@@ -26,6 +26,7 @@ from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.execution import pixels_for_gradients
 from vlcpctl.training.config.phases import PhasePlan
 from vlcpctl.training.config.settings import Settings
+from vlcpctl.training.loop.adapters import Adapters
 
 Slots = dict[str, dict[str, Weights]]  # method, slot, name
 
@@ -75,6 +76,7 @@ class TrainRun:
     initial: Weights | None = None  # the initial weights, if `previous` is a separate teacher
     targets_scale: float | None = None  # 1 / temperature of the teacher of precomputed targets
     world: World = field(default_factory=World)
+    lora: Adapters | None = None  # with --lora: what trains in place of the weights
     local_loss: bool = False  # each process computes the loss rows of its own pairs only
     slots: Slots = field(default_factory=dict)
     position: Position = field(default_factory=Position)
@@ -95,6 +97,17 @@ class TrainRun:
         """The trained model's parameters, live."""
         return dict(self.encoder.weights())
 
+    @property
+    def trained(self) -> Weights:
+        """What the optimizer updates, live: the model's parameters, or their adapters."""
+        return self.weights if self.lora is None else self.lora.tensors
+
+    def saved(self) -> Weights:
+        """What a saved state holds of the model, live: parameters, buffers and adapters."""
+        return (
+            self.everything() if self.lora is None else {**self.everything(), **self.lora.tensors}
+        )
+
     def everything(self) -> Weights:
         """The trained model's parameters and buffers, live."""
         return {**self.weights, **self.encoder.buffers()}
@@ -105,8 +118,8 @@ class TrainRun:
 
     @torch.no_grad()
     def load(self, tensors: Weights) -> None:
-        """Set every parameter and buffer, in place: optimizers keep their references."""
-        for name, tensor in self.everything().items():
+        """Set every parameter, buffer and adapter, in place: optimizers keep their references."""
+        for name, tensor in self.saved().items():
             tensor.copy_(tensors[name])
 
     @torch.no_grad()

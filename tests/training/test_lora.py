@@ -1,0 +1,329 @@
+"""Low-rank adapters: an autograd version, what a checkpoint has, resume, refusals, peft."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from vlcpctl.core.errors import OutputExists, UsageError
+from vlcpctl.core.tensors import read_tensors
+from vlcpctl.losses.contrastive import image_text
+from vlcpctl.models import encoders
+from vlcpctl.models.embed import as_features
+from vlcpctl.models.encoders import Encoder
+from vlcpctl.testing.battery import (
+    TrainingWorld,
+    chain,
+    make_world,
+    request,
+    require_exact_resume,
+    with_fusion_model,
+)
+from vlcpctl.testing.tiny_stream import make_task
+from vlcpctl.training.config.composition import compose
+from vlcpctl.training.config.lora import LoraSize, adapted, parse_lora
+from vlcpctl.training.config.request import TrainRequest
+from vlcpctl.training.config.settings import Settings
+from vlcpctl.training.loop.adapters import AdapterOptimizer, Adapters
+from vlcpctl.training.loop.optim import new_optimizer
+from vlcpctl.training.plan import make_plan
+from vlcpctl.training.train_step import train_step
+
+SIZE = LoraSize(2, 3.0)
+WEIGHTS = "open_clip_model.safetensors"
+
+
+def _double() -> Encoder:
+    encoder = encoders.build("micro")
+    encoder.module.double()
+    return encoder
+
+
+def _loss(encoder: Encoder, seed: int, weights: Any = None) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    pixels = torch.randn(6, 3, 16, 16, generator=generator, dtype=torch.float64)
+    texts = torch.randint(1, 2000, (6, 12), generator=generator)
+    image, text = encoder.features(pixels, texts, weights)
+    scale = (weights or encoder.weights())["logit_scale"].exp()
+    out = as_features(image, text, scale)
+    return sum(image_text(out.image, out.text, out.scale))
+
+
+@pytest.mark.parametrize("clip_norm", [None, 0.01])
+def test_the_gradients_and_updates_are_those_of_autograd(clip_norm: float | None) -> None:
+    settings = Settings(lr=0.05, weight_decay=0.1)
+    encoder, other = _double(), _double()
+    adapters = Adapters.of(encoder.weights(), SIZE, seed=3)
+    start = {name: one.detach().clone() for name, one in other.weights().items()}
+    pairs = {name: one.detach().clone().requires_grad_() for name, one in adapters.tensors.items()}
+    optimizer = AdapterOptimizer(new_optimizer(adapters.tensors, settings), adapters)
+    naive = torch.optim.AdamW(pairs.values(), lr=0.05, weight_decay=0.1)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.05
+
+    def effective() -> dict[str, torch.Tensor]:
+        found = dict(start)
+        for name in adapted(start):
+            change = pairs[f"{name}.lora_B"] @ pairs[f"{name}.lora_A"]
+            found[name] = start[name] + SIZE.alpha / SIZE.rank * change
+        return found
+
+    for seed in range(4):
+        optimizer.zero_grad()
+        _loss(encoder, seed).backward()
+        adapters.pull_back()
+        naive.zero_grad()
+        _loss(other, seed, effective()).backward()
+        for name, one in pairs.items():
+            torch.testing.assert_close(adapters.tensors[name].grad, one.grad, msg=name)
+        if clip_norm:
+            torch.nn.utils.clip_grad_norm_(adapters.tensors.values(), clip_norm)
+            torch.nn.utils.clip_grad_norm_(pairs.values(), clip_norm)
+        optimizer.step()
+        naive.step()
+        for name, one in effective().items():
+            torch.testing.assert_close(encoder.weights()[name].detach(), one.detach(), msg=name)
+    moved = [name for name, one in effective().items() if not torch.equal(one, start[name])]
+    assert moved == adapted(start)
+
+
+def test_both_towers_of_either_class_of_open_clip_have_adapters() -> None:
+    own = ["transformer.resblocks.0.attn.in_proj_weight", "visual.ln_post.weight"]
+    custom = ["text.transformer.resblocks.11.mlp.c_proj.weight", "text.text_projection"]
+    image = ["visual.transformer.resblocks.3.attn.out_proj.weight", "visual.proj"]
+    assert adapted([*own, *custom, *image]) == [own[0], custom[0], image[0]]
+    assert adapted([*own, *custom, *image], "text") == [own[0], custom[0]]
+    assert len(adapted(_double().weights())) == 8
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def first(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("chain")
+    train_step(request(world, "seqf", 0, root, buffered=False))
+    return root / "00"
+
+
+def _second(
+    world: TrainingWorld, first: Path, out: Path, names: str = "seqf", lora: str = "2", **how: Any
+) -> TrainRequest:
+    step = request(world, names, 1, first.parent, buffered=False)
+    settings = replace(step.settings, lora=lora, **how)
+    return replace(step, out=out, settings=settings)
+
+
+def test_only_the_adapted_weights_change_and_by_a_matrix_of_that_rank(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
+    train_step(_second(world, first, tmp_path / "01", lora="1,2", lr=0.01))
+    old, new = (read_tensors(path / WEIGHTS) for path in (first, tmp_path / "01"))
+    for name in old:
+        if name not in adapted(old):
+            assert torch.equal(old[name], new[name]), name
+            continue
+        strengths = torch.linalg.svdvals((new[name] - old[name]).double())
+        assert strengths[0] > 1e-4, name
+        assert strengths[1] < 1e-3 * strengths[0], name
+
+
+def test_the_adapter_beside_the_weights_is_their_change(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
+    train_step(_second(world, first, tmp_path / "01", lora="2,6", lr=0.01))
+    old, new = (read_tensors(path / WEIGHTS) for path in (first, tmp_path / "01"))
+    pairs = read_tensors(tmp_path / "01" / "adapter.safetensors")
+    assert len(pairs) == 2 * len(adapted(old))
+    for name in adapted(old):
+        change = 3.0 * pairs[f"{name}.lora_B"] @ pairs[f"{name}.lora_A"]
+        torch.testing.assert_close(new[name], old[name] + change, rtol=0, atol=1e-7)
+
+
+def test_no_learning_rate_is_the_previous_model(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
+    train_step(_second(world, first, tmp_path / "01", lr=1e-30, min_lr=0.0, weight_decay=0.0))
+    old, new = (read_tensors(path / WEIGHTS) for path in (first, tmp_path / "01"))
+    assert all(torch.equal(old[name], new[name]) for name in old)
+
+
+@pytest.mark.parametrize("names", ["ewc", "si+ctp", "ema"])
+def test_methods_keep_their_state_over_tasks_with_and_without_adapters(
+    world: TrainingWorld, names: str, tmp_path: Path
+) -> None:
+    for number, lora in enumerate((None, "2", None)):
+        step = request(world, names, number, tmp_path, buffered=False)
+        train_step(replace(step, settings=replace(step.settings, lora=lora)))
+        written = (step.out / "adapter.safetensors").is_file()
+        assert written == (lora is not None and names != "ema")
+
+
+def test_an_average_of_weights_is_written_without_an_adapter_and_the_plan_says_so(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
+    lines = "\n".join(make_plan(_second(world, first, tmp_path / "01", "ema")).lines())
+    assert "ema writes an average of weights" in lines
+    assert "the checkpoint has no adapter beside it" in lines
+
+
+def test_the_plan_counts_the_weights_that_train(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
+    lines = [*make_plan(_second(world, first, tmp_path / "01", lora="2")).lines()]
+    # Of each of both blocks: in_proj 8 + 24, out_proj 8 + 8, and the MLP twice 8 + 32, by rank 2.
+    held = read_tensors(first / WEIGHTS)
+    total = sum(one.numel() for one in held.values())
+    assert sum(sum(held[name].shape) * 2 for name in adapted(held)) == 512
+    said = f"  lora: rank 2, alpha 4, in 8 matrices: 512 weights train, beside the model's {total}"
+    assert said in lines
+
+
+@pytest.mark.parametrize("names", ["seqf", "ctp+ewc"])
+def test_killed_and_resumed_runs_have_the_same_bytes(
+    world: TrainingWorld, names: str, tmp_path: Path
+) -> None:
+    def steps(root: Path) -> Sequence[TrainRequest]:
+        plain, *later = chain(world, names, root)
+        return [plain, *(replace(one, settings=replace(one.settings, lora="2")) for one in later)]
+
+    require_exact_resume(steps, tmp_path)
+
+
+def test_a_run_with_another_rank_is_another_run(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
+    train_step(_second(world, first, tmp_path / "01", lora="2"))
+    train_step(_second(world, first, tmp_path / "01", lora="2,4"))  # the same size in other words
+    with pytest.raises(OutputExists, match=r"settings\.lora was '?2,4'? and is now '?4,8'?"):
+        train_step(_second(world, first, tmp_path / "01", lora="4"))
+
+
+@pytest.mark.parametrize("text", ["0", "8,", "8,0", "x", "-1", "8,-2", "1.5", "8,inf", "8,2,1"])
+def test_another_form_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not RANK or RANK,ALPHA"):
+        parse_lora(text)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("dha", "method dha, whose hooks change the weights themselves"),
+        ("afec", "method afec, which trains a second model"),
+        ("incclip", "fixed rank cannot hold that; give --set incclip.clip=false"),
+    ],
+)
+def test_methods_that_an_adapter_cannot_hold_are_refused(
+    world: TrainingWorld, first: Path, tmp_path: Path, names: str, message: str
+) -> None:
+    step = _second(world, first, tmp_path / "01", names)
+    with pytest.raises(UsageError, match=message):
+        make_plan(step)
+
+
+def test_the_advice_about_norms_is_followed(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
+    methods = compose("incclip", ["incclip.clip=false", "incclip.count=0"])
+    step = request(world, "incclip", 1, first.parent, buffered=True)
+    settings = replace(step.settings, lora="2")
+    train_step(replace(step, out=tmp_path / "01", methods=methods, settings=settings))
+    assert (tmp_path / "01" / "adapter.safetensors").is_file()
+
+
+def test_without_a_model_that_has_learned_it_is_refused(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    step = request(world, "seqf", 0, tmp_path, buffered=False)
+    with pytest.raises(UsageError, match="--lora needs --previous"):
+        make_plan(replace(step, settings=replace(step.settings, lora="2")))
+
+
+def test_a_rank_above_the_width_is_refused(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="the rank is above 8, the smaller side of "):
+        make_plan(_second(world, first, tmp_path / "01", lora="9"))
+
+
+def test_a_fusion_model_is_refused_by_name(world: TrainingWorld, tmp_path: Path) -> None:
+    fusion = with_fusion_model(world)
+    train_step(request(fusion, "seqf", 0, tmp_path, buffered=False))
+    step = request(fusion, "seqf", 1, tmp_path, buffered=False)
+    with pytest.raises(UsageError, match=r"the image encoder of .* has none; train all"):
+        make_plan(replace(step, settings=replace(step.settings, lora="2")))
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd", "lamb"])
+def test_fp16_skips_an_update_whose_gradients_overflowed(name: str) -> None:
+    encoder = encoders.build("micro")
+    adapters = Adapters.of(encoder.weights(), SIZE, seed=0)
+    settings = Settings(optimizer=name, lr=0.01)
+    optimizer = AdapterOptimizer(new_optimizer(adapters.tensors, settings), adapters)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    before = {name: one.detach().clone() for name, one in adapters.tensors.items()}
+
+    def update(*, overflows: bool) -> None:
+        optimizer.zero_grad()
+        for one in encoder.weights().values():
+            one.grad = scaler.scale(torch.ones_like(one))
+        if overflows:
+            encoder.weights()["visual.transformer.resblocks.0.mlp.c_fc.weight"].grad[0, 0] = (
+                torch.inf
+            )
+        scaler.unscale_(optimizer)
+        adapters.pull_back()
+        scaler.step(optimizer)
+        scaler.update()
+
+    update(overflows=True)
+    assert all(torch.equal(adapters.tensors[one], before[one]) for one in before)
+    update(overflows=False)
+    ones = torch.ones(24, 8)  # the gradient of in_proj, unscaled
+    name_a = "transformer.resblocks.0.attn.in_proj_weight.lora_A"
+    name_b = name_a.replace("lora_A", "lora_B")
+    assert not torch.equal(adapters.tensors[name_b], before[name_b])
+    expected = SIZE.scale * ones @ before[name_a].T
+    torch.testing.assert_close(adapters.tensors[name_b].grad, expected)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_the_best_epoch_is_written_with_its_own_adapter(tmp_path: Path, precision: str) -> None:
+    splits = {"train": 12, "val": 6}
+    tasks = [
+        make_task(tmp_path / f"task-{step}", splits=splits, first=40 * step, step=step)
+        for step in range(2)
+    ]
+    world = TrainingWorld(tasks, make_world(tmp_path / "world").buffers)
+    train_step(request(world, "seqf", 0, tmp_path, buffered=False))
+    step = _second(
+        world, tmp_path / "00", tmp_path / "01", keep="best:val_loss", epochs=4, lr=0.5,
+        precision=precision,
+    )  # fmt: skip
+    train_step(step)
+    rows = map(json.loads, (tmp_path / "01" / "metrics.jsonl").read_text().splitlines())
+    losses = [row["val_loss"] for row in rows if "val_loss" in row]
+    assert losses.index(min(losses)) < len(losses) - 1, losses
+    old, new = (read_tensors(path / WEIGHTS) for path in (tmp_path / "00", tmp_path / "01"))
+    pairs = read_tensors(tmp_path / "01" / "adapter.safetensors")
+    for name in adapted(old):
+        change = 2.0 * pairs[f"{name}.lora_B"] @ pairs[f"{name}.lora_A"]
+        torch.testing.assert_close(new[name], old[name] + change, rtol=0, atol=1e-6)
+
+
+def test_the_norm_that_is_clipped_is_that_of_the_adapters_gradient(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
+    how = {"optimizer": "sgd", "momentum": 0.0, "schedule": "constant", "weight_decay": 0.0}
+    train_step(_second(world, first, tmp_path / "01", lr=1.0, clip_norm=0.01, steps=1, **how))
+    pairs = read_tensors(tmp_path / "01" / "adapter.safetensors")
+    changes = [one.flatten() for name, one in pairs.items() if name.endswith("lora_B")]  # from 0
+    assert torch.cat(changes).norm().item() == pytest.approx(0.01, rel=1e-4)

@@ -33,6 +33,8 @@ SET = {
     "ctp-process": ["ctp.positives=process"],
     "co2l-cross": ["co2l.relations=cross", "co2l.average=anchors"],
     "lwf-channels": ["lwf.target=channels"],
+    "snd-batch": ["snd.select=batch"],
+    "zscl-transpose": ["zscl.text=transpose", "zscl.every=1"],
     "modx-mean": ["modx.reduction=mean", "modx.directions=i2t"],
 }
 TERMS_OF_ONE_PROCESS = {"ctp-process"}  # "process" makes the loss depend on their number

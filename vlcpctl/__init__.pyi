@@ -152,6 +152,7 @@ def train_step(
     previous: StrPath | None = None,
     buffer: StrPath | None = None,
     pseudo_texts: StrPath | None = None,
+    reference: StrPath | None = None,
     targets: StrPath | None = None,
     teacher: StrPath | None = None,
     from_scratch: bool = False,

@@ -26,6 +26,8 @@ NEEDS = {
     "buffer": "a buffer of earlier pairs (`--buffer`)",
     "stored_features": "the projections of its pairs, stored by `vlcpctl buffer --store-features`",
     "policy": "a buffer whose pairs were chosen by a certain policy",
+    "reference": "pairs beside those to learn, on which it keeps what a frozen model can do "
+    "(`--reference`)",
     "previous": "the embeddings of the previous model, frozen: a forward pass of it for every "
     "batch, or `--targets` from `vlcpctl distill`",
     "previous_weights": "the weights of the previous model",
@@ -137,7 +139,8 @@ def _command_line(method: type[Method], facts: dict[str, Any]) -> str:
     if method.from_unseen:
         return f"vlcpctl train-step TASK... -o OUT --method {method.name}"
     words = f"vlcpctl train-step TASK -o OUT --method {method.name} --previous CHECKPOINT"
-    return words + (" --buffer BUFFER" if "buffer" in facts["needs"] else "")
+    given = ("buffer", "reference")
+    return words + "".join(f" --{one} {one.upper()}" for one in given if one in facts["needs"])
 
 
 def _needs(method: type[Method]) -> str:

@@ -85,6 +85,18 @@ ROWS = (
         f"{NEXT} --method ctp {_DRY} --negatives all --set ctp.keep_queue=true",
         f"{NEXT} --method ctp {_DRY} --negatives distinct --set ctp.keep_queue=false",
     ),
+    _row(
+        "must not forget (a buffer is one, too); for a method without it, use ctp",
+        f"{NEXT} --method zscl {_DRY}",
+        f"{NEXT} --method zscl {_DRY} --reference {A}",
+        f"{NEXT} --method zscl {_DRY} --reference buf",
+        f"{NEXT} --method ctp {_DRY}",
+    ),
+    _row(
+        "--reference has no effect with --method seqf; leave it out",
+        f"{NEXT} --method seqf {_DRY} --reference {A}",
+        f"{NEXT} --method seqf {_DRY}",
+    ),
     _row("; use at most 12", f"{FIRST} {_DRY} --batch-size 13", f"{FIRST} {_DRY} --batch-size 12"),
     _row(
         "; use a smaller share or a larger --batch-size",

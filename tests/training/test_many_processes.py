@@ -35,6 +35,8 @@ SET = {
     "lwf-channels": ["lwf.target=channels"],
     "seqf-lora": [],
     "ewc-lora": [],
+    "snd-batch": ["snd.select=batch"],
+    "zscl-transpose": ["zscl.text=transpose", "zscl.every=1"],
     "modx-mean": ["modx.reduction=mean", "modx.directions=i2t"],
 }
 TERMS_OF_ONE_PROCESS = {"ctp-process"}  # "process" makes the loss depend on their number

@@ -17,7 +17,7 @@ METHOD_CODE = "method_code"  # of an identity: digests of the code of methods th
 _COMPUTE = ("micro_batch",)
 _RULE = ("alpha", "rule", METHOD_CODE)  # of an identity: what decides merged weights
 _PRESET = "preset "  # then its name, in the origin of a setting
-_INPUTS = ("previous", "teacher", "buffer", "targets", "pseudo_texts")
+_INPUTS = ("previous", "teacher", "buffer", "targets", "pseudo_texts", "reference")
 
 
 def step_config(made: CheckpointManifest) -> dict[str, Any] | None:

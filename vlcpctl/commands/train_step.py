@@ -129,7 +129,7 @@ def run(
             _try_hooks(request, method_files)
         console.emit(request.out)
         return
-    given = (request.previous, request.buffer, request.teacher, request.targets)
+    given = (request.previous, request.buffer, request.teacher, request.targets, request.reference)
     require_paths(*request.tasks, *given, request.pseudo_texts)
     from vlcpctl.core.atomic import naming_output
     from vlcpctl.training.launch import train

@@ -109,10 +109,11 @@ class Batch:
     buffer_batch: Batch | None = None  # earlier pairs that pseudo texts are generated from
     pseudo: PseudoTexts | None = None  # this process's part of the texts without image
     groups: Tensor | None = None  # (B,) int64, equal in a group; None with --negatives all
+    reference: Batch | None = None  # pairs of --reference, for the methods that need them
 
     def moved(self, move: Move) -> Batch:
         """The batch with `move` applied to its tensors, apart from `replayed` and `labels`."""
-        targets, inner = self.targets, self.buffer_batch
+        targets, inner, reference = self.targets, self.buffer_batch, self.reference
         return replace(
             self,
             images=move(self.images),
@@ -123,6 +124,7 @@ class Batch:
             buffer_batch=None if inner is None else inner.moved(move),
             pseudo=None if self.pseudo is None else self.pseudo.moved(move),
             groups=None if self.groups is None else move(self.groups),
+            reference=None if reference is None else reference.moved(move),
         )
 
     def pin_memory(self) -> Batch:
@@ -140,6 +142,7 @@ class Features:
     raw_text: Tensor  # (B, D)
     scale: Tensor  # (), 1 / temperature
     pseudo: Tensor | None = None  # (K, D), unit length, of texts without image
+    reference: Features | None = None  # of the pairs of --reference, with gradient
     # The pairs whose rows of a loss this process computes: all, or with --local-loss its own.
     own: slice = field(default_factory=lambda: slice(None))
 

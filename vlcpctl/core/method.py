@@ -77,6 +77,7 @@ class Needs:
     stored_features: bool = False  # the buffer stores features with each pair
     policy: str = ""  # the selection policy the buffer must have; "": any, see `usual_policy`
     previous: bool = False  # the frozen previous model's features
+    reference: bool = False  # pairs of --reference in each step; `previous` is then of them alone
     previous_weights: bool = False  # and its parameters, as `Run.anchor`
     previous_tokens: bool = False  # and its tokens, if the model is a fusion model
     fusion: bool = False  # the model must be a fusion model
@@ -212,7 +213,8 @@ class Method:
     # The terms of `loss` over the rows of `Features.own` alone: those of all processes add up.
     by_rows: ClassVar[frozenset[str]] = frozenset()
     writes_weights: ClassVar[bool] = False  # its hooks change the weights
-    keeps: ClassVar[str] = ""  # a slot validated and saved as the model, instead of the trained one
+    # A slot validated and saved as the model, instead of the trained one, in tasks that have it.
+    keeps: ClassVar[str] = ""
     measures: ClassVar[bool] = False  # protects only what its state says is important
     from_unseen: ClassVar[bool] = False  # starts from a model that has not seen any task
     steps_per_task: ClassVar[int] = 0  # of its paper, for which `per_step` was chosen; 0: none

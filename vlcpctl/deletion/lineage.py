@@ -18,7 +18,7 @@ from vlcpctl.data.precomputed.teacher_targets import open_targets
 from vlcpctl.data.tasks.exported import KIND, MANIFEST, ExportManifest
 from vlcpctl.deletion.places import PSEUDO_TEXTS, Stored
 
-_DATA = ("tasks", "buffer", "targets", "pseudo_texts", "distractors")
+_DATA = ("tasks", "buffer", "reference", "targets", "pseudo_texts", "distractors")
 _MODELS = ("previous", "teacher", "checkpoint", "base")
 
 
@@ -44,8 +44,9 @@ def dependents(stored: Iterable[Stored]) -> list[Dependent]:
 def affected(found: Sequence[Dependent], ids: Collection[str]) -> list[Dependent]:
     """Those that depend on one of the ids, directly or by way of other models.
 
-    A pair is in the lineage of a model if the model was trained on a task or with a buffer, targets
-    or pseudo texts that contained it, or continues, or learned from, such a model.
+    A pair is in the lineage of a model if the model was trained on a task or with a buffer, a
+    reference, targets or pseudo texts that contained it, or continues, or learned from, such a
+    model.
     """
     chosen: list[Dependent] = []
     known, left = set(ids), list(found)

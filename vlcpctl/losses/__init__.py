@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # mypy does not find submodules by itself, and reports one mi
     from vlcpctl.losses import penalty as penalty
     from vlcpctl.losses import relations as relations
     from vlcpctl.losses import rows as rows
+    from vlcpctl.losses import selection as selection
     from vlcpctl.losses import topology as topology
 else:
 

@@ -20,3 +20,14 @@ def row_kl(teacher: Tensor, student: Tensor, count: int | None = None) -> Tensor
         log_softmax(student, 1), log_softmax(teacher, 1), reduction="sum", log_target=True
     )
     return total / (count or len(student))
+
+
+def softened(
+    teacher: Tensor, student: Tensor, *, temperature: float, count: int | None = None
+) -> Tensor:
+    """`row_kl` of logits divided by a temperature, times its square (Hinton et al., 2015, sec. 2).
+
+    The gradient then keeps its size, whatever the temperature.
+    """
+    heat = temperature
+    return heat**2 * row_kl(teacher / heat, student / heat, count)

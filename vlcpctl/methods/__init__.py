@@ -24,6 +24,8 @@ from vlcpctl.methods.modx import Modx
 from vlcpctl.methods.rwalk import Rwalk
 from vlcpctl.methods.seqf import Seqf
 from vlcpctl.methods.si import Si
+from vlcpctl.methods.snd import Snd
+from vlcpctl.methods.zscl import Zscl
 
 TABLE: dict[str, type[Method]] = {
     method.name: method
@@ -31,6 +33,7 @@ TABLE: dict[str, type[Method]] = {
         *(Seqf, Joint, Er, Lwf, Icarl, Lucir),
         *(Ewc, Mas, Si, Rwalk, Afec),
         *(Der, Derpp, Co2l, Geodl, Ema),
+        *(Zscl, Snd),
         *(Ctp, Incclip, Modx, Dha),
         Bct,
     )

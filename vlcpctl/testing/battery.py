@@ -117,13 +117,15 @@ def request(
     """The train-step of one task of the stream; `joint` takes all tasks up to this one.
 
     Tasks are trained at `root`, in order. After the first one the buffer is replayed if a method
-    needs it, or if `buffered`. `how` are further fields of the request.
+    needs it, or if `buffered`; the first task is the reference of those that need one. `how` are
+    further fields of the request.
     """
     methods = compose(names, registry=registry)
     joint = any(method.from_unseen for method in methods)
     settings, origins = resolve("tiny", world.flags, settings_of_methods(methods))
     first = number == 0 or joint
     needs_buffer = any(method.needs(first=False).buffer for method in methods)
+    refers = any(method.needs(first=first).reference for method in methods)
     policy = policy_of(methods) or "reservoir"
     replays = (buffered or needs_buffer) and not first
     return TrainRequest(
@@ -135,6 +137,7 @@ def request(
         origins={} if not first else origins,
         previous=None if first else root / f"{number - 1:02d}",
         buffer=world.buffers[policy][number - 1] if replays else None,
+        reference=world.tasks[0] if refers else None,
         **how,
     )
 

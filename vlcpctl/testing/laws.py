@@ -64,7 +64,8 @@ def _of_papers(method: type[Method]) -> Iterator[str]:
 
 def _of_inputs(method: type[Method]) -> Iterator[str]:
     default = method()
-    if default.needs(first=True).buffer or default.needs(first=True).previous:
+    at_first = default.needs(first=True)
+    if at_first.buffer or at_first.previous or at_first.reference:
         yield "needs(first=True) requires what a first task does not have"
     for policy in {default.needs(first=False).policy, method.usual_policy} - {""}:
         if policy not in POLICIES:

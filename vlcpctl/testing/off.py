@@ -49,6 +49,9 @@ class TurnedOff:
         for number in range(2):
             step = request(self.world, name, number, root, buffered=False, registry=self.registry)
             buffer = self.world.buffers[self.policy][number - 1] if number and self.policy else None
-            train_step(replace(step, methods=methods, buffer=buffer, settings=settings))
+            needs = [method.needs(first=not number) for method in methods]
+            reference = step.reference if any(need.reference for need in needs) else None
+            step = replace(step, methods=methods, buffer=buffer, reference=reference)
+            train_step(replace(step, settings=settings))
         (weights,) = (root / "01").glob("*.safetensors")
         return weights.read_bytes()

@@ -18,6 +18,7 @@ from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.loader import (
     PlannedBatches,
     WithBufferBatches,
+    WithReference,
     cache_limit,
     joined,
     piece_count,
@@ -40,7 +41,7 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
     Raises Incompatible if the buffer stores features of another width than the model's.
     """
     transform = training_transform(run)
-    dataset: PlannedBatches | WithBufferBatches
+    dataset: PlannedBatches | WithBufferBatches | WithReference
     dataset = batches = PlannedBatches(
         splits=plan.sampler.splits,
         plan=plan.sampler.plan,
@@ -60,6 +61,10 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
         source = None
     if source is not None and source.buffer is not None:
         dataset = WithBufferBatches(batches, _buffer_batches(source.buffer, run))
+    if plan.reference is not None and plan.uses_reference(run.position.plan):
+        reference = plan.reference.sampler
+        own = reference.size // run.world.size
+        dataset = WithReference(dataset, _buffer_batches(reference, run), own)
     pairs = run.settings.batch_size // run.world.size
     found = _read(dataset, range(first, stop), pairs, plan, run)
     if source is not None and source.file_texts is not None:
@@ -73,7 +78,7 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
 
 
 def _read(
-    dataset: PlannedBatches | WithBufferBatches,
+    dataset: PlannedBatches | WithBufferBatches | WithReference,
     numbers: range,
     pairs: int,
     plan: TrainPlan,
@@ -115,7 +120,7 @@ def _stored(plan: TrainPlan, run: TrainRun) -> StoredProjections | None:
 
 
 def _buffer_batches(buffer: BufferSampler, run: TrainRun) -> PlannedBatches:
-    """Mini-batches of the buffer, with images not augmented."""
+    """Mini-batches of the buffer or of --reference, with images not augmented."""
     return PlannedBatches(
         splits=[buffer.buffer],
         plan=buffer.plan,

@@ -65,6 +65,7 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
         "previous": _content(request.previous, "checkpoint"),
         "teacher": _content(request.teacher, "checkpoint"),
         "buffer": _content(request.buffer, "task"),
+        **_of_reference(request),
         "targets": _content(request.targets, "targets"),
         "pseudo_texts": None if texts is None else open_pseudo_texts(texts).content,
         "from_scratch": request.from_scratch,
@@ -76,7 +77,8 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
 def versions(request: TrainRequest) -> Versions:
     """The versions of the inputs, by which `semantic` may differ from that of a finished run."""
     inputs: list[AnyManifest] = [open_task(path).manifest for path in request.tasks]
-    for path, kind in ((request.buffer, "task"), (request.targets, "targets")):
+    given = ((request.buffer, "task"), (request.reference, "task"), (request.targets, "targets"))
+    for path, kind in given:
         inputs += [read_manifest(path, kind)] if path is not None else []
     texts = request.pseudo_texts
     inputs += [open_pseudo_texts(texts).metadata] if texts is not None else []
@@ -106,6 +108,12 @@ def numeric(request: TrainRequest, device: torch.device) -> dict[str, Any]:
         "arithmetic": ARITHMETIC,
         **numeric_options(request),
     }
+
+
+def _of_reference(request: TrainRequest) -> dict[str, str | None]:
+    """The content of --reference; nothing without it, as in runs before there was one."""
+    given = request.reference
+    return {} if given is None else {"reference": _content(given, "task")}
 
 
 def _content(path: Path | None, kind: str) -> str | None:

@@ -25,7 +25,11 @@ _NUMBERED = re.compile(r"(part|classes)-\d+")
 
 
 def lineage_warnings(
-    request: TrainRequest, history: TaskHistory, splits: Sequence[Split], buffer: Task | None
+    request: TrainRequest,
+    history: TaskHistory,
+    splits: Sequence[Split],
+    buffer: Task | None,
+    reference: Split | None = None,
 ) -> tuple[str, ...]:
     """One line for everything about --previous and --buffer that may not be intended.
 
@@ -35,6 +39,9 @@ def lineage_warnings(
     """
     parent, tasks = history.parent, history.tasks
     found = [*history.left_out(), *history.out_of_order(), *_of_pairs(tasks, splits, buffer)]
+    if reference is not None:
+        for task in tasks:
+            found += _leaks(reference.keys, task, "the pairs of --reference")
     if parent is not None and parent.tasks:
         found += [*_of_run(request, parent), *_of_stream(tasks, parent)]
     if buffer is not None:

@@ -19,7 +19,11 @@ from vlcpctl.training.config.request import TrainRequest
 def weight_users(methods: Sequence[Method]) -> list[str]:
     """The names of the methods that need the teacher's weights, even with targets."""
     needs = {method.name: method.needs(first=False) for method in methods}
-    return [name for name, need in needs.items() if need.previous_weights or need.pseudo_texts]
+    return [
+        name
+        for name, need in needs.items()
+        if need.previous_weights or need.pseudo_texts or (need.reference and need.previous)
+    ]
 
 
 def targets_line(targets: TargetsDirectory, methods: Sequence[Method]) -> str:
@@ -44,7 +48,8 @@ def open_teacher_targets(
         return None
     if first:
         raise UsageError("--targets has no effect without --previous or --teacher")
-    if not any(method.needs(first=False).previous for method in request.methods):
+    needs = [method.needs(first=False) for method in request.methods]
+    if not any(need.previous and not need.reference for need in needs):
         raise UsageError(
             f"--targets has no effect with --method {request.method_name}: its current settings "
             "use no teacher embeddings"

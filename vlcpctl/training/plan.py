@@ -50,6 +50,7 @@ from vlcpctl.training.model_checks import batch_norm_notes, check_model
 from vlcpctl.training.negatives import Negatives, warnings_if_distinct
 from vlcpctl.training.offline_teacher import open_teacher_targets, targets_line
 from vlcpctl.training.pseudo_text_source import PseudoTextSource, pseudo_text_source
+from vlcpctl.training.reference_source import ReferenceSource, reference_source
 from vlcpctl.training.task_history import TaskHistory
 
 _FIXED = ("loss", "temperature", "text_length", "pretrained", "heads")
@@ -78,6 +79,7 @@ class TrainPlan:
     parent: CheckpointManifest | None
     pseudo_texts: PseudoTextSource | None = None
     taught: TeacherTargets | None = None
+    reference: ReferenceSource | None = None
     warnings: tuple[str, ...] = ()  # about what the run continues from, which its result records
 
     @cached_property
@@ -117,6 +119,12 @@ class TrainPlan:
     def history(self) -> TaskHistory:
         """The stream steps of the tasks in this run."""
         return TaskHistory(self.tasks, self.request.run, self.parent)
+
+    def uses_reference(self, phase: PhasePlan) -> bool:
+        """Whether a method of the phase needs the pairs of --reference."""
+        first = _is_first(self.request)
+        needs = {method.name: method.needs(first=first) for method in self.request.methods}
+        return any(needs[name].reference for name in phase.methods)
 
     @property
     def steps(self) -> int:
@@ -160,6 +168,8 @@ class TrainPlan:
             yield f"  {targets_line(self.taught.targets, self.request.methods)}"
         if self.pseudo_texts is not None:
             yield f"  {self.pseudo_texts.method}: {self.pseudo_texts}"
+        if self.reference is not None:
+            yield f"  {self.reference}"
         for name in dict.fromkeys(phase.name for phase in self.phases):
             steps = sum(phase.steps for phase in self.phases if phase.name == name)
             epochs = steps / self.sampler.epoch_steps
@@ -265,9 +275,11 @@ def make_plan(request: TrainRequest) -> TrainPlan:
     _check_warm_up(request, phases)
     history = TaskHistory(tasks, request.run, parent)
     history.require_room()
-    warnings = lineage_warnings(request, history, sampler.splits, buffer)
+    reference = reference_source(request, first=_is_first(request))
+    pairs = reference.sampler.buffer if reference else None
+    warnings = lineage_warnings(request, history, sampler.splits, buffer, pairs)
     warnings += (*shape_warnings(request), *_replay_warnings(request, sampler))
-    inputs = (sampler, phases, parent, pseudo_texts, taught, warnings)
+    inputs = (sampler, phases, parent, pseudo_texts, taught, reference, warnings)
     return TrainPlan(request, tasks, buffer, *inputs)
 
 

@@ -197,8 +197,27 @@ class WithBufferBatches(Dataset[Batch]):
         return piece if number else replace(piece, buffer_batch=self.buffer[step])
 
 
+@dataclass
+class WithReference(Dataset[Batch]):
+    """Batches of the task, each with the batch of --reference of the same step."""
+
+    batches: PlannedBatches | WithBufferBatches
+    reference: PlannedBatches
+    size: int  # the pairs of a reference batch that this process encodes
+
+    def __getitem__(self, step: int) -> Batch:
+        return self.piece(step, 0, 1)
+
+    def piece(self, step: int, number: int, count: int) -> Batch:
+        """The piece of the task's batch, with that of the reference if it has so many."""
+        piece, count = self.batches.piece(step, number, count), min(count, self.size)
+        if number >= count:
+            return piece
+        return replace(piece, reference=self.reference.piece(step, number, count))
+
+
 def read_batches(
-    dataset: PlannedBatches | WithBufferBatches,
+    dataset: PlannedBatches | WithBufferBatches | WithReference,
     first: int,
     stop: int,
     workers: int,
@@ -231,6 +250,7 @@ def joined(pieces: Sequence[Batch]) -> Batch:
     if not others:
         return first
     targets = [piece.targets for piece in pieces if piece.targets is not None]
+    references = [piece.reference for piece in pieces if piece.reference is not None]
     return replace(
         first,
         images=torch.cat([piece.images for piece in pieces]),
@@ -242,6 +262,7 @@ def joined(pieces: Sequence[Batch]) -> Batch:
             if targets
             else None
         ),
+        reference=joined(references) if references else None,
     )
 
 
@@ -254,7 +275,7 @@ def _together(parts: Sequence[Tensor | None]) -> Tensor | None:
 class _Pieces(Dataset[Batch]):
     """Item k is piece k % count of batch k // count."""
 
-    batches: PlannedBatches | WithBufferBatches
+    batches: PlannedBatches | WithBufferBatches | WithReference
     count: int
 
     def __getitem__(self, place: int) -> Batch:

@@ -220,15 +220,16 @@ def _merged(pools: Sequence[Pool]) -> Pool:
 
 @dataclass(frozen=True)
 class BufferSampler:
-    """The buffer in mini-batches of `size` pairs, with one caption drawn for each.
+    """The buffer, or other pairs, in mini-batches of `size`, with one caption drawn for each.
 
-    Every epoch over the buffer is shuffled again. Pairs that do not fill its last mini-batch are
-    left out, as in training.
+    `name` tells its draws from those of others. Every epoch over the pairs is shuffled
+    again. Pairs that do not fill its last mini-batch are left out, as in training.
     """
 
     buffer: Split
     size: int
     seed: int
+    name: str = MEMORY
 
     def plan(self, number: int) -> BatchPlan:
         """The mini-batch number `number`, from 0 without end; each array is (size,)."""
@@ -244,9 +245,9 @@ class BufferSampler:
 
     @cached_property
     def _order(self) -> Order:
-        return Order(len(self.buffer), self.seed, MEMORY)
+        return Order(len(self.buffer), self.seed, self.name)
 
     def _caption(self, epoch: int, row: int) -> int:
         # By key and not by row: a pair keeps its draw if the buffer is stored in another order.
-        draw = integer_hash(self.seed, MEMORY, "caption", epoch, self.buffer.keys[row])
+        draw = integer_hash(self.seed, self.name, "caption", epoch, self.buffer.keys[row])
         return draw % self.buffer.caption_count(row)

@@ -145,6 +145,13 @@ def _boolean(text: str) -> bool:
     raise ValueError(f"{text!r} is neither true nor false")
 
 
+def _claims(method: Method, claim: str) -> bool:
+    """Whether a method has such an effect; `keeps` names a slot that its settings may leave out."""
+    if claim == "keeps":
+        return method.keeps in {slot.name for slot in method.slots(first=False)}
+    return bool(getattr(method, claim))
+
+
 _PARSERS: dict[type, Callable[[str], Any]] = {
     bool: _boolean,
     int: parse_whole_number,
@@ -158,6 +165,6 @@ def _refuse_clashes(methods: Sequence[Method]) -> None:
         ("writes_weights", "overwrite the weights"),
         ("keeps", "store other weights than the trained ones"),
     ):
-        names = [method.name for method in methods if getattr(method, claim)]
+        names = [method.name for method in methods if _claims(method, claim)]
         if len(names) > 1:
             raise UsageError(f"{' and '.join(names)} both {what}; they cannot be combined")

@@ -29,6 +29,13 @@ class RunOptions:
         "Negative texts from invert-texts",
         otherwise="generated during training",
     )
+    reference: Path | None = option(
+        None,
+        INPUT,
+        "DIR",
+        "Task with pairs, beside those to learn, on which a method keeps what the teacher can do",
+        otherwise="none",
+    )
     targets: Path | None = option(
         None,
         INPUT,

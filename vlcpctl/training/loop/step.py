@@ -12,6 +12,7 @@ tokens, so they need no leaves.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -28,6 +29,7 @@ from vlcpctl.training.loop.method_context import MethodRun
 from vlcpctl.training.loop.optimizers import Optimizer
 from vlcpctl.training.loop.pseudo_texts import PseudoTextEncoder, with_pseudo_texts
 from vlcpctl.training.loop.reduction import GradientSum
+from vlcpctl.training.loop.reference_encoder import ReferenceEncoder
 from vlcpctl.training.loop.running_statistics import RunningStatistics
 from vlcpctl.training.loop.step_values import StepValues
 from vlcpctl.training.loop.token_terms import TokenTerms
@@ -94,16 +96,21 @@ class OptimizerStep:
         chunks = run.chunks(batch)
         image, text, tokens = self._encode_all(batch, chunks)
         pseudo = PseudoTextEncoder(run, batch.pseudo)
-        sides = [image, text, *pseudo.encode()]
+        reference = ReferenceEncoder(run, batch.reference, self.statistics)
+        beside = reference.encode()
+        sides = [image, text, *beside, *pseudo.encode()]
         # The loss is over the features of all processes. `detach` cuts the graph here: backward
         # stops at the leaves, and the encoder's part follows below.
         leaves = [run.world.gather(side.detach()).requires_grad_() for side in sides]
-        total, terms, aux = self._loss(batch, *leaves)
+        first = 2 + len(beside)
+        total, terms, aux = self._loss(batch, leaves[:2], leaves[2:first], *leaves[first:])
         self.scaler.scale(total).backward()
         # Also for weights that the loss uses directly, such as the temperature: see `has_weights`.
         if not self.share.has_weights:
             self.optimizer.zero_grad(set_to_none=True)
-        own = [self.share.own_rows(_gradient(leaf)) for leaf in leaves]
+        # A loss may leave out a side of the reference, but none of the others.
+        reference.backward([self._own(leaf) for leaf in leaves[2:first]])
+        own = [self.share.own_rows(_gradient(leaf)) for leaf in [*leaves[:2], *leaves[first:]]]
         pseudo.backward(own[2:])
         token_terms = TokenTerms(run, self.contexts, batch)
         for chunk in chunks:
@@ -162,10 +169,18 @@ class OptimizerStep:
         return *self.run.encode(batch, chunk), None
 
     def _loss(
-        self, batch: Batch, image: Tensor, text: Tensor, pseudo: Tensor | None = None
+        self,
+        batch: Batch,
+        sides: Sequence[Tensor],
+        reference: Sequence[Tensor],
+        pseudo: Tensor | None = None,
     ) -> tuple[Tensor, Terms, list[dict[str, Any]]]:
         scale = self.run.scale(self.run.weights)
+        image, text = sides
         out = self.share.features(as_features(image, text, scale, pseudo))
+        if reference:
+            image, text = reference
+            out = replace(out, reference=self.share.features(as_features(image, text, scale)))
         terms: Terms = {}
         replaced = any(method.replaces_base for method, _ in self.contexts)
         if self.run.position.plan.contrasts and not replaced:
@@ -184,6 +199,10 @@ class OptimizerStep:
             else next(iter(terms.values()))
         )
         return total, terms, all_aux
+
+    def _own(self, leaf: Tensor) -> Tensor | None:
+        """The gradient of this process's rows; None if no loss uses them."""
+        return None if leaf.grad is None else self.share.own_rows(leaf.grad)
 
     def _gradients(self) -> dict[str, Tensor]:
         """The gradients by name, unscaled and summed over processes."""

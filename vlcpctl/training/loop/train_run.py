@@ -83,7 +83,7 @@ class TrainRun:
     inverting_seconds: float = 0.0  # spent on pseudo texts, summed over resumes
 
     def __post_init__(self) -> None:
-        self._previous_features: tuple[Batch, Features] | None = None
+        self._previous_features: list[tuple[Batch, Features]] = []
         self._kept_tokens: tuple[Batch, dict[int, Tokens]] | None = None
         self._kept_inputs: tuple[Tensor, Inputs] | None = None
 
@@ -135,7 +135,11 @@ class TrainRun:
     @property
     def written_slot(self) -> str:
         """The slot METHOD/SLOT that is validated and written as the model; "" if none is."""
-        return next((f"{one.name}/{one.keeps}" for one in self.methods if one.keeps), "")
+        # A method may keep none in some tasks: it then declares no such slot.
+        kept = [
+            f"{one.name}/{one.keeps}" for one in self.methods if one.keeps in self.slots[one.name]
+        ]
+        return kept[0] if kept else ""
 
     @contextmanager
     def as_written(self) -> Iterator[None]:
@@ -326,14 +330,18 @@ class TrainRun:
 
         They come from precomputed targets if the batch has them.
         """
-        if self._previous_features is None or self._previous_features[0] is not batch:
-            if batch.targets is not None:
-                features = self._features_of_targets(*batch.targets)
-            else:
-                tokens = any(method.needs(first=False).previous_tokens for method in self.methods)
-                features = self.frozen_features(batch, self.previous_weights, tokens=tokens)
-            self._previous_features = (batch, self._with_pseudo(features, batch.pseudo))
-        return self._previous_features[1]
+        for known, features in self._previous_features:
+            if known is batch:
+                return features
+        if batch.targets is not None:
+            features = self._features_of_targets(*batch.targets)
+        else:
+            tokens = any(method.needs(first=False).previous_tokens for method in self.methods)
+            features = self.frozen_features(batch, self.previous_weights, tokens=tokens)
+        features = self._with_pseudo(features, batch.pseudo)
+        # Two are kept: methods may ask for the batch and its reference in turn.
+        self._previous_features = [*self._previous_features[-1:], (batch, features)]
+        return features
 
     def _features_of_targets(self, image: Tensor, text: Tensor) -> Features:
         """Precomputed teacher embeddings, (b, D) each, gathered from all processes."""

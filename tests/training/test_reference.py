@@ -1,0 +1,118 @@
+"""--reference: what it needs, what it is checked for, and that the run is another one with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.testing.battery import TrainingWorld, checkpoint_bytes, make_world, request
+from vlcpctl.testing.tiny_stream import make_task
+from vlcpctl.training.config.composition import compose
+from vlcpctl.training.config.request import TrainRequest
+from vlcpctl.training.identity import semantic
+from vlcpctl.training.plan import make_plan
+from vlcpctl.training.train_step import train_step
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def root(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the first two tasks' checkpoints, 00 and 01."""
+    made = tmp_path_factory.mktemp("chain")
+    for number in range(2):
+        train_step(request(world, "seqf", number, made, buffered=False))
+    return made
+
+
+def _third(world: TrainingWorld, root: Path, names: str, out: Path) -> TrainRequest:
+    return replace(request(world, names, 2, root, buffered=False), out=out)
+
+
+def test_without_it_the_advice_names_it(world: TrainingWorld, root: Path, tmp_path: Path) -> None:
+    step = _third(world, root, "zscl", tmp_path / "02")
+    with pytest.raises(UsageError, match="method zscl needs --reference: a task with pairs"):
+        make_plan(replace(step, reference=None))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_where_no_method_needs_it_it_is_refused(
+    world: TrainingWorld, root: Path, tmp_path: Path, number: int
+) -> None:
+    step = request(world, "seqf" if number else "zscl", number, root, buffered=False)
+    step = replace(step, out=tmp_path / "out", reference=world.tasks[0])
+    said = "with --method seqf" if number else "in a first task"
+    with pytest.raises(UsageError, match=f"--reference has no effect {said}; leave it out"):
+        make_plan(step)
+
+
+def test_pairs_that_are_evaluated_are_named(
+    world: TrainingWorld, root: Path, tmp_path: Path
+) -> None:
+    task = make_task(tmp_path / "task", splits={"train": 8, "test": 4}, step=2)
+    step = replace(_third(world, root, "zscl", tmp_path / "02"), tasks=(task,))
+    apart, tested = (make_task(tmp_path / f"from-{first}", 4, first=first) for first in (100, 8))
+
+    def leaks(reference: Path) -> list[str]:
+        plan = make_plan(replace(step, reference=reference))
+        return [one for one in plan.warnings if "--reference" in one]
+
+    assert leaks(apart) == []
+    (warning,) = leaks(tested)
+    assert warning.startswith("4 of the pairs of --reference are also in split 'test' of task")
+
+
+def test_only_a_run_that_has_one_records_it(
+    world: TrainingWorld, root: Path, tmp_path: Path
+) -> None:
+    assert "reference" not in semantic(_third(world, root, "seqf", tmp_path / "02"))
+    step = _third(world, root, "zscl", tmp_path / "02")
+    one, other = (semantic(replace(step, reference=task)) for task in world.tasks[:2])
+    assert one["reference"] == read_manifest(world.tasks[0], "task")["content"]
+    assert one != other
+
+
+def test_it_is_as_large_as_the_batch_or_whole(
+    world: TrainingWorld, root: Path, tmp_path: Path
+) -> None:
+    step = _third(world, root, "zscl", tmp_path / "02")
+    few = make_task(tmp_path / "few", 3)
+    plans = [make_plan(replace(step, reference=path)) for path in (world.tasks[0], few)]
+    assert [plan.reference.sampler.size for plan in plans if plan.reference] == [4, 3]
+
+
+@pytest.mark.parametrize("names", ["ctp+zscl", "er+snd+zscl", "lwf+snd"])
+def test_every_term_is_there_and_moves_the_weights(
+    world: TrainingWorld, root: Path, tmp_path: Path, names: str
+) -> None:
+    step = _third(world, root, names, tmp_path / "02")
+    buffer = world.buffers["reservoir"][1] if "er" in names.split("+") else None
+    step = replace(step, buffer=buffer)
+    train_step(step)
+    journal = (step.out / "metrics.jsonl").read_text()
+    named = {"zscl": "zscl/image", "snd": "snd/previous", "ctp": "ctp/momentum"}
+    assert all(named[one] in journal for one in names.split("+") if one in named)
+
+
+def test_the_teacher_is_the_model_of_the_reference(
+    world: TrainingWorld, root: Path, tmp_path: Path
+) -> None:
+    made = []
+    for name, teacher in (("own", None), ("start", root / "00")):
+        step = _third(world, root, "zscl", tmp_path / name / "02")
+        train_step(replace(step, teacher=teacher, methods=compose("zscl", ["zscl.every=1"])))
+        made.append(checkpoint_bytes(tmp_path / name))
+    assert made[0] != made[1]
+
+
+def test_two_averages_are_refused_unless_one_is_off() -> None:
+    with pytest.raises(UsageError, match="ema and zscl both store other weights"):
+        compose("ema+zscl")
+    assert len(compose("ema+zscl", ["zscl.every=0"])) == 2

@@ -71,9 +71,9 @@ def refuse_url(text: str) -> None:
         )
 
 
-def may_be_stored(command: str, parameter: str) -> bool:
-    """Whether an input of a command may be given as the URL of an object store."""
-    return parameter in STORED.get(command, ())
+def may_be_stored(command: str, parameter: str, text: str) -> bool:
+    """Whether a text is the URL of an object store, where a command may have this input."""
+    return parameter in STORED.get(command, ()) and protocol_of(text) is not None
 
 
 def _with_stored(*, cache: Path | None, cache_size: str, **arguments: Any) -> dict[str, Any]:

@@ -52,8 +52,7 @@ def arguments(
         elif words not in (None, ()):
             kind, information = kind_of(one.annotation)
             try:
-                if not may_be_stored(command, one.name):
-                    _refuse_urls(one.name, kind, words)
+                _refuse_urls(command, one.name, kind, words)
                 value = _converted(information, kind, words)
             except ValueError as error:
                 raise UsageError(f"{name}: {error}") from error
@@ -116,11 +115,12 @@ def kind_of(annotation: Any) -> tuple[Any, Any]:
     return annotation, information
 
 
-def _refuse_urls(parameter: str, kind: Any, words: Any) -> None:
+def _refuse_urls(command: str, parameter: str, kind: Any, words: Any) -> None:
     kind = get_args(kind)[0] if get_origin(kind) is list else kind
     if is_path(parameter, kind):
         for one in [words] if isinstance(words, str) else words:
-            refuse_url(one)
+            if not may_be_stored(command, parameter, one):
+                refuse_url(one)
 
 
 def _converted(information: Any, kind: Any, words: Any) -> Any:

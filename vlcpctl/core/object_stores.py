@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, first_line
@@ -40,7 +41,7 @@ def protocol_of(text: str) -> str | None:
     """
     protocol, found, _ = text.partition("://")
     is_word = protocol.isascii() and protocol.isalnum()
-    return protocol if found and is_word and protocol not in _LOCAL else None
+    return protocol if found and is_word and protocol.lower() not in _LOCAL else None
 
 
 def find(url: str) -> list[StoredObject]:
@@ -138,9 +139,7 @@ def _store(url: str) -> Any:
     """The file system of a URL: fsspec keeps one for each process."""
     protocol = str(protocol_of(url))
     try:
-        import fsspec
-
-        return fsspec.filesystem(protocol)
+        return import_module("fsspec").filesystem(protocol)
     except ImportError as error:
         raise UsageError(
             f"{url}: {protocol}:// needs a package that is missing ({first_line(error)}); install "
@@ -165,7 +164,9 @@ def _in_words(url: str, answer: Any, size: int = 0) -> str:
             "replaced meanwhile, run the command again"
         )
     if isinstance(answer, FileNotFoundError):
-        return f"{url} is missing from the store {asked}; upload it again, and run the command again"
+        return (
+            f"{url} is missing from the store {asked}; upload it again, and run the command again"
+        )
     if isinstance(answer, PermissionError):
         return (
             f"the store does not allow reading {url} {asked}; check its permissions and your "

@@ -39,7 +39,7 @@ _WHOLE = ".arrow"  # files that are mapped into memory, which needs all of their
 
 Image = tuple[Path, int, int]  # the path of a tar, and where an image starts and its size
 
-_written = 0  # bytes since this process last looked how large the cache is
+_written = [0]  # bytes since this process last looked how large the cache is
 _held: list[io.FileIO] = []  # files that another library has opened by their paths
 
 
@@ -246,10 +246,9 @@ def _write(path: Path, at: int, data: bytes, *, is_safe: bool = False) -> None:
 
 def _made_room(count: int) -> None:
     """Evict, if `count` bytes more may be too many."""
-    global _written
-    _written += count
-    if _written > _most_bytes() // 16:
-        _written = 0
+    _written[0] += count
+    if _written[0] > _most_bytes() // 16:
+        _written[0] = 0
         _evict()
 
 

@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.input_files import open_regular
-from vlcpctl.core.store_cache import whole
 from vlcpctl.core.library_errors import reading_source
 from vlcpctl.core.printable import shortened
 from vlcpctl.core.safe_json import parse_json, read_json_object
+from vlcpctl.core.store_cache import whole
 from vlcpctl.data.sources.arrow import arrow_roles, names_files, pairs_of_batch
 from vlcpctl.data.sources.columns import ColumnOptions, Roles
 from vlcpctl.data.sources.image_files import ImageFiles

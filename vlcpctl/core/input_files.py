@@ -39,7 +39,7 @@ def open_with_state(path: Path | str) -> tuple[BinaryIO, os.stat_result]:
     """
     try:
         if is_stored(path):
-            return cast("BinaryIO", open_stored(path)), os.stat(path)
+            return cast("BinaryIO", open_stored(path)), Path(path).stat()
         # Without O_NONBLOCK, opening a named pipe would block until something writes to it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL or half of a surrogate

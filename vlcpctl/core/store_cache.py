@@ -77,7 +77,7 @@ def stored(url: str) -> Path:
 def _files_at(place: Path) -> Iterator[Path]:
     """The files at a path, which may be a directory or a glob."""
     for name in glob.glob(str(place)):  # noqa: PTH207 - Path.glob takes no absolute pattern
-        if os.path.isfile(name):
+        if Path(name).is_file():
             yield Path(name)
         for at, _, names in os.walk(name):
             yield from (Path(at) / one for one in names)

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.object_store import Store, object_store
 from turns import machine
 
-TRAIN = ("--method", "seqf", "--preset", "tiny", "--batch-size", "64", "--steps", "6", "--quiet")
+TRAIN = ("--method", "seqf", "--preset", "tiny", "--batch-size", "16", "--steps", "3", "--quiet")
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
 
 def _rows(root: Path, store: Store) -> None:
     pairs, stream = root / "pairs.parquet", root / "stream"
-    _run(store, "sample", "emoji9", "-o", pairs, "--limit", 400, "--size", 96)
+    _run(store, "sample", "emoji9", "-o", pairs, "--limit", 200)
     how = ("--by", "all:x", "--shard-size", "1MB")
     _run(store, "split", pairs, "-o", stream, *how)
     (task,) = (path for path in stream.iterdir() if path.is_dir())

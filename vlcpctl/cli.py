@@ -20,7 +20,7 @@ import typer.main
 import vlcpctl
 from vlcpctl.commands import COMMANDS, module_name, options
 from vlcpctl.commands.paths import checked_paths
-from vlcpctl.commands.processes import with_locks, with_ranks
+from vlcpctl.commands.processes import with_cache, with_locks, with_ranks
 from vlcpctl.commands.synonyms import command_meant, option_meant
 from vlcpctl.commands.values import arguments, variable_of, warn_of_unknown
 from vlcpctl.core import console
@@ -265,6 +265,7 @@ def application(chosen: str | None) -> typer.Typer:
     for name, command in COMMANDS.items():
         if name == chosen:
             run = with_ranks(with_locks(importlib.import_module(module_name(name)).run))
+            run = with_cache(name, run)
             app.command(name, cls=_Command)(_with_error_lines(name, run))
         else:
             app.command(name, help=command.summary)(_not_loaded)

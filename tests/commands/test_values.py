@@ -18,7 +18,7 @@ from typer.models import OptionInfo
 
 from vlcpctl import cli
 from vlcpctl.commands import COMMANDS, module_name, values
-from vlcpctl.commands.paths import refuse_url
+from vlcpctl.commands.paths import may_be_stored, refuse_url
 from vlcpctl.core.amounts import LARGEST
 
 Program = Callable[..., ProgramResult]
@@ -99,12 +99,12 @@ def test_a_mistake_is_one_plain_line(
     "words",
     [
         ("train-step", "task", "-o", "s3://bucket/run", "--method", "ctp"),
-        ("train-step", "gs://bucket/task", "-o", "out", "--method", "ctp"),
+        ("train-step", "http://host/task", "-o", "out", "--method", "ctp"),
         (*TRAIN, "--previous", "https://host/run"),
         (*TRAIN, "--model", "s3://bucket/model.json"),
         (*TRAIN, "--log", "tensorboard:hdfs://logs"),
         ("sample", "emoji9", "-o", "file:///tmp/pairs.parquet"),
-        ("split", "s3://bucket/pairs", "-o", "stream", "--by", "source"),
+        ("split", "file:///pairs", "-o", "stream", "--by", "source"),
         ("split", "a.json", "-o", "stream", "--by", "source", "--image-root", "s3://images"),
         ("eval-retrieval", "task", "--checkpoint", "c", "-o", "s3://bucket/rows"),
         ("eval-zeroshot", "s3://bucket/task", "--checkpoint", "c"),
@@ -115,7 +115,7 @@ def test_a_mistake_is_one_plain_line(
     ],
 )
 def test_a_url_is_not_a_path(program: Program, tmp_path: Path, words: tuple[str, ...]) -> None:
-    said = "is a URL, not a local path; object stores are not supported yet"
+    said = "is a URL, not a local path; only the sources of split and tasks"
     check_refused(program(*words), words[0], 2, said, "://")
     assert list(tmp_path.iterdir()) == []
 
@@ -142,7 +142,10 @@ def test_a_url_is_refused_by_every_path_of_every_command(
     program: Program, tmp_path: Path, command: str, option: str
 ) -> None:
     for url in ("s3://bucket/x", "file:///x", "hf://datasets/x", "gs://b", "HTTPS://host/x"):
-        said = f"'{url}' is a URL, not a local path; object stores are not supported yet: use a"
+        name = {"": ("sources", "task", "tasks")}.get(option, (option[2:],))
+        if any(may_be_stored(command, one, url) for one in name):
+            continue
+        said = f"'{url}' is a URL, not a local path; only the sources of split and tasks may be"
         check_refused(program(command, *filter(None, [option]), url), command, 2, said)
     assert list(tmp_path.iterdir()) == []
 

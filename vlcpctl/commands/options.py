@@ -58,6 +58,26 @@ Wait = Annotated[
         rich_help_panel=EXECUTION,
     ),
 ]
+Cache = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache",
+        metavar="DIR",
+        help="Directory to keep what is read of inputs in an object store, such as s3://bucket/x; "
+        "several processes can share it (default: vlcpctl/objects in the user's cache directory).",
+        rich_help_panel=EXECUTION,
+    ),
+]
+CacheSize = Annotated[
+    str,
+    typer.Option(
+        "--cache-size",
+        metavar="BYTES",
+        help="Size of --cache, such as 64GB: what was read longest ago is removed; files that are "
+        "open stay.",
+        rich_help_panel=EXECUTION,
+    ),
+]
 Seed = Annotated[
     int,
     typer.Option(

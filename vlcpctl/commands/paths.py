@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, UsageError, missing
+from vlcpctl.core.object_stores import protocol_of
 from vlcpctl.core.printable import printable
 
 # The parameters of commands that name what they write.
@@ -31,6 +34,15 @@ _WITH_PATHS = frozenset(
         "tables",
     }
 )
+# The inputs of each command that may be in an object store: sources, and tasks.
+STORED = {
+    "split": ("sources",),
+    "train-step": ("tasks",),
+    "buffer": ("task",),
+    "distill": ("tasks",),
+    "eval-retrieval": ("tasks", "distractors"),
+    "spatial-report": ("tasks",),
+}
 _URL = re.compile(r"(?:^|(?<=[=,:]))[A-Za-z][A-Za-z0-9+.-]*:/{2}.*", re.DOTALL)
 
 
@@ -54,9 +66,58 @@ def refuse_url(text: str) -> None:
     url = _URL.search(text)
     if url:
         raise ValueError(
-            f"'{printable(url[0])}' is a URL, not a local path; object stores are not supported "
-            "yet: use a local copy, or mount the store as a directory"
+            f"'{printable(url[0])}' is a URL, not a local path; only the sources of "
+            "split and tasks may be in an object store: use a local copy, or mount the store"
         )
+
+
+def may_be_stored(command: str, parameter: str, text: str) -> bool:
+    """Whether a text is the URL of an object store, where a command may have this input."""
+    return parameter in STORED.get(command, ()) and protocol_of(text) is not None
+
+
+def _with_stored(*, cache: Path | None, cache_size: str, **arguments: Any) -> dict[str, Any]:
+    """The arguments with a local path for each URL of an object store, whose objects are listed.
+
+    Raises UsageError and BadInput as `store_cache.use_cache` and `stored` do.
+    """
+    from vlcpctl.core.store_cache import stored, use_cache
+
+    names = {name for inputs in STORED.values() for name in inputs} & arguments.keys()
+    values = {name: _as_list(arguments[name]) for name in names}
+    if not any(_url_of(value) for several in values.values() for value in several):
+        if cache is not None:
+            console.warn("--cache has no effect: no input is in an object store")
+        return arguments
+    if arguments.get("in_place"):
+        raise UsageError(
+            "--in-place makes links to tars, which those in an object store cannot have; leave it "
+            "out, or use a local copy"
+        )
+    from vlcpctl.data.splitting.options import parse_bytes
+
+    use_cache(cache or _user_cache(), parse_bytes(cache_size))
+    for name, several in values.items():
+        local = [type(one)(stored(url)) if (url := _url_of(one)) else one for one in several]
+        arguments[name] = local if isinstance(arguments[name], list) else local[0]
+    return arguments
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _url_of(value: Any) -> str | None:
+    """The URL of an object store that was given, of which Path has turned // into /."""
+    text = str(value)
+    if isinstance(value, Path):
+        text = re.sub("^([A-Za-z0-9]+):/", r"\1://", text)
+    return text if isinstance(value, str | Path) and protocol_of(text) else None
+
+
+def _user_cache() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    return cache / "vlcpctl" / "objects"
 
 
 def checked_paths(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -69,6 +130,8 @@ def checked_paths(arguments: dict[str, Any]) -> dict[str, Any]:
     from vlcpctl.core.atomic import check_output_path, is_pipe_or_device
     from vlcpctl.core.staging import Staging, read_path
 
+    if "cache_size" in arguments:
+        arguments = _with_stored(**arguments)
     if OUTPUTS & arguments.keys():
         for value in arguments.values():
             _refuse_undecodable(value)

@@ -11,11 +11,38 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.commands import options
-from vlcpctl.commands.paths import OUTPUTS
+from vlcpctl.commands.paths import OUTPUTS, STORED
 
 _WAIT = inspect.Parameter(
     "wait", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options.Wait
 )
+_CACHE = (
+    inspect.Parameter(
+        "cache", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options.Cache
+    ),
+    inspect.Parameter(
+        "cache_size", inspect.Parameter.KEYWORD_ONLY, default="64GB", annotation=options.CacheSize
+    ),
+)
+
+
+def with_cache(name: str, run: Callable[..., None]) -> Callable[..., None]:
+    """The command with --cache and --cache-size, if its inputs may be in an object store.
+
+    `paths.checked_paths` takes their values.
+    """
+    if name not in STORED:
+        return run
+
+    @functools.wraps(run)
+    def command(**arguments: Any) -> None:
+        run(**arguments)
+
+    parameters = inspect.signature(run, eval_str=True).parameters
+    command.__dict__["__signature__"] = inspect.Signature([*parameters.values(), *_CACHE])
+    more = {one.name: one.annotation for one in _CACHE}
+    command.__annotations__ = {**run.__annotations__, **more}
+    return command
 
 
 def with_ranks(run: Callable[..., None]) -> Callable[..., None]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, get_args, get_origin
 
 from vlcpctl.commands import COMMANDS
-from vlcpctl.commands.paths import TEXTS, is_path, refuse_url
+from vlcpctl.commands.paths import TEXTS, is_path, may_be_stored, refuse_url
 from vlcpctl.core import console
 from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError, nearest
@@ -52,7 +52,8 @@ def arguments(
         elif words not in (None, ()):
             kind, information = kind_of(one.annotation)
             try:
-                value = _converted(one.name, information, kind, words)
+                _refuse_urls(command, one.name, kind, words)
+                value = _converted(information, kind, words)
             except ValueError as error:
                 raise UsageError(f"{name}: {error}") from error
             yield parameter, value
@@ -114,16 +115,22 @@ def kind_of(annotation: Any) -> tuple[Any, Any]:
     return annotation, information
 
 
-def _converted(parameter: str, information: Any, kind: Any, words: Any) -> Any:
+def _refuse_urls(command: str, parameter: str, kind: Any, words: Any) -> None:
+    kind = get_args(kind)[0] if get_origin(kind) is list else kind
+    if is_path(parameter, kind):
+        for one in [words] if isinstance(words, str) else words:
+            if not may_be_stored(command, parameter, one):
+                refuse_url(one)
+
+
+def _converted(information: Any, kind: Any, words: Any) -> Any:
     """The words as values of the type `kind`; raises ValueError if one does not fit."""
     if get_origin(kind) is list:
-        return [_converted(parameter, information, get_args(kind)[0], one) for one in words]
+        return [_converted(information, get_args(kind)[0], one) for one in words]
     if isinstance(words, bool):
         return words  # a switch of the command line
     if not words:
         raise ValueError("the value is empty (an unset shell variable gives an empty value)")
-    if is_path(parameter, kind):
-        refuse_url(words)
     if getattr(information, "parser", None) is not None:
         return information.parser(words)
     if kind in (int, float):

@@ -18,6 +18,7 @@ from typing import TextIO
 from vlcpctl.core.amounts import duration
 from vlcpctl.core.printable import printable, printable_json
 from vlcpctl.core.shown_paths import as_argument
+from vlcpctl.core.store_cache import shown
 
 _ERRORS = "backslashreplace"  # of a terminal that takes no UTF-8
 
@@ -106,7 +107,7 @@ def log(text: str) -> None:
     Results are written elsewhere, and the loss of a log line does not change them.
     """
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(shown(text), file=sys.stderr, flush=True)
     except OSError:
         drop_stderr()
 

@@ -14,13 +14,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import xxhash
 
 from vlcpctl.core import digest_cache
 from vlcpctl.core.errors import BadInput, VlcpError, unreadable
-from vlcpctl.core.input_files import naming_input
+from vlcpctl.core.input_files import naming_input, open_regular
+from vlcpctl.core.store_cache import is_stored
 
 ALGORITHM = "xxh3_128"
 _BLOCK = 1 << 20
@@ -49,6 +50,10 @@ def prefix_digest(path: Path, size: int) -> str:
 
 @contextmanager
 def _regular(path: Path) -> Iterator[BufferedReader]:
+    if is_stored(path):
+        with open_regular(path) as stored:
+            yield cast("BufferedReader", stored)
+        return
     with naming_input(path), open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
@@ -155,6 +160,7 @@ def _problem(path: Path, entry: FileDigest, use_cache: bool) -> str | None:
         size, wanted = entry["bytes"], entry[ALGORITHM]
         if found.st_size != size:
             return f"{changed}: it has {found.st_size} bytes and had {size}"
+        use_cache &= not is_stored(path)  # the cache's copy may be damaged, or a new one
         if use_cache and digest_cache.digest_of(path, found) == wanted:
             return None
         if file_digest(path) != wanted:

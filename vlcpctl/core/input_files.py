@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO, cast, final
 
 from vlcpctl.core.errors import BadInput, UsageError, unreadable
+from vlcpctl.core.store_cache import is_stored, open_stored
 
 MOST_LINE_BYTES = 1 << 20  # of a row; a merged gallery of 1000 tasks takes a tenth of it
 STDIN = "-"
@@ -37,6 +38,8 @@ def open_with_state(path: Path | str) -> tuple[BinaryIO, os.stat_result]:
     Raises BadInput as `open_regular` does.
     """
     try:
+        if is_stored(path):
+            return cast("BinaryIO", open_stored(path)), Path(path).stat()
         # Without O_NONBLOCK, opening a named pipe would block until something writes to it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL or half of a surrogate
@@ -87,7 +90,7 @@ def _naming(error: OSError, path: Path | str) -> OSError:
 
 
 def arrow_source(path: Path) -> Path | BinaryIO:
-    """What pyarrow can open: the path, or an open file if the path is not UTF-8.
+    """What pyarrow can open: the path, or an open file if the path is not UTF-8 or is stored.
 
     Of a directory, it would read all files, and a pipe would block: raises BadInput as
     `open_regular` does.
@@ -96,6 +99,8 @@ def arrow_source(path: Path) -> Path | BinaryIO:
     try:
         str(path).encode()
     except UnicodeEncodeError:
+        return file
+    if is_stored(path):
         return file
     file.close()
     return path

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.input_files import open_regular
 
 MOST_BYTES = 1 << 28
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # perhaps half of a pair
@@ -44,7 +45,8 @@ def read_json(path: Path, *, most_bytes: int = MOST_BYTES) -> Any:
             raise BadInput(f"cannot read {path}: it is not a regular file")
         if found.st_size > most_bytes:
             raise BadInput(f"cannot read {path}: it has {found.st_size} bytes, over {most_bytes}")
-        return parse_json(path.read_bytes())
+        with open_regular(path) as file:
+            return parse_json(file.read())
     except OSError as error:
         raise BadInput(unreadable(path, error)) from error
     except ValueError as error:

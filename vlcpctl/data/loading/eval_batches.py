@@ -161,6 +161,7 @@ class EvalImages(Dataset[Tensor]):
 
     def __getitem__(self, number: int) -> Tensor:
         rows = self.rows[number * self.batch_size :][: self.batch_size].tolist()
+        self.split.fetch(rows)
         return torch.from_numpy(np.stack([self._view(row) for row in rows]))
 
     def _view(self, row: int) -> np.ndarray:

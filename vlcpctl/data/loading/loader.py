@@ -133,6 +133,8 @@ class PlannedBatches(Dataset[Batch]):
         start, length = part.start, part.stop - part.start
         own = slice(start + number * length // count, start + (number + 1) * length // count)
         visits, captions = plan.visit.tolist(), plan.caption.tolist()
+        for source, split in enumerate(self.splits):
+            split.fetch([row for at, row in positions[own] if at == source])
         images = [self._view(positions[i], keys[i], visits[i]) for i in range(len(keys))[own]]
         texts = [
             self.splits[positions[i][0]].captions(positions[i][1])[captions[i]]

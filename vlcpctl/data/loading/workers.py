@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from vlcpctl.core.ending import SIGNALS, at_signal, held_signals
-from vlcpctl.core.errors import BadInput, VlcpError
+from vlcpctl.core.errors import VlcpError
 from vlcpctl.core.resource_limits import is_lost_worker, lost_worker_text
 
 Item = TypeVar("Item")
@@ -34,8 +34,8 @@ def read_in_order(
     With `pins`, a thread moves what workers have read to pinned memory, which a GPU can copy from
     while the CPU does other work; items must be tensors or have a method `pin_memory`. Without
     workers nothing is pinned. Each worker reads up to `ahead` items before they are asked for: with
-    one, a worker that is done would wait for the consumer. A BadInput raised in a worker is raised
-    here, with its own message. Raises VlcpError if a worker is killed.
+    one, a worker that is done would wait for the consumer. A VlcpError raised in a worker is raised
+    here, with its own message; so is one if a worker is killed.
     """
     if workers == 0 or not indices:
         yield from (dataset[place] for place in indices)
@@ -65,7 +65,7 @@ def read_in_order(
     with at_signal(_kill_workers):
         try:
             for item in items:
-                if isinstance(item, BadInput):
+                if isinstance(item, VlcpError):
                     raise item
                 yield item
         except (ConnectionError, EOFError, RuntimeError) as error:
@@ -82,18 +82,18 @@ def read_in_order(
 
 
 @dataclass
-class _ErrorsAsItems(Dataset["Item | BadInput"], Generic[Item]):
-    """The same items, with a BadInput returned as a value.
+class _ErrorsAsItems(Dataset["Item | VlcpError"], Generic[Item]):
+    """The same items, with a VlcpError returned as a value.
 
     DataLoader would otherwise put the worker's traceback into the message.
     """
 
     dataset: Dataset[Item]
 
-    def __getitem__(self, place: int) -> Item | BadInput:
+    def __getitem__(self, place: int) -> Item | VlcpError:
         try:
             return self.dataset[place]
-        except BadInput as error:
+        except VlcpError as error:
             return error
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.input_files import arrow_source
 from vlcpctl.core.library_errors import reading_source
 from vlcpctl.data.sources.arrow import arrow_roles, names_files, names_of, pairs_of_batch, plain
 from vlcpctl.data.sources.columns import ColumnOptions
@@ -88,10 +88,10 @@ class ParquetFile:
                 yield from chain.from_iterable(columns)
 
     def _open(self) -> pq.ParquetFile:
-        open_regular(self.path).close()  # refuses what would block
+        source = arrow_source(self.path)  # refuses what would block
         with reading_source(self.path):
             # The default reads the whole file ahead: 360 MB of memory instead of 14.
-            return pq.ParquetFile(self.path, pre_buffer=False, buffer_size=2**20)
+            return pq.ParquetFile(source, pre_buffer=False, buffer_size=2**20)
 
     def _schema(self, file: pq.ParquetFile) -> pa.Schema:
         """The schema. Raises BadInput if it is malformed."""

@@ -22,6 +22,7 @@ from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.library_errors import reading_source
 from vlcpctl.core.printable import shortened
 from vlcpctl.core.safe_json import parse_json, read_json_object
+from vlcpctl.core.store_cache import whole
 from vlcpctl.data.sources.arrow import arrow_roles, names_files, pairs_of_batch
 from vlcpctl.data.sources.columns import ColumnOptions, Roles
 from vlcpctl.data.sources.image_files import ImageFiles
@@ -166,7 +167,7 @@ class ArrowFile:
             raise BadInput(
                 f"{self.path} has no end-of-stream mark: it is truncated or not an Arrow stream"
             )
-        with reading_source(self.path), pa.memory_map(str(self.path)) as source:
+        with reading_source(self.path), pa.memory_map(str(whole(self.path))) as source:
             yield _Stream(self.path, source)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from vlcpctl.core.input_files import arrow_source
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.data.sources.arrow import pairs_of_batch
 from vlcpctl.data.sources.columns import ColumnOptions, Roles, pick
@@ -62,7 +63,7 @@ class TaskSplit:
         roles = self._roles(columns, images=images)
         split = open_task(self.directory).split(self.name)
         row = 0
-        with pq.ParquetFile(self.path, pre_buffer=False) as file:
+        with pq.ParquetFile(arrow_source(self.path), pre_buffer=False) as file:
             names = roles.names()
             for batch in file.iter_batches(ROWS_PER_GROUP, columns=names, use_threads=False):
                 plain = _with_single_values(batch, (roles.value, roles.split))
@@ -74,7 +75,7 @@ class TaskSplit:
                     yield found
 
     def _roles(self, columns: ColumnOptions, *, images: bool) -> Roles:
-        names = pq.read_schema(self.path).names
+        names = pq.read_schema(arrow_source(self.path)).names
         if columns.split == _SPLIT:
             columns = replace(columns, split=None)
         return Roles(

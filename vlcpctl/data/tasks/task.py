@@ -19,6 +19,7 @@ from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.open_files import OpenFiles
 from vlcpctl.core.recorded_files import RESTORE
+from vlcpctl.core.store_cache import fetch_images, images_file, is_stored
 from vlcpctl.data.tasks.facts import (
     BufferManifest,
     SplitManifest,
@@ -132,7 +133,9 @@ class Split:
         if lowest is not None and lowest < len(self.keys):
             self._rows = lowest_rows(path, lowest)
             self.keys = self._rows.keys
-        self._tars = OpenFiles([directory / shard for shard in self._rows.shards])
+        self._tars = OpenFiles([images_file(directory / shard) for shard in self._rows.shards])
+        self._is_stored = is_stored(directory)
+        self._fetched: dict[int, bytes] = {}  # images of a store, by row
 
     def __reduce__(self) -> tuple[type[Split], tuple[Any, ...]]:
         # Another process opens the split again, and gets no copy of its rows.
@@ -216,20 +219,44 @@ class Split:
     def image(self, row: int) -> bytes:
         """The encoded bytes of the image at `row`.
 
-        Raises BadInput if the tar cannot be read or the bytes do not have the index's sha256.
+        Raises BadInput if the tar cannot be read or the bytes do not have the index's sha256, and
+        VlcpError if it is in an object store that does not give them.
         """
+        if self._is_stored and row not in self._fetched:
+            self.fetch([row])
         rows = self._rows
-        shard, offset, size = (column[row] for column in rows.place)
+        shard = rows.place[0][row]
         try:
-            data = os.pread(self._tars.descriptor(shard), size, offset)
+            data = self._fetched.pop(row, None) or self._read(row)
         except OSError as error:
             where = self.directory / rows.shards[shard]
             raise BadInput(f"{unreadable(where, error)} (key {self.keys[row]})") from error
-        if hashlib.sha256(data).digest() != rows.sha256[32 * row : 32 * row + 32]:
+        if not self._is_right(row, data):
             where = self.directory / rows.shards[shard]
             found = f"{where}: the image of key {self.keys[row]} does not match the index"
             raise BadInput(f"{found} (its sha256 differs); run 'vlcpctl check --deep'")
         return data
+
+    def fetch(self, rows: Sequence[int]) -> None:
+        """Fetch the images at `rows`, which are read next, if they are in an object store.
+
+        Raises VlcpError if the store does not give them.
+        """
+        if not self._is_stored:
+            return
+        found = {row: self._read(row) for row in rows}
+        absent = [row for row, data in found.items() if not self._is_right(row, data)]
+        shard, offset, size = self._rows.place
+        names = self._rows.shards
+        places = [(self.directory / names[shard[row]], offset[row], size[row]) for row in absent]
+        self._fetched = found | dict(zip(absent, fetch_images(places), strict=True))
+
+    def _read(self, row: int) -> bytes:
+        shard, offset, size = (column[row] for column in self._rows.place)
+        return os.pread(self._tars.descriptor(shard), size, offset)
+
+    def _is_right(self, row: int, data: bytes) -> bool:
+        return hashlib.sha256(data).digest() == self._rows.sha256[32 * row : 32 * row + 32]
 
 
 def _shard_sizes(directory: Path, listed: SplitManifest) -> dict[str, int]:

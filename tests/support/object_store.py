@@ -1,0 +1,96 @@
+"""An S3 server on this machine (moto's), which counts what it sends and may fail now and then."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+BUCKET = "data"
+_ERRORS = ("404 NOT FOUND", "403 FORBIDDEN", "500 INTERNAL SERVER ERROR", "short")
+
+
+@dataclass
+class Store:
+    """What the server was asked for; `fail_every` n makes every n-th answer for bytes wrong."""
+
+    url: str = ""
+    requests: int = 0
+    sent: int = 0  # bytes of objects
+    fail_every: int = 0
+
+    def environment(self) -> dict[str, str]:
+        """The variables by which a program finds the server."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+
+    def put(self, directory: Path, name: str) -> str:
+        """Copy a directory or a file into the store, and return its URL."""
+        import fsspec
+
+        store = fsspec.filesystem("s3", endpoint_url=self.url, key="test", secret="test")
+        if not store.exists(BUCKET):
+            store.mkdir(BUCKET)
+        files = sorted(directory.rglob("*")) if directory.is_dir() else [directory]
+        for path in (one for one in files if one.is_file()):
+            below = path.relative_to(directory).as_posix()
+            store.pipe_file(f"{BUCKET}/{name}/{below}".removesuffix("/."), path.read_bytes())
+        return f"s3://{BUCKET}/{name}"
+
+    def counted(self, application: Callable[..., Any]) -> Callable[..., Any]:
+        """The server with counts and failures of its answers that hold bytes of objects."""
+        lock = threading.Lock()
+
+        def answer(environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+            if "HTTP_RANGE" not in environment:
+                return application(environment, start)
+            with lock:
+                self.requests += 1
+                fails = self.fail_every and self.requests % self.fail_every == 0
+                error = _ERRORS[self.requests // max(self.fail_every, 1) % len(_ERRORS)]
+            if fails and error != "short":
+                start(error, [("Content-Length", "0")])
+                return [b""]
+            said: list[Any] = []
+            body = b"".join(application(environment, lambda *words: said.append(words)))
+            body = body[: len(body) // 2] if fails else body
+            status, headers, *_ = said[0]
+            headers = [one for one in headers if one[0].lower() != "content-length"]
+            start(status, [*headers, ("Content-Length", str(len(body)))])
+            with lock:
+                self.sent += len(body)
+            return [body]
+
+        return answer
+
+
+@contextmanager
+def object_store() -> Iterator[Store]:
+    """A server within the block; its addresses are of this machine only."""
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Silent(WSGIRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log(self, *words: Any) -> None:
+            pass
+
+    store = Store()
+    application = store.counted(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Silent)
+    store.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield store
+    finally:
+        server.shutdown()
+        thread.join()

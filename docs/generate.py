@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from string import Template
 
-from _generate import claims, commands, methods, published_tables, reference, stubs
+from _generate import claims, commands, methods, published_tables, reference, stubs, styles
 from cogapp import Cog
 
 from vlcpctl.commands import COMMANDS
@@ -31,6 +31,7 @@ ROOT = DOCS.parent
 PARTS: dict[str, Callable[..., str]] = {
     "claims": claims.table,
     "claims in words": claims.sentences,
+    "styles": styles.table,
     "commands": commands.table,
     "command": commands.page,
     "methods": methods.table,

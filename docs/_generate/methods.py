@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import vlcpctl
+from _generate import styles
 from _generate.markdown import block, entry, prose
 from _generate.markdown import table as table_of
 from vlcpctl.commands.methods import bibtex, cited, describe
@@ -126,6 +127,7 @@ def page(name: str) -> str:
     parts += ["## State and passes", _state(method), *_passes(method)]
     parts += _hooks(facts)
     parts += ["## On the leaderboard", _result(name)]
+    parts += [said] if (said := styles.result(name)) else []
     if method.papers:
         parts += ["## Papers", *(block(bibtex(paper), "bibtex") for paper in method.papers)]
     return "\n\n".join(parts)

@@ -15,12 +15,13 @@ _ERRORS = ("404 NOT FOUND", "403 FORBIDDEN", "500 INTERNAL SERVER ERROR", "short
 
 @dataclass
 class Store:
-    """What the server was asked for; `fail_every` n makes every n-th answer for bytes wrong."""
+    """What the server was asked for, and which of its answers for bytes are wrong."""
 
     url: str = ""
     requests: int = 0
     sent: int = 0  # bytes of objects
-    fail_every: int = 0
+    fail_every: int = 0  # n: every n-th
+    fail_after: int | None = None  # all but the first n
 
     def environment(self) -> dict[str, str]:
         """The variables by which a program finds the server."""
@@ -53,7 +54,8 @@ class Store:
                 return application(environment, start)
             with lock:
                 self.requests += 1
-                fails = self.fail_every and self.requests % self.fail_every == 0
+                fails = bool(self.fail_every) and self.requests % self.fail_every == 0
+                fails |= self.fail_after is not None and self.requests > self.fail_after
                 error = _ERRORS[self.requests // max(self.fail_every, 1) % len(_ERRORS)]
             if fails and error != "short":
                 start(error, [("Content-Length", "0")])

@@ -276,3 +276,25 @@ def test_what_cannot_be_in_a_store_is_refused(
     check_refused(run_program(capfd, *nothing, *cache), "split", 3, "does not exist in the store")
     unknown = ("split", "zz://data/nothing", "-o", tmp_path / "s", "--by", "all:x")
     check_refused(run_program(capfd, *unknown, *cache), "split", 2, "not a protocol of fsspec")
+
+
+def test_a_training_that_the_store_ended_goes_on_from_a_local_copy(
+    tmp_path: Path,
+    task: Path,
+    store: Store,
+    expected: dict[str, bytes],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    url, saves = store.put(task, "task"), ("--save-every", "1")
+    train(capfd, url, tmp_path / "counted", "--cache", tmp_path / "first", *saves)
+    store.fail_after, store.requests = store.requests - 1, 0
+    out = tmp_path / "o"
+    words = ("train-step", url, "-o", out, *STEPS, *saves, "--cache", tmp_path / "second")
+    ended = run_program(capfd, *words)
+    assert ended.code == 1, ended.err
+    assert "run the command again" in ended.err
+    words = ("train-step", task, "-o", out, *STEPS, *saves)
+    resumed = run_program(capfd, *(word for word in words if word != "--quiet"))
+    assert resumed.code == 0, resumed.err
+    assert "resum" in resumed.err
+    assert weights(out) == expected

@@ -75,6 +75,8 @@ def split(
     force: bool = False,
     wait: float | None = None,
     quiet: bool = False,
+    cache: StrPath | None = None,
+    cache_size: str = "64GB",
 ) -> Path:
     """Split image-text pairs into a stream of tasks."""
 
@@ -98,6 +100,8 @@ def buffer(
     force: bool = False,
     wait: float | None = None,
     quiet: bool = False,
+    cache: StrPath | None = None,
+    cache_size: str = "64GB",
 ) -> Path:
     """Choose which pairs of a task to keep for replay."""
 
@@ -177,6 +181,8 @@ def train_step(
     force: bool = False,
     wait: float | None = None,
     quiet: bool = False,
+    cache: StrPath | None = None,
+    cache_size: str = "64GB",
 ) -> Path:
     """Train on one task, starting from the last checkpoint."""
 
@@ -228,6 +234,8 @@ def eval_retrieval(
     force: bool = False,
     wait: float | None = None,
     quiet: bool = False,
+    cache: StrPath | None = None,
+    cache_size: str = "64GB",
 ) -> list[dict[str, Any]]: ...
 @overload
 def eval_retrieval(
@@ -261,6 +269,8 @@ def eval_retrieval(
     force: bool = False,
     wait: float | None = None,
     quiet: bool = False,
+    cache: StrPath | None = None,
+    cache_size: str = "64GB",
 ) -> Path: ...
 @overload
 def eval_zeroshot(

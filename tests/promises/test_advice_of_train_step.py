@@ -97,6 +97,26 @@ ROWS = (
         f"{NEXT} --method seqf {_DRY} --reference {A}",
         f"{NEXT} --method seqf {_DRY}",
     ),
+    _row(
+        "; use a smaller one",
+        f"{NEXT} --method seqf {_DRY} --lora 1000",
+        f"{NEXT} --method seqf {_DRY} --lora 2",
+    ),
+    _row(
+        "; train all its weights, without --lora",
+        f"train-step {B} -o out --previous fused --method lwf {_DRY} --lora 2",
+        f"train-step {B} -o out --previous fused --method lwf {_DRY}",
+    ),
+    _row(
+        "cannot hold that; give --set incclip.clip=false",
+        f"{NEXT} --method incclip --buffer buf {_DRY} --lora 2",
+        f"{NEXT} --method incclip --buffer buf {_DRY} --lora 2 --set incclip.clip=false",
+    ),
+    _row(
+        "; give a task with more",
+        f"{NEXT} --method zscl {_DRY} --nproc 2 --reference one",
+        f"{NEXT} --method zscl {_DRY} --nproc 2 --reference {A}",
+    ),
     _row("; use at most 12", f"{FIRST} {_DRY} --batch-size 13", f"{FIRST} {_DRY} --batch-size 12"),
     _row(
         "; use a smaller share or a larger --batch-size",

@@ -79,9 +79,9 @@ def test_batch_queue_and_replay_leave_out_matches(
     checked: list[str] = []
     usual_loss, usual = OptimizerStep._loss, Ctp.loss
 
-    def base(self: OptimizerStep, batch: Batch, image: Tensor, text: Tensor) -> Any:
-        found = usual_loss(self, batch, image, text)
-        unit = [torch.nn.functional.normalize(side.detach(), dim=1) for side in (image, text)]
+    def base(self: OptimizerStep, batch: Batch, sides: list[Tensor], reference: Any) -> Any:
+        found = usual_loss(self, batch, sides, reference)
+        unit = [torch.nn.functional.normalize(side.detach(), dim=1) for side in sides]
         known = [groups[key] for key in batch.keys]
         scale = self.run.scale(self.run.weights)
         wanted = torch.stack(both_directions(*unit, scale, known)).mean()

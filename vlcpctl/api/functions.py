@@ -17,6 +17,7 @@ from vlcpctl.api.child import output_of
 from vlcpctl.api.parameters import Parameter, each, parameters_of, text_of
 from vlcpctl.api.results import Report
 from vlcpctl.commands import module_name
+from vlcpctl.commands.processes import with_cache
 from vlcpctl.core.errors import nearest
 
 _INDENTED = TextWrapper(100, initial_indent="    ", subsequent_indent="        ")
@@ -25,7 +26,7 @@ _INDENTED = TextWrapper(100, initial_indent="    ", subsequent_indent="        "
 def function(name: str) -> Callable[..., Any]:
     """The function `vlcpctl.NAME`, which runs the command of this name."""
     command = name.replace("_", "-")
-    run = importlib.import_module(module_name(command)).run
+    run = with_cache(command, importlib.import_module(module_name(command)).run)
     parameters = parameters_of(run)
     signature = inspect.Signature(
         [one.as_python() for one in parameters.values()], return_annotation=FUNCTIONS[name]

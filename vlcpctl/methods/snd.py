@@ -58,7 +58,7 @@ class Snd(Method):
         0.2,
         doc="Distance between the two models at which both count half.",
         origin="SnD authors' code",
-        depends="how far the model has moved from the start; it was tuned for ViT-B/16",
+        depends="the model and how far it has moved from the start: 0.2 was tuned for ViT-B/16",
     )
 
     def needs(self, *, first: bool) -> Needs:

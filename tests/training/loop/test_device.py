@@ -65,6 +65,8 @@ WAITS = {
     "incclip": 1,
     "modx": 1,
     "bct": 1,
+    "zscl": 1,
+    "snd": 1,
     "dha": 1,
     "ctp+dha": 1,
     "der+ctp": 1,

@@ -62,7 +62,12 @@ def copy(tmp_path: Path) -> Path:
     for name in ("docs/_generate", "docs/results", "docs/methods"):
         shutil.copytree(ROOT / name, tmp_path / name)
     (tmp_path / "recipes").mkdir()
-    for name in ("README.md", "docs/generate.py", "recipes/quickstart_output.txt"):
+    for name in (
+        "README.md",
+        "docs/generate.py",
+        "recipes/quickstart_output.txt",
+        "recipes/styles_table.py",
+    ):
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "docs" / "commands").mkdir()
     return tmp_path

@@ -45,7 +45,7 @@ def test_each_evaluated_week_was_evaluated_by_the_model_before() -> None:
 def test_the_report_counts_the_evaluated_weeks_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Lines, "emptied", lambda _: [])
+    monkeypatch.setattr(Lines, "emptied", [])
     how = Settings(run="shop")
     start = Start(given="model", source="id", buffer_from=(), settings=how)
     monkeypatch.setattr(State, "last", property(lambda _: 60))

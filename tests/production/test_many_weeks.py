@@ -117,7 +117,8 @@ def _show(
 
 def _evaluated(week: Path) -> int:
     """The images on which a week evaluated its model, by its rows."""
-    rows = [json.loads(line) for file in week.rglob("*.ndjson") for line in file.open()]
+    texts = [file.read_text(encoding="utf-8") for file in week.rglob("*.ndjson")]
+    rows = [json.loads(line) for text in texts for line in text.splitlines()]
     return sum(row.get("n_images") or 0 for row in rows if row.get("gallery") == "own")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -94,8 +95,8 @@ class Lines:
         # Evaluations before the training, so that a mistake in them does not cost one.
         before = list(dict.fromkeys([start, last / "checkpoint"]))
         new = [pending / "checkpoint"]
-        emptied = self.emptied()
-        known = [week for week in evaluated_weeks(self.state.last) if week not in emptied]
+        evaluated = evaluated_weeks(self.state.last)
+        known = [week for week in evaluated if week not in self.emptied]
         weeks = [self._task(self.place.week(week), week) for week in known]
         lines = [
             self._split(
@@ -155,6 +156,7 @@ class Lines:
         known = [self.place.known(week) for week in weeks]
         return [*StopLists.of(self.place, self.call.readmit).paths, *known]
 
+    @cached_property
     def emptied(self) -> list[int]:
         """The weeks that nothing can be evaluated on: `vlcpctl forget` has removed all their tests.
 
@@ -367,7 +369,7 @@ class Lines:
             ("--junit", self.call.junit),
         )
         # The number before the name of a week is that in the run.
-        counted = set(evaluated_weeks(self.state.last)).difference(self.emptied())
+        counted = set(evaluated_weeks(self.state.last)).difference(self.emptied)
         weeks = (week for week in range(1, self.state.last + 1) if week not in counted)
         gone = (f"*{TASK.format(week).removeprefix('00')}" for week in weeks)
         return words + _options(*(("--without", one) for one in gone))

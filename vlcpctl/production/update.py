@@ -227,7 +227,7 @@ def make_week(
 ) -> tuple[Attempt, Judgement]:
     """Make and judge the pending week, and show its page."""
     place, state, call = lines.place, lines.state, lines.call
-    _warn_of_emptied(lines.emptied())
+    _warn_of_emptied(lines.emptied)
     attempt = _attempt(place, state, lines.settings, data, call)
     attempt, is_made = _continue(place, state, attempt, observe, force=force)
     if not call.again and (said := said_of_rejected(place, state, attempt.data)) is not None:

@@ -1,6 +1,7 @@
-"""Make the four weekly batches of recipes/production.sh: pictures of OpenMoji with descriptions.
+"""Make the weekly batches of recipes/production.sh: pictures of OpenMoji with descriptions.
 
-    python recipes/production_weeks.py DIR    writes DIR/week1.parquet to DIR/week4.parquet
+    python recipes/production_weeks.py DIR              writes DIR/week1.parquet to DIR/week4.parquet
+    python recipes/production_weeks.py DIR --weeks 6    the same pictures in six weeks of equal size
 
 Each week has other subjects, so that every batch is new to the model. A batch is what a user would
 bring: one Parquet file of images and captions, whose column `split` marks what is held out. Views
@@ -10,9 +11,10 @@ give the same pairs.
 
 from __future__ import annotations
 
+import argparse
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,14 @@ WEEKS = (
     ),
     ("interaction", "regional-indicator", "symbols", "technology", "ui-element"),
     ("flags", "queer-symbols", "subdivision-flag", "symbol-other"),
+)
+SIX_WEEKS = (
+    ("emergency", "climate-environment"),
+    ("healthcare", "animals-nature", "people", "food-drink"),
+    ("symbol-other",),
+    ("subdivision-flag", "flags", "regional-indicator"),
+    ("ui-element", "interaction", "queer-symbols", "symbols", "smileys-emotion"),
+    ("technology", "travel-places", "objects", "gardening"),
 )
 SCHEMA = pa.schema(
     [
@@ -80,10 +90,12 @@ def pairs_of(glyph: Glyph) -> Iterator[dict[str, Any]]:
         }
 
 
-def write_weeks(out: Path, glyphs: list[Glyph]) -> list[int]:
+def write_weeks(
+    out: Path, glyphs: list[Glyph], weeks: Sequence[Sequence[str]] = WEEKS
+) -> list[int]:
     """Write one Parquet file per week and return their numbers of pairs."""
     counts = []
-    for week, subjects in enumerate(WEEKS, start=1):
+    for week, subjects in enumerate(weeks, start=1):
         rows = [row for glyph in glyphs if glyph.subgroup in subjects for row in pairs_of(glyph)]
         pq.write_table(pa.Table.from_pylist(rows, SCHEMA), out / f"week{week}.parquet")
         counts.append(len(rows))
@@ -91,5 +103,11 @@ def write_weeks(out: Path, glyphs: list[Glyph]) -> list[int]:
 
 
 if __name__ == "__main__":
-    for week, count in enumerate(write_weeks(Path(sys.argv[1]), read_glyphs()), start=1):
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--weeks", type=int, choices=[len(WEEKS), len(SIX_WEEKS)], default=4)
+    given = parser.parse_args()
+    subjects = WEEKS if given.weeks == len(WEEKS) else SIX_WEEKS
+    counts = write_weeks(given.directory, read_glyphs(), subjects)
+    for week, count in enumerate(counts, start=1):
         print(f"week{week}.parquet: {count} pairs", file=sys.stderr)

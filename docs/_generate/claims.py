@@ -1,9 +1,9 @@
 """What the boards show of the claims that were written down before: tables and sentences.
 
-`claims.toml` has the claims, `cells/STREAM.tsv` the scores of each row and seed that a recipe
-measured. On each stream the scores of the two rows are compared seed by seed by Student's t,
-two-sided, and the p-values of its claims are adjusted together (Holm, Scandinavian Journal of
-Statistics 1979).
+`claims.toml` has the claims on the boards, `claims_protect.toml` those on what keeps the abilities
+of the start, and `cells/STREAM.tsv` the scores of each row and seed that a recipe measured. On each
+stream the scores of the two rows are compared seed by seed by Student's t, two-sided, and the
+p-values of its claims are adjusted together (Holm, Scandinavian Journal of Statistics 1979).
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ def _differences(scores: Scores, better: str, than: str) -> tuple[float, ...]:
 
 
 @cache
-def _judged() -> tuple[Mapping[str, Any], dict[str, list[Judged | None]]]:
-    """The file of claims, and each claim by the title of its stream, of those measured so far."""
-    document = tomllib.loads((RESULTS / "claims.toml").read_text(encoding="utf-8"))
+def _judged(name: str = "claims") -> tuple[Mapping[str, Any], dict[str, list[Judged | None]]]:
+    """A file of claims, and each claim by the title of its stream, of those measured so far."""
+    document = tomllib.loads((RESULTS / f"{name}.toml").read_text(encoding="utf-8"))
     found = {}
     for name, title in document["streams"].items():
         path = RESULTS / "cells" / f"{name}.tsv"
@@ -95,9 +95,9 @@ def _judged() -> tuple[Mapping[str, Any], dict[str, list[Judged | None]]]:
     return document, found
 
 
-def table() -> str:
-    """Each claim on each stream: the mean difference, that of each seed, p, and the verdict."""
-    document, judged = _judged()
+def table(name: str = "claims") -> str:
+    """Each claim of a file on each stream: the mean difference, each seed's, p, and the verdict."""
+    document, judged = _judged(name)
     rows = []
     for place, claim in enumerate(document["claims"]):
         cells = [_cell(found[place]) for found in judged.values()]

@@ -14,13 +14,14 @@ from support.checkpoints import write_checkpoint_manifest
 from support.processes import exit_code_of, start_child, wait_until
 from support.program import ProgramResult, check_refused, run_program
 
+from vlcpctl.core import shards
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.deletion.lineage import outdated_parts
-from vlcpctl.evaluation import embedding, embedding_shards
+from vlcpctl.evaluation import embedding
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
@@ -120,7 +121,7 @@ def test_a_shard_that_was_killed_computes_only_what_it_lacks(
     whole, rows = tmp_path / "whole" / "rows", tmp_path / "cut" / "rows"
     assert run_program(capfd, *words(place, whole)).code == 0
     line = words(place, rows, "own", "--num-shards", 2)
-    record = embedding_shards.record_part
+    record = shards.record_part
     recorded: list[str] = []
 
     def dying(part: str, files: list[Path]) -> None:
@@ -130,14 +131,14 @@ def test_a_shard_that_was_killed_computes_only_what_it_lacks(
             os.kill(os.getpid(), signal.SIGKILL)
 
     def act(_: int) -> None:
-        monkeypatch.setattr(embedding_shards, "record_part", dying)
+        monkeypatch.setattr(shards, "record_part", dying)
         run_program(capfd, *line, "--shard-index", 1)
 
     assert exit_code_of(start_child(act)) == -signal.SIGKILL
     assert run_program(capfd, *line, "--shard-index", 0).code == 0
     check_refused(run_program(capfd, *line), "eval-retrieval", 3, "shard 1 of 2", "--shard-index 1")
     monkeypatch.setattr(
-        embedding_shards, "record_part", lambda *given: (record(*given), recorded.append(given[0]))
+        shards, "record_part", lambda *given: (record(*given), recorded.append(given[0]))
     )
     assert run_program(capfd, *line, "--shard-index", 1).code == 0
     assert len(recorded) == 8 - 3 + 1  # images and texts of two tasks by two checkpoints, the end
@@ -241,7 +242,7 @@ def test_a_shard_that_was_changed_is_not_joined(
     rows = tmp_path / "rows"
     for index in range(2):
         assert shard(place, rows, capfd, index).code == 0
-    file = max(Staging(rows).partial.glob("*.npy"))
+    file = max(Staging(rows).partial.glob("*.npz"))
     data = file.read_bytes()
     file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     line = words(place, rows, "own", "--num-shards", 2)

@@ -32,6 +32,8 @@ MADE = (
     *("runs/a b/00/open_clip_model.safetensors", "runs/01/open_clip_model.safetensors"),
     *("rows.ndjson", "report/summary.json"),
 )
+TEXTS = "invert-texts --checkpoint c --buffer a -o p --num-shards 2"
+BUFFER = "buffer s --checkpoint c -o b --num-shards 2"
 SHARDS = "eval-retrieval a --checkpoint c -o r --num-shards 2"
 # What the script calls, in the place of a cluster: each call is a line of the file LOG.
 FAKES = {
@@ -100,6 +102,14 @@ def test_no_output_is_snakemakes_and_other_lines_do_not_change_a_mark() -> None:
         ("distill s -o t --num-shards 2\ndistill u -o t --num-shards 2\ncheck t", [[], [], [1, 2]]),
         (
             f"{SHARDS} --shard-index 0\n{SHARDS} --shard-index 1\n{SHARDS}\nreport r -o x",
+            [[], [], [1, 2], [1, 2, 3]],
+        ),
+        (
+            f"{TEXTS} --shard-index=0\n{TEXTS} --shard-index 1\n{TEXTS}\ntrain t --pseudo-texts p",
+            [[], [], [1, 2], [1, 2, 3]],
+        ),
+        (
+            f"{BUFFER} --shard-index 0\n{BUFFER} --shard-index 1\n{BUFFER}\ntrain t --buffer b",
             [[], [], [1, 2], [1, 2, 3]],
         ),
         ("update w1 --state p\nupdate w2 --state=p\ncheck p\ncheck q", [[], [1], [1, 2], []]),

@@ -421,7 +421,11 @@ def test_the_program_prints_the_path_and_refuses_in_one_line(
     assert (dry.out, out.exists()) == ("", False)
     shard = distill_program(capfd, place, out, "--num-shards", "2", "--shard-index", "1", "-q")
     assert (shard.code, shard.out) == (0, "")
-    ended_well = distill_program(capfd, place, out, "--num-shards", "2", "--shard-index", "0", "-q")
+    first = ("--num-shards", "2", "--shard-index", "0", "-q")
+    other = distill_program(capfd, place, out, *first, "--views", "2")
+    advice = "choose another --out; --force without --num-shards replaces it"
+    check_refused(other, "distill", 4, "views was 4 and is now 2", advice)
+    ended_well = distill_program(capfd, place, out, *first)
     assert (ended_well.code, ended_well.out) == (0, f"{out}\n")
     again = distill_program(capfd, place, out, "--json", "-q")
     assert again.code == 0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,10 +18,15 @@ from vlcpctl.core.errors import BadInput, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
+    from vlcpctl.core.shards import Shards
     from vlcpctl.data.buffer import size as buffer_size
+    from vlcpctl.data.buffer.manifest import BufferRequest
+    from vlcpctl.data.buffer.update import UpdatePlan
     from vlcpctl.data.precomputed.stored_features import StoredProjections
     from vlcpctl.data.tasks.task import Split, Task
     from vlcpctl.distributed.pool import Pool
+    from vlcpctl.models.encoders import Encoder
+    from vlcpctl.precompute.pair_features import Results
 
 Previous = Annotated[
     Path | None,
@@ -128,6 +134,8 @@ def run(
     add: Add = None,
     candidates: Candidates = None,
     store_features: StoreFeatures = False,
+    num_shards: options.NumShards = None,
+    shard_index: options.ShardIndex = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     nproc: options.Nproc = None,
@@ -162,6 +170,12 @@ def run(
     --store-features stores the raw projections of each new image and of all its captions, in half
     precision. Earlier items keep the projections of the checkpoint that added them.
 
+    Several commands, perhaps on different machines, can share what --checkpoint computes: with
+    --num-shards N and --shard-index 0 to N - 1, in any order, each stores its shard beside --out.
+    Then the same line without --shard-index chooses and writes the buffer, with the bytes that one
+    process writes. With herding and kmeans they share the features; the projections of the pairs
+    that those choose are computed by the joining line.
+
     Examples:
       vlcpctl buffer stream/00-smileys -o buffer/00 --policy reservoir --size 500
       vlcpctl buffer stream/01-people -o buffer/01 --previous buffer/00 \
@@ -172,10 +186,12 @@ def run(
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.core.atomic import already_made
     from vlcpctl.core.manifest import content_of
+    from vlcpctl.core.resumable_parts import drop_finished
     from vlcpctl.data.buffer.manifest import BufferRequest
-    from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
+    from vlcpctl.data.buffer.update import open_buffer, plan_update
 
-    count = _processes(nproc, checkpoint)
+    model = _Model(checkpoint, device, threads, _processes(nproc, checkpoint))
+    shards = _shards(out, num_shards, shard_index, checkpoint, force=force)
     new, size_ = _check_options(task, checkpoint, policy, variant, (size, of, add), store_features)
     request = BufferRequest(
         task=new,
@@ -190,19 +206,91 @@ def run(
     )
     if already_made(out, "task", request.identity(), force=force, versions=request.versions()):
         say(f"buffer: {out} is already finished")
+        if shards is not None and not dry_run:
+            drop_finished(out, request.embedded(), request.versions())
     else:
         plan = plan_update(request)
         say(f"buffer: {plan}")
         for warning in plan.warnings:
             warn(warning)
-        if dry_run:
+        if dry_run or not _write(out, request, plan, model, shards, force=force):
             return
-        with _pool(count if checkpoint else 1, device) as pool:
-            features = partial(_embed, checkpoint, device, pool=pool)
-            project = partial(_project, checkpoint, device, pool=pool)
-            write_buffer(out, request, plan, features, project)
         say(f"buffer: {_summary(out, sum(plan.seen.values()))}")
     emit(_result(out) if as_json else out)
+
+
+@dataclass(frozen=True)
+class _Model:
+    """The checkpoint that computes features, if one does, and how it is run."""
+
+    checkpoint: Path | None
+    device: str
+    threads: int
+    nproc: int
+
+    def numeric(self) -> dict[str, Any]:
+        """The facts that decide the last bits of what it computes."""
+        from vlcpctl.precompute.compute_options import ComputeOptions
+        from vlcpctl.precompute.pair_features import BATCH
+
+        compute = ComputeOptions(
+            batch_size=BATCH, device=self.device, workers=0, threads=self.threads
+        )
+        return compute.numeric()
+
+    def pool(self) -> AbstractContextManager[Pool]:
+        """The processes that run it."""
+        from vlcpctl.distributed.pool import pool_of
+        from vlcpctl.models.imports import preload
+
+        return pool_of(self.nproc if self.checkpoint else 1, self.device, preload)
+
+    def loaded(self, pool: Pool, shards: Shards | None = None) -> tuple[Encoder, Results]:
+        """The model, and what gives its results: the processes, or the shards to join."""
+        from vlcpctl.models.encoders import SavedEncoder
+        from vlcpctl.precompute.pair_features import kept_pairs
+
+        assert self.checkpoint is not None, "check_policy requires --checkpoint"
+        source = SavedEncoder(self.checkpoint)
+        encoder = pool.load(source, self.device)
+        computed = partial(pool.results, source, encoder)
+        return encoder, computed if shards is None else kept_pairs(shards)
+
+
+def _write(
+    out: Path,
+    request: BufferRequest,
+    plan: UpdatePlan,
+    model: _Model,
+    shards: Shards | None,
+    *,
+    force: bool,
+) -> bool:
+    """Whether the buffer is written; if not, this command has computed its shard of the work."""
+    from vlcpctl.core.shards import drop_joined, refuse_shards
+    from vlcpctl.data.buffer.update import FEATURES, PROJECTIONS, to_embed, write_buffer
+
+    joined: dict[str, Shards] = {}  # by what they have
+    if shards is not None:
+        what, rows = to_embed(request, plan)
+        settings = request.embedded(), model.numeric(), request.versions()
+        if shards.index is not None:
+            from vlcpctl.precompute.pair_features import PairWork, keep_pairs
+
+            work = PairWork(request.task.split("train"), rows, is_raw=what == PROJECTIONS)
+            with shards.computing(*settings), model.pool() as pool:
+                keep_pairs(shards, work, model.loaded(pool)[1], _named(model, work.split))
+            return False
+        shards.check(*settings)
+        joined[what] = shards
+    elif not force:
+        refuse_shards(out, "this buffer")
+    with model.pool() as pool:
+        features = partial(_embed, model, pool, joined.get(FEATURES))
+        project = partial(_project, model, pool, joined.get(PROJECTIONS))
+        write_buffer(out, request, plan, features, project)
+    drop_joined(out)
+    return True
 
 
 def _check_options(
@@ -244,46 +332,53 @@ def _processes(nproc: int | None, checkpoint: Path | None) -> int:
     return processes(nproc)
 
 
-def _pool(count: int, device: str) -> AbstractContextManager[Pool]:
-    from vlcpctl.distributed.pool import pool_of
-    from vlcpctl.models.imports import preload
+def _shards(
+    out: Path, count: int | None, index: int | None, checkpoint: Path | None, *, force: bool
+) -> Shards | None:
+    """The shards that the options mean, after checking that there is work for them."""
+    from vlcpctl.core.shards import shards_of
 
-    return pool_of(count, device, preload)
+    found = shards_of(out, count, index, force=force)
+    if found is not None and checkpoint is None:
+        raise UsageError(
+            f"--num-shards {count} has no effect without --checkpoint: commands share only what a "
+            "model computes"
+        )
+    return found
 
 
 def _embed(
-    checkpoint: Path | None, device: str, split: Split, rows: np.ndarray, *, pool: Pool
+    model: _Model, pool: Pool, shards: Shards | None, split: Split, rows: np.ndarray
 ) -> np.ndarray:
     """Features (N, D) of rows of a split; called only by herding and kmeans."""
     from vlcpctl.models.embed import require_finite
-    from vlcpctl.models.encoders import SavedEncoder
     from vlcpctl.precompute.pair_features import pair_features
 
-    assert checkpoint is not None, "check_policy requires --checkpoint"
-    source = SavedEncoder(checkpoint)
-    encoder = pool.load(source, device)
-    features = pair_features(encoder, split, rows, partial(pool.results, source, encoder))
-    require_finite(features, f"{checkpoint} on {split.directory}")
+    encoder, results = model.loaded(pool, shards)
+    features = pair_features(encoder, split, rows, results)
+    require_finite(features, _named(model, split))
     return features
 
 
 def _project(
-    checkpoint: Path | None, device: str, split: Split, rows: np.ndarray, *, pool: Pool
+    model: _Model, pool: Pool, shards: Shards | None, split: Split, rows: np.ndarray
 ) -> StoredProjections:
     """Raw projections of rows of a split, to store beside them."""
     from vlcpctl.core.manifest import content_of
     from vlcpctl.models.embed import require_finite
-    from vlcpctl.models.encoders import SavedEncoder
     from vlcpctl.precompute.pair_features import raw_projections
 
-    assert checkpoint is not None, "check_policy requires --checkpoint"
-    maker, source = content_of(checkpoint, "checkpoint"), SavedEncoder(checkpoint)
-    encoder = pool.load(source, device)
-    results = partial(pool.results, source, encoder)
+    encoder, results = model.loaded(pool, shards)
+    assert model.checkpoint is not None
+    maker = content_of(model.checkpoint, "checkpoint")
     found = raw_projections(encoder, split, rows, maker, results)
     for side in (found.image_ND, found.text_TD):
-        require_finite(side, f"{checkpoint} on {split.directory}, at half precision")
+        require_finite(side, f"{_named(model, split)}, at half precision")
     return found
+
+
+def _named(model: _Model, split: Split) -> str:
+    return f"{model.checkpoint} on {split.directory}"
 
 
 def _summary(out: Path, seen: int) -> str:

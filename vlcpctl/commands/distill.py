@@ -161,10 +161,9 @@ def run(
 
 
 def _check_shards(count: int, index: int, *, force: bool) -> None:
-    if index >= count:
-        raise UsageError(
-            f"--shard-index {index} is too large: with --num-shards {count} the last is {count - 1}"
-        )
+    from vlcpctl.core.shards import check_index
+
+    check_index(index, count)
     if force and count > 1:
         raise UsageError(
             "--force would remove the work of other shards; give it without --num-shards, or "

@@ -132,27 +132,6 @@ Sample = Annotated[
         rich_help_panel=options.DATA,
     ),
 ]
-NumShards = Annotated[
-    int | None,
-    typer.Option(
-        "--num-shards",
-        min=1,
-        metavar="N",
-        help="Number of commands that share the embedding; without --shard-index, one more joins "
-        "what they made (default: none).",
-        rich_help_panel=options.EXECUTION,
-    ),
-]
-ShardIndex = Annotated[
-    int | None,
-    typer.Option(
-        "--shard-index",
-        min=0,
-        metavar="I",
-        help="Index of this command, from 0 to --num-shards - 1; it only embeds (default: none).",
-        rich_help_panel=options.EXECUTION,
-    ),
-]
 
 
 @evaluation("eval-retrieval")
@@ -175,8 +154,8 @@ def run(
     out: options.Rows = STDOUT,
     limit: options.Limit = None,
     sample: Sample = None,
-    num_shards: NumShards = None,
-    shard_index: ShardIndex = None,
+    num_shards: options.NumShards = None,
+    shard_index: options.ShardIndex = None,
     force: options.Force = False,
 ) -> Evaluator:
     r"""Evaluate image-text retrieval of checkpoints on tasks, and write rows.
@@ -216,7 +195,7 @@ def run(
     and --shard-index 0 to N - 1, in any order, each stores its shard beside --out. Then the same
     line without --shard-index measures the rows, with the bytes that one process writes. It refuses
     shards of other checkpoints, data or settings. A shard that was killed resumes when its line is
-    run again, and does not use --embedding-cache.
+    run again. A shard takes what --embedding-cache has; only the joining line stores there.
 
     Examples:
       vlcpctl eval-retrieval stream/0* --checkpoint run/02 -o rows.ndjson
@@ -230,8 +209,8 @@ def run(
           --gallery-checkpoint run/00 --distractors stream/02-c \
           --distractors-by query -o index.ndjson
     """
+    from vlcpctl.core.shards import shards_of
     from vlcpctl.data.tasks.task import open_task
-    from vlcpctl.evaluation.embedding_shards import embedding_shards
     from vlcpctl.evaluation.retrieval.evaluator import Retrieval
 
     return Retrieval(
@@ -252,7 +231,7 @@ def run(
         timings=timings,
         save_embeddings=save_embeddings,
         save_ranks=save_ranks,
-        shards=embedding_shards(out, num_shards, shard_index, force=force),
+        shards=shards_of(out, num_shards, shard_index, force=force),
         out=out,
         force=force,
     )

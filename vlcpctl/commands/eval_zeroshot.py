@@ -55,6 +55,8 @@ def run(
     save_ranks: options.SaveRanks = None,
     out: options.Rows = STDOUT,
     limit: options.Limit = None,
+    num_shards: options.NumShards = None,
+    shard_index: options.ShardIndex = None,
     force: options.Force = False,
 ) -> Evaluator:
     r"""Evaluate zero-shot classification of checkpoints, and write rows.
@@ -77,12 +79,20 @@ def run(
     label (its class), rank (of its class, from 1), wrong and wrong_rank (the best wrong class and
     its rank); query_caption and wrong_caption are null.
 
+    Several commands, perhaps on different machines, can share the embedding of images and prompts:
+    with --num-shards N and --shard-index 0 to N - 1, in any order, each stores its shard beside
+    --out. Then the same line without --shard-index measures the rows, with the bytes that one
+    process writes. It refuses shards of other checkpoints, data, prompts or settings. A shard that
+    was killed resumes when its line is run again. A shard takes the images that --embedding-cache
+    has; only the joining line stores there.
+
     Examples:
       vlcpctl eval-zeroshot incclip --data benchmarks --checkpoint run/02 \
           -o rows.ndjson
       vlcpctl eval-zeroshot stream/0* --split train --checkpoint run/00 \
           --checkpoint run/01 | vlcpctl forgetting-report -
     """
+    from vlcpctl.core.shards import shards_of
     from vlcpctl.data.classification.benchmarks import expand_groups
     from vlcpctl.data.tasks.skips import Tolerance
     from vlcpctl.evaluation.classification.zeroshot import Zeroshot
@@ -98,6 +108,7 @@ def run(
         limit=limit,
         tolerance=Tolerance.parse(max_skip),
         save_ranks=save_ranks,
+        shards=shards_of(out, num_shards, shard_index, force=force),
         out=out,
         force=force,
     )

@@ -263,13 +263,11 @@ def rows_to(out: Path | None) -> Iterator[TextIO | None]:
         return
     from vlcpctl.core.atomic import new_file
     from vlcpctl.core.rows import is_row_file
-    from vlcpctl.core.staging import Staging
-    from vlcpctl.evaluation.embedding_shards import has_shards
+    from vlcpctl.core.shards import drop_joined
 
     with new_file(out, is_row_file) as temporary, temporary.open("w", encoding="utf-8") as stream:
         yield stream
-    if has_shards(out):  # from which these rows are
-        Staging(out).drop_partial()
+    drop_joined(out)
 
 
 def has_rows(out: Path, rows: Sequence[PlannedRow], *, force: bool) -> bool:

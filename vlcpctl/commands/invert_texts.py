@@ -105,6 +105,8 @@ def run(
     min_score: Low = Incclip.s_min,
     max_score: High = Incclip.s_max,
     batch_size: BatchSize = 256,
+    num_shards: options.NumShards = None,
+    shard_index: options.ShardIndex = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     workers: options.Workers = None,
@@ -122,6 +124,10 @@ def run(
     --pseudo-texts.
 
     If it is interrupted, run the same command again: it resumes and ends with the same bytes.
+    --nproc shares the work between processes of one command. Several commands, perhaps on different
+    machines, can share it: with --num-shards N and --shard-index 0 to N - 1, in any order, each
+    stores its shard beside --out. Then the same line without --shard-index joins them, with the
+    bytes that one process writes.
 
     Examples:
       vlcpctl invert-texts --checkpoint run/00 --buffer buffer/00 \
@@ -130,6 +136,7 @@ def run(
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.core.batch import InversionSettings
     from vlcpctl.core.resumable_parts import drop_finished
+    from vlcpctl.core.shards import refuse_shards, shards_of
     from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
     from vlcpctl.distributed.ranks import processes
     from vlcpctl.precompute.compute_options import ComputeOptions
@@ -149,6 +156,7 @@ def run(
         threads=threads,
         nproc=processes(nproc),
     )
+    shards = shards_of(out, num_shards, shard_index, force=force)
     plan = make_plan(request)
     if already_inverted(plan, force=force):
         say(f"invert-texts: {out} is already finished")
@@ -158,9 +166,12 @@ def run(
         say(f"invert-texts: {plan}, {compute}")
         if dry_run:
             return
+        if shards is None and not force:
+            refuse_shards(out, "these texts")
         from vlcpctl.precompute.invert_texts import invert_texts
 
-        invert_texts(plan, compute, force=force)
+        if not invert_texts(plan, compute, shards, force=force):
+            return
     found = open_pseudo_texts(out)
     for line in _histogram(found):
         say(line)

@@ -141,6 +141,28 @@ Nproc = Annotated[
         rich_help_panel=EXECUTION,
     ),
 ]
+NumShards = Annotated[
+    int | None,
+    typer.Option(
+        "--num-shards",
+        min=1,
+        metavar="N",
+        help="Number of commands that share the work of the model; without --shard-index, one "
+        "more joins what they made (default: none).",
+        rich_help_panel=EXECUTION,
+    ),
+]
+ShardIndex = Annotated[
+    int | None,
+    typer.Option(
+        "--shard-index",
+        min=0,
+        metavar="I",
+        help="Index of this command, from 0 to --num-shards - 1, which computes one share of that "
+        "work (default: none).",
+        rich_help_panel=EXECUTION,
+    ),
+]
 Threads = Annotated[
     int,
     typer.Option(

@@ -124,7 +124,7 @@ def _to_lock(arguments: Mapping[str, Any]) -> list[Path]:
     from vlcpctl.core.atomic import is_pipe_or_device
 
     only_shows = arguments.get("dry_run") or arguments.get("print_config")
-    # Without --shard-index, eval-retrieval joins the shards that others have made.
+    # Without --shard-index, all but distill join the shards that others have made.
     is_shard = arguments.get("shard_index") is not None
     shares_work = is_shard and (arguments.get("num_shards") or 1) > 1
     # All processes of train-step run the command; those of others only compute for the first one.

@@ -33,6 +33,7 @@ from vlcpctl.core.versions import NO_VERSIONS, Versions
 
 LONGEST_NAME = 255 - len("..vlcpctl")  # bytes; 255 is what Linux and macOS allow
 _OTHER = "was made with other settings"
+REPLACES = "--force replaces it"
 _UNFINISHED = "is an unfinished run of a different command"
 _REWRITTEN = "is an unfinished run on data from which 'vlcpctl forget' has removed pairs since"
 _SYNCED_AT_ONCE = 1024  # files
@@ -180,7 +181,7 @@ def already_made(
     refuse_other(out, manifest["identity"], identity, versions)
     place = f"{found / MANIFESTS[kind]}, digests"
     recorded = converted(manifest.get("digests") or {}, dict[str, Any], place)
-    verify_files(found, recorded, error=OutputExists, advice="; --force replaces it")
+    verify_files(found, recorded, error=OutputExists, advice=f"; {REPLACES}")
     return True
 
 
@@ -215,7 +216,7 @@ def refuse_other(
     """Raise OutputExists, naming the differences, if a finished output has another identity."""
     differences = identity_differences(found, wanted, versions)
     if differences:
-        raise OutputExists(f"{out} {_OTHER}: {'; '.join(differences)}; --force replaces it")
+        raise OutputExists(f"{out} {_OTHER}: {'; '.join(differences)}; {REPLACES}")
 
 
 def refuse_unfinished(
@@ -223,6 +224,7 @@ def refuse_unfinished(
     found: dict[str, Any],
     wanted: dict[str, Any],
     versions: Versions = NO_VERSIONS,
+    advice: str = REPLACES,
 ) -> None:
     """Raise OutputExists if unfinished work has another identity, or its data was rewritten since.
 
@@ -233,7 +235,7 @@ def refuse_unfinished(
         return
     is_rewritten = not identity_differences(found, wanted, versions)
     what = _REWRITTEN if is_rewritten else _UNFINISHED
-    raise OutputExists(f"{partial} {what}: {'; '.join(differences)}; --force replaces it")
+    raise OutputExists(f"{partial} {what}: {'; '.join(differences)}; {advice}")
 
 
 def check_output_path(out: Path, inputs: Iterable[Path] = (), option: str = "--out") -> None:

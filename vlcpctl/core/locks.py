@@ -15,7 +15,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -100,11 +100,13 @@ def acquire(
     *,
     shared: bool = False,
     wait_s: float | None = None,
+    parts: Callable[[], Iterable[Path]] = tuple,
 ) -> HeldLock:
     """Lock the file at `path`, which `open_file` opens or creates; `output` is for the message.
 
     Waits `wait_s` seconds (None: as set with `set_patience`). Raises OutputExists, naming the
-    process that holds it, if another process still does.
+    process that holds it, if another process still does. Those that share the lock each hold one
+    of `parts`, too: the file itself names the last that came, which may have ended.
     """
     wait_s = _state.patience if wait_s is None else wait_s
     started, has_reported = time.monotonic(), False
@@ -119,7 +121,7 @@ def acquire(
         # The last holder removes the file, and another process may have made a new one since.
         if is_locked and _is_at(path, key):
             return _held.setdefault(key, HeldLock(descriptor, key))
-        holder = _holder(descriptor)
+        holder = next(filter(None, map(holder_of, parts())), None) or _holder(descriptor)
         os.close(descriptor)
         if is_locked:
             continue

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vlcpctl.core.atomic import new_part, refuse_unfinished
+from vlcpctl.core.atomic import REPLACES, new_part, refuse_unfinished
 from vlcpctl.core.console import say
 from vlcpctl.core.digests import digests_of, verify_files
 from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
@@ -40,32 +40,29 @@ def claim(
     *,
     force: bool,
     versions: Versions = NO_VERSIONS,
+    advice: str = REPLACES,
 ) -> Path:
     """Create the directory of parts, or accept an existing one to resume from; return its path.
 
     `numeric` are the facts that decide the last bits of the parts. Raises OutputExists if the
     directory belongs to a different command, or the data was rewritten since (`versions` are those
     of the inputs), and Incompatible if its identity.json cannot be read or is missing beside
-    finished parts; `force` deletes it first.
+    finished parts; `force` deletes it first, and `advice` ends the refusal of other settings.
     """
     staging = Staging(out)
     own = {**identity, "numeric": numeric}
     # Two shards may start at the same moment: without a lock, both would find no settings there.
     with staging.locked_part("settings", wait_s=math.inf):
-        return _claimed(staging, own, versions, force=force)
-
-
-def _claimed(staging: Staging, own: dict[str, Any], versions: Versions, *, force: bool) -> Path:
-    if force:
-        staging.drop_partial()
-    partial = staging.partial
-    stored = partial / IDENTITY
-    if stored.exists() or any(partial.glob("part-*.json")):
-        refuse_unfinished(partial, _read(stored), own, versions)
-        return partial
-    staging.open_partial()
-    with new_part(stored) as temporary:
-        temporary.write_text(json.dumps(own, indent=1))
+        if force:
+            staging.drop_partial()
+        partial = staging.partial
+        stored = partial / IDENTITY
+        if stored.exists() or any(partial.glob("part-*.json")):
+            refuse_unfinished(partial, _read(stored), own, versions, advice)
+            return partial
+        staging.open_partial()
+        with new_part(stored) as temporary:
+            temporary.write_text(json.dumps(own, indent=1))
     return partial
 
 

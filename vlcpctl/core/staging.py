@@ -113,7 +113,14 @@ class Staging:
     @contextmanager
     def _locked(self, *, shared: bool, wait_s: float | None) -> Iterator[None]:
         new_parents = [path for path in self.path.parents if not path.exists()]
-        lock = acquire(self.marker, self._open_marker, self.output, shared=shared, wait_s=wait_s)
+        lock = acquire(
+            self.marker,
+            self._open_marker,
+            self.output,
+            shared=shared,
+            wait_s=wait_s,
+            parts=lambda: self.path.glob("part-*"),
+        )
         with at_signal(lambda: self._leave(lock, new_parents)):
             try:
                 if lock.uses == 1:

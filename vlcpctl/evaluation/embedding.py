@@ -16,11 +16,11 @@ from torch import Tensor
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import progress
 from vlcpctl.core.hashing import content_id
+from vlcpctl.core.shards import Result, Shards
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.eval_batches import EvalImages, read_images
 from vlcpctl.distributed.serving import Work
-from vlcpctl.evaluation.embedding_cache import Cached, key_of
-from vlcpctl.evaluation.embedding_shards import EmbeddingShards
+from vlcpctl.evaluation.embedding_cache import Cached, Key, key_of
 from vlcpctl.evaluation.evaluator import Compute
 from vlcpctl.evaluation.search.gallery import Embeddings
 from vlcpctl.evaluation.search.index import Vectors
@@ -125,57 +125,67 @@ class _Embedding:
         """
         compute, cache = self.compute, self.compute.cache
         if compute.shards is not None and compute.shards.index is not None:
-            return self._shard(compute.shards, about, batches, what)
-        if cache is None:
-            return self._whole(about, batches, what)
-        key = key_of(self.checkpoint, compute.device, compute.batch_size, about)
-        found = cache.get(key)
-        # Labelled images that cannot be decoded are left out there; here they are refused.
-        if found is not None and not found.facts:
-            return found.embeddings
-        vectors = self._whole(about, batches, what)
-        cache.put(key, Cached(vectors, samples))
+            self._keep(compute.shards, about, batches, what)
+            return self._none()
+        vectors = self._stored(about)
+        if vectors is None:
+            vectors = self._whole(about, batches, what)
+            if cache is not None:
+                cache.put(self._key(about), Cached(vectors, samples))
         return vectors
+
+    def _stored(self, about: dict[str, Any]) -> Vectors | None:
+        """What the cache has; None if it has nothing of this, or there is none."""
+        cache = self.compute.cache
+        found = None if cache is None else cache.get(self._key(about))
+        # Labelled images that cannot be decoded are left out there; here they are refused.
+        return None if found is None or found.facts else found.embeddings
+
+    def _key(self, about: dict[str, Any]) -> Key:
+        return key_of(self.checkpoint, self.compute.device, self.compute.batch_size, about)
 
     def _whole(self, about: dict[str, Any], batches: _Batches, what: str) -> Vectors:
         """All vectors, joined from shards if there are any."""
-        shards = self.compute.shards
+        shards, count = self.compute.shards, self._count(batches)
         if shards is not None:
-            return shards.joined(self._of_model(about))
-        numbers = range(-(-batches.count // self.compute.batch_size))
-        return _finite(self._vectors(batches, numbers), what)
+            parts = [part for (part,) in shards.kept(self._of_model(about), count)]
+            return np.concatenate(parts or [self._none()])
+        vectors = np.concatenate([*self._parts(batches, range(count))] or [self._none()])
+        require_finite(vectors, what)
+        return vectors
 
-    def _shard(
-        self, shards: EmbeddingShards, about: dict[str, Any], batches: _Batches, what: str
-    ) -> Vectors:
-        numbers = shards.share(-(-batches.count // self.compute.batch_size))
-        shards.compute(
-            self._of_model(about), lambda: _finite(self._vectors(batches, numbers), what)
-        )
-        return self._none()
+    def _keep(self, shards: Shards, about: dict[str, Any], batches: _Batches, what: str) -> None:
+        """Store what a shard has of the vectors, from the cache or computed."""
+
+        def parts(numbers: range) -> Iterator[Result]:
+            stored, size = self._stored(about), self.compute.batch_size
+            if stored is not None:
+                yield from ((stored[number * size :][:size],) for number in numbers)
+                return
+            for part in self._parts(batches, numbers):
+                require_finite(part, what)
+                yield (part,)
+
+        shards.keep(self._of_model(about), self._count(batches), parts)
 
     def _of_model(self, about: dict[str, Any]) -> dict[str, Any]:
         return {"checkpoint": CheckpointManifest.read(self.checkpoint).content, **about}
 
-    def _vectors(self, batches: _Batches, numbers: range) -> Vectors:
-        """(N, D) float32 of the batches with these numbers, with progress."""
+    def _count(self, batches: _Batches) -> int:
+        return -(-batches.count // self.compute.batch_size)
+
+    def _parts(self, batches: _Batches, numbers: range) -> Iterator[Vectors]:
+        """(B, D) float32 of each batch with these numbers, with progress."""
         pool, source = self.compute.pool, SavedEncoder(self.checkpoint)
         size, unit = self.compute.batch_size, batches.label.rsplit(" ", 1)[1]
         count = max(min(numbers.stop * size, batches.count) - numbers.start * size, 0)
-        parts = []
         with progress(batches.label, count, unit) as bar:
             for part in pool.results(source, self.encoder, batches.work, numbers):
-                parts.append(part)
+                yield part
                 bar.advance(len(part))
-        return np.concatenate(parts or [self._none()])
 
     def _none(self) -> Vectors:
         return np.empty((0, self.encoder.width), dtype=np.float32)
-
-
-def _finite(vectors: Vectors, what: str) -> Vectors:
-    require_finite(vectors, what)
-    return vectors
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.gpu import in_words, worker_count
 from vlcpctl.core.resumable_parts import drop_finished
-from vlcpctl.core.staging import Staging
+from vlcpctl.core.shards import Shards, refuse_shards
 from vlcpctl.core.versions import Versions
 from vlcpctl.distributed.pool import ALONE, Pool, pool_of
 from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.embedding_cache import EmbeddingCache, arithmetic
-from vlcpctl.evaluation.embedding_shards import EmbeddingShards, has_shards
 from vlcpctl.evaluation.membership import RunCheckpoint, run_checkpoints
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.rank_files import RankFile
@@ -84,7 +82,7 @@ class Evaluator(ABC):
 class ShardedEvaluator(Evaluator):
     """An evaluation whose embedding several commands can share."""
 
-    shards: EmbeddingShards | None = None
+    shards: Shards | None = None
 
     @abstractmethod
     def embedded(self) -> tuple[dict[str, Any], Versions]:
@@ -153,7 +151,7 @@ class Compute:
     pool: Pool = ALONE  # these processes, while rows are measured
     embedding_cache: Path | None = None
     cache: EmbeddingCache | None = None  # in that directory, while rows are measured
-    shards: EmbeddingShards | None = None  # of what is embedded
+    shards: Shards | None = None  # of what is embedded
 
     @property
     def worker_count(self) -> int:
@@ -202,12 +200,12 @@ class Session:
 
         return self.compute.pool.load(SavedEncoder(checkpoint), self.compute.device)
 
-    def results(self, work: Work[Encoder, Value], count: int) -> Iterator[Value]:
-        """The results of `count` items of work with the model, by all processes of the pool."""
+    def results(self, work: Work[Encoder, Value], numbers: Sequence[int]) -> Iterator[Value]:
+        """The results of items of work with the model, in order, by all processes of the pool."""
         from vlcpctl.models.encoders import SavedEncoder
 
         source = SavedEncoder(self.checkpoint)
-        return self.compute.pool.results(source, self.encoder, work, range(count))
+        return self.compute.pool.results(source, self.encoder, work, numbers)
 
     @property
     def fusion_encoder(self) -> FusionEncoder:
@@ -258,11 +256,8 @@ def shards_before_rows(plan: Plan, compute: Compute, out: Path | None, *, force:
     """
     evaluator, shards = plan.evaluator, compute.shards
     if shards is None:
-        if out is not None and not force and has_shards(out):
-            raise OutputExists(
-                f"{Staging(out).partial} has shards of these rows; join them with --num-shards, or "
-                "--force replaces them"
-            )
+        if out is not None and not force:
+            refuse_shards(out, "these rows")
         return True
     assert isinstance(evaluator, ShardedEvaluator), "no other has shards"
     identity, versions = evaluator.embedded()

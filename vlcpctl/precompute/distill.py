@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vlcpctl.core.atomic import already_made
+from vlcpctl.core.atomic import REPLACES, already_made
 from vlcpctl.core.console import progress, say
 from vlcpctl.core.device_copies import copied_ahead, to_device, to_host
 from vlcpctl.core.errors import OutputExists
@@ -33,6 +33,7 @@ from vlcpctl.core.resumable_parts import (
     record_part,
     verify_part,
 )
+from vlcpctl.core.shards import START_OVER
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.images.transforms import TrainView
 from vlcpctl.data.loading.loader import ImageCache
@@ -104,7 +105,9 @@ def _compute(
     """
     out = plan.request.out
     torch.set_num_threads(compute.threads)
-    claim(out, plan.identity, compute.numeric(), force=force, versions=plan.versions)
+    advice = REPLACES if shard.count == 1 else START_OVER
+    numeric, versions = compute.numeric(), plan.versions
+    claim(out, plan.identity, numeric, force=force, versions=versions, advice=advice)
     files = _part_files(plan)
     own = range(shard.index, plan.parts, shard.count)
     missing = missing_parts(out, {number: files[number] for number in own})

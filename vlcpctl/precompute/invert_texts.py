@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from vlcpctl.core.resumable_parts import (
     record_part,
     verify_part,
 )
+from vlcpctl.core.shards import Shards
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.loading.loader import PlannedBatches
 from vlcpctl.data.loading.sampler import BufferSampler
@@ -34,37 +36,64 @@ from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.invert_plan import InvertPlan
 
 
-def invert_texts(plan: InvertPlan, compute: ComputeOptions, *, force: bool = False) -> None:
-    """Generate the missing parts and join all parts into the file.
+def invert_texts(
+    plan: InvertPlan, compute: ComputeOptions, shards: Shards | None = None, *, force: bool = False
+) -> bool:
+    """Generate the missing parts, of all or of a shard, and join the parts of all into the file.
 
-    Raises OutputExists if unfinished work of a different command exists, Incompatible if a finished
-    part was changed, and Diverged if similarities are not finite.
+    Returns whether the file is finished: a shard joins nothing. Raises OutputExists if unfinished
+    work of a different command exists, Incompatible if a finished part was changed, BadInput if a
+    shard is to be joined that is not complete, and Diverged if similarities are not finite.
     """
-    request = plan.request
     torch.set_num_threads(compute.threads)
-    partial = claim(
-        request.out, plan.identity, compute.numeric(), force=force, versions=plan.versions
-    )
-    source = SavedEncoder(request.checkpoint)
-    parts = [partial / f"part-{number:06d}.parquet" for number in range(plan.parts)]
-    missing = missing_parts(request.out, {number: [part] for number, part in enumerate(parts)})
+    settings = plan.identity, compute.numeric()
+    if shards is None:
+        claim(plan.request.out, *settings, force=force, versions=plan.versions)
+        encoder = _compute(plan, compute, range(plan.parts))
+    elif shards.index is None:
+        shards.check(*settings, plan.versions)
+        encoder = SavedEncoder(plan.request.checkpoint).load(compute.device)
+    else:
+        with shards.computing(*settings, plan.versions):
+            _compute(plan, compute, shards.share(plan.parts))
+        return False
+    _join(plan, encoder)
+    return True
+
+
+def _part(plan: InvertPlan, number: int) -> Path:
+    return Staging(plan.request.out).partial / f"part-{number:06d}.parquet"
+
+
+def _compute(plan: InvertPlan, compute: ComputeOptions, own: range) -> Encoder:
+    """Generate those of the parts that are missing; returns the model."""
+    missing = missing_parts(plan.request.out, {number: [_part(plan, number)] for number in own})
+    source = SavedEncoder(plan.request.checkpoint)
     with (
         compute.with_pool() as compute_,
-        progress("invert", request.count, "texts") as bar,
+        progress("invert", sum(map(plan.texts_of, own)), "texts") as bar,
     ):
         encoder = compute_.pool.load(source, compute.device)
-        bar.resume(request.count - sum(map(plan.texts_of, missing)))
+        bar.resume(sum(plan.texts_of(number) for number in own if number not in missing))
         work = TextWork(plan, compute)
         for number, columns in compute_.pool.results(source, encoder, work, missing):
-            write_part(parts[number], columns)
-            record_part(number, [parts[number]])
+            write_part(_part(plan, number), columns)
+            record_part(number, [_part(plan, number)])
             bar.advance(plan.texts_of(number))
+    return encoder
+
+
+def _join(plan: InvertPlan, encoder: Encoder) -> None:
+    """Join all parts into the file, and delete them.
+
+    Raises Incompatible if a part is not what was written.
+    """
+    out, parts = plan.request.out, [_part(plan, number) for number in range(plan.parts)]
     length, width = encoder.tokenize([""]).shape[1], encoder.text_tower.width
     for number, part in enumerate(parts):
         verify_part(number, [part])
-    facts = {"length": length, "width": width, "identity": plan.identity}
-    join_parts(request.out, parts, facts)
-    Staging(request.out).drop_partial()
+    join_parts(out, parts, {"length": length, "width": width, "identity": plan.identity})
+    Staging(out).drop_partial()
 
 
 @dataclass(frozen=True)

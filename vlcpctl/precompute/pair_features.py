@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +16,11 @@ from torch.nn.functional import normalize
 
 from vlcpctl.core.console import progress
 from vlcpctl.core.device_copies import to_device
+from vlcpctl.core.shards import Result, Shards
 from vlcpctl.data.loading.eval_batches import EvalImages
 from vlcpctl.data.precomputed.stored_features import StoredProjections
 from vlcpctl.data.tasks.task import Split
+from vlcpctl.models.embed import require_finite
 from vlcpctl.models.encoders import Encoder
 
 BATCH = 256
@@ -46,6 +49,11 @@ class PairWork:
     split: Split
     rows: np.ndarray
     is_raw: bool
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of all batches."""
+        return range(-(-len(self.rows) // BATCH))
 
     def share(self, numbers: Sequence[int]) -> PairWork:
         """See `Work`."""
@@ -109,15 +117,54 @@ def raw_projections(
     return StoredProjections(sides[0], sides[1], counts, [model_id] * len(rows))
 
 
+def keep_pairs(shards: Shards, work: PairWork, results: Results, what: str) -> None:
+    """Store a shard's share of the work's batches, which `results` computes.
+
+    Raises Diverged, naming `what` they are of, if they are not finite.
+    """
+
+    def computed(numbers: range) -> Iterator[Result]:
+        for found in _with_progress(work, numbers, results(work, numbers)):
+            for side in found if work.is_raw else found[:1]:
+                require_finite(side, what)
+            yield found
+
+    shards.keep(_about(work), len(work.numbers), computed)
+
+
+def kept_pairs(shards: Shards) -> Results:
+    """The batches that all shards have stored, as `pair_features` and `raw_projections` take them.
+
+    They raise as `Shards.kept`.
+    """
+
+    def kept(work: PairWork, numbers: Sequence[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        found = shards.kept(_about(work), len(numbers))
+        yield from ((image, text) for image, text in found)
+
+    return kept
+
+
+def _about(work: PairWork) -> dict[str, Any]:
+    return {"what": "projections" if work.is_raw else "features"}
+
+
 def _computed(
     work: PairWork, encoder: Encoder, results: Results | None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    numbers = range(-(-len(work.rows) // BATCH))
+    numbers = work.numbers
     found = results(work, numbers) if results else work.results(encoder, numbers)
-    with progress("features", len(work.rows), "pairs") as bar:
-        for number, one in zip(numbers, found, strict=True):
+    yield from _with_progress(work, numbers, found)
+
+
+def _with_progress(
+    work: PairWork, numbers: range, found: Iterator[tuple[np.ndarray, np.ndarray]]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    sizes = [len(work.rows[number * BATCH :][:BATCH]) for number in numbers]
+    with progress("features", sum(sizes), "pairs") as bar:
+        for size, one in zip(sizes, found, strict=True):
             yield one
-            bar.advance(len(work.rows[number * BATCH :][:BATCH]))
+            bar.advance(size)
 
 
 def _mean_direction(of_captions: Tensor, chunk: PairChunk) -> Tensor:

@@ -124,6 +124,15 @@ class BufferRequest:
             **({} if self.candidates is None else {"candidates": self.candidates}),
         }
 
+    def embedded(self) -> dict[str, Any]:
+        """The settings that determine what a model computes for it, as shards record them.
+
+        Data has the names by which `forget` finds what was computed of it.
+        """
+        found = self.identity()
+        task, previous = found.pop("task"), found.pop("previous")
+        return {"tasks": [task], "buffer": previous, **found}
+
     def versions(self) -> Versions:
         """The versions of the inputs, by which `identity` may differ from that of a finished one.
 

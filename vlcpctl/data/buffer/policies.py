@@ -129,12 +129,18 @@ def pick(
     """
     if policy not in NEEDS_FEATURES or count == 0:
         return lowest(order, count)
-    considered = np.sort(lowest(order, wanted or most_considered(count)))
-    vectors = features(considered)
+    among = considered(count, order, wanted)
+    vectors = features(among)
     is_herding = policy == "herding"
     rows = herd(vectors, count) if is_herding else nearest_to_centroids(vectors, count, seed)
-    picked: np.ndarray = considered[rows]
+    picked: np.ndarray = among[rows]
     return picked
+
+
+def considered(count: int, order: np.ndarray, wanted: int | None = None) -> np.ndarray:
+    """(K,) positions of the fresh items from which `pick` chooses by their features, ascending."""
+    found: np.ndarray = np.sort(lowest(order, wanted or most_considered(count)))
+    return found
 
 
 def most_considered(count: int) -> int:
@@ -161,12 +167,12 @@ def require_considered(
                 f"--candidates has no effect with --policy {policy}, which uses no features"
             )
         return
-    considered = items if variant == CTP else min(items, most_considered(count))
+    among = items if variant == CTP else min(items, most_considered(count))
     if wanted is None:
-        if count and considered > WITHOUT_ASKING:
+        if count and among > WITHOUT_ASKING:
             raise UsageError(
-                f"--policy {policy} would choose {count} of {considered} images, by a pass over "
-                f"all of them for each: hours; --candidates {considered} does so, and --policy "
+                f"--policy {policy} would choose {count} of {among} images, by a pass over "
+                f"all of them for each: hours; --candidates {among} does so, and --policy "
                 "reservoir takes seconds"
             )
     elif wanted < count:

@@ -6,7 +6,7 @@ Shapes: B images, C classes, P texts at once, D dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from vlcpctl.models.embed import require_finite
 from vlcpctl.models.encoders import Encoder
 
 TOP = max(CUTOFFS)
-Results = Callable[[TextBatches, int], Iterator[Vectors]]  # of that many batches, in order
+Results = Callable[[TextBatches, Sequence[int]], Iterator[Vectors]]  # of batches, in order
 _SHORTEST = 1e-12  # smallest length to divide by, as in torch's normalize
 
 
@@ -67,21 +67,25 @@ def class_vectors(
     `what` names the model and the data in messages; `results` embeds batches in several processes.
     Raises Diverged for non-finite embeddings.
     """
-    results = results or (lambda work, count: work.results(encoder, range(count)))
+    results = results or (lambda work, numbers: work.results(encoder, numbers))
     parts = _embedded(results, prompts, batch_size, what)
     class_CD = class_embeddings(parts, len(prompts), encoder.width)
     require_finite(class_CD, f"{what}, class names")
     return class_CD
 
 
+def prompt_batches(prompts: Sequence[Sequence[str]], size: int) -> TextBatches:
+    """The prompts of all classes in batches, as `class_vectors` embeds them."""
+    return text_batches([text for own in prompts for text in own], size)
+
+
 def _embedded(
     results: Results, prompts: list[list[str]], batch_size: int, what: str
 ) -> Iterator[tuple[Ids, Vectors]]:
     owners = [number for number, own in enumerate(prompts) for _ in own]
-    texts = [text for own in prompts for text in own]
-    work = text_batches(texts, batch_size)
-    with progress(f"{what}: prompts", len(texts), "prompts") as bar:
-        for number, text_PD in enumerate(results(work, len(work.batches))):
+    work = prompt_batches(prompts, batch_size)
+    with progress(f"{what}: prompts", len(owners), "prompts") as bar:
+        for number, text_PD in enumerate(results(work, range(len(work.batches)))):
             start = number * batch_size
             yield np.array(owners[start : start + batch_size], dtype=np.int64), text_PD
             bar.advance(len(text_PD))

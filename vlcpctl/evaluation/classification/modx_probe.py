@@ -121,7 +121,7 @@ class _Training:
             *(self.set.images, self.set.count, view, size, settings.epochs, settings.seed)
         )
         # One stream of all epochs, so that workers start once.
-        parts = self.session.results(RawWork(batches, compute.worker_count), len(batches))
+        parts = self.session.results(RawWork(batches, compute.worker_count), range(len(batches)))
         classes, width = int(self.place_C.max()) + 1, self.session.encoder.width
         layer = LinearLayer(classes, width, settings, self.device)
         best, acc1 = None, 0.0

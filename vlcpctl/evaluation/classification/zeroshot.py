@@ -5,7 +5,7 @@ The prompts are embedded once, then the images in one pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 import pyarrow as pa
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.hashing import content_id
+from vlcpctl.core.shards import Result, Shards
+from vlcpctl.core.versions import Versions
 from vlcpctl.data.classification.data_sets import CLASSES, DataSet, TaskData, open_data_sets
 from vlcpctl.data.classification.prompts import read_templates
 from vlcpctl.data.tasks.class_names import distinct_labels
 from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.evaluation.embedding_cache import Cached, key_of
-from vlcpctl.evaluation.evaluator import Evaluator, Job, Plan, Session
+from vlcpctl.evaluation.evaluator import Job, Plan, Session, ShardedEvaluator
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.planned_rows import (
     PlannedRow,
@@ -39,6 +42,7 @@ from vlcpctl.metrics.recall import count_touched
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
+    from vlcpctl.evaluation.embedding import TextBatches
 
 _NAMES_SHOWN = 3
 _MEASURED = ("metrics", "n_images", "n_ties", "n_skipped")
@@ -66,6 +70,11 @@ class ZeroshotData:
         return first
 
     @property
+    def candidate_prompts(self) -> list[list[str]]:
+        """The prompts of each candidate."""
+        return [self.prompts[place] for place in self.first_classes.tolist()]
+
+    @property
     def united(self) -> int:
         """How many classes share their candidate with an earlier class."""
         return len(self.prompts) - len(self.first_classes)
@@ -83,7 +92,7 @@ class ZeroshotResult:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Zeroshot(Evaluator):
+class Zeroshot(ShardedEvaluator):
     """Accuracies on data sets, and their averages.
 
     `words` are names or paths of data sets; `data` is the directory of those given by name.
@@ -127,6 +136,29 @@ class Zeroshot(Evaluator):
         """See `Evaluator`; raises TooManySkipped if too many images cannot be read."""
         found = [self._result(session, number) for number in row.tasks]
         return asdict(found[0] if len(found) == 1 else _average(found))
+
+    def embedded(self) -> tuple[dict[str, Any], Versions]:
+        """See `ShardedEvaluator`."""
+        data = [one.data for one in self._data_sets]
+        tasks = [one.task for one in data if isinstance(one, TaskData)]
+        others = [one for one in data if not isinstance(one, TaskData)]
+        identity = {
+            "checkpoints": [CheckpointManifest.read(path).content for path in self.checkpoints],
+            "tasks": [task.content for task in tasks],
+            "data_sets": [one.content(self.split) for one in others],
+            "prompts": [one.digest for one in self._data_sets],
+            "split": self.split,
+            "limit": self.limit,
+        }
+        return identity, Versions.of(task.manifest for task in tasks)
+
+    def embed(self, session: Session) -> None:
+        """See `ShardedEvaluator`; an average has no images of its own."""
+        shards = session.compute.shards
+        assert shards is not None
+        for given, opened in zip(self._data_sets, self._sets, strict=True):
+            self._keep_prompts(session, given, shards)
+            opened.keep(session, f"{session.checkpoint} on {opened.name}", shards)
 
     @cached_property
     def _data_sets(self) -> list[ZeroshotData]:
@@ -232,16 +264,38 @@ class Zeroshot(Evaluator):
         candidates = classes.take(pa.array(self._data_sets[number].first_classes))
         file.add(row, "i2c", (Named(keys), Named(candidates)), exact, labels)
 
+    def _keep_prompts(self, session: Session, given: ZeroshotData, shards: Shards) -> None:
+        """Store a shard's share of the embeddings that `_embed_classes` averages."""
+        from vlcpctl.evaluation.classification.class_vectors import prompt_batches
+        from vlcpctl.models.embed import require_finite
+
+        prompts = given.candidate_prompts
+        work = prompt_batches(prompts, session.compute.batch_size)
+
+        def results(numbers: range) -> Iterator[Result]:
+            for text_PD in session.results(work, numbers):
+                require_finite(text_PD, f"{session.checkpoint} on {given.data.name}, class names")
+                yield (text_PD,)
+
+        # Tasks of a stream often share their prompts: those are stored once.
+        shards.keep(_prompts_of(session, prompts), len(work.batches), results)
+
     def _embed_classes(self, session: Session, given: ZeroshotData) -> Vectors:
         """(K, D) the candidates, by the model or from the cache."""
         from vlcpctl.evaluation.classification.class_vectors import class_vectors
 
         compute, what = session.compute, f"{session.checkpoint} on {given.data.name}"
-        cache, size = compute.cache, compute.batch_size
-        prompts = [given.prompts[place] for place in given.first_classes.tolist()]
+        cache, size, shards = compute.cache, compute.batch_size, compute.shards
+        prompts = given.candidate_prompts
+
+        def results(work: TextBatches, numbers: Sequence[int]) -> Iterator[Vectors]:
+            if shards is None:
+                return session.results(work, numbers)
+            kept = shards.kept(_prompts_of(session, prompts), len(numbers))
+            return (text_PD for (text_PD,) in kept)
 
         def embedded() -> Vectors:
-            return class_vectors(session.encoder, prompts, size, what, session.results)
+            return class_vectors(session.encoder, prompts, size, what, results)
 
         if cache is None:
             return embedded()
@@ -252,6 +306,12 @@ class Zeroshot(Evaluator):
             found = Cached(embedded(), ())
             cache.put(key, found)
         return found.embeddings
+
+
+def _prompts_of(session: Session, prompts: list[list[str]]) -> dict[str, Any]:
+    """What identifies the embeddings of prompts in a shard."""
+    content = session.job.manifest.content
+    return {"checkpoint": content, "what": "prompts", "prompts": content_id(prompts)}
 
 
 def _check_united(found: ZeroshotData) -> None:

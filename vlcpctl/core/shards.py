@@ -1,0 +1,196 @@
+"""The work of one command, computed by several commands and joined by one more.
+
+.OUT.vlcpctl/partial/NAME-NNNNNN.npz          what shard N computed of the work NAME
+.OUT.vlcpctl/partial/part-NAME-NNNNNN.json    written when it is complete, see `resumable_parts`
+.OUT.vlcpctl/partial/part-shard-NNNNNN.json   written when all of shard N is
+
+Work is numbered items, such as batches. A shard has whole ones, because the last bits of an
+embedding may depend on the other rows of its batch. So it has the bytes that one process computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from vlcpctl.core.atomic import is_pipe_or_device, new_part
+from vlcpctl.core.console import say
+from vlcpctl.core.errors import BadInput, OutputExists, UsageError
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.resumable_parts import IDENTITY, claim, is_finished, record_part, verify_part
+from vlcpctl.core.safe_json import read_json_object
+from vlcpctl.core.staging import Staging
+from vlcpctl.core.versions import NO_VERSIONS, Versions
+
+START_OVER = "choose another --out; --force without --num-shards replaces it"
+_COUNT = "shards"  # the number of them, among the facts that shards record
+Result = tuple[np.ndarray[Any, np.dtype[Any]], ...]  # the arrays of an item, as many for each
+
+
+@final
+@dataclass(frozen=True)
+class Shards:
+    """The shards beside an output; `index` is the one of this command, None joins all."""
+
+    out: Path
+    count: int
+    index: int | None
+
+    @contextmanager
+    def computing(
+        self,
+        identity: dict[str, Any],
+        numeric: Mapping[str, Any],
+        versions: Versions = NO_VERSIONS,
+    ) -> Iterator[None]:
+        """Within the block, the shard is computed; if the block does not raise, it is complete.
+
+        Raises as `claim` and `Staging.locked_part` do.
+        """
+        assert self.index is not None
+        with Staging(self.out).locked_part(f"{self.index}-of-{self.count}"):
+            self._claim(identity, numeric, versions)
+            yield
+            record_part(_shard(self.index), [self._partial / IDENTITY])
+        say(f"{self.out}: shard {self.index} of {self.count} is complete")
+
+    def check(
+        self,
+        identity: dict[str, Any],
+        numeric: Mapping[str, Any],
+        versions: Versions = NO_VERSIONS,
+    ) -> None:
+        """Raise OutputExists for shards of something else, BadInput if one is not complete."""
+        known = [self._partial / IDENTITY]
+        if known[0].exists():
+            self._claim(identity, numeric, versions)
+        self._refuse([one for one in range(self.count) if not is_finished(_shard(one), known)])
+
+    def share(self, items: int) -> range:
+        """The numbers of the items that are this command's, of so many."""
+        assert self.index is not None
+        return self._share_of(self.index, items)
+
+    def keep(
+        self, about: Mapping[str, Any], items: int, results: Callable[[range], Iterable[Result]]
+    ) -> None:
+        """Store the results of this command's share of so many items, unless they are there.
+
+        `results` computes those of the items with these numbers, in order.
+        """
+        assert self.index is not None
+        part, file = self._part(about, self.index)
+        if is_finished(part, [file]):
+            verify_part(part, [file])
+            return
+        share = self.share(items)
+        arrays: dict[str, Any] = {
+            f"{number}-{place}": array
+            for number, result in zip(share, results(share), strict=True)
+            for place, array in enumerate(result)
+        }
+        with new_part(file) as temporary, temporary.open("wb") as stream:
+            np.savez(stream, allow_pickle=False, **arrays)
+        record_part(part, [file])
+
+    def kept(self, about: Mapping[str, Any], items: int) -> Iterator[Result]:
+        """Yield the results of all items, in order.
+
+        Raises BadInput if a shard lacks them, and Incompatible if they are not what was written.
+        """
+        parts = [self._part(about, index) for index in range(self.count)]
+        has = [is_finished(part, [file]) for part, file in parts]
+        self._refuse([index for index in range(self.count) if not has[index]])
+        for part, file in parts:
+            verify_part(part, [file])
+        for index, (_, file) in enumerate(parts):
+            share = self._share_of(index, items)
+            with np.load(file) as found:
+                places = range(len(found.files) // max(len(share), 1))
+                for number in share:
+                    yield tuple(found[f"{number}-{place}"] for place in places)
+
+    @property
+    def _partial(self) -> Path:
+        return Staging(self.out).partial
+
+    def _share_of(self, index: int, items: int) -> range:
+        return range(items * index // self.count, items * (index + 1) // self.count)
+
+    def _part(self, about: Mapping[str, Any], index: int) -> tuple[str, Path]:
+        name = f"{content_id(about)}-{index:06d}"
+        return name, self._partial / f"{name}.npz"
+
+    def _claim(
+        self, identity: dict[str, Any], numeric: Mapping[str, Any], versions: Versions
+    ) -> None:
+        own = {**numeric, _COUNT: self.count}
+        claim(self.out, identity, own, force=False, versions=versions, advice=START_OVER)
+
+    def _refuse(self, missing: list[int]) -> None:
+        if missing:
+            one = f"shard {missing[0]} of {self.count} of {self.out} is missing"
+            more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise BadInput(f"{one}{more}; first run this line with --shard-index {missing[0]}")
+
+
+def has_shards(out: Path) -> bool:
+    """Whether shards are beside an output, rather than unfinished work of another command."""
+    try:
+        numeric = read_json_object(Staging(out).partial / IDENTITY).get("numeric")
+    except BadInput:
+        return False
+    return isinstance(numeric, dict) and _COUNT in numeric
+
+
+def drop_joined(out: Path) -> None:
+    """Delete the shards of an output that was finished from them, or in their place."""
+    if has_shards(out):
+        Staging(out).drop_partial()
+
+
+def refuse_shards(out: Path, what: str) -> None:
+    """Raise OutputExists if shards are beside an output, which is of `what`."""
+    if has_shards(out):
+        raise OutputExists(
+            f"{Staging(out).partial} has shards of {what}; join them with --num-shards, or "
+            "--force replaces them"
+        )
+
+
+def check_index(index: int, count: int) -> None:
+    """Raise UsageError if --shard-index is too large for --num-shards."""
+    if index >= count:
+        raise UsageError(
+            f"--shard-index {index} is too large: with --num-shards {count} the last is {count - 1}"
+        )
+
+
+def shards_of(out: Path, count: int | None, index: int | None, *, force: bool) -> Shards | None:
+    """The shards that --num-shards and --shard-index mean; None for a command without them.
+
+    Raises UsageError for values that do not fit, or an output that is no file or directory.
+    """
+    if count is None:
+        if index is not None:
+            raise UsageError("--shard-index has no effect without --num-shards")
+        return None
+    if index is not None:
+        check_index(index, count)
+    if force:
+        raise UsageError(
+            "--force would remove the shards of other commands; give it without --num-shards, or "
+            "choose another --out"
+        )
+    if out == Path("-") or is_pipe_or_device(out):
+        raise UsageError("--num-shards stores shards beside the rows; give their file with --out")
+    return Shards(out, count, index)
+
+
+def _shard(index: int) -> str:
+    return f"shard-{index:06d}"

@@ -371,6 +371,7 @@ def update(
     guard_classes: StrPath | Iterable[StrPath] | None = None,
     data: StrPath | Literal["none"] | None = None,
     distractors: StrPath | Iterable[StrPath] | None = None,
+    reference: StrPath | Literal["none"] | None = None,
     index_week: int | str | None = None,
     fail_if: str | Iterable[str] | None = None,
     undefined: str | None = None,

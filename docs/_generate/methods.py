@@ -29,6 +29,7 @@ NEEDS = {
     "policy": "a buffer whose pairs were chosen by a certain policy",
     "reference": "pairs beside those to learn, on which it keeps what a frozen model can do "
     "(`--reference`)",
+    "reference_gradient": "the gradient of the loss on those pairs alone",
     "previous": "the embeddings of the previous model, frozen: a forward pass of it for every "
     "batch, or `--targets` from `vlcpctl distill`",
     "previous_weights": "the weights of the previous model",
@@ -43,6 +44,7 @@ STATE = (
 MASKED_WORDS = "- the prediction of masked words, `mlm`, with a fusion model only"
 SHORT = {
     "previous_weights": "previous weights",
+    "reference_gradient": "",
     "previous_tokens": "",  # with a fusion model only
     "stored_features": "stored features",
     "policy": "",  # of the buffer

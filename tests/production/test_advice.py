@@ -119,6 +119,22 @@ TABLE: dict[str, Callable[[World], tuple[Words, Words]]] = {
         w.week("--guard", w.guard("trained", splits={"train": 4})),
         w.week("--guard", w.place / "silver/00-silver", "--small-guard"),
     ),
+    "for a method without it, use ctp": lambda w: (
+        w.week("--method", "zscl"),
+        w.week("--method", "ctp"),
+    ),
+    "needs --reference: a task with pairs": lambda w: (
+        w.week("--method", "gift"),
+        w.week("--method", "gift", "--reference", w.place / "silver/00-silver"),
+    ),
+    "or give --reference none if it is that of an earlier week": lambda w: (
+        w.week("--reference", w.place / "silver/00-silver"),
+        w.week("--reference", "none"),
+    ),
+    "which can be trimmed, and taken back; give a task outside": lambda w: (
+        w.week("--method", "snd", "--reference", w.state / "weeks/0001/stream/00-week-0001"),
+        w.week("--method", "snd", "--reference", w.place / "silver/00-silver"),
+    ),
     "leave these options out": _another_start,
     "is the run of --init; choose another name": _trained_start,
     "names it only with --init; leave it out": lambda w: (w.week("--run", "other"), w.week()),

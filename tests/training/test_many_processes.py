@@ -47,6 +47,7 @@ SIGMOID = (
     "co2l",
     "derpp",
     "ewc",
+    "gift",
     "ctp-process",
 )  # a bias, a weight of the loss
 FUSION = ("ctp", "lucir", "afec", "incclip", "mas", "lwf")  # the others' terms are as in a dual one

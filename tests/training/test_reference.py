@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from vlcpctl.core.batch import Batch, Features
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.method import Run
+from vlcpctl.data.loading.groups import pair_groups
+from vlcpctl.data.tasks.task import open_task
+from vlcpctl.methods.gift import Gift
 from vlcpctl.testing.battery import TrainingWorld, checkpoint_bytes, make_world, request
-from vlcpctl.testing.tiny_stream import make_task
+from vlcpctl.testing.tiny_stream import make_task, repeating_pair
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.identity import semantic
@@ -88,7 +94,33 @@ def test_it_is_as_large_as_the_batch_or_whole(
     assert [plan.reference.sampler.size for plan in plans if plan.reference] == [4, 3]
 
 
-@pytest.mark.parametrize("names", ["ctp+zscl", "er+snd+zscl", "lwf+snd"])
+def test_its_pairs_are_in_groups_as_those_to_learn_are(
+    world: TrainingWorld, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = make_task(tmp_path / "alike", 10, pair=repeating_pair)
+    split = open_task(task).split("train")
+    (groups_N,), keys = pair_groups([split]), list(split.keys)
+    assert len({*groups_N.tolist()}) < len(keys)
+    seen: list[Batch] = []
+    loss = Gift.loss
+
+    def look(method: Gift, run: Run, batch: Batch, out: Features) -> Any:
+        assert batch.reference is not None
+        seen.append(batch.reference)
+        return loss(method, run, batch, out)
+
+    monkeypatch.setattr(Gift, "loss", look)
+    for negatives in ("distinct", "all"):
+        step = _third(world, root, "gift", tmp_path / negatives)
+        settings = replace(step.settings, negatives=negatives, steps=1)
+        train_step(replace(step, settings=settings, reference=task))
+    distinct, plain = seen
+    assert distinct.groups is not None
+    assert distinct.groups.tolist() == [groups_N[keys.index(key)] for key in distinct.keys]
+    assert plain.groups is None
+
+
+@pytest.mark.parametrize("names", ["ctp+zscl", "er+snd+zscl", "lwf+snd", "gift+lwf+snd"])
 def test_every_term_is_there_and_moves_the_weights(
     world: TrainingWorld, root: Path, tmp_path: Path, names: str
 ) -> None:
@@ -97,7 +129,12 @@ def test_every_term_is_there_and_moves_the_weights(
     step = replace(step, buffer=buffer)
     train_step(step)
     journal = (step.out / "metrics.jsonl").read_text()
-    named = {"zscl": "zscl/image", "snd": "snd/previous", "ctp": "ctp/momentum"}
+    named = {
+        "zscl": "zscl/image",
+        "snd": "snd/previous",
+        "gift": "gift/consolidation",
+        "ctp": "ctp/momentum",
+    }
     assert all(named[one] in journal for one in names.split("+") if one in named)
 
 

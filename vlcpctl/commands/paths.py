@@ -31,6 +31,7 @@ _WITH_PATHS = frozenset(
         "log",
         "method_file",
         "not_test_images",
+        "reference",
         "tables",
     }
 )

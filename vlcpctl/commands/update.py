@@ -87,6 +87,18 @@ Distractors = Annotated[
 ]
 
 
+Reference = Annotated[
+    str | None,
+    typer.Option(
+        "--reference",
+        metavar="TASK",
+        help="Task outside the stream with pairs, beside those of each week, on which zscl, snd or "
+        "gift keeps what the model of last week can do (default: none).",
+        rich_help_panel=options.INPUT,
+    ),
+]
+
+
 def _index_week(text: str) -> str:
     """The text of --index-week: `none` must differ from an option that is not given."""
     if text != "none" and not text.isdecimal():
@@ -511,7 +523,7 @@ _SAME = {
 }  # fmt: skip
 # Options that "none" takes back to their defaults. Lists such as --guard take it as "no value",
 # and --index-week as "no index".
-_RESETTABLE = (_SAME - {"drop_leaks"}) | {"data", "known", "workers", "keep"}
+_RESETTABLE = (_SAME - {"drop_leaks"}) | {"data", "known", "reference", "workers", "keep"}
 _NOT_BESIDE_REDO = {"init", "buffer_from", "run_name", "fresh_state"}
 _BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback", "reason"}
 _OTHERWISE_NAMED = {"set_": "set", "run_name": "run", "junit_xml": "junit"}
@@ -536,6 +548,7 @@ def run(
     guard_classes: GuardClasses = None,
     data: options.Data = None,
     distractors: Distractors = None,
+    reference: Reference = None,
     index_week: IndexWeek = None,
     fail_if: FailIf = None,
     undefined: Undefined = None,
@@ -694,7 +707,7 @@ def _check_given(given: dict[str, Any]) -> None:
 
 def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
     """The given options by the names of the settings, with paths as they are recorded."""
-    from vlcpctl.production.guards import find_guards, record_classes
+    from vlcpctl.production.guards import find_guards, find_reference, record_classes
     from vlcpctl.production.layout import relative_to_root
     from vlcpctl.production.left_out import SKIP
     from vlcpctl.production.settings import NONE, conditions, default_of, record_method_files
@@ -715,6 +728,7 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
         ("data", "data", partial(relative_to_root, state)),
         ("guard", "guards", partial(find_guards, state)),
         ("distractors", "distractors", partial(find_guards, state, option="--distractors")),
+        ("reference", "reference", partial(find_reference, state)),
         ("guard_classes", "classes", partial(record_classes, state)),
         ("set_", "assignments", tuple),
         ("known", "known", lambda text: None if text == SKIP else text),

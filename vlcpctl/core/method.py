@@ -78,6 +78,7 @@ class Needs:
     policy: str = ""  # the selection policy the buffer must have; "": any, see `usual_policy`
     previous: bool = False  # the frozen previous model's features
     reference: bool = False  # pairs of --reference in each step; `previous` is then of them alone
+    reference_gradient: bool = False  # `after_reference` is called with their gradient
     previous_weights: bool = False  # and its parameters, as `Run.anchor`
     previous_tokens: bool = False  # and its tokens, if the model is a fusion model
     fusion: bool = False  # the model must be a fusion model
@@ -103,7 +104,10 @@ class Phase:
 
 
 TRAIN = Phase(name="train")
-HOOKS = ("before_forward", "loss", "token_loss", "after_backward", "add_gradients", "after_step")
+HOOKS = (
+    *("before_forward", "loss", "token_loss", "after_reference"),
+    *("after_backward", "add_gradients", "after_step"),
+)
 
 
 class RowLoss(Protocol):
@@ -281,6 +285,18 @@ class Method:
         all chunks and processes add up.
         """
         return {}
+
+    def after_reference(
+        self, run: Run, grads: Mapping[str, Tensor]
+    ) -> tuple[Terms, Mapping[str, Tensor]]:
+        """Penalties that the gradient of all terms on the pairs of --reference decides.
+
+        Called where `Needs.reference_gradient` is declared, with that gradient alone: summed over
+        ranks, unscaled, before clipping; a weight that it does not reach is not there. Returns the
+        values of penalties by name, () each, and their gradients by weight. These are added beside
+        `add_gradients`, to the weights that the loss reaches.
+        """
+        return {}, {}
 
     def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
         """Read the gradients of the loss: summed over ranks, unscaled, before clipping."""

@@ -49,6 +49,14 @@ def copy_(target: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> None:
 
 
 @torch.no_grad()
+def add_(target: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> None:
+    """Add the source to the target, by name, for the names that are in both."""
+    names = [name for name in target if name in source]
+    if names:
+        torch._foreach_add_([target[name] for name in names], [source[name] for name in names])
+
+
+@torch.no_grad()
 def blend_(
     target: Mapping[str, Tensor], keep: float, *sources: tuple[float, Mapping[str, Tensor]]
 ) -> None:

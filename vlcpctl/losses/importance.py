@@ -27,6 +27,27 @@ def add_sizes_(target: Named, grads: Named, share: float) -> None:
         target[name].add_(grad.abs(), alpha=share)
 
 
+@torch.no_grad()
+def squares_over_mean(grads: Named, weights: Named, elsewhere: float) -> dict[str, Tensor]:
+    """Squared gradients over their mean in each tensor (GIFT: Wu et al., 2025), by weight.
+
+    So every tensor that the gradient reaches has the mean importance 1; others have `elsewhere`. A
+    tensor whose gradient is 0 throughout has 0, and so has one whose gradient is not finite, as
+    fp16 may make it in a step that the optimizer then skips.
+
+    >>> squares_over_mean({"w": torch.tensor([1.0, 3.0])}, {"w": torch.zeros(2)}, 1e-6)["w"]
+    tensor([0.2000, 1.8000])
+    """
+    found = {}
+    for name, weight in weights.items():
+        if name in grads:
+            squares = grads[name].square()
+            found[name] = squares.div_(squares.mean()).nan_to_num_(0.0, posinf=0.0)
+        else:
+            found[name] = torch.full_like(weight, elsewhere)
+    return found
+
+
 def lengths(raw_BD: Tensor, *, squared: bool) -> Tensor:
     """Length of each sample's projection, or its square, (B,), with gradient.
 

@@ -27,6 +27,20 @@ def quadratic(
 
 
 @torch.no_grad()
+def gradient_in_(
+    importance: Mapping[str, Tensor],
+    weights: Mapping[str, Tensor],
+    anchor: Mapping[str, Tensor],
+    *,
+    strength: float,
+) -> Mapping[str, Tensor]:
+    """The gradient of strength * `quadratic`, by name, in the tensors of the importance."""
+    for name, held in importance.items():
+        held.mul_(weights[name] - anchor[name]).mul_(2 * strength)
+    return importance
+
+
+@torch.no_grad()
 def add_gradient_(
     grads: Mapping[str, Tensor],
     importance: Mapping[str, Tensor],

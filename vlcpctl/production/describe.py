@@ -169,6 +169,8 @@ def _settings(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"  method file: {file['path']} ({', '.join(file['methods'])}), {file['digest']}"
     if settings["train_options"]:
         yield f"  train options: {shlex.join(settings['train_options'])}"
+    if settings["reference"]:
+        yield f"  reference: {settings['reference']['name']}"
     guards = [guard["name"] for guard in settings["guards"]]
     guards += [word.partition(":")[2] for word in settings["classes"]]
     yield f"  guards: {', '.join(guards) or 'none'}"
@@ -217,11 +219,11 @@ def _words(one: Action) -> str:
 
 
 def _changes(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """What changed since the last accepted week; of lists only the name."""
+    """What changed since the last accepted week; of lists and tasks only the name."""
     for name, values in settings.items():
         was, is_now = values.get("was"), values.get("is")
-        has_list = isinstance(was, list) or isinstance(is_now, list)
-        yield f"other {name}" if has_list else f"{name} {was} -> {is_now}"
+        is_long = isinstance(was, list | dict) or isinstance(is_now, list | dict)
+        yield f"other {name}" if is_long else f"{name} {was} -> {is_now}"
 
 
 def _changes_of_weeks(facts: Mapping[str, Any]) -> list[tuple[int, list[str]]]:

@@ -30,7 +30,7 @@ from vlcpctl.data.tasks.skips import SkipLog
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.production.attempt import Judgement
 from vlcpctl.production.layout import sizes_of
-from vlcpctl.production.leaks import leaked, leaks_in_words
+from vlcpctl.production.leaks import leaked, leaked_reference, leaks_in_words
 from vlcpctl.production.left_out import TRAIN, described
 from vlcpctl.production.lines import Lines, is_pretrained
 from vlcpctl.production.seconds import read_seconds
@@ -174,6 +174,12 @@ def _taken_in(lines: Lines, pairs: NewPairs) -> Iterator[str]:
     else:
         what = "they are left out of training" if lines.settings.drop_leaks else "it ends with 3"
         yield f"# leaks: {leaks_in_words(counts, leaked_N)}; {what}"
+    found = leaked_reference(lines, pairs.of("test").images)
+    if found is not None:
+        said = f"{len(found[1])} pairs, and none has a test image"
+        if found[1].any():
+            said = f"{leaks_in_words(*found)}; it ends with 3"
+        yield f"# reference: {said}"
 
 
 def _known(lines: Lines, pairs: NewPairs) -> Counts:

@@ -1,4 +1,4 @@
-"""The guards of an update: found when they are given, and unchanged whenever they are used."""
+"""The guards of an update, and its reference: found when given, unchanged whenever used."""
 
 from __future__ import annotations
 
@@ -139,6 +139,24 @@ def find_guards(
     return tuple(found)
 
 
+def find_reference(root: Path, text: str) -> Guard:
+    """The task of --reference, as it is recorded.
+
+    Raises BadInput if it is not a task with pairs to train on, and UsageError if it is a week of
+    the state.
+    """
+    path = Path(text)
+    task = open_task(path)
+    task.require("train")
+    recorded = relative_to_root(root, path)
+    if Path(recorded).parts[0] in _OF_STREAM:
+        raise UsageError(
+            f"--reference {path} is in a week of {root}, which can be trimmed, and taken back; "
+            "give a task outside the state directory"
+        )
+    return Guard(recorded, task.content, task.slug)
+
+
 def record_classes(root: Path, words: Sequence[str]) -> tuple[str, ...]:
     """The data sets of --guard-classes as they are recorded: `path:` and a path, or `name:`."""
     if list(words) == [NONE]:
@@ -168,13 +186,14 @@ def _class_names(root: Path, recorded: str) -> list[str]:
 
 
 def require_unchanged(root: Path, settings: Settings) -> None:
-    """Raise BadInput if a guard, or a task of distractors, is missing or not what it was.
+    """Raise BadInput if a guard, distractors or the reference are missing or not what they were.
 
     Data that `vlcpctl forget` rewrote count as the same.
     """
-    named = [("guard", "guards", one) for one in settings.guards]
-    named += [("distractors", "distractors", one) for one in settings.distractors]
-    for option, all_, guard in named:
+    named = [("guard", "all guards", one) for one in settings.guards]
+    named += [("distractors", "all distractors", one) for one in settings.distractors]
+    named += [("reference", "it", settings.reference)] if settings.reference else []
+    for option, which, guard in named:
         path = shown_path(root, guard.path)
         if not path.exists():
             raise BadInput(f"the {option} {path} does not exist; --{option} gives its new place")
@@ -182,5 +201,5 @@ def require_unchanged(root: Path, settings: Settings) -> None:
         if guard.content not in {manifest.content, *manifest.was}:
             raise BadInput(
                 f"the {option} {path} has changed: its content id was {guard.content} and is now "
-                f"{manifest.content}; restore it, or give all {all_} again with --{option}"
+                f"{manifest.content}; restore it, or give {which} again with --{option}"
             )

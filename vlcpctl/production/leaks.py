@@ -65,6 +65,7 @@ def _check_week(lines: Lines) -> None:
     number = lines.state.last + 1
     task = open_task(lines.new)
     _refuse_leaks(lines, task, f"week {number}")
+    _refuse_leaks_of_reference(lines, task, number)
     if "train" in task.manifest.splits:
         _say_shared_captions(lines, task.split("train"), number)
         _say_near_duplicates(lines, task, number)
@@ -90,14 +91,45 @@ def _refuse_leaks(lines: Lines, task: Task, what: str) -> None:
     )
 
 
-def leaked(lines: Lines, images: Keys, tests: Keys) -> tuple[dict[str, int], np.ndarray]:
+def _refuse_leaks_of_reference(lines: Lines, task: Task, number: int) -> None:
+    """Raise BadInput if a pair of --reference has an image of a guard or of the test of a week."""
+    found = leaked_reference(lines, images_of(task, "test"))
+    if found is None or not found[1].any():
+        return
+    assert lines.reference is not None
+    reference = open_task(lines.reference)
+    keys = some_names(list(reference.split("train").keys.take(found[1])), _SHOWN)
+    paths = {**lines.guards(lines.settings), **lines.weeks(), f"week {number}": task.path}
+    words = ["vlcpctl", "split", str(reference.path), "-o", "NEW", "--by", f"all:{reference.name}"]
+    words += ["--split-column", "split"]
+    words += [word for name in found[0] for word in ("--not-test-images", str(paths[name]))]
+    raise BadInput(
+        f"{leaks_in_words(*found, ' of --reference')}, and week {number} is not trained: keys "
+        f"{keys}; '{shlex.join(words)}' leaves them out: give the task in NEW with --reference"
+    )
+
+
+def leaked_reference(lines: Lines, tests: Keys) -> tuple[dict[str, int], np.ndarray] | None:
+    """What `leaked` finds among the pairs of --reference; None without it.
+
+    `tests` are those of the week to be made.
+    """
+    if lines.reference is None:
+        return None
+    images = images_of(open_task(lines.reference), "train")
+    return leaked(lines, images, tests, of_tests=f"week {lines.state.last + 1}")
+
+
+def leaked(
+    lines: Lines, images: Keys, tests: Keys, of_tests: str = _ITSELF
+) -> tuple[dict[str, int], np.ndarray]:
     """How many of the images to train on are test images, by words for the tests; and which.
 
-    The array is (N,) bool. `tests` are those of the data themselves.
+    The array is (N,) bool. `tests` are those of the week, which has the words `of_tests`.
     """
     paths = {**lines.guards(lines.settings), **lines.weeks()}
     parts = {name: images_of(open_task(path), "test") for name, path in paths.items()}
-    found = {name: images.among(part) for name, part in {**parts, _ITSELF: tests}.items()}
+    found = {name: images.among(part) for name, part in {**parts, of_tests: tests}.items()}
     counts = {name: int(leaked_N.sum()) for name, leaked_N in found.items() if leaked_N.any()}
     return counts, np.any(list(found.values()), axis=0)
 

@@ -189,6 +189,12 @@ class Lines:
         tasks |= class_tasks(root, settings)
         return {f"guard {name}": path for name, path in tasks.items()}
 
+    @property
+    def reference(self) -> Path | None:
+        """The task of --reference; None without it."""
+        recorded = self.settings.reference
+        return None if recorded is None else shown_path(self.place.root, recorded.path)
+
     def _numbered(self, lines: Sequence[Words]) -> list[CommandLine]:
         quiet = ["-q"] if self.call.quiet else []
         return [
@@ -237,6 +243,7 @@ class Lines:
                 for file in how.method_files
             ),
             ("--buffer", buffer),
+            ("--reference", self.reference),
             *(("--set", one) for one in how.assignments),
             *(
                 (f"--{name.replace('_', '-')}", one)

@@ -299,9 +299,11 @@ def _settings(attempt: Attempt, manifest: CheckpointManifest, last: Path) -> Set
 def _of_update(attempt: Attempt) -> dict[str, str]:
     how = attempt.settings
     guards = [*(one.name for one in how.guards), *how.classes]
+    reference = {} if how.reference is None else {"reference": how.reference.in_words}
     return {
         "gates": ", ".join(how.gates) or "none",
         "guards": ", ".join(guards) or "none",
+        **reference,
         "hold-out": how.holdout if how.split_column is None else f"column {how.split_column}",
         "seed": str(how.seed),
     }

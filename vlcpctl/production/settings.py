@@ -67,11 +67,16 @@ _COUNTED_SHARE = "10%"  # of a week that a counted hold-out takes at most
 
 @dataclass(frozen=True)
 class Guard:
-    """A retrieval task outside the stream: its path from the state directory, id and name."""
+    """A task outside the stream: its path from the state directory, content id and name."""
 
     path: str
     content: str
     name: str
+
+    @property
+    def in_words(self) -> str:
+        """Such as "00-golden (1a2b3c4d5e6f)", wherever it is."""
+        return f"{self.name} ({self.content[:12]})"
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,7 @@ class Settings:
     default_replay: str | None = None  # without --replay, if no method decides; None: union
     buffer_size: str = "20000"
     policy: str | None = None
+    reference: Guard | None = None  # on whose pairs the model of last week is distilled
     holdout: str = "test=0.1"
     holdout_most: str | None = None
     split_column: str | None = None
@@ -206,6 +212,7 @@ class Settings:
         """Raise UsageError for what a command would refuse only after hours of training."""
         methods = self.methods
         self._registry.refuse_idle_files(self.method)
+        self._check_reference(methods)
         settings, _ = resolve(self.preset, self.of_training(), settings_of_methods(methods))
         self._check_train_options(methods, settings)
         if parse_holdout(self.holdout).leaves_no_train:
@@ -228,6 +235,19 @@ class Settings:
             raise UsageError(
                 f"--buffer-size is {self.buffer_size!r}; write a number of images or a share, such "
                 "as 20000 or 5%"
+            )
+
+    def _check_reference(self, methods: tuple[Method, ...]) -> None:
+        users = [one.name for one in methods if one.needs(first=False).reference]
+        if users and self.reference is None:
+            raise UsageError(
+                f"method {users[0]} needs --reference: a task with pairs of what the model must "
+                "not forget; for a method without it, use ctp"
+            )
+        if self.reference is not None and not users:
+            raise UsageError(
+                f"--reference has no effect with --method {self.method}; leave it out, or give "
+                "--reference none if it is that of an earlier week"
             )
 
     def _check_train_options(self, methods: tuple[Method, ...], settings: TrainSettings) -> None:
@@ -342,13 +362,18 @@ class Settings:
         others = _OF_GATES | _OF_EVALUATION | _OF_MACHINE
         names = [one.name for one in fields(self) if one.name not in others]
         pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
+        pairs["reference"] = self._reference_words, other._reference_words
         if self.drop_leaks and other.drop_leaks:  # guards decide which pairs are left out
             pairs["guards"] = self._guard_words, other._guard_words
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
     @property
     def _guard_words(self) -> list[str]:
-        return sorted(f"{one.name} ({one.content[:12]})" for one in self.guards)
+        return sorted(one.in_words for one in self.guards)
+
+    @property
+    def _reference_words(self) -> str | None:
+        return None if self.reference is None else self.reference.in_words
 
     def same_evaluation(self, other: Settings) -> bool:
         """Whether the same data outside the stream are evaluated."""

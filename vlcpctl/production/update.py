@@ -384,10 +384,8 @@ def _refuse_unapplied(why: str, given: Mapping[str, Any], recorded: Settings, ca
 def _comparable(value: object) -> object:
     """A setting as it is recorded; of guards, which `forget` may have rewritten, the paths."""
     if isinstance(value, tuple):
-        if value == (NONE,):
-            return ()
-        return tuple(one.path if isinstance(one, Guard) else one for one in value)
-    return value
+        return () if value == (NONE,) else tuple(map(_comparable, value))
+    return value.path if isinstance(value, Guard) else value
 
 
 def say_left_out(place: Layout, attempt: Attempt) -> Counts:

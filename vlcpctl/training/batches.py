@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -64,7 +64,8 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
     if plan.reference is not None and plan.uses_reference(run.position.plan):
         reference = plan.reference.sampler
         own = reference.size // run.world.size
-        dataset = WithReference(dataset, _buffer_batches(reference, run), own)
+        beside = _buffer_batches(reference, run, plan.reference_groups)
+        dataset = WithReference(dataset, beside, own)
     pairs = run.settings.batch_size // run.world.size
     found = _read(dataset, range(first, stop), pairs, plan, run)
     if source is not None and source.file_texts is not None:
@@ -119,7 +120,9 @@ def _stored(plan: TrainPlan, run: TrainRun) -> StoredProjections | None:
     return stored
 
 
-def _buffer_batches(buffer: BufferSampler, run: TrainRun) -> PlannedBatches:
+def _buffer_batches(
+    buffer: BufferSampler, run: TrainRun, groups: Sequence[np.ndarray] | None = None
+) -> PlannedBatches:
     """Mini-batches of the buffer or of --reference, with images not augmented."""
     return PlannedBatches(
         splits=[buffer.buffer],
@@ -128,6 +131,7 @@ def _buffer_batches(buffer: BufferSampler, run: TrainRun) -> PlannedBatches:
         tokenise=run.encoder.tokenizer,
         seed=run.seed,
         part=run.world.slice_of,
+        groups=groups,
     )
 
 

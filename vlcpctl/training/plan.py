@@ -95,6 +95,13 @@ class TrainPlan:
         return pair_groups(self.sampler.splits) if self._is_distinct else None
 
     @cached_property
+    def reference_groups(self) -> list[np.ndarray] | None:
+        """The groups of the pairs of --reference, as `groups` has those of training."""
+        if self.reference is None or not self._is_distinct:
+            return None
+        return pair_groups([self.reference.sampler.buffer])
+
+    @cached_property
     def validation_groups(self) -> list[np.ndarray] | None:
         """The groups of the rows of each validation split, as `groups` has those of training."""
         splits = [task.split("val") for task in self.tasks] if self._is_distinct else None

@@ -209,6 +209,14 @@ def test_a_wrong_declaration_is_one_line(
     assert said in str(refused.value)
 
 
+def test_penalties_come_with_their_gradients(tmp_path: Path) -> None:
+    body = "    def after_reference(self, run, grads):\n        return {}\n"
+    method = hooks_of(tmp_path / "fd.py", body)
+    said = r"Fd.after_reference must return \(terms, gradients\), both by name, not a dict"
+    with pytest.raises(BadInput, match=said):
+        method.after_reference(None, {})
+
+
 def test_a_decorated_hook_is_guarded_too(tmp_path: Path) -> None:
     decorator = """
     def _twice(function):

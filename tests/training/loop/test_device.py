@@ -67,6 +67,7 @@ WAITS = {
     "bct": 1,
     "zscl": 1,
     "snd": 1,
+    "gift": 1,
     "dha": 1,
     "ctp+dha": 1,
     "der+ctp": 1,

@@ -180,9 +180,16 @@ def _checked(shown: str, name: str, found: Any) -> Any:
                     f"{shown}: the lifetime of slot {one.name!r} must be 'task' or 'stream', not "
                     f"{one.lifetime!r}"
                 )
+    if name == "after_reference" and not _is_pair_of_maps(found):
+        raise BadInput(f"{shown} must return (terms, gradients), both by name, not {_kind(found)}")
     if name in {"loss", "token_loss"}:
         return _checked_terms(shown, name, found)
     return found
+
+
+def _is_pair_of_maps(found: Any) -> bool:
+    is_pair = isinstance(found, tuple) and len(found) == 2
+    return is_pair and all(isinstance(one, Mapping) for one in found)
 
 
 def _checked_terms(shown: str, name: str, found: Any) -> Any:

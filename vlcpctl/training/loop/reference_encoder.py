@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vlcpctl.core.batch import Batch
+from vlcpctl.core.batch import Batch, Weights
+from vlcpctl.core.params import copy_of, trainable
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.training.loop.running_statistics import RunningStatistics
 from vlcpctl.training.loop.train_run import TrainRun
@@ -50,6 +51,25 @@ class ReferenceEncoder:
             pairs = zip(sides, gradients, strict=True)
             products = [(side * grad[chunk]).sum() for side, grad in pairs if grad is not None]
             torch.stack(products).sum().backward()
+
+    def backward_apart(self, gradients: list[Tensor | None]) -> Weights:
+        """Backpropagate as `backward` does, and return a copy of what that adds, by weight.
+
+        It is summed over processes, and lacks weights that are not reached. {} without reference
+        pairs.
+        """
+        weights = trainable(self.run.weights)
+        before = {name: one.grad for name, one in weights.items() if one.grad is not None}
+        for name in before:
+            weights[name].grad = None
+        self.backward(gradients)
+        reached = {name: one.grad for name, one in weights.items() if one.grad is not None}
+        apart = copy_of(reached)
+        for name, grad in before.items():
+            weights[name].grad = grad + reached[name] if name in reached else grad
+        # Every process encodes pairs of its own, with the same towers: all reach the same weights.
+        self.run.world.sum_(apart.values())
+        return apart
 
     def _encode(self, batch: Batch, chunk: slice) -> tuple[Tensor, Tensor]:
         # Seeded by position, as for pairs: see OptimizerStep._encode.

@@ -11,7 +11,7 @@ tokens, so they need no leaves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Terms, Tokens
 from vlcpctl.core.method import Method
+from vlcpctl.core.params import add_
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.models.embed import as_features
@@ -57,6 +58,8 @@ class OptimizerStep:
         self.reduction = GradientSum(run.weights, run.world)
         self.statistics = RunningStatistics(run.encoder.module)
         needs = [method.needs(first=run.first) for method in methods]
+        pairs = zip(self.contexts, needs, strict=True)
+        self.consolidating = [one for one, need in pairs if need.reference_gradient]
         self.inversion = next((need.pseudo_texts for need in needs if need.pseudo_texts), None)
         has_token_loss = any(type(method).token_loss is not Method.token_loss for method in methods)
         masks_words = run.position.plan.contrasts and run.settings.mask_share > 0
@@ -75,7 +78,7 @@ class OptimizerStep:
         with torch.no_grad():
             for method, context in self.contexts:
                 method.before_forward(context)
-        values, aux = self._forward_backward(batch)
+        values, aux, penalties = self._forward_backward(batch)
         self.halted.copy_(torch.maximum(self.halted, values.not_finite()))
         grads = self._gradients()
         with torch.no_grad():
@@ -83,6 +86,8 @@ class OptimizerStep:
                 method.after_backward(context, grads)
             for method, context in self.contexts:
                 method.add_gradients(context, grads)
+            for penalty in penalties:
+                add_(grads, penalty)
             stepped = self._update() if trains else False
             if trains:
                 self.statistics.share(self.run.world)
@@ -91,7 +96,10 @@ class OptimizerStep:
         self.run.drop_inputs()
         return values
 
-    def _forward_backward(self, batch: Batch) -> tuple[StepValues, list[dict[str, Any]]]:
+    def _forward_backward(
+        self, batch: Batch
+    ) -> tuple[StepValues, list[dict[str, Any]], list[Mapping[str, Tensor]]]:
+        """The terms, values for `after_step`, and gradients of penalties, which are added later."""
         run = self.run
         chunks = run.chunks(batch)
         image, text, tokens = self._encode_all(batch, chunks)
@@ -109,7 +117,7 @@ class OptimizerStep:
         if not self.share.has_weights:
             self.optimizer.zero_grad(set_to_none=True)
         # A loss may leave out a side of the reference, but none of the others.
-        reference.backward([self._own(leaf) for leaf in leaves[2:first]])
+        penalties, added = self._backward_reference(reference, leaves[2:first])
         own = [self.share.own_rows(_gradient(leaf)) for leaf in [*leaves[:2], *leaves[first:]]]
         pseudo.backward(own[2:])
         token_terms = TokenTerms(run, self.contexts, batch)
@@ -126,8 +134,36 @@ class OptimizerStep:
                 self._backward([image, text], grads, extra)
         position = (run.position.plan, run.position.step)
         total, *each = self.share.whole(torch.stack([total, *terms.values()])).unbind()
-        terms = dict(zip(terms, each, strict=True))
-        return StepValues.of(position, total, terms, token_terms.values()), aux
+        terms = dict(zip(terms, each, strict=True)) | penalties
+        for value in penalties.values():
+            total = total + value
+        return StepValues.of(position, total, terms, token_terms.values()), aux, added
+
+    def _backward_reference(
+        self, reference: ReferenceEncoder, leaves: Sequence[Tensor]
+    ) -> tuple[Terms, list[Mapping[str, Tensor]]]:
+        """Backpropagate from the features of the reference, before those of the batch.
+
+        Returns the penalties that this gradient decides: their values, and their gradients.
+        """
+        own = [self._own(leaf) for leaf in leaves]
+        terms: Terms = {}
+        added: list[Mapping[str, Tensor]] = []
+        if not self.consolidating:
+            reference.backward(own)
+            return terms, added
+        grads = reference.backward_apart(own)
+        if not grads:
+            return terms, added
+        with torch.no_grad():
+            if self.scaler.is_enabled():
+                scale = self.scaler.scale(torch.ones((), device=self.run.device))
+                torch._foreach_div_([*grads.values()], scale)
+            for method, context in self.consolidating:
+                values, penalty = method.after_reference(context, grads)
+                terms |= {f"{method.name}/{name}": value for name, value in values.items()}
+                added.append(penalty)
+        return terms, added
 
     def _encode_all(
         self, batch: Batch, chunks: list[slice]

@@ -204,6 +204,37 @@ def import_checkpoint(
 ) -> Path:
     """Convert weights from another program to a checkpoint."""
 
+def merge(
+    *models: StrPath | Iterable[StrPath],
+    out: StrPath,
+    rule: str = "average",
+    rule_file: StrPath | None = None,
+    base: StrPath | None = None,
+    batch_norm_from: StrPath | None = None,
+    weights: str | Sequence[float] | Iterable[str | Sequence[float]] | None = None,
+    set: str | Iterable[str] | None = None,
+    run: str | None = None,
+    threads: int = 1,
+    force: bool = False,
+    wait: float | None = None,
+    quiet: bool = False,
+) -> Path:
+    """Merge checkpoints: average, ema, TIES or Model Stock."""
+
+def interpolate(
+    first: StrPath,
+    second: StrPath,
+    *,
+    out: StrPath,
+    alpha: float | str | Sequence[float] = "0.5",
+    run: str = "interpolate",
+    threads: int = 1,
+    force: bool = False,
+    wait: float | None = None,
+    quiet: bool = False,
+) -> Path:
+    """Average the weights of two checkpoints (WiSE-FT)."""
+
 @overload
 def eval_retrieval(
     *tasks: StrPath | Iterable[StrPath],
@@ -391,6 +422,8 @@ def update(
     micro_batch: int | Literal["none"] | None = None,
     precision: str | None = None,
     replay: str | None = None,
+    start_from: str | None = None,
+    deploy: str | None = None,
     buffer_size: int | str | None = None,
     policy: str | None = None,
     holdout: str | None = None,

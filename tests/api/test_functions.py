@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer.main
 from support.eval_rows import own_rows
-from support.program import MICRO, TINY, run_program
+from support.program import MICRO, TINY, make_inputs, run_program
 
 import vlcpctl
 from vlcpctl.api import FUNCTIONS
@@ -60,9 +60,9 @@ def tree(root: Path) -> dict[str, object]:
     """The files of a checkpoint, without what differs between two runs: times, the command line."""
     manifest = json.loads((root / "checkpoint.json").read_text())
     found: dict[str, object] = {name: manifest[name] for name in ("content", "identity")}
-    for path in root.iterdir():
-        if path.name not in {"checkpoint.json", "metrics.jsonl"}:
-            found[path.name] = path.read_bytes()
+    for path in root.rglob("*"):
+        if path.is_file() and path.name not in {"checkpoint.json", "metrics.jsonl"}:
+            found[str(path.relative_to(root))] = path.read_bytes()
     return found
 
 
@@ -77,6 +77,24 @@ def test_a_checkpoint_has_the_bytes_of_the_command(
     assert made == tmp_path / "function"
     assert tree(made) == tree(tmp_path / "command")
     assert "final loss" in capfd.readouterr().err
+
+
+def test_merged_checkpoints_have_the_bytes_of_the_commands(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    inputs = make_inputs(tmp_path / "inputs")
+    models = (inputs / "plain", inputs / "queued")
+    for words in (
+        ("merge", *models, "--weights", "1,3", "-o", tmp_path / "command"),
+        ("interpolate", *models, "--alpha", "0,0.25", "-o", tmp_path / "commands"),
+    ):
+        assert run_program(capfd, *words).code == 0
+    merged = vlcpctl.merge(models, out=tmp_path / "function", weights=(1, 3))
+    assert tree(merged) == tree(tmp_path / "command")
+    sweep = vlcpctl.interpolate(*models, out=tmp_path / "functions", alpha=(0, 0.25))
+    assert sorted(path.name for path in sweep.iterdir()) == ["alpha-0", "alpha-0.25"]
+    for share in sweep.iterdir():
+        assert tree(share) == tree(tmp_path / "commands" / share.name)
 
 
 def test_rows_are_returned_and_can_be_reported(tmp_path: Path) -> None:

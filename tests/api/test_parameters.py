@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from vlcpctl.api.parameters import Parameter, each, parameters_of
+from vlcpctl.commands.interpolate import run as interpolate
+from vlcpctl.commands.merge import run as merge
 from vlcpctl.commands.split import run as split
 from vlcpctl.commands.train_step import run as train_step
 
@@ -30,6 +32,10 @@ def of(run: Any, name: str) -> Parameter:
         (train_step, "betas", (0.9, 0.99), ["--betas=0.9,0.99"]),
         (train_step, "lr", 1e-5, ["--lr=1e-05"]),
         (train_step, "run", "", []),
+        (merge, "weights", (1, 3), ["--weights=1,3"]),
+        (merge, "weights", [(1, 3), "1,1"], ["--weights=1,3", "--weights=1,1"]),
+        (merge, "set", [], []),
+        (interpolate, "alpha", 0.5, ["--alpha=0.5"]),
         (train_step, "wait", float("inf"), ["--wait=inf"]),
         (train_step, "set", ("ctp.m=0.8", "er.k=2"), ["--set=ctp.m=0.8", "--set=er.k=2"]),
     ],

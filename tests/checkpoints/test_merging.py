@@ -21,6 +21,7 @@ def _parent(task: str, was: dict[str, list[str]]) -> ParentCheckpoint:
         tasks=[task],
         task_names=["week"],
         task_steps=[0],
+        step=0,
         data_was=was,
     )
     return ParentCheckpoint(Path(task), made)
@@ -34,3 +35,11 @@ def test_of_two_versions_of_a_task_the_older_one_is_recorded(order: tuple[str, s
     found = manifest_of(MergeInputs(models), Interpolate(alpha=0.5), "r")
     assert list(found.tasks) == (["old"] if "old" in order else ["new"])
     assert found.data_was == {"new": ["old"]}
+
+
+def test_tasks_learned_side_by_side_count_one_after_the_other() -> None:
+    """Each is the first of a stream of its own; one that several have learned counts once."""
+    models = tuple(_parent(task, {}) for task in ("one", "other", "one", "third"))
+    found = manifest_of(MergeInputs(models), Interpolate(alpha=0.5), "r")
+    assert list(found.tasks) == ["one", "other", "third"]
+    assert (list(found.task_steps), found.step) == ([0, 1, 2], 2)

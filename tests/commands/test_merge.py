@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ import torch
 from safetensors.torch import load_file
 from support.production import SETTINGS, write_week
 from support.program import MICRO, TINY, check_refused, make_inputs, run_program
+from torch import Tensor, nn
 
+from vlcpctl import Task, load_model
 from vlcpctl.checkpoints.merge_rules import TABLE, Average, Ema, MergeRule, ModelStock, Ties
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.rows import read_rows
@@ -351,24 +354,34 @@ def test_another_tokenizer_is_refused(
     refused(capfd, inputs, 5, "RED SWAPPED", "its tokenizer differs (tokenizer.json is ")
 
 
-def test_statistics_of_batch_norms_are_not_merged(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture(scope="module")
+def resnets(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Checkpoints `first` and `second` of two seeds of a model with batch norms."""
+    from vlcpctl.commands.train_step import run as train_step
+
+    root = tmp_path_factory.mktemp("resnets")
     config = json.loads((PACKAGED / "micro.json").read_text())
     config["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
     config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
-    (tmp_path / "resnet.json").write_text(json.dumps(config))
-    task = inputs / "stream" / "00-part-0"
+    (root / "resnet.json").write_text(json.dumps(config))
+    how = {"preset": "tiny", "batch_size": 4, "epochs": 1, "quiet": True}
     for seed, name in enumerate(("first", "second")):
-        how = ("--model", tmp_path / "resnet.json", "--seed", seed, "-o", inputs / name)
-        ended = run_program(capfd, "train-step", task, *TINY, *how)
-        assert ended.code == 0, ended.err
+        given = {"model": str(root / "resnet.json"), "seed": seed, **how}
+        train_step([inputs / "stream" / "00-part-0"], root / name, "seqf", **given)  # type: ignore[arg-type]
+    return root
+
+
+def test_statistics_of_batch_norms_are_not_merged(
+    resnets: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second = resnets / "first", resnets / "second"
+    ended = run_program(capfd, "merge", first, second, "-o", tmp_path / "out")
     said = (
-        "have different statistics of batch norms (visual.bn1.running_mean), which --rule average"
+        "have different statistics of batch norms (visual.bn1.running_mean), which --rule average",
+        "--batch-norm-from TASK computes",
     )
-    refused(capfd, inputs, 5, "FIRST SECOND", inputs / "second", said, "vlcpctl interpolate")
-    words = (inputs / "first", inputs / "second", "-o", tmp_path / "half")
-    assert run_program(capfd, "interpolate", *words).code == 0
+    check_refused(ended, "merge", 5, second, *said)
+    assert run_program(capfd, "interpolate", first, second, "-o", tmp_path / "half").code == 0
     (tmp_path / "checks.py").write_text(
         MAGMAX.replace("needs_base: ClassVar[bool] = True", "least: ClassVar[int] = 2").replace(
             BODY,
@@ -377,11 +390,111 @@ def test_statistics_of_batch_norms_are_not_merged(
         )
     )
     file = ("--rule", "magmax", "--rule-file", tmp_path / "checks.py")
-    same = ("merge", inputs / "first", inputs / "first", *file, "-o", tmp_path / "same")
-    ended = run_program(capfd, *same)
+    ended = run_program(capfd, "merge", first, first, *file, "-o", tmp_path / "same")
     assert ended.code == 0, ended.err
-    made = (tmp_path / "same" / WEIGHTS).read_bytes()
-    assert made == (inputs / "first" / WEIGHTS).read_bytes()
+    assert (tmp_path / "same" / WEIGHTS).read_bytes() == (first / WEIGHTS).read_bytes()
+
+
+def naive_statistics(checkpoint: Path, images: Tensor) -> dict[str, Tensor]:
+    """The mean and the unbiased variance (C,) of what each batch norm gets of one batch.
+
+    All of them normalise by the batch. `images` are (N, 3, H, W).
+    """
+    model, _, _ = load_model(checkpoint)
+    found: dict[str, Tensor] = {}
+
+    def normalised(name: str, given: Tensor, norm: nn.BatchNorm2d) -> Tensor:
+        channels = given.transpose(0, 1).flatten(1)
+        mean, centred = channels.mean(1), channels - channels.mean(1, keepdim=True)
+        squares = centred.pow(2).sum(1)
+        found[f"{name}.running_mean"] = mean
+        found[f"{name}.running_var"] = squares / (channels.shape[1] - 1)
+        deviation = (squares / channels.shape[1] + norm.eps).sqrt()
+        scaled = centred / deviation[:, None] * norm.weight[:, None] + norm.bias[:, None]
+        return scaled.view(given.transpose(0, 1).shape).transpose(0, 1)
+
+    for name, part in model.double().named_modules():
+        if isinstance(part, nn.BatchNorm2d):
+            part.forward = partial(normalised, name, norm=part)  # type: ignore[method-assign]
+    with torch.no_grad():
+        model.encode_image(images)  # type: ignore[operator]
+    return found
+
+
+def test_statistics_of_batch_norms_are_those_of_a_naive_pass(
+    inputs: Path,
+    resnets: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Over two batches of five images and four, those with the lowest keys."""
+    monkeypatch.setattr("vlcpctl.checkpoints.batch_norms._MOST", 9)
+    monkeypatch.setattr("vlcpctl.checkpoints.batch_norms._BATCH", 5)
+    first, second = resnets / "first", resnets / "second"
+    task, out = inputs / "stream" / "01-part-1", tmp_path / "out"
+    ended = run_program(capfd, "merge", first, second, "--batch-norm-from", task, "-o", out)
+    assert ended.code == 0, ended.err
+    pairs = list(Task(task).pairs("train"))
+    lowest = sorted(str(pair.columns["key"]) for pair in pairs)[:9]
+    pairs = [pair for pair in pairs if pair.columns["key"] in lowest]
+    _, transform, _ = load_model(out)
+    images = torch.stack([transform(pair.image) for pair in pairs]).double()
+    parts = [naive_statistics(out, part) for part in (images[:5], images[5:])]
+    found = load_file(out / WEIGHTS)
+    assert parts[0].keys() == {name for name in found if "running_" in name}
+    for name, one in parts[0].items():
+        wanted = (one + parts[1][name]) / 2
+        torch.testing.assert_close(found[name].double(), wanted, rtol=1e-4, atol=1e-6)
+    expected = Average().merged([load_file(path / WEIGHTS) for path in (first, second)], {})
+    merged = [name for name in found if "running_" not in name and "tracked" not in name]
+    assert all(torch.equal(found[name], expected[name]) for name in merged)
+
+
+def test_the_pairs_of_batch_norms_are_in_the_lineage(
+    inputs: Path, resnets: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    task, out = inputs / "stream" / "01-part-1", tmp_path / "out"
+    words = ("merge", resnets / "first", resnets / "second", "-o", out, "--batch-norm-from")
+    shown = run_program(capfd, *words, task, "--dry-run")
+    assert f"second; batch norms from {task}" in shown.err
+    for _ in range(2):  # the second time it is there
+        assert run_program(capfd, *words, task).code == 0
+    content = read_manifest(task, "task")["content"]
+    assert read_manifest(out, "checkpoint")["identity"]["batch_norm_from"] == content
+    (depends,) = dependents([Stored(out, "checkpoint", out)])
+    assert content in depends.data
+    assert content in run_program(capfd, "inspect", out).out
+    other = run_program(capfd, *words, inputs / "stream" / "02-part-2")
+    check_refused(other, "merge", 4, "batch_norm_from was")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("ONE OTHER --batch-norm-from TASK", 2, "no effect: the model has no batch norms"),
+        ("FIRST SECOND --batch-norm-from SINGLE", 2, "has fewer than two training images"),
+        ("FIRST SECOND --batch-norm-from ONE", 3, "is not a task"),
+    ],
+)
+def test_pairs_that_batch_norms_cannot_use_are_refused(
+    inputs: Path,
+    resnets: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    words: str,
+    code: int,
+    said: str,
+) -> None:
+    places = {
+        "TASK": inputs / "stream" / "01-part-1",
+        "SINGLE": make_task(tmp_path / "single", 1),
+        **{name: resnets / name.lower() for name in ("FIRST", "SECOND")},
+        **{name: inputs / name.lower() for name in ("ONE", "OTHER")},
+    }
+    given = [places.get(word, word) for word in words.split()]
+    check_refused(run_program(capfd, "merge", *given, "-o", tmp_path / "out"), "merge", code, said)
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_is_no_checkpoint_is_named(inputs: Path, capfd: pytest.CaptureFixture[str]) -> None:

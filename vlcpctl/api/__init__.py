@@ -18,6 +18,8 @@ FUNCTIONS = {
     "buffer": PATH,
     "train_step": PATH,
     "import_checkpoint": PATH,
+    "merge": PATH,
+    "interpolate": PATH,
     "eval_retrieval": ROWS,
     "eval_zeroshot": ROWS,
     "forgetting_report": REPORT,

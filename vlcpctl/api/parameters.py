@@ -23,6 +23,10 @@ from vlcpctl.commands.values import kind_of
 _PRINTING = frozenset({"--json", "--dry-run", "--print-config", "--list"})
 _STDOUT = Path("-")
 _NUMBERS = {"N", "WEEK"}  # in a metavar such as N|P%, for text that may be a number
+_SEVERAL = {  # metavars of text that has numbers, separated by commas
+    "SHARE[,SHARE...]": "float | str | Sequence[float]",
+    "W,W[,W...]": "str | Sequence[float]",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +62,7 @@ class Parameter:
         if isinstance(value, bool):
             yield from self.option[:1] if value else self.option[1:]
             return
-        for one in each(value) if self.repeats else [value]:
+        for one in each(value) if self.repeats and not _is_numbers(value) else [value]:
             yield f"{self.option[0]}={text_of(one)}"
 
 
@@ -82,6 +86,12 @@ def each(value: Any) -> Iterator[Any]:
         yield value
     else:
         yield from value
+
+
+def _is_numbers(value: Any) -> bool:
+    """Whether a value is a list of numbers: one value, since what repeats is text or a path."""
+    is_list = isinstance(value, list | tuple) and len(value) > 0
+    return is_list and all(isinstance(one, int | float) for one in value)
 
 
 def text_of(value: Any) -> str:
@@ -121,6 +131,8 @@ def _annotation(name: str, kind: Any, information: Any) -> str:
     text = "StrPath" if one is Path or is_path(name, one) else str(one.__name__)
     if metavar == "ROWS":
         text = "StrPath | Row"
+    elif metavar in _SEVERAL:
+        text = _SEVERAL[metavar]
     elif text == "str" and not repeats and ("," in metavar or metavar == "NAMES"):
         text = "str | tuple[float, float]" if information.parser else "str | Sequence[str]"
     elif (text == "str" and _NUMBERS & set(metavar.split("|"))) or metavar == "auto|N":

@@ -10,6 +10,7 @@ from operator import or_
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vlcpctl.checkpoints.batch_norms import recompute
 from vlcpctl.checkpoints.checkpoint import (
     ParentCheckpoint,
     all_tensors,
@@ -19,14 +20,15 @@ from vlcpctl.checkpoints.checkpoint import (
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.merge_rules import Interpolate, MergeRule
 from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
-from vlcpctl.checkpoints.step_config import config_id
+from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM, config_id
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.manifest import leaves
 from vlcpctl.core.staging import Staging
 from vlcpctl.core.tensors import require_same_names
-from vlcpctl.core.versions import data_was
+from vlcpctl.core.versions import NO_VERSIONS, data_was
+from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.models.checkpoint_files import TOKENIZER_FILES
 from vlcpctl.models.encoders import Encoder
 
@@ -41,20 +43,25 @@ class MergeOutput(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MergeRequest:
-    """The checkpoints to merge, the one that all were trained from, and what to make of them."""
+    """The checkpoints to merge, the one that all were trained from, and what to make of them.
+
+    From the task `batch_norm_from` the statistics of batch norms are taken anew.
+    """
 
     models: tuple[Path, ...]
     outputs: tuple[MergeOutput, ...]
     base: Path | None = None
+    batch_norm_from: Path | None = None
     force: bool = False
 
 
 @dataclass(frozen=True)
 class MergeInputs:
-    """The opened checkpoints of a request."""
+    """The opened checkpoints of a request, and the task of its --batch-norm-from."""
 
     models: tuple[ParentCheckpoint, ...]
     base: ParentCheckpoint | None = None
+    pairs: Task | None = None
 
     @property
     def all(self) -> tuple[ParentCheckpoint, ...]:
@@ -66,7 +73,8 @@ def merge(request: MergeRequest) -> Iterator[Path]:
     """Write the merged checkpoints that do not exist yet; yield the path of each once it is there.
 
     Raises Incompatible if the checkpoints are of different models, or have statistics of batch
-    norms that the rule cannot merge, and OutputExists if something else is at an output path.
+    norms that the rule cannot merge, OutputExists if something else is at an output path, and
+    UsageError as `recompute` does.
     """
     with ExitStack() as locks:  # of all outputs, before any is examined
         for one in request.outputs:
@@ -76,12 +84,18 @@ def merge(request: MergeRequest) -> Iterator[Path]:
 
 def _merge(request: MergeRequest) -> Iterator[Path]:
     base = open_parent(request.base) if request.base else None
-    inputs = MergeInputs(tuple(map(open_parent, request.models)), base)
+    pairs = open_task(request.batch_norm_from) if request.batch_norm_from else None
+    inputs = MergeInputs(tuple(map(open_parent, request.models)), base, pairs)
+    versions = pairs.manifest.versions if pairs else NO_VERSIONS
     missing = [
         one
         for one in request.outputs
         if not already_made(
-            one.path, "checkpoint", identity(inputs, one.rule, one.run), force=request.force
+            one.path,
+            "checkpoint",
+            identity(inputs, one.rule, one.run),
+            force=request.force,
+            versions=versions,
         )
     ]
     merged = _Merged(inputs) if missing else None
@@ -98,12 +112,13 @@ def _merge(request: MergeRequest) -> Iterator[Path]:
 
 def identity(inputs: MergeInputs, rule: MergeRule, run: str) -> dict[str, Any]:
     """The facts that decide a merged checkpoint, with contents in place of paths."""
-    base = {"base": inputs.base.manifest.content} if inputs.base else {}
+    more = {"base": inputs.base.manifest.content} if inputs.base else {}
+    more |= {BATCH_NORM_FROM: inputs.pairs.content} if inputs.pairs else {}
     return {
         "method": rule.method,
         "run": run,
         "checkpoints": [one.manifest.content for one in inputs.models],
-        **base,
+        **more,
         **rule.facts(),
     }
 
@@ -132,13 +147,16 @@ class _Merged:
         last, buffers = self.tensors[-1], self.encoder.buffers()
         names = [name for name, tensor in last.items() if tensor.is_floating_point()]
         if not rule.averages_buffers:
-            self._refuse_other_statistics(rule, [name for name in names if name in buffers])
+            if not self.inputs.pairs:
+                self._refuse_other_statistics(rule, [name for name in names if name in buffers])
             names = [name for name in names if name not in buffers]
         models = [{name: tensors[name] for name in names} for tensors in self.tensors]
         base = models.pop(0) if self.inputs.base else {}
         weights = last | rule.merged(models, base)
         for name, tensor in {**self.encoder.weights(), **buffers}.items():
             tensor.data.copy_(weights[name])
+        if self.inputs.pairs:
+            recompute(self.encoder, self.inputs.pairs)
         return self.encoder
 
     def _refuse_other_statistics(self, rule: MergeRule, names: Sequence[str]) -> None:
@@ -149,7 +167,7 @@ class _Merged:
                 raise Incompatible(
                     f"{one.path} and {self.inputs.all[0].path} have different statistics of "
                     f"batch norms ({other}), which --rule {rule.name} cannot merge; "
-                    "'vlcpctl interpolate' averages them, as WiSE-FT does"
+                    "--batch-norm-from TASK computes those of the merged weights from its pairs"
                 )
 
 
@@ -205,11 +223,16 @@ def manifest_of(inputs: MergeInputs, rule: MergeRule, run: str) -> CheckpointMan
     models = [one.manifest for one in inputs.models]
     everything = [one.manifest for one in inputs.all]
     last = models[-1]
-    rewritten = data_was(everything)
+    rewritten = data_was([*everything, *([inputs.pairs.manifest] if inputs.pairs else [])])
     versions = reduce(or_, (made.versions for made in everything))
     learned: dict[str, tuple[str, str, int | None]] = {}  # by the first id of each task
+    taken: set[int] = set()
     for made in everything:
-        for task, name, step in zip(made.tasks, made.task_names, made.task_steps, strict=True):
+        for task, name, given in zip(made.tasks, made.task_names, made.task_steps, strict=True):
+            # Trained side by side, each in a stream of its own: two tasks may not have one step.
+            is_new = versions.first(task) not in learned
+            step = max(taken) + 1 if is_new and given in taken else given
+            taken |= {step} if step is not None else set()
             known = learned.get(versions.first(task), (task, name, step))[0]
             # Of two versions of a task, the older one is recorded: it has the pairs of both.
             older = task if task in rewritten.get(known, ()) else known
@@ -223,7 +246,7 @@ def manifest_of(inputs: MergeInputs, rule: MergeRule, run: str) -> CheckpointMan
         buffer=last.buffer,
         stream=next((made.stream for made in reversed(models) if made.stream), None),
         stream_step=last.stream_step,
-        step=max((made.step for made in models if made.step is not None), default=None),
+        step=max([*taken, *(one.step for one in models if one.step is not None)], default=None),
         task_steps=[step for _, _, step in learned.values()],
         tasks=[task for task, _, _ in learned.values()],
         task_names=[name for _, name, _ in learned.values()],

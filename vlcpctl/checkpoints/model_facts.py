@@ -10,9 +10,12 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safetensors import safe_open
+
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import canonical_json
+from vlcpctl.core.library_errors import reading
 
 if TYPE_CHECKING:
     from vlcpctl.models.encoders import Encoder
@@ -42,6 +45,18 @@ def facts_of_encoder(encoder: Encoder, name: str | None, pretrained: str | None)
         "temperature": LEARNED if scale.requires_grad else fixed,
         "heads": config.get("heads"),
     }
+
+
+def has_batch_norms(checkpoint: Path) -> bool:
+    """Whether the model of a checkpoint has batch norms, by the names in its file of weights.
+
+    Raises BadInput if the file cannot be read.
+    """
+    for path in checkpoint.glob("*.safetensors"):
+        with reading(path), safe_open(path, "numpy") as weights:
+            if any(name.endswith(".running_mean") for name in list(weights.keys())):
+                return True
+    return False
 
 
 def model_facts(checkpoint: Path, made: CheckpointManifest) -> Facts:

@@ -16,6 +16,7 @@ METHOD_CODE = "method_code"  # of an identity: digests of the code of methods th
 # batch norms normalise.
 _COMPUTE = ("micro_batch",)
 _RULE = ("alpha", "rule", METHOD_CODE)  # of an identity: what decides merged weights
+BATCH_NORM_FROM = "batch_norm_from"  # likewise: the task that the statistics of batch norms are of
 _PRESET = "preset "  # then its name, in the origin of a setting
 _INPUTS = ("previous", "teacher", "buffer", "targets", "pseudo_texts", "reference")
 
@@ -31,6 +32,8 @@ def step_config(made: CheckpointManifest) -> dict[str, Any] | None:
     if made.is_merged:
         rule = {name: made.identity[name] for name in _RULE if name in made.identity}
         values = {"method": made.method, **rule, "parents": list(made.configs or ())}
+        if made.identity.get(BATCH_NORM_FROM) is not None:
+            values["inputs"] = [BATCH_NORM_FROM]
     else:
         values = _trained(made)
     values["start"] = made.start_config or made.start

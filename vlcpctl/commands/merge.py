@@ -54,6 +54,17 @@ Base = Annotated[
         rich_help_panel=options.INPUT,
     ),
 ]
+BatchNormFrom = Annotated[
+    Path | None,
+    typer.Option(
+        "--batch-norm-from",
+        metavar="TASK",
+        help="Task whose training images, at most 2048, the running means and variances of batch "
+        "norms are computed from; models with different ones are refused without it (default: "
+        "none).",
+        rich_help_panel=options.INPUT,
+    ),
+]
 Weights = Annotated[
     list[str] | None,
     typer.Option(
@@ -92,6 +103,7 @@ def run(
     rule: Rule = "average",
     rule_file: RuleFile = None,
     base: Base = None,
+    batch_norm_from: BatchNormFrom = None,
     weights: Weights = None,
     set_: Set = None,
     run_name: RunName = None,
@@ -124,6 +136,7 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.checkpoints.manifest import CheckpointManifest
+    from vlcpctl.data.tasks.facts import read_task
 
     kind = rule_named(rule, rule_file)
     require_inputs(kind, models, base, weights)
@@ -134,8 +147,11 @@ def run(
     for path in models:
         if CheckpointManifest.read(path).content == start:
             raise UsageError(f"{path} has not changed since --base {base}; leave it out")
+    if batch_norm_from:
+        read_task(batch_norm_from)
     if dry_run:
         of = f"{', '.join(map(str, models))}{f', from {base}' if base else ''}"
+        of += f"; batch norms from {batch_norm_from}" if batch_norm_from else ""
         for one in settings:
             say(f"merge: {rule}{one.in_words} of {of}")
             emit(one.place(out))
@@ -146,7 +162,13 @@ def run(
         merging.MergeOutput(one.rule, one.label(run_name or one.rule.method), one.place(out))
         for one in settings
     )
-    request = merging.MergeRequest(models=tuple(models), base=base, outputs=outputs, force=force)
+    request = merging.MergeRequest(
+        models=tuple(models),
+        base=base,
+        batch_norm_from=batch_norm_from,
+        outputs=outputs,
+        force=force,
+    )
     for place in merging.merge(request):
         emit(json.dumps(merging.result(place), ensure_ascii=False) if as_json else place)
 

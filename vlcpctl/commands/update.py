@@ -287,6 +287,27 @@ Assign = Annotated[
         rich_help_panel=options.METHOD,
     ),
 ]
+StartFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--start-from",
+        metavar="WEIGHTS",
+        help="What a week is trained from: latest, as trained last; merged, what --deploy has "
+        "merged; or base, the start (default: latest).",
+        rich_help_panel=options.METHOD,
+    ),
+]
+Deploy = Annotated[
+    str | None,
+    typer.Option(
+        "--deploy",
+        metavar="WEIGHTS",
+        help="What is judged and deployed: latest, as trained; ema or ema:DECAY, the moving "
+        "average of what was deployed and what was trained; or merged, the mean of the start and "
+        "of all weeks (default: latest).",
+        rich_help_panel=options.METHOD,
+    ),
+]
 FreshState = Annotated[
     bool,
     typer.Option(
@@ -518,8 +539,8 @@ _OF_TRAINING = ("epochs", "steps", "lr", "batch_size", "micro_batch", "precision
 _SAME = {
     *_OF_TRAINING, "method", "preset", "buffer_size", "policy", "holdout", "holdout_most",
     "split_column", "keep_columns", "image_column", "caption_column", "max_skip", "undefined",
-    "seed", "device", "threads", "false_alarms", "unresolved", "retries",
-    "drop_leaks",
+    "seed", "device", "threads", "false_alarms", "unresolved", "retries", "drop_leaks",
+    "start_from", "deploy",
 }  # fmt: skip
 # Options that "none" takes back to their defaults. Lists such as --guard take it as "no value",
 # and --index-week as "no index".
@@ -562,6 +583,8 @@ def run(
     set_: Assign = None,
     fresh_state: FreshState = False,
     *,
+    start_from: StartFrom = None,
+    deploy: Deploy = None,
     buffer_size: BufferSize = None,
     policy: Policy = None,
     holdout: HoldoutOption = None,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM
 from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.safe_json import read_json_object
@@ -18,7 +19,10 @@ from vlcpctl.data.precomputed.teacher_targets import open_targets
 from vlcpctl.data.tasks.exported import KIND, MANIFEST, ExportManifest
 from vlcpctl.deletion.places import PSEUDO_TEXTS, Stored
 
-_DATA = ("tasks", "buffer", "reference", "targets", "pseudo_texts", "distractors")
+_DATA = (
+    *("tasks", "buffer", "reference", "targets", "pseudo_texts", "distractors"),
+    BATCH_NORM_FROM,
+)
 _MODELS = ("previous", "teacher", "checkpoint", "base")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.checkpoints.step_config import METHOD_CODE
+from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM, METHOD_CODE
 from vlcpctl.core.errors import BadInput, first_line
 from vlcpctl.core.manifest import MANIFESTS, kind_of, read_manifest
 from vlcpctl.core.printable import printable, shortened
@@ -206,9 +206,11 @@ def _parent(parent: ParentArtifact, search: _Search, seen: Sequence[str]) -> dic
 def _parents_of_checkpoint(checkpoint: CheckpointManifest) -> list[ParentArtifact]:
     """The direct parents of a checkpoint, each with its role."""
     parents = checkpoint.parents or [one for one in (checkpoint.parent,) if one]
+    others = {"base": "base", "batch norms": BATCH_NORM_FROM}  # fields of the identity, by role
+    found = {role: checkpoint.identity.get(name) for role, name in others.items()}
     return [
         *(ParentArtifact("parent", str(content)) for content in parents),
-        *([ParentArtifact("base", str(base))] if (base := checkpoint.identity.get("base")) else []),
+        *(ParentArtifact(role, str(content)) for role, content in found.items() if content),
         # Only the last task: the earlier ones are listed under the parent checkpoint.
         *(ParentArtifact("task", str(content)) for content in checkpoint.tasks[-1:]),
         *([_origin(checkpoint.origin)] if checkpoint.origin else []),

@@ -14,7 +14,7 @@ from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.printable import printable
 from vlcpctl.core.structs import converted
 from vlcpctl.data.tasks.facts import read_stream
-from vlcpctl.production.layout import Layout
+from vlcpctl.production.layout import TRAINED, Layout
 from vlcpctl.production.left_out import left_out_of
 from vlcpctl.production.records import (
     VERDICT,
@@ -173,6 +173,16 @@ def read_attempt(directory: Path) -> Attempt | None:
     if not (directory / _WEEK).exists():
         return None
     return Attempt.read(directory)
+
+
+def trained_in(directory: Path) -> Path:
+    """The checkpoint of a week, or of the start, as it was trained: what is deployed if not merged.
+
+    Raises BadInput if week.json cannot be read.
+    """
+    attempt = read_attempt(directory)  # the start has none
+    is_merged = attempt is not None and attempt.settings.merges
+    return directory / (TRAINED if is_merged else "checkpoint")
 
 
 def judged_at(directory: Path) -> str:

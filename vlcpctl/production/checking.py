@@ -6,6 +6,7 @@ import os
 import shlex
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from vlcpctl.data.tasks.task import open_task
 from vlcpctl.evaluation.rank_files import SavedRanks
 from vlcpctl.inspection.check import check
 from vlcpctl.production.attempt import Attempt, Judgement
-from vlcpctl.production.layout import Layout
+from vlcpctl.production.layout import TRAINED, Layout
 from vlcpctl.production.ledger import (
     ACCEPTED,
     REDONE,
@@ -52,7 +53,7 @@ def check_state(path: Path, *, deep: bool) -> Iterator[str]:
         yield from _of_week(place, week, parent, deep=deep)
         parent = week.checkpoint
     for directory in _others(place):
-        yield from _of_parts(directory, _PARTS, deep=deep)
+        yield from _of_parts(directory, [*_PARTS, TRAINED], deep=deep)
     yield from _told(lambda: _of_ledger(place, state))
     for stop_list in stop_lists_in(path):
         yield from _told(partial(_of_deletion, place, stop_list))
@@ -98,6 +99,8 @@ def _of_week(place: Layout, week: Week, parent: str, *, deep: bool) -> Iterator[
     else:
         yield from _of_parts(directory, _PARTS, deep=deep, required=True)
         yield from _told(lambda: _of_checkpoint(directory / "checkpoint", week.checkpoint))
+        with suppress(BadInput):  # told of above
+            yield from _of_trained(directory, deep=deep)
     yield from _told(lambda: _of_rows(directory))
 
 
@@ -128,6 +131,19 @@ def _of_checkpoint(path: Path, content: str) -> Iterator[str]:
             yield (
                 f"{path} is checkpoint {found[:12]}, and state.json lists {content[:12]}{_RESTORE}"
             )
+
+
+def _of_trained(directory: Path, *, deep: bool) -> Iterator[str]:
+    """Whether what was trained is there, if what is deployed was merged from it."""
+    if not Attempt.read(directory).settings.merges:
+        return
+    yield from _of_parts(directory, [TRAINED], deep=deep, required=True)
+    _, content = CheckpointManifest.read(directory / "checkpoint").parents or ("", "")
+    path = directory / TRAINED
+    if (path / MANIFESTS["checkpoint"]).is_file():
+        found = CheckpointManifest.read(path).content
+        if found != content:
+            yield f"{path} is not what the checkpoint beside it was merged from{_RESTORE}"
 
 
 def _of_rows(directory: Path) -> Iterator[str]:

@@ -14,7 +14,14 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.core.structs import converted
 from vlcpctl.data.splitting.leaving_out import LEAKED
 from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
-from vlcpctl.production.attempt import Judgement, judged_at, read_attempt, verdicts_of
+from vlcpctl.production.attempt import (
+    Judgement,
+    judged_at,
+    read_attempt,
+    trained_in,
+    verdicts_of,
+)
+from vlcpctl.production.deploying import LATEST
 from vlcpctl.production.layout import PAGE, Layout
 from vlcpctl.production.ledger import (
     FORGOTTEN,
@@ -163,6 +170,9 @@ def _settings(facts: Mapping[str, Any]) -> Iterator[str]:
         f"  run {settings['run']}, method {settings['method']}, preset {settings['preset']}, "
         f"buffer {settings['buffer_size']}, {splits}"
     )
+    if "deploy" in settings:
+        start_from = settings.get("start_from", LATEST)
+        yield f"  deployed: {settings['deploy']}, trained from: {start_from}"
     if facts["training"]:
         yield f"  last training: {_in_words(facts['training'])}"
     for file in settings["method_files"]:
@@ -254,7 +264,7 @@ def _training(place: Layout, state: State) -> dict[str, Any] | None:
     """How the last accepted week was trained; None without one, or if that cannot be read."""
     with suppress(BadInput, KeyError, TypeError):
         if state.last:
-            manifest = CheckpointManifest.read(place.week(state.last) / "checkpoint")
+            manifest = CheckpointManifest.read(trained_in(place.week(state.last)))
             settings = manifest.identity["settings"]
             names = ("lr", "epochs", "steps", "batch_size")
             return {

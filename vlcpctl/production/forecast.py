@@ -28,8 +28,8 @@ from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
 from vlcpctl.data.tasks.skips import SkipLog
 from vlcpctl.data.tasks.task import Split, open_task
-from vlcpctl.production.attempt import Judgement
-from vlcpctl.production.layout import sizes_of
+from vlcpctl.production.attempt import Judgement, trained_in
+from vlcpctl.production.layout import TRAINED, sizes_of
 from vlcpctl.production.leaks import leaked, leaked_reference, leaks_in_words
 from vlcpctl.production.left_out import TRAIN, described
 from vlcpctl.production.lines import Lines, is_pretrained
@@ -275,7 +275,7 @@ def _time(lines: Lines, trained: int, most: str) -> Iterator[str]:
     if _TRAINING in seconds:
         judged = Judgement.read(week)
         trainings = len(judged.attempts) if judged is not None and judged.attempts else 1
-        before = CheckpointManifest.read(week / "checkpoint").pairs * trainings
+        before = CheckpointManifest.read(trained_in(week)).pairs * trainings
         seconds = {**seconds, _TRAINING: seconds[_TRAINING] * trained / max(before, 1)}
     training = f"; {_TRAINING}, by its steps, {duration(seconds.get(_TRAINING, 0.0))}"
     total = duration(sum(seconds.values()))
@@ -297,6 +297,8 @@ def _disk(lines: Lines, pairs: NewPairs) -> str:
             sizes["checkpoint"] = sum(
                 path.stat().st_size for path in Path(given).rglob("*") if path.is_file()
             )
+    if lines.settings.merges and "checkpoint" in sizes:
+        sizes.setdefault(TRAINED, sizes["checkpoint"])
     wanted, free = sum(sizes.values()), _free(lines.place.root)
     less = "" if wanted < free else "; that is too little"
     return f"# disk: about {size(wanted)}; {size(free)} are free{less}"

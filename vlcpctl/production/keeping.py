@@ -22,10 +22,10 @@ from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop, rewrite_stream
 from vlcpctl.evaluation.embedding_cache import prune
 from vlcpctl.production.attempt import Attempt
-from vlcpctl.production.layout import Layout
+from vlcpctl.production.layout import TRAINED, Layout
 from vlcpctl.production.state import State
 
-_WEIGHTS = ("buffer", "checkpoint")  # in this order
+_WEIGHTS = ("buffer", TRAINED, "checkpoint")  # in this order
 
 
 def bound(place: Layout, state: State, observe: Callable[[str], None] = lambda _: None) -> None:

@@ -13,6 +13,7 @@ history.ndjson           the ledger: a line for each action, see `ledger`
 current                  a link to the checkpoint to deploy: that of the last accepted week
 .vlcpctl/                its lock and what is being written or removed, while an update runs
 
+A week of which merged weights are deployed (--deploy) has what was trained in `trained/`.
 A week also has week.json, its data and settings, verdict.json, how it was judged, and seconds.json,
 how long each command took.
 """
@@ -39,10 +40,11 @@ MOST_WEEKS = MOST_TASKS - 1  # the names of their directories have four digits
 TASK = "00-week-{:04d}"  # the directory of a week's only task
 _START, _REJECTED, _ROLLED_BACK = "start", "rejected", "rolled-back"
 SECONDS_FILE = "seconds.json"
+TRAINED = "trained"  # of a week, if what is deployed was merged from it
 PAGE = "week.html"  # in the report of the week
 OF_WEEK = frozenset(
     {"buffer", "checkpoint", "ranks", "report", "rows", "stream", "verdict.json", "week.json"}
-    | {SECONDS_FILE}
+    | {SECONDS_FILE, TRAINED}
 )
 _NUMBERED = re.compile(r"[0-9]{4}(-[1-9][0-9]*)?")
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})

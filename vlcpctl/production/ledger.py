@@ -144,8 +144,9 @@ def _of_week(action: str, attempt: Attempt, **more: Any) -> Action:
 
 
 def _changed(before: Settings, now: Settings) -> dict[str, dict[str, Any]]:
-    was, is_now = as_json(before), as_json(now)
-    return {name: {"was": was[name], "is": one} for name, one in is_now.items() if one != was[name]}
+    names = [one.name for one in fields(now)]
+    pairs = {name: [as_json(getattr(one, name)) for one in (before, now)] for name in names}
+    return {name: {"was": was, "is": is_} for name, (was, is_) in pairs.items() if was != is_}
 
 
 def record_deletion(receipt: Receipt) -> None:

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Protocol
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.model_facts import has_batch_norms
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, WITHOUT_ASKING, most_considered
 from vlcpctl.data.splitting.leaving_out import SELF
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.metrics.chance import WEEKS_A_YEAR
+from vlcpctl.production.attempt import Attempt, trained_in
+from vlcpctl.production.deploying import BASE, LATEST, MERGED, merge_words
 from vlcpctl.production.guards import class_tasks, guard_patterns
-from vlcpctl.production.layout import TASK, Layout, shown_path
+from vlcpctl.production.layout import TASK, TRAINED, Layout, shown_path
 from vlcpctl.production.left_out import TRAIN, StopLists
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import State, guard_ids, unmeasured
@@ -108,7 +112,8 @@ class Lines:
             ),
             self._with_ranks([task], before, pending, BEFORE) + self._sample(),
             *self._guards(unmeasured(self.state, self.settings), [start], pending, START),
-            self._train(task, last, pending),
+            self._train(task, pending),
+            *self._merge(task, pending),
             self._buffer(task, pending, self.buffer_of(self.state.last)),
             self._with_ranks([*weeks, task], new, pending, WEEKS) + self._sample(),
             *self._guards(self.settings, new, pending, GUARDS),
@@ -130,6 +135,8 @@ class Lines:
         if self.settings.buffer_needs_checkpoint:
             yield directory / "buffer"
         yield directory / "checkpoint"
+        if self.settings.merges:
+            yield directory / TRAINED
 
     @property
     def of_data(self) -> Settings:
@@ -232,11 +239,12 @@ class Lines:
             words += _options(*(("--not-test-images", one) for one in (*tests, *itself)))
         return words + self._seed()
 
-    def _train(self, task: Path, last: Path, pending: Path) -> Words:
+    def _train(self, task: Path, pending: Path) -> Words:
         how, buffer = self.settings, self.buffer_of(self.state.last)
-        words = ["train-step", str(task), "-o", str(pending / "checkpoint")]
+        out = pending / (TRAINED if how.merges else "checkpoint")
+        words = ["train-step", str(task), "-o", str(out)]
         words += ["--method", how.method, "--preset", how.preset, "--run", how.run]
-        words += ["--previous", str(last / "checkpoint")]
+        words += ["--previous", str(self._previous())]
         words += _options(
             *(
                 ("--method-file", shown_path(self.place.root, file.path))
@@ -257,6 +265,28 @@ class Lines:
         words += ["--accept-inexact"] if is_inexact else []
         return [*words, *self._seed(), *self._machine(), *how.train_options, *self._log()]
 
+    def _previous(self) -> Path:
+        """The checkpoint that the week is trained from."""
+        last = self.place.week(self.state.last)
+        if self.settings.start_from == LATEST:
+            return trained_in(last)
+        return (self.place.start if self.settings.start_from == BASE else last) / "checkpoint"
+
+    def _merge(self, task: Path, pending: Path) -> Iterator[Words]:
+        """What makes the checkpoint to deploy, if it is not the trained one itself."""
+        how, last = self.settings, self.place.week(self.state.last) / "checkpoint"
+        if not how.merges:
+            return
+        words = ["merge", str(last), str(pending / TRAINED), "-o", str(pending / "checkpoint")]
+        words += [*merge_words(how.deploy, self._weeks_in_mean()), "--run", how.run]
+        words += ["--batch-norm-from", str(task)] if self._has_batch_norms else []
+        yield words + _options(("--threads", how.threads if how.threads != 1 else None))
+
+    def _weeks_in_mean(self) -> int:
+        """How many of the last accepted weeks have deployed the mean since the start."""
+        weeks = (Attempt.read(self.place.week(one)) for one in range(self.state.last, 0, -1))
+        return sum(1 for _ in takewhile(lambda one: one.settings.deploy == MERGED, weeks))
+
     def _buffer(self, task: Path, out: Path, previous: Path | None) -> Words:
         how = self.settings
         words = ["buffer", str(task), "-o", str(out / "buffer")]
@@ -267,9 +297,15 @@ class Lines:
             wanted = most_considered(int(how.buffer_size))
             words += ["--candidates", str(wanted)] if wanted > WITHOUT_ASKING else []
         if how.buffer_needs_checkpoint:
-            words += ["--checkpoint", str(out / "checkpoint"), *self._machine(workers=False)]
+            words += ["--checkpoint", str(self._continued(out)), *self._machine(workers=False)]
         words += ["--store-features"] if how.stores_features else []
         return words + self._seed()
+
+    def _continued(self, out: Path) -> Path:
+        """The checkpoint of the pending week, or of the start, that the next week continues."""
+        how = self.settings
+        is_trained = out == self.place.pending and how.merges and how.start_from == LATEST
+        return out / (TRAINED if is_trained else "checkpoint")
 
     def _retrieval(
         self, tasks: Sequence[Path], checkpoints: Sequence[Path], out: Path, name: str
@@ -322,13 +358,22 @@ class Lines:
     @property
     def _is_dual(self) -> bool:
         """Whether images and texts have embeddings of their own, which an index can store."""
-        start = self.place.start / "checkpoint"
-        if not start.exists():
-            if is_pretrained(self.state.start.given):
-                return True
-            start = Path(self.state.start.given)
-        model = CheckpointManifest.read(start).model
-        return model is not None and model.get("family") == "dual"
+        start = self._known_start()
+        model = None if start is None else CheckpointManifest.read(start).model
+        return start is None or (model is not None and model.get("family") == "dual")
+
+    @property
+    def _has_batch_norms(self) -> bool:
+        """Whether merged weights need statistics of their own."""
+        start = self._known_start()  # of a pretrained model they are seen once it is there
+        return start is not None and has_batch_norms(start)
+
+    def _known_start(self) -> Path | None:
+        """The checkpoint of the start; None before a pretrained one is imported."""
+        start, given = self.place.start / "checkpoint", self.state.start.given
+        if start.exists():
+            return start
+        return None if is_pretrained(given) else Path(given)
 
     def _sample(self) -> Words:
         """How many images of a week are evaluated."""
@@ -445,7 +490,8 @@ def evaluated_weeks(last: int) -> list[int]:
 
 def has_saved_state(pending: Path) -> bool:
     """Whether the training of a week was interrupted after it had saved its state."""
-    return any(Staging(pending / "checkpoint").partial.glob("at-*"))
+    places = (pending / TRAINED, pending / "checkpoint")
+    return any(True for place in places for _ in Staging(place).partial.glob("at-*"))
 
 
 def is_pretrained(init: str) -> bool:

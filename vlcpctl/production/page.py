@@ -18,7 +18,7 @@ from vlcpctl.core.rows import Row, read_rows
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.metrics.chance import margin_of
-from vlcpctl.production.attempt import VERDICT_FILE, Attempt, verdicts_of
+from vlcpctl.production.attempt import VERDICT_FILE, Attempt, trained_in, verdicts_of
 from vlcpctl.production.layout import PAGE, Layout, shown_path, sizes_of
 from vlcpctl.production.left_out import described
 from vlcpctl.production.records import VERDICT, sealed_record
@@ -69,6 +69,7 @@ def facts_of_week(place: Layout, attempt: Attempt, line: CommandLine) -> WeekFac
     judged = sealed_record(week / VERDICT_FILE, VERDICT)
     verdicts = verdicts_of(judged["verdicts"], week / VERDICT_FILE)
     manifest = CheckpointManifest.read(week / "checkpoint")
+    trained = CheckpointManifest.read(trained_in(week))
     document, ranks = _document(attempt, manifest.content, line, last)
     scores = _Scores(document, ranks, attempt, verdicts)
     accepted = replace(place, aside=None).week(attempt.number)
@@ -79,7 +80,7 @@ def facts_of_week(place: Layout, attempt: Attempt, line: CommandLine) -> WeekFac
         date=_date(judged),
         page=str(where / "report" / PAGE),
         sources=attempt.sources,
-        model=_model(manifest),
+        model=_model(manifest, trained),
         accepted=judged["accepted"],
         verdicts=verdicts,
         attempts=judged.get("attempts", ()),
@@ -87,10 +88,10 @@ def facts_of_week(place: Layout, attempt: Attempt, line: CommandLine) -> WeekFac
         learned=scores.learned(),
         kept=scores.kept(),
         guards=scores.guards(),
-        settings=_settings(attempt, manifest, last),
+        settings=_settings(attempt, trained, last),
         data=_data(attempt, week, last if attempt.number > 1 else None),
         lost=_lost(place, attempt, document, ranks),
-        loss=_loss(week / "checkpoint", manifest),
+        loss=_loss(trained_in(week), trained),
         roll_out=_roll_out(document),
         seconds=read_seconds(week),
         disk=sizes_of(week),
@@ -279,10 +280,11 @@ def _date(judged: Mapping[str, Any]) -> str:
     return f"{str(judged['made_by']['time'])[:16].replace('T', ' ')} UTC"
 
 
-def _model(manifest: CheckpointManifest) -> str:
-    """The model in words: architecture, method and content."""
+def _model(manifest: CheckpointManifest, trained: CheckpointManifest) -> str:
+    """The deployed model in words: architecture, method, how it was merged, and content."""
     name = str((manifest.model or {}).get("name", ""))
-    return ", ".join(filter(None, (name, manifest.method, f"checkpoint {manifest.content[:12]}")))
+    how = dict.fromkeys((trained.method, manifest.method))
+    return ", ".join(filter(None, (name, *how, f"checkpoint {manifest.content[:12]}")))
 
 
 def _settings(attempt: Attempt, manifest: CheckpointManifest, last: Path) -> Settings:
@@ -290,7 +292,7 @@ def _settings(attempt: Attempt, manifest: CheckpointManifest, last: Path) -> Set
     texts = flattened((step_config(manifest) or {})["values"]) | _of_update(attempt)
     if attempt.number == 1:
         return {name: (text, text) for name, text in texts.items()}
-    made = CheckpointManifest.read(last / "checkpoint")
+    made = CheckpointManifest.read(trained_in(last))
     before = flattened((step_config(made) or {})["values"]) | _of_update(Attempt.read(last))
     names = dict.fromkeys([*texts, *before])
     return {name: (before.get(name, "none"), texts.get(name, "none")) for name in names}
@@ -300,7 +302,9 @@ def _of_update(attempt: Attempt) -> dict[str, str]:
     how = attempt.settings
     guards = [*(one.name for one in how.guards), *how.classes]
     reference = {} if how.reference is None else {"reference": how.reference.in_words}
+    merging = {"start from": how.start_from, "deploy": how.deploy} if how.merges else {}
     return {
+        **merging,
         "gates": ", ".join(how.gates) or "none",
         "guards": ", ".join(guards) or "none",
         **reference,

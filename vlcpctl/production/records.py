@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from vlcpctl.core.structs import converted, fields_beyond
 
 STATE, WEEK, VERDICT = "vlcpctl.state/1", "vlcpctl.week/1", "vlcpctl.verdict/1"
 SECONDS = "vlcpctl.seconds/1"
+LATER: Mapping[str, bool] = {"later": True}  # metadata of a field that earlier versions lack
 _OF_RECORD = frozenset({"schema", SEAL, "made_by"})
 _MOST_BYTES = 1 << 26  # 9999 weeks with a dozen verdicts each
 
@@ -45,9 +46,17 @@ def write_record(path: Path, schema: str, body: Mapping[str, Any]) -> None:
 
 
 def as_json(part: Any) -> Any:
-    """A dataclass that is the body of a record, or a value in it, as a JSON value."""
+    """A dataclass that is the body of a record, or a value in it, as a JSON value.
+
+    A field with `LATER` is left out while it has its default: earlier versions can read the record.
+    """
     if is_dataclass(part):
-        return {name: as_json(getattr(part, name)) for name in part.__dataclass_fields__}
+        entries = ((one, getattr(part, one.name)) for one in fields(part))
+        return {
+            one.name: as_json(value)
+            for one, value in entries
+            if not ("later" in one.metadata and value == one.default)
+        }
     return [as_json(one) for one in part] if isinstance(part, tuple) else part
 
 

@@ -13,11 +13,11 @@ from vlcpctl.core.errors import BadInput, some_names
 from vlcpctl.core.staging import staging_at
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.production.attempt import Attempt, Judgement, judged_at
-from vlcpctl.production.layout import Layout
+from vlcpctl.production.layout import TRAINED, Layout
 from vlcpctl.production.ledger import judged_as, record
 from vlcpctl.production.state import State
 
-_WITHOUT = frozenset({"checkpoint", "buffer"})
+_WITHOUT = frozenset({"checkpoint", "buffer", TRAINED})
 
 
 def set_aside(place: Layout, state: State, attempt: Attempt, judged: Judgement) -> None:

@@ -17,8 +17,10 @@ from vlcpctl.data.buffer.policies import NEEDS_FEATURES, check_policy
 from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
 from vlcpctl.methods.plugins.method_file import load_method_code, load_method_file, loaded_file
 from vlcpctl.methods.plugins.registry import MethodRegistry
+from vlcpctl.production.deploying import LATEST, check_deployment
 from vlcpctl.production.layout import relative_to_root, shown_path
 from vlcpctl.production.left_out import TRAIN
+from vlcpctl.production.records import LATER
 from vlcpctl.report.gates.grammar import Gate, parse_gate
 from vlcpctl.report.gates.judging import POLICIES, UNRESOLVED
 from vlcpctl.training.config.composition import compose_with, settings_of_methods
@@ -112,6 +114,8 @@ class Settings:
     precision: str | None = None
     replay: str | None = None
     default_replay: str | None = None  # without --replay, if no method decides; None: union
+    start_from: str = field(default=LATEST, metadata=LATER)
+    deploy: str = field(default=LATEST, metadata=LATER)
     buffer_size: str = "20000"
     policy: str | None = None
     reference: Guard | None = None  # on whose pairs the model of last week is distilled
@@ -229,6 +233,7 @@ class Settings:
             stores_features=self.stores_features,
         )
         self._check_gates()
+        check_deployment(self.start_from, self.deploy)
         if self.known not in {None, TRAIN}:
             raise UsageError(f"--known takes skip or train, not {self.known!r}")
         if not _SIZE.fullmatch(self.buffer_size):
@@ -332,6 +337,11 @@ class Settings:
         needed = [method.needs(first=False).policy for method in methods]
         usual = [method.usual_policy for method in methods]
         return self.policy or next((one for one in needed + usual if one), "reservoir")
+
+    @property
+    def merges(self) -> bool:
+        """Whether what is deployed is merged from what was trained, which is kept beside it."""
+        return self.deploy != LATEST
 
     @property
     def stores_features(self) -> bool:

@@ -54,7 +54,7 @@ from vlcpctl.production.hooks import (
     why_not,
 )
 from vlcpctl.production.keeping import bound, require_whole, trim_weeks
-from vlcpctl.production.layout import MOST_WEEKS, PAGE, TASK, Layout
+from vlcpctl.production.layout import MOST_WEEKS, PAGE, TASK, TRAINED, Layout
 from vlcpctl.production.leaks import checked
 from vlcpctl.production.ledger import (
     REDO_REJECTED,
@@ -757,8 +757,8 @@ def _empty_pending(place: Layout, state: State, attempt: Attempt, observe: Obser
 
 
 def _has_trained(pending: Path) -> bool:
-    checkpoint = pending / "checkpoint"
-    return checkpoint.exists() or Staging(checkpoint).partial.exists()
+    places = (pending / TRAINED, pending / "checkpoint")
+    return any(one.exists() or Staging(one).partial.exists() for one in places)
 
 
 def _make(lines: Lines, attempt: Attempt, run: RunLines, todo: Sequence[CommandLine]) -> Judgement:

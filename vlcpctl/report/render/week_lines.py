@@ -22,6 +22,7 @@ _PHASES = {  # of commands; few and short, so that all of them fit
     "split": "data",
     "buffer": "data",
     "train-step": "train",
+    "merge": "train",
     "eval-retrieval": "eval",
     "eval-zeroshot": "eval",
     "forgetting-report": "report",

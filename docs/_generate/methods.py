@@ -269,7 +269,7 @@ def _state(method: type[Method]) -> str:
 
 def _passes(method: type[Method]) -> list[str]:
     phases = method().phases(first=False)
-    more = [_phase(method.name, phase) for phase in phases if phase.name != TRAIN.name]
+    more = [_phase(method, phase) for phase in phases if phase.name != TRAIN.name]
     lines = [f"- {one}" for one in more] or ["- none besides training"]
     if method.keeps:
         lines.append(f"- the slot `{method.keeps}` is saved as the model, not the trained weights")
@@ -279,12 +279,14 @@ def _passes(method: type[Method]) -> list[str]:
     return [f"Passes over the data{after}:", "\n".join(lines)]
 
 
-def _phase(method: str, phase: Phase) -> str:
+def _phase(method: type[Method], phase: Phase) -> str:
+    has_loss = method.loss is not Method.loss or method.token_loss is not Method.token_loss
     passes = "one pass" if phase.each_epoch or phase.epochs == 1 else f"{phase.epochs} passes"
     when = "before each training epoch" if phase.each_epoch else "after training"
-    does = "trains" if phase.trains else "measures gradients"
+    measures = "gradients" if phase.contrasts or has_loss else "the model, without gradients"
+    does = "trains" if phase.trains else f"measures {measures}"
     what = f" the slot `{phase.weights}`" if phase.weights and phase.trains else ""
-    return f"`{method}/{phase.name}`: {passes} {when}, which {does}{what}"
+    return f"`{method.name}/{phase.name}`: {passes} {when}, which {does}{what}"
 
 
 def _hooks(facts: dict[str, Any]) -> list[str]:

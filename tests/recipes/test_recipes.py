@@ -40,6 +40,7 @@ CASES = [
     *((name, "--emoji9") for name in REAL),
     ("angles.sh",),
     ("leaderboard.sh",),
+    ("tic.sh",),
 ]
 
 # The longest lists of lines, of which others have the same functions.

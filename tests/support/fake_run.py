@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,7 @@ class FakeRun:
     slots: dict[str, Weights] = field(default_factory=dict)
     started_first: bool = False
     distinct: bool = False
+    moments: Weights = field(default_factory=dict)  # of the inputs of layers
 
     @property
     def first(self) -> bool:
@@ -68,6 +70,9 @@ class FakeRun:
     def features(self, batch: Batch, weights: Weights, *, tokens: bool = False) -> Features:
         assert self.slow is not None
         return self.slow
+
+    def input_moments(self, batch: Batch, layers: Sequence[str]) -> Weights:
+        return {name: self.moments[name] for name in layers}
 
     def start(self, method: Method) -> FakeRun:
         """Give the method its slots."""

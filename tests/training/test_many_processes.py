@@ -38,6 +38,7 @@ SET = {
     "snd-batch": ["snd.select=batch"],
     "zscl-transpose": ["zscl.text=transpose", "zscl.every=1"],
     "modx-mean": ["modx.reduction=mean", "modx.directions=i2t"],
+    "gnsp-update": ["gnsp.variant=update", "gnsp.others=train"],
 }
 TERMS_OF_ONE_PROCESS = {"ctp-process"}  # "process" makes the loss depend on their number
 SIGMOID = (

@@ -13,7 +13,7 @@ V words in the vocabulary, K texts without image.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -91,6 +91,8 @@ class Phase:
 
     With `trains=False` the phase only measures gradients, in eval mode, with the weights that the
     run will keep, over an additional epoch after training. It changes no parameter and no buffer.
+    Without a base loss, and if the method has none of its own, it has no gradients either: of the
+    hooks it only calls `before_forward` and `after_step`.
 
     With `each_epoch` the phase is one pass before each training epoch, over that epoch's batches.
     """
@@ -106,7 +108,7 @@ class Phase:
 TRAIN = Phase(name="train")
 HOOKS = (
     *("before_forward", "loss", "token_loss", "after_reference"),
-    *("after_backward", "add_gradients", "after_step"),
+    *("after_backward", "add_gradients", "replace_gradients", "after_step"),
 )
 
 
@@ -201,6 +203,12 @@ class Run(Protocol):
 
         With `tokens`, the tokens are kept, so that a later `Part.under` with the same weights needs
         no second forward pass.
+        """
+
+    def input_moments(self, batch: Batch, layers: Sequence[str]) -> Weights:
+        """X^T X of the inputs X of linear layers, (I, I) each, by the names of their weights.
+
+        The rows of X are all tokens of the global batch, as the model sees them in eval mode.
         """
 
 
@@ -303,6 +311,12 @@ class Method:
 
     def add_gradients(self, run: Run, grads: Mapping[str, Tensor]) -> None:
         """Add closed-form gradients of penalties in place, after all methods' `after_backward`."""
+
+    def replace_gradients(self, run: Run, grads: MutableMapping[str, Tensor]) -> None:
+        """Change, in place, the gradients that the optimizer gets, after all `add_gradients`.
+
+        A weight whose gradient is taken out of `grads` stays as it is in this step.
+        """
 
     def after_step(self, run: Run, batch: Batch, aux: dict[str, Any], *, stepped: bool) -> None:
         """Update slots after the optimizer step; `stepped` is false if fp16 skipped it."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # mypy does not find submodules by itself, and reports one mi
     from vlcpctl.losses import incclip as incclip
     from vlcpctl.losses import masked as masked
     from vlcpctl.losses import momentum as momentum
+    from vlcpctl.losses import null_space as null_space
     from vlcpctl.losses import penalty as penalty
     from vlcpctl.losses import relations as relations
     from vlcpctl.losses import rows as rows

@@ -15,6 +15,7 @@ from vlcpctl.methods.er import Er
 from vlcpctl.methods.ewc import Ewc
 from vlcpctl.methods.geodl import Geodl
 from vlcpctl.methods.gift import Gift
+from vlcpctl.methods.gnsp import Gnsp
 from vlcpctl.methods.icarl import Icarl
 from vlcpctl.methods.incclip import Incclip
 from vlcpctl.methods.joint import Joint
@@ -34,7 +35,7 @@ TABLE: dict[str, type[Method]] = {
         *(Seqf, Joint, Er, Lwf, Icarl, Lucir),
         *(Ewc, Mas, Si, Rwalk, Afec),
         *(Der, Derpp, Co2l, Geodl, Ema),
-        *(Zscl, Snd, Gift),
+        *(Zscl, Snd, Gift, Gnsp),
         *(Ctp, Incclip, Modx, Dha),
         Bct,
     )

@@ -6,7 +6,8 @@ Shapes: B samples, L tokens of a text, D channels of the shared space, W channel
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -90,6 +91,15 @@ class BaseEncoder(ABC):
         they lack, such as BatchNorm's statistics.
         """
         return self._sides(images, texts, weights, compiles=self.compiles)
+
+    @contextmanager
+    def uncompiled(self) -> Iterator[None]:
+        """Within the block, no pass is compiled: a compiled one does not see hooks on modules."""
+        compiles, self.compiles = self.compiles, False
+        try:
+            yield
+        finally:
+            self.compiles = compiles
 
     def embedded_texts(
         self, embeddings: Tensor, ends: Tensor, weights: Mapping[str, Tensor] | None = None

@@ -66,6 +66,12 @@ def lora_lines(request: TrainRequest) -> Iterator[str]:
 
 def _check_methods(methods: Sequence[Method], *, first: bool) -> None:
     for method in methods:
+        if type(method).replace_gradients is not Method.replace_gradients:
+            raise UsageError(
+                f"--lora cannot be used with method {method.name}, which replaces the gradients of "
+                "the weights: adapters would change the weights in other directions than these; "
+                "train all weights, without --lora"
+            )
         if method.overwrites:
             raise UsageError(
                 f"--lora cannot be used with method {method.name}, whose hooks change the weights "

@@ -68,6 +68,7 @@ WAITS = {
     "zscl": 1,
     "snd": 1,
     "gift": 1,
+    "gnsp": 1,
     "dha": 1,
     "ctp+dha": 1,
     "der+ctp": 1,

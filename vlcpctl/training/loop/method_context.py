@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Tokens, Weights
 from vlcpctl.core.method import RowLoss
+from vlcpctl.training.loop.input_moments import input_moments
 from vlcpctl.training.loop.train_run import TrainRun
 
 
@@ -96,6 +98,10 @@ class MethodRun:
     def features(self, batch: Batch, weights: Weights, *, tokens: bool = False) -> Features:
         """The features of the batch, (B, D) each, under other weights, without gradient."""
         return self.run.frozen_features(batch, weights, tokens=tokens)
+
+    def input_moments(self, batch: Batch, layers: Sequence[str]) -> Weights:
+        """X^T X of the inputs X of linear layers, (I, I) each, by the names of their weights."""
+        return input_moments(self.run, batch, layers)
 
 
 @dataclass(frozen=True)

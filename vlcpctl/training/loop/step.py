@@ -63,6 +63,8 @@ class OptimizerStep:
         self.inversion = next((need.pseudo_texts for need in needs if need.pseudo_texts), None)
         has_token_loss = any(type(method).token_loss is not Method.token_loss for method in methods)
         masks_words = run.position.plan.contrasts and run.settings.mask_share > 0
+        has_loss = any(type(method).loss is not Method.loss for method in methods)
+        self.differentiates = run.position.plan.contrasts or has_loss or has_token_loss
         self.fuses = run.encoder.family == "fusion" and (masks_words or has_token_loss)
 
     def __call__(self, batch: Batch) -> StepValues:
@@ -78,16 +80,13 @@ class OptimizerStep:
         with torch.no_grad():
             for method, context in self.contexts:
                 method.before_forward(context)
+        if not self.differentiates:
+            return self._measure(batch)
         values, aux, penalties = self._forward_backward(batch)
         self.halted.copy_(torch.maximum(self.halted, values.not_finite()))
         grads = self._gradients()
         with torch.no_grad():
-            for method, context in self.contexts:
-                method.after_backward(context, grads)
-            for method, context in self.contexts:
-                method.add_gradients(context, grads)
-            for penalty in penalties:
-                add_(grads, penalty)
+            self._change(grads, penalties)
             stepped = self._update() if trains else False
             if trains:
                 self.statistics.share(self.run.world)
@@ -95,6 +94,29 @@ class OptimizerStep:
                 method.after_step(context, batch, own, stepped=stepped)
         self.run.drop_inputs()
         return values
+
+    def _measure(self, batch: Batch) -> StepValues:
+        """A step of a phase without any loss: there is nothing to differentiate."""
+        with torch.no_grad():
+            for method, context in self.contexts:
+                method.after_step(context, batch, {}, stepped=False)
+        self.run.drop_inputs()
+        position = (self.run.position.plan, self.run.position.step)
+        return StepValues.of(position, torch.zeros((), device=self.run.device), {}, {})
+
+    def _change(self, grads: dict[str, Tensor], penalties: list[Mapping[str, Tensor]]) -> None:
+        """Let methods see, add to and replace gradients; a weight without one stays as it is."""
+        for method, context in self.contexts:
+            method.after_backward(context, grads)
+        for method, context in self.contexts:
+            method.add_gradients(context, grads)
+        for penalty in penalties:
+            add_(grads, penalty)
+        given = set(grads)
+        for method, context in self.contexts:
+            method.replace_gradients(context, grads)
+        for name in given - grads.keys():
+            self.run.weights[name].grad = None
 
     def _forward_backward(
         self, batch: Batch

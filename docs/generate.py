@@ -20,7 +20,16 @@ from collections.abc import Callable
 from pathlib import Path
 from string import Template
 
-from _generate import claims, commands, methods, published_tables, reference, stubs, styles
+from _generate import (
+    claims,
+    commands,
+    methods,
+    protect,
+    published_tables,
+    reference,
+    stubs,
+    styles,
+)
 from cogapp import Cog
 
 from vlcpctl.commands import COMMANDS
@@ -32,6 +41,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "claims": claims.table,
     "claims in words": claims.sentences,
     "styles": styles.table,
+    "protect": protect.table,
     "commands": commands.table,
     "command": commands.page,
     "methods": methods.table,

@@ -1,7 +1,7 @@
 """Make the weekly batches of recipes/production.sh: pictures of OpenMoji with descriptions.
 
-    python recipes/production_weeks.py DIR              writes DIR/week1.parquet to DIR/week4.parquet
-    python recipes/production_weeks.py DIR --weeks 6    the same pictures in six weeks of equal size
+    python recipes/production_weeks.py DIR              writes DIR/week1.parquet to week4.parquet
+    python recipes/production_weeks.py DIR --weeks 6    the same pictures in six weeks
 
 Each week has other subjects, so that every batch is new to the model. A batch is what a user would
 bring: one Parquet file of images and captions, whose column `split` marks what is held out. Views

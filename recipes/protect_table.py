@@ -2,8 +2,9 @@
 
     python recipes/protect_table.py DIR -o cells.tsv    prints Markdown
 
-`guard` is rm of the last model on the start's own test set, `weeks` its mean over the weeks, `index`
-that of its queries on the guard in the index of the start, and `rm` the mean of guard and weeks.
+`guard` is rm of the last model on the start's own test set, `weeks` its mean over the weeks,
+`index` that of its queries on the guard in the index of the start, and `rm` the mean of guard and
+weeks.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ LAST = "05-week6"  # the task of the last week
 Cells = dict[tuple[str, int], dict[str, float]]
 
 
-def read_cells(directory: Path) -> Cells:
-    """The cells by row and seed; those of the start have seed -1."""
+def measured(directory: Path) -> Cells:
+    """The cells by row and seed, from rows; those of the start have seed -1."""
     cells: Cells = {}
     patterns = ("*.ndjson", "seed*/*.ndjson", f"seed*/*/{LAST}*.ndjson")
     for path in sorted(path for one in patterns for path in directory.glob(one)):
@@ -43,12 +44,21 @@ def read_cells(directory: Path) -> Cells:
     return cells
 
 
+def read_cells(path: Path) -> Cells:
+    """Cells that were written before."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return {
+            (line["row"], int(line["seed"])): {name: float(line[name]) for name in COLUMNS}
+            for line in csv.DictReader(file, delimiter="\t")
+        }
+
+
 def write_cells(path: Path, cells: Cells) -> None:
-    """Write a line for each row and seed, the best mean first."""
+    """Write a line for each row and seed: the start, then the best mean first."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(["row", "seed", *COLUMNS])
-        for row in order_of(cells):
+        for row in (START, *order_of(cells)):
             for seed, cell in of_row(cells, row):
                 writer.writerow([row, seed, *(f"{cell[name]:.4f}" for name in COLUMNS)])
 
@@ -88,7 +98,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("-o", "--out", required=True, type=Path)
     given = parser.parse_args()
-    cells = read_cells(given.directory)
+    cells = measured(given.directory)
     if not cells:
         sys.exit(f"protect_table.py: {given.directory} has no rows")
     write_cells(given.out, cells)

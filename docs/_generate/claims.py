@@ -88,8 +88,8 @@ def _judged(name: str = "claims") -> tuple[Mapping[str, Any], dict[str, list[Jud
     """A file of claims, and each claim by the title of its stream, of those measured so far."""
     document = tomllib.loads((RESULTS / f"{name}.toml").read_text(encoding="utf-8"))
     found = {}
-    for name, title in document["streams"].items():
-        path = RESULTS / "cells" / f"{name}.tsv"
+    for stream, title in document["streams"].items():
+        path = RESULTS / "cells" / f"{stream}.tsv"
         if path.is_file():
             found[title] = judge(document["claims"], read_scores(path), document["level"])
     return document, found

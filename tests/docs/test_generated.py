@@ -67,6 +67,7 @@ def copy(tmp_path: Path) -> Path:
         "docs/generate.py",
         "recipes/quickstart_output.txt",
         "recipes/styles_table.py",
+        "recipes/protect_table.py",
     ):
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "docs" / "commands").mkdir()

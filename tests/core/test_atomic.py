@@ -66,6 +66,7 @@ def test_an_artifact_larger_than_a_manifest_is_read_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reports of many runs are: they may be replaced with --force, and foreign files may not."""
+    monkeypatch.setattr("vlcpctl.core.manifest._READ_WHOLE", 200)
     monkeypatch.setattr("vlcpctl.core.manifest._MOST_BYTES", 200)
     for name, text, is_ours in (
         ("report", '{\n "schema": "vlcpctl.report/1"', True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from contextlib import contextmanager
 from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,7 @@ import typer
 from vlcpctl.commands import options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from vlcpctl.core.rows import Row
     from vlcpctl.report.document import Document
@@ -384,7 +385,9 @@ def run(
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit
     from vlcpctl.core.errors import UsageError
+    from vlcpctl.core.rows import read_rows
     from vlcpctl.report.build import build
+    from vlcpctl.report.comparability import parse_fields
     from vlcpctl.report.gates.verdicts import enforce
     from vlcpctl.report.identity import identity
     from vlcpctl.report.render.terminal import print_report
@@ -431,30 +434,28 @@ def run(
         if is_idle:
             raise UsageError(message)
     _check_places(places, request.tables)
-    found = _read_rows(rows, request)
-    files = _read_files(ranks or [], images or [], checkpoints or [], found, request)
-    document, identity_ = build(found, request, files), identity(found, request, files)
-    _write(document, identity_, places, force=force)
-    if json_:
-        emit(as_line(document, identity_))
-    elif not quiet:
-        print_report(document.notes, document.terminal_sections())
+    with _without_collector():
+        found = read_rows(rows, parse_fields(request.allow_mixed))
+        files = _read_files(ranks or [], images or [], checkpoints or [], found, request)
+        document, identity_ = build(found, request, files), identity(found, request, files)
+        _write(document, identity_, places, force=force)
+        if json_:
+            emit(as_line(document, identity_))
+        elif not quiet:
+            print_report(document.notes, document.terminal_sections())
     if out and not json_:
         emit(out)
     enforce(document.verdicts)
 
 
-def _read_rows(sources: Sequence[str], request: ReportRequest) -> list[Row]:
-    """The rows; they are many objects without cycles, for which Python need not look."""
-    from vlcpctl.core.rows import read_rows
-    from vlcpctl.report.comparability import parse_fields
-
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Leave off looking for cycles: rows, tables and pages are many objects that form none."""
     gc.disable()
     try:
-        return read_rows(sources, parse_fields(request.allow_mixed))
+        yield
     finally:
         gc.enable()
-        gc.freeze()
 
 
 def _refuse_names_of_files(given: Mapping[str, Path]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -53,16 +54,17 @@ def content_id(value: object) -> str:
     return hashlib.blake2b(canonical_json(value).encode(), digest_size=_KEY_BYTES).hexdigest()
 
 
-def texts_id(texts: list[str]) -> str:
-    """The `content_id` of a list of texts, without their JSON in memory, which may be large.
+def texts_id(texts: Iterable[str]) -> str:
+    """The `content_id` of a list of texts, without them or their JSON in memory: both may be large.
 
     >>> texts_id(["a", "b"]) == content_id(["a", "b"])
     True
     """
     digest = hashlib.blake2b(b"[", digest_size=_KEY_BYTES)
-    for first in range(0, len(texts), _AT_ONCE):
-        some = orjson.dumps(texts[first : first + _AT_ONCE])  # texts as canonical_json has them
-        digest.update(b"," + some[1:-1] if first else some[1:-1])
+    rest, comma = iter(texts), b""
+    while some := list(islice(rest, _AT_ONCE)):
+        digest.update(comma + orjson.dumps(some)[1:-1])  # texts as canonical_json has them
+        comma = b","
     digest.update(b"]")
     return digest.hexdigest()
 

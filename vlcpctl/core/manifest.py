@@ -41,7 +41,8 @@ MANIFESTS = {
 _MOST_BYTES = 1 << 26  # of a manifest: some 100,000 tasks; values take ten times as much memory
 # Of a report, whose manifest holds all its numbers.
 _MOST_BYTES_OF = {"report": 1 << 28}
-# How every manifest starts: enough to see that a larger one is ours.
+# How every manifest starts: enough to see that a large one, such as a report's of 40 MB, is ours.
+_READ_WHOLE = 1 << 20
 _START = re.compile(rb'\{\s*"schema":\s*"vlcpctl\.')
 
 
@@ -173,7 +174,7 @@ def is_artifact(directory: Path) -> bool:
     for name in MANIFESTS.values():
         path = directory / name
         try:
-            if path.stat().st_size > _MOST_BYTES:
+            if path.stat().st_size > _READ_WHOLE:
                 with open_regular(path) as file:
                     if _START.match(file.read(100)):
                         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -56,9 +56,13 @@ class Mixed:
 
 @dataclass(frozen=True)
 class _Rule:
-    """Rows of one group must not differ; a group of None is not compared."""
+    """Rows of one group must not differ; a group of None is not compared.
+
+    The `group` looks at no other fields of a row than `of`.
+    """
 
     field: str
+    of: Sequence[str]
     group: Callable[[Row], Hashable]
     differ: Callable[[Row, Row], Difference]
 
@@ -82,7 +86,11 @@ def require_comparable(rows: Sequence[Row], allow_mixed: Collection[str] = ()) -
     Raises BadInput, naming two rows and both values, if rows that would share a cell, a matrix, a
     curve, a table or a mean over seeds differ in any other field.
     """
-    return tuple(one for rule in _RULES for one in _mixed(rule, rows, rule.field in allow_mixed))
+    names = dict.fromkeys(name for one in _RULES for name in (*one.of, *_FACTS[one.field]))
+    varied = frozenset(name for name in names if len(set(_column(rows, name))) > 1)
+    return tuple(
+        one for rule in _RULES for one in _mixed(rule, rows, varied, rule.field in allow_mixed)
+    )
 
 
 def require_alike(pairs: Iterable[tuple[Row, Row]], allow_mixed: Collection[str] = ()) -> None:
@@ -109,19 +117,26 @@ def mixed_notes(mixed: Iterable[Mixed]) -> list[str]:
     ]
 
 
-def _mixed(rule: _Rule, rows: Sequence[Row], is_allowed: bool) -> list[Mixed]:
-    """The groups of a rule with rows that differ; BadInput for the first unless allowed."""
-    facts = [*map(_FACTS[rule.field], rows)]
-    if len(set(facts)) <= 1:
+def _mixed(
+    rule: _Rule, rows: Sequence[Row], varied: frozenset[str], is_allowed: bool
+) -> list[Mixed]:
+    """The groups of a rule with rows that differ; BadInput for the first unless allowed.
+
+    `varied` are the fields in which any rows differ.
+    """
+    facts = _FACTS[rule.field]
+    if varied.isdisjoint(facts):
         return []  # as in most reports for most rules: no need to know the group of each row
+    columns = [_column(rows, name) for name in varied.intersection((*rule.of, *facts))]
+    alike: dict[Hashable, Row] = {}  # the first of the rows with these values
+    for values, row in zip(zip(*columns, strict=True), rows, strict=True):
+        alike.setdefault(values, row)
     firsts: dict[Hashable, Row] = {}
     found: dict[Hashable, Mixed] = {}
-    compared: set[tuple[Hashable, Hashable]] = set()
-    for row, fact in zip(rows, facts, strict=True):
+    for row in alike.values():
         group = rule.group(row)
-        if group is None or group in found or (group, fact) in compared:
+        if group is None or group in found:
             continue
-        compared.add((group, fact))
         first = firsts.setdefault(group, row)
         differs = rule.differ(first, row)
         if differs and not is_allowed:
@@ -129,6 +144,16 @@ def _mixed(rule: _Rule, rows: Sequence[Row], is_allowed: bool) -> list[Mixed]:
         if differs:
             found[group] = Mixed(rule.field, _where(rule, row), _words(differs))
     return sorted(found.values(), key=lambda one: (one.where, one.differs))
+
+
+def _column(rows: Sequence[Row], name: str) -> Iterator[Hashable]:
+    """The values of a field, for each row.
+
+    Rows share equal options and settings, which cannot be hashed, and long lists of tasks, so that
+    their identity will do: another costs a comparison.
+    """
+    values = map(attrgetter(name), rows)
+    return map(id, values) if name in {"options", "config", "tasks"} else values
 
 
 def _refuse(field: str, first: Row, second: Row, differs: Difference) -> None:
@@ -274,31 +299,38 @@ def _is_of_protocol(name: str) -> bool:
     return name not in {*OPTIONS_OF_DATA, *OPTIONS_OF_SEED}
 
 
+_TRACK = ("evaluator", "protocol", "map_variant", "split")
+_COLUMN = (*_TRACK, "since", "gallery", "task", "tasks", "task_step")
 _RULES = (
-    _Rule("limit", _table, _differ("limit")),
-    _Rule("options", _table, _options_differ(_is_of_protocol)),
-    _Rule("options", _same_data, _options_differ(lambda name: name in OPTIONS_OF_DATA)),
+    _Rule("limit", _COLUMN, _table, _differ("limit")),
+    _Rule("options", _COLUMN, _table, _options_differ(_is_of_protocol)),
     _Rule(
         "options",
+        (*_TRACK, "since", "data"),
+        _same_data,
+        _options_differ(lambda name: name in OPTIONS_OF_DATA),
+    ),
+    _Rule(
+        "options",
+        (*_TRACK, "run", "seed"),
         lambda row: (*track_of(row), row.run, row.seed),
         _options_differ(lambda name: name in OPTIONS_OF_SEED),
     ),
-    _Rule("data", _curve, _data_differ),
-    _Rule("counts", _counted, _counts_differ),
-    _Rule("checkpoint", _at_step, _differ("checkpoint")),
-    _Rule("seed", _of_checkpoint, _differ("seed")),
-    _Rule("config", _over_seeds, _config_differ),
+    _Rule("data", (*_COLUMN, "run", "seed"), _curve, _data_differ),
+    _Rule("counts", (*_TRACK, "since", "limit", "options"), _counted, _counts_differ),
+    _Rule("checkpoint", ("run", "seed", "step"), _at_step, _differ("checkpoint")),
+    _Rule("seed", ("run", "step", "checkpoint"), _of_checkpoint, _differ("seed")),
+    _Rule("config", ("run", "step"), _over_seeds, _config_differ),
 )
-# By field: all that its rules look at in a row, beside the group. Rows share equal options and
-# settings, which cannot be hashed, so that their identity will do: another costs a comparison.
-_FACTS: dict[str, Callable[[Row], Hashable]] = {
-    "limit": attrgetter("limit"),
-    "options": lambda row: id(row.options),
-    "data": attrgetter("data", "data_was"),
-    "counts": attrgetter(*COUNTS, "data"),
-    "checkpoint": attrgetter("checkpoint"),
-    "seed": attrgetter("seed"),
-    "config": lambda row: id(row.config),
+# By field: all that its rules compare in two rows of a group.
+_FACTS: dict[str, tuple[str, ...]] = {
+    "limit": ("limit",),
+    "options": ("options",),
+    "data": ("data", "data_was"),
+    "counts": (*COUNTS, "data"),
+    "checkpoint": ("checkpoint",),
+    "seed": ("seed",),
+    "config": ("config",),
 }
 # A baseline may be of another run, seed and stream.
 _ALIKE: dict[str, Callable[[Row, Row], Difference]] = {

@@ -25,7 +25,6 @@ _NOT_STORED = frozenset({"schema", "alpha", "place"})  # alpha is in the label o
 _PART_BEGINS = frozenset({"buffer", "data", "degrees", "metrics", "n_gallery", "options", "task"})
 _OF_DATA = frozenset({"data", "n_gallery", "task"})
 _BY_IDENTITY = frozenset({"buffer", "config", "degrees", "options", "tasks"})
-_AT_ONCE = 1000  # rows
 
 
 def identity(
@@ -35,7 +34,7 @@ def identity(
 
     Images that were rewritten count as others: a report may show pairs that were removed from them.
     """
-    found: dict[str, Any] = {"rows": texts_id(sorted(_row_texts(rows)))}
+    found: dict[str, Any] = {"rows": texts_id(_row_texts(rows))}
     given, usual = _options(request), _options(ReportRequest())
     found |= {name: value for name, value in given.items() if value != usual[name]}
     if files.ranks:
@@ -61,20 +60,29 @@ def _options(request: ReportRequest) -> dict[str, Any]:
 
 
 def _row_texts(rows: Sequence[Row]) -> Iterator[str]:
-    """The canonical JSON of each row: its known fields in the order of their names."""
+    """The canonical JSON of each row, its known fields in the order of their names; sorted.
+
+    They are made checkpoint by checkpoint: together, they would be as large as the files.
+    """
     parts = _parts()
     of_data = [n for n, names in enumerate(parts) if names[0] in _OF_DATA]
     metrics = [n for n, names in enumerate(parts) if names[0] == "metrics"]
     others = [n for n in range(len(parts)) if n not in {*of_data, *metrics}]
     order = [*others, *of_data, *metrics]
     in_order = itemgetter(*map(order.index, range(len(parts))))
-    columns = (
-        _shared_texts(rows, [parts[n] for n in others]),
-        _shared_texts(rows, [parts[n] for n in of_data]),
-        _metrics_texts(rows),
-    )
-    for of_checkpoint, of_task, text in zip(*columns, strict=True):
-        yield f"{{{','.join(filter(None, in_order((*of_checkpoint, *of_task, text))))}}}"
+    data_texts = _SharedTexts([parts[n] for n in of_data])
+    groups: dict[str, list[tuple[Row, Sequence[str]]]] = {}  # by the text of the checkpoint
+    for row, texts in zip(rows, _SharedTexts([parts[n] for n in others]).of(rows), strict=True):
+        groups.setdefault(texts[0], []).append((row, texts))
+    # What follows the checkpoint decides between two of which one begins as the other.
+    for _, group in sorted(groups.items(), key=lambda pair: f'{pair[0]}"data"'):
+        some = [row for row, _ in group]
+        of_checkpoint = (texts for _, texts in group)
+        columns = (of_checkpoint, data_texts.of(some), _metrics_texts(some))
+        yield from sorted(
+            f"{{{''.join(in_order((*model, *task, text)))[:-1]}}}"
+            for model, task, text in zip(*columns, strict=True)
+        )
 
 
 def _parts() -> list[list[str]]:
@@ -86,28 +94,33 @@ def _parts() -> list[list[str]]:
     return found
 
 
-def _shared_texts(rows: Sequence[Row], parts: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
-    """For each row the texts of these parts, made once for rows with the same fields in them."""
-    names = [name for part in parts for name in part]
-    objects = attrgetter("buffer", *(name for name in names if name in _BY_IDENTITY))
-    others = attrgetter(*(name for name in names if name not in _BY_IDENTITY))
-    texts: dict[Hashable, Sequence[str]] = {}
-    values: dict[tuple[str, int], str] = {}  # by field and identity of its value
-    for row in rows:
-        key = others(row), *map(id, objects(row))
-        found = texts.get(key)
-        if found is None:
-            found = texts[key] = [_fields_text(row, part, values) for part in parts]
-        yield found
+class _SharedTexts:
+    """The texts of parts of rows, made once for rows with the same fields in them."""
+
+    def __init__(self, parts: Sequence[Sequence[str]]) -> None:
+        names = [name for part in parts for name in part]
+        self._parts = parts
+        self._objects = attrgetter("buffer", *(name for name in names if name in _BY_IDENTITY))
+        self._others = attrgetter(*(name for name in names if name not in _BY_IDENTITY))
+        self._texts: dict[Hashable, Sequence[str]] = {}
+        self._values: dict[tuple[str, int], str] = {}  # by field and identity of its value
+
+    def of(self, rows: Iterable[Row]) -> Iterator[Sequence[str]]:
+        """For each row the texts of the parts."""
+        for row in rows:
+            key = self._others(row), *map(id, self._objects(row))
+            found = self._texts.get(key)
+            if found is None:
+                found = [_fields_text(row, part, self._values) for part in self._parts]
+                self._texts[key] = found
+            yield found
 
 
 def _metrics_texts(rows: Sequence[Row]) -> Iterator[str]:
     """The metrics of each row, which rows do not share."""
-    for first in range(0, len(rows), _AT_ONCE):
-        some = rows[first : first + _AT_ONCE]
-        values = np.fromiter(chain.from_iterable(row.metrics.values() for row in some), np.float64)
-        text = sorted_json if are_plain(values) else canonical_json
-        yield from (f'"metrics":{text(row.metrics)}' for row in some)
+    values = np.fromiter(chain.from_iterable(row.metrics.values() for row in rows), np.float64)
+    text = sorted_json if are_plain(values) else canonical_json
+    return (f'"metrics":{text(row.metrics)},' for row in rows)
 
 
 def _fields_text(row: Row, names: Iterable[str], known: dict[tuple[str, int], str]) -> str:
@@ -118,6 +131,6 @@ def _fields_text(row: Row, names: Iterable[str], known: dict[tuple[str, int], st
             text = known.get((name, id(value)))
             if text is None:
                 plain = asdict(value) if isinstance(value, EarlierCheckpoint) else value
-                text = known[name, id(value)] = f'"{name}":{canonical_json(plain)}'
+                text = known[name, id(value)] = f'"{name}":{canonical_json(plain)},'
             found.append(text)
-    return ",".join(found)
+    return "".join(found)

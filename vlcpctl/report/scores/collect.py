@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
+from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
@@ -49,8 +51,8 @@ def collect(rows: Iterable[Row], starts: Mapping[str, Sequence[str]] | None = No
     _refuse_more(runs, MOST_RUNS, "combinations of run and seed")
     _refuse_more(outside, MOST_OUTSIDE, "lines on data outside the stream")
     last: dict[str, int] = {}  # a track may lack the last model of a run
-    for row in rows:
-        last[row.run] = max(step_of(row), last.get(row.run, START))
+    for run, step in {(row.run, step_of(row)) for row in rows}:
+        last[run] = max(step, last.get(run, START))
     return [_track(members, starts or {}, last) for _, members in sorted(tracks.items())]
 
 
@@ -84,12 +86,14 @@ def _track(rows: list[Row], starts: Mapping[str, Sequence[str]], last: Mapping[s
     foreign: dict[str, set[str]] = {}
     for row in outside:
         foreign.setdefault(row.run, set()).add(row.task)
-    inside = [row for row in rows if not is_outside(row) and not _is_foreign(row, foreign)]
-    runs = _grouped(inside, lambda row: row.run)
+    inside = [row for row in rows if not is_outside(row)]
+    if foreign:
+        inside = [row for row in inside if not _is_foreign(row, foreign)]
+    runs = _grouped(inside, attrgetter("run"))
     names = outside_names(outside)
-    transfers = _grouped(outside, lambda row: (row.run, row.task, row.tasks))
-    outside_of = _grouped(outside, lambda row: row.run)
-    keys = tuple(dict.fromkeys(key for row in rows for key in row.metrics))
+    transfers = _grouped(outside, attrgetter("run", "task", "tasks"))
+    outside_of = _grouped(outside, attrgetter("run"))
+    keys = tuple(_keys(rows))
     _refuse_more(len(keys), MOST_KEYS, "metrics")
     if not keys:
         raise BadInput(f"{rows[0].place} has no metric, and no other row of its evaluator has one")
@@ -122,11 +126,13 @@ def _track(rows: list[Row], starts: Mapping[str, Sequence[str]], last: Mapping[s
 
 def _check(row: Row) -> None:
     """Raise BadInput if a row does not fit into a score matrix."""
-    if row.gallery not in {"own", "merged"}:
+    if row.gallery == "own":
+        return
+    if row.gallery != "merged":
         raise BadInput(f"{row.place}: gallery is {row.gallery!r}, not 'own' or 'merged'")
-    if row.gallery == "merged" and _column(row) < 0:
+    if _column(row) < 0:
         raise BadInput(f"{row.place}: a merged gallery must list its tasks in 'tasks'")
-    if row.gallery == "merged" and row.tasks and _column(row) != len(row.tasks) - 1:
+    if row.tasks and _column(row) != len(row.tasks) - 1:
         raise BadInput(
             f"{row.place}: task_step is {row.task_step}, but the merged gallery has "
             f"{len(row.tasks)} tasks"
@@ -141,7 +147,7 @@ def _is_foreign(row: Row, foreign: Mapping[str, set[str]]) -> bool:
 
 def _cells(rows: list[Row]) -> int:
     """How many cells the score matrices of a run have."""
-    keys = set().union(*(row.metrics for row in rows))
+    keys = _keys(rows)
     seeds = {row.seed for row in rows}
     galleries = {row.gallery for row in rows}
     steps, columns = max(map(step_of, rows)) + 1, max(map(_column, rows)) + 1
@@ -152,8 +158,8 @@ def _run(name: str, rows: list[Row], starts: tuple[str, ...]) -> RunScores:
     last = max(step_of(row) for row in rows)
     method, buffer = _recipe(name, rows, last)
     tasks = _task_names(rows, last)
-    seeds = _grouped(rows, lambda row: row.seed)
-    keys = dict.fromkeys(key for row in rows for key in row.metrics)
+    seeds = _grouped(rows, attrgetter("seed"))
+    keys = _keys(rows)
     per_seed = [_seed_scores(members, last + 1, len(tasks)) for _, members in sorted(seeds.items())]
     trained = [row for row in rows if step_of(row) >= 0]
     empty = _empty(last + 1, len(tasks))
@@ -175,7 +181,7 @@ def _outside_run(name: str, rows: list[Row], last: int) -> RunScores:
     """A run without a row on its stream; of some, the last model was evaluated elsewhere only."""
     method, buffer = _recipe(name, rows, max(map(step_of, rows)))
     seeds = tuple(sorted({row.seed for row in rows}))
-    keys = dict.fromkeys(key for row in rows for key in row.metrics)
+    keys = _keys(rows)
     empty = SeedScores(np.empty((0, 0)), np.empty((0, 0)), np.empty(0))
     return RunScores(
         name=name,
@@ -220,27 +226,39 @@ def _with_outside(run: RunScores, rows: list[Row], last: int) -> RunScores:
 
 
 def _seed_scores(rows: list[Row], steps: int, tasks: int) -> dict[str, SeedScores]:
-    scores: dict[str, SeedScores] = {}
+    cells = [(row.gallery, step_of(row), _column(row)) for row in rows]
+    if len(set(cells)) < len(cells):
+        _refuse_shared_cell(rows, cells)
     galleries = {row.gallery for row in rows}
+    scores = {key: _empty(steps, tasks, galleries) for key in _keys(rows)}
+    # At once for all rows of one gallery with the same metrics.
+    alike: defaultdict[tuple[str, bool, tuple[str, ...]], list[int]] = defaultdict(list)
+    for number, (row, (gallery, step, _)) in enumerate(zip(rows, cells, strict=True)):
+        alike[gallery, step < 0, tuple(row.metrics)].append(number)
+    for (gallery, is_start, keys), numbers in alike.items():
+        found = (rows[number].metrics.values() for number in numbers)
+        values = np.fromiter(chain.from_iterable(found), np.float64)
+        values = values.reshape(len(numbers), len(keys))
+        places = [cells[number][1] for number in numbers]
+        columns = [cells[number][2] for number in numbers]
+        for key, of_key in zip(keys, values.T, strict=True):
+            if not is_start:
+                scores[key].of(gallery)[places, columns] = of_key
+            elif gallery == "own":
+                scores[key].start[columns] = of_key
+    return scores
+
+
+def _refuse_shared_cell(rows: list[Row], cells: list[tuple[str, int, int]]) -> None:
+    """Raise BadInput for the first two rows that are of one cell of a matrix."""
     filled: dict[tuple[str, int, int], Row] = {}
-    for row in rows:
-        step, column = step_of(row), _column(row)
-        first = filled.setdefault((row.gallery, step, column), row)
+    for row, cell in zip(rows, cells, strict=True):
+        first = filled.setdefault(cell, row)
         if first is not row:
             raise BadInput(
-                f"{first.place} and {row.place} are both step {row.step}, task {column} of "
+                f"{first.place} and {row.place} are both step {row.step}, task {cell[2]} of "
                 f"run {row.run!r}, seed {row.seed} ({row.gallery} gallery); remove one of them"
             )
-        is_merged = row.gallery == "merged"
-        for key, value in row.metrics.items():
-            cells = scores.get(key)
-            if cells is None:
-                cells = scores[key] = _empty(steps, tasks, galleries)
-            if step >= 0:
-                (cells.merged if is_merged else cells.own)[step, column] = value
-            elif not is_merged:
-                cells.start[column] = value
-    return scores
 
 
 def _empty(steps: int, tasks: int, galleries: Collection[str] = ()) -> SeedScores:
@@ -305,8 +323,8 @@ def _task_names(rows: list[Row], last: int) -> tuple[str, ...]:
 
 
 def _transfer(run: str, task: str, rows: list[Row]) -> TransferScores:
-    seeds = [members for _, members in sorted(_grouped(rows, lambda row: row.seed).items())]
-    keys = dict.fromkeys(key for row in rows for key in row.metrics)
+    seeds = [members for _, members in sorted(_grouped(rows, attrgetter("seed")).items())]
+    keys = _keys(rows)
     by_step = {
         key: tuple(
             {step_of(row): row.metrics[key] for row in members if key in row.metrics}
@@ -319,8 +337,13 @@ def _transfer(run: str, task: str, rows: list[Row]) -> TransferScores:
     return TransferScores(run, task, by_step, len(first.tasks) > 1, numbers)
 
 
+def _keys(rows: Iterable[Row]) -> dict[str, None]:
+    """The metrics that any of the rows has, in order."""
+    return dict.fromkeys(chain.from_iterable(row.metrics for row in rows))
+
+
 def _grouped(rows: Iterable[Row], key: Callable[[Row], K]) -> dict[K, list[Row]]:
-    groups: dict[K, list[Row]] = {}
+    groups: defaultdict[K, list[Row]] = defaultdict(list)
     for row in rows:
-        groups.setdefault(key(row), []).append(row)
+        groups[key(row)].append(row)
     return groups

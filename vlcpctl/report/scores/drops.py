@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Literal
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names
@@ -112,7 +113,7 @@ class Curve:
         last = (one.steps.get(self.run.last) for one in self.seeds)
         return any({row.data, *row.data_was} & set(data) for row in last if row)
 
-    @property
+    @cached_property
     def images(self) -> int | None:
         """The fewest images that the last model was evaluated on; None if rows do not say."""
         last = (one.steps.get(self.run.last) for one in self.seeds)
@@ -142,7 +143,15 @@ class Curve:
     def drop(self, key: str, against: Against = "baseline") -> Drop:
         """The drop in one metric, without an interval."""
         before, last = self.before(key, against), self.at(self.run.last, key)
-        found = Drop(
+        drop, undefined = None, None
+        seeds: tuple[int, ...] = ()
+        if before is None or last is None:
+            undefined = self._why_undefined(key, against)
+        else:
+            values = zip(before.values, last.values, strict=True)
+            drop = Spread(tuple(one - other for one, other in values))
+            seeds = tuple(one.seed for one in self.seeds)
+        return Drop(
             track=self.track,
             run=self.run.name,
             data=self.data,
@@ -150,16 +159,13 @@ class Curve:
             key=key,
             baseline=before,
             last=last,
-            drop=None,
+            drop=drop,
+            undefined=undefined,
+            seeds=seeds,
             against=against,
             task=self.task,
             images=self.images,
         )
-        if before is None or last is None:
-            return replace(found, undefined=self._why_undefined(key, against))
-        values = zip(before.values, last.values, strict=True)
-        drop = Spread(tuple(one - other for one, other in values))
-        return replace(found, drop=drop, seeds=tuple(one.seed for one in self.seeds))
 
     def _why_undefined(self, key: str, against: Against) -> str:
         if self.run.unknown and against == "baseline":
@@ -228,10 +234,10 @@ def drops(
     """A drop for every run, data set and metric key that the run has there."""
     drops_ = []
     for curve in found:
-        has = {key for one in curve.seeds for row in one.steps.values() for key in row.metrics}
+        has = set[str]().union(*(row.metrics for one in curve.seeds for row in one.steps.values()))
         ends = intervals(curve, against)
         drops_ += [
-            replace(one, interval=ends.get(key)) if one.drop is not None else one
+            replace(one, interval=ends[key]) if one.drop is not None and key in ends else one
             for key in keys(curve.track)
             if key in has
             for one in [curve.drop(key, against)]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vlcpctl.core.rows import EarlierCheckpoint, Row
 from vlcpctl.metrics.forgetting import Matrix
+
+if TYPE_CHECKING:
+    from vlcpctl.report.scores.summary import Spread
 
 START = -1  # the step of a model not yet trained on the stream
 
@@ -96,6 +100,11 @@ class RunScores:
         ahead = range(self.steps, found.shape[1])
         rows = self.counted if gallery == "own" else [0, *(step + 1 for step in self.counted)]
         return found[np.ix_(rows, [*self.counted, *ahead])]
+
+    @cached_property
+    def summaries(self) -> dict[tuple[str, str], Spread | None]:
+        """What `summarise` has found so far, by metric key and name of the summary."""
+        return {}
 
     @cached_property
     def looked_ahead(self) -> bool:

@@ -47,14 +47,22 @@ def over_seeds(values: Iterable[float | None]) -> Spread | None:
     >>> over_seeds([1.0, 2.0]), over_seeds([1.0, None])
     (Spread(values=(1.0, 2.0)), None)
     """
-    found = tuple(values)
-    known = tuple(value for value in found if value is not None and not math.isnan(value))
-    return Spread(known) if known and len(known) == len(found) else None
+    known = []
+    for value in values:
+        if value is None or math.isnan(value):
+            return None
+        known.append(value)
+    return Spread(tuple(known)) if known else None
 
 
 def summarise(run: RunScores, key: str, name: str) -> Spread | None:
     """One summary metric of a run; None if it is undefined for any seed."""
-    definition = DEFINITIONS[name]
+    if (key, name) not in run.summaries:  # tables, charts and summary.json show the same ones
+        run.summaries[key, name] = _summary(run, key, DEFINITIONS[name])
+    return run.summaries[key, name]
+
+
+def _summary(run: RunScores, key: str, definition: Definition) -> Spread | None:
     if key not in run.scores or why_undefined(run, definition):
         return None  # the matrix may not even have the shape that the metric expects
     matrices = [run.matrix(scores, definition.gallery) for scores in run.scores[key]]

@@ -147,12 +147,10 @@ def _means(run: RunScores, key: str, steps: list[int], tasks: list[int]) -> list
 
 
 def _own_cell(step: int, task: int, mean: float) -> TableCell:
-    is_known = not math.isnan(mean)
-    text = fixed(mean, 1) if is_known else ""
-    if step == START or task > step:
-        return TableCell(text, value=mean, is_faint=True) if is_known else _BLANK
-    value = mean if is_known else None
-    return TableCell(text or UNDEFINED, value=value, is_strong=task == step)
+    is_learned = task <= step  # START is below all tasks
+    if math.isnan(mean):
+        return TableCell(UNDEFINED, is_strong=task == step) if is_learned else _BLANK
+    return TableCell(fixed(mean, 1), value=mean, is_strong=task == step, is_faint=not is_learned)
 
 
 def _cell(

@@ -108,6 +108,11 @@ ROWS = (
         f"train-step {B} -o out --previous fused --method lwf {_DRY}",
     ),
     _row(
+        "; train all weights, without --lora",
+        f"{NEXT} --method gnsp {_DRY} --lora 2",
+        f"{NEXT} --method gnsp {_DRY}",
+    ),
+    _row(
         "cannot hold that; give --set incclip.clip=false",
         f"{NEXT} --method incclip --buffer buf {_DRY} --lora 2",
         f"{NEXT} --method incclip --buffer buf {_DRY} --lora 2 --set incclip.clip=false",

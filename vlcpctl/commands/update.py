@@ -291,7 +291,7 @@ StartFrom = Annotated[
     str | None,
     typer.Option(
         "--start-from",
-        metavar="WEIGHTS",
+        metavar="WHICH",
         help="What a week is trained from: latest, as trained last; merged, what --deploy has "
         "merged; or base, the start (default: latest).",
         rich_help_panel=options.METHOD,
@@ -301,7 +301,7 @@ Deploy = Annotated[
     str | None,
     typer.Option(
         "--deploy",
-        metavar="WEIGHTS",
+        metavar="WHICH",
         help="What is judged and deployed: latest, as trained; ema or ema:DECAY, the moving "
         "average of what was deployed and what was trained; or merged, the mean of the start and "
         "of all weeks (default: latest).",

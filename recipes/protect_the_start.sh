@@ -25,8 +25,9 @@ options "out methods jobs" "$@"
 : "${out:=runs/protect_the_start}" "${jobs:=$(getconf _NPROCESSORS_ONLN)}"
 trained="seqf er ctp+er zscl zscl-plain gift snd lora lora-fast gnsp gnsp-measured bct zscl+er gift+er bct+er"
 merged="average ema ties model-stock" # of the weeks of seqf
+patched="patched er-patched" # each week is trained from the average of what was trained before
 both="er.average ctp+er.average zscl.average" # of the weeks of another row
-known="$trained $merged $both"
+known="$trained $merged $patched $both"
 : "${methods:=$known}"
 among method "$known" "$methods"
 seeds=${SEEDS:-0 1 2} steps=${STEPS:-40}
@@ -90,6 +91,22 @@ chain_of() { # ROW SEED
   chain "seed$2/$1" "$(words_of "$1")" "$memory" $weeks
 }
 
+patch_of() { # ROW SEED: the state of 'update --start-from merged --deploy ema', week by week
+  local method=seqf from=start buffer=seed$2/buffer run=seed$2/$1 week past=""
+  [ "$1" = patched ] || method=er
+  for week in $weeks; do
+    if [ "$method" = er ] && [ -n "$past" ]; then
+      remember "$run/buffer-${past##*/}" "$past" "--policy reservoir --size 20000 --seed $2" "" "$buffer"
+      buffer=$run/buffer-${past##*/}
+    fi
+    echo "train-step $week -o $run/trained-${week##*/} --method $method $train --seed $2 --run $1" \
+      "--steps $((100 * steps / $(cost_of "$method"))) --previous $from" \
+      "$([ "$method" = seqf ] || echo "--buffer $buffer")"
+    echo "merge $from $run/trained-${week##*/} --rule ema -o $run/${week##*/} --run $1"
+    from=$run/${week##*/} past=$week
+  done
+}
+
 merge_of() { # ROW SEED CHAIN: the models of its weeks, or its last and the start
   local made=seed$2/$1 each
   each=$(printf "seed$2/$3/%s " ${weeks//weeks\//})
@@ -109,6 +126,9 @@ lines() {
     for row in $methods; do
       if has "$trained" "$row"; then
         chain_of "$row" "$seed"
+        measured "seed$seed/$row/$last"
+      elif has "$patched" "$row"; then
+        patch_of "$row" "$seed"
         measured "seed$seed/$row/$last"
       else
         case $row in *.*) merge_of "$row" "$seed" "${row%.*}" ;; *) merge_of "$row" "$seed" seqf ;; esac

@@ -53,7 +53,7 @@ streams() {
 
 settings_of() { # what is tried for a row, the default first; a row with one setting has no choice
   case ${1%@ctp} in
-    lwf) echo lwf.strength={1,0.1,10} ;;
+    lwf) echo lwf.strength={1,0.01,0.1,10} ;;
     mas) echo mas.strength={1,0.1,10,100} ;;
     ewc) echo ewc.strength={5000,500,50000} ;;
     ctp) echo ctp.queue={1024,256,0} ;;

@@ -120,6 +120,23 @@ def test_a_url_is_not_a_path(program: Program, tmp_path: Path, words: tuple[str,
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("url", "package", "end"),
+    [("gs://b/x", "gcsfs", "gcsfs)"), ("s3://b/x", "s3fs", "s3fs); install vlcpctl[remote]")],
+)
+def test_a_store_whose_package_is_missing_names_it(
+    program: Program, monkeypatch: pytest.MonkeyPatch, url: str, package: str, end: str
+) -> None:
+    def filesystem(protocol: str) -> None:
+        raise ImportError(f"Please install {package}")
+
+    monkeypatch.setattr("fsspec.filesystem", filesystem)
+    said = f"{url}: {url[:2]}:// needs a package that is missing (Please install {package})"
+    done = program("split", url, "-o", "out", "--by", "source")
+    check_refused(done, "split", 2, said)
+    assert done.err.strip().endswith(end)
+
+
 def _path_parameters() -> Iterator[tuple[str, str]]:
     """Every command with every argument (by its name) and option that may be or contain a path."""
     for name in COMMANDS:

@@ -141,9 +141,10 @@ def _store(url: str) -> Any:
     try:
         return import_module("fsspec").filesystem(protocol)
     except ImportError as error:
+        # fsspec names the package; that of s3 is our extra's.
+        advice = "; install vlcpctl[remote]" if protocol == "s3" else ""
         raise UsageError(
-            f"{url}: {protocol}:// needs a package that is missing ({first_line(error)}); install "
-            "vlcpctl[remote], which has that of s3://"
+            f"{url}: {protocol}:// needs a package that is missing ({first_line(error)}){advice}"
         ) from error
     except ValueError as error:
         raise UsageError(

@@ -6,6 +6,7 @@ import json
 import shutil
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -366,8 +367,8 @@ def resnets(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "resnet.json").write_text(json.dumps(config))
     how = {"preset": "tiny", "batch_size": 4, "epochs": 1, "quiet": True}
     for seed, name in enumerate(("first", "second")):
-        given = {"model": str(root / "resnet.json"), "seed": seed, **how}
-        train_step([inputs / "stream" / "00-part-0"], root / name, "seqf", **given)  # type: ignore[arg-type]
+        given: dict[str, Any] = {"model": str(root / "resnet.json"), "seed": seed, **how}
+        train_step([inputs / "stream" / "00-part-0"], root / name, "seqf", **given)
     return root
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from safetensors.torch import load_file
 from support.fake_run import FakeRun, fake_batch
 from torch import Tensor
 
+from vlcpctl.core import console
 from vlcpctl.core.batch import Batch, Weights
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Run
@@ -252,6 +255,24 @@ def test_the_pass_over_inputs_has_no_loss(first: Path) -> None:
     rows = [row for row in _journal(first) if row["phase"] == "gnsp/inputs"]
     assert [set(row) for row in rows] == 3 * [{"phase", "step", "loss", "lr"}]
     assert [row["loss"] for row in rows] == [0.0, 0.0, 0.0]
+
+
+def test_the_progress_of_that_pass_shows_no_loss(
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: dict[str, list[str]] = {}
+
+    @contextmanager
+    def progress(label: str, *_: object) -> Generator[Any]:
+        notes[label] = []
+        advance = lambda _, note: notes[label].append(note)  # noqa: E731
+        yield SimpleNamespace(resume=lambda _: None, advance=advance)
+
+    monkeypatch.setattr(console, "progress", progress)
+    train_step(request(world, "gnsp", 0, tmp_path, buffered=False))
+    assert all("loss" in note for note in notes["train"])
+    assert notes["gnsp/inputs"]
+    assert not any("loss" in note for note in notes["gnsp/inputs"])
 
 
 def test_a_rate_at_which_nothing_moves_measures_a_start_as_the_page_says(

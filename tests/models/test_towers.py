@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.errors import BadInput, Incompatible, UsageError
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.dual_encoder import DualEncoder
 
@@ -52,6 +52,21 @@ def encoder(tmp_path: Path) -> DualEncoder:
 def outputs(encoder: DualEncoder) -> tuple[torch.Tensor, torch.Tensor]:
     images = torch.arange(3 * 2 * 32 * 32).remainder(251).to(torch.uint8).view(2, 32, 32, 3)
     return encoder.features(*encoder.inputs(images, encoder.tokenize(["a cab", "b"])))
+
+
+def test_an_image_size_that_a_tower_is_not_made_for_is_one_line(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    model = json.loads(path.read_text())
+    model["vision_cfg"] |= {
+        "timm_model_name": "vit_tiny_patch16_224",
+        "timm_pool": "token",
+        "image_size": 64,
+    }
+    path.write_text(json.dumps(model))
+    line = "image_size is 64, but vit_tiny_patch16_224 takes images of 224 pixels"
+    with pytest.raises(BadInput, match=line):
+        dual_encoder.build(path)
+    assert dual_encoder.build(path, image_size=224).module.visual.trunk.patch_embed
 
 
 def test_gradients_reach_both_towers(encoder: DualEncoder) -> None:

@@ -63,8 +63,22 @@ def new_module(config: dict[str, Any], seed: int) -> nn.Module:
             raise BadInput(
                 f"open_clip cannot build a model from this configuration: {first_line(error)}"
             ) from error
+    _check_image_size(module, config["vision_cfg"])
     _check_length(module, text)
     return module
+
+
+def _check_image_size(module: nn.Module, vision: dict[str, Any]) -> None:
+    """Raise BadInput for an image size that an image tower of timm is not made for."""
+    embed: Any = getattr(getattr(module.visual, "trunk", None), "patch_embed", None)
+    made_for = getattr(embed, "img_size", None)
+    given = vision.get("image_size", 224)
+    sides = given if isinstance(given, list | tuple) else (given, given)
+    if made_for and getattr(embed, "strict_img_size", False) and tuple(sides) != tuple(made_for):
+        raise BadInput(
+            f"the model's vision_cfg: image_size is {given}, but {vision['timm_model_name']} "
+            f"takes images of {made_for[0]} pixels"
+        )
 
 
 def _check_settings(shape: dict[str, Any], kind: type[nn.Module]) -> None:

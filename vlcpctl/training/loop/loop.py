@@ -84,7 +84,7 @@ class TrainingLoop:
 
     def _phase(self, phase: PhasePlan) -> None:
         run, first = self.run, self.saved.step
-        run.position.plan = phase
+        run.position.plan, self._note = phase, ""
         # A measuring phase after training (such as Fisher information) must see the weights that
         # will be written, which are the best and not the last.
         if self.best and not phase.trains and phase.last:
@@ -164,7 +164,8 @@ class TrainingLoop:
         except Diverged as error:
             self.metrics_log.sync()
             raise Diverged(self.diverged(f"the loss diverged at {error}")) from error
-        self._note = f"loss {values['loss']:.3f}, {self.pairs_per_second():.0f} pairs/s"
+        loss = f"loss {values['loss']:.3f}, " if len(values) > 1 else ""  # a pass without any term
+        self._note = f"{loss}{self.pairs_per_second():.0f} pairs/s"
 
     def diverged(self, what: str) -> str:
         """The message for a run that diverged: what happened, the last good state, what to do."""

@@ -16,7 +16,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 options "out methods jobs" "$@"
 [ -z "$emoji9" ] || fail "it runs on Emoji-9 always; STEPS=4 SEEDS=0 makes it short"
 : "${out:=runs/angles}" "${methods:=seqf modx}" "${jobs:=$(getconf _NPROCESSORS_ONLN)}"
-train="--preset tiny --negatives all --steps ${STEPS:-80}"
+train="--preset tiny --steps ${STEPS:-80}"
 tasks=$(emoji_tasks stream)
 first_task=${tasks%% *}
 

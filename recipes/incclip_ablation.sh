@@ -12,7 +12,7 @@ vlcpctl sample emoji9 -o pairs.parquet --size 32 --quiet >/dev/null
 vlcpctl split pairs.parquet -o stream --by column:group --split-column split --quiet >/dev/null
 
 tasks=(00-smileys-emotion 01-people-body 02-animals-nature 03-food-drink)
-train="--preset tiny --negatives all"
+train="--preset tiny"
 fits="--set incclip.lambda_=1 --set incclip.tau_old=0.07"
 
 # The options of each row; negative texts, half a batch per step, are generated from the buffer.

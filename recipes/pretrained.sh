@@ -65,8 +65,6 @@ method_of() {
     dha-adapt) echo "dha --set dha.dynamic=false" ;;
     dha-strong) echo "dha $strong" ;;
     dha-strong-adapt) echo "dha $strong --set dha.dynamic=false" ;;
-    # the page is from before preset tiny set 0
-    ctp | ctp+er) echo "$1 --set ctp.queue=1024" ;;
     *) echo "$1" ;;
   esac
 }

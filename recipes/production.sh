@@ -33,7 +33,7 @@ known="seqf er ctp modx dha interpolate"
 among method "$known" "$methods"
 if has "$methods" interpolate && ! has "$methods" seqf; then fail "interpolate needs seqf"; fi
 seeds=${SEEDS:-0 1 2} size=${SIZE:-20000}
-train="--preset tiny --negatives all --lr ${LR:-2e-4} --steps ${STEPS:-40}"
+train="--preset tiny --lr ${LR:-2e-4} --steps ${STEPS:-40}"
 guard=production/00-pairs
 weeks="weeks/00-week1 weeks/01-week2 weeks/02-week3 weeks/03-week4"
 start=start
@@ -45,7 +45,7 @@ gates="--guard 00-pairs --fail-if worst_drop:gt:5 --fail-if bwt_gem:lt:-10 --und
 production_model() {
   echo "sample emoji9 -o pairs.parquet --size 32 --limit 450"
   echo "split pairs.parquet -o production --by source --split-column split"
-  echo "train-step $guard -o model --method seqf --preset tiny --negatives all" \
+  echo "train-step $guard -o model --method seqf --preset tiny" \
     "--steps ${START_STEPS:-1500}"
   echo "import-checkpoint model -o $start --run production"
 }
@@ -59,15 +59,14 @@ after_each_week() { # DIR: each week's checkpoint on the guard and on the weeks 
 }
 
 update() { # METHOD SEED
-  local run=seed$2/$1 week memory="" queue=""
+  local run=seed$2/$1 week memory=""
   if [ "$1" = interpolate ]; then
     for week in $weeks; do
       echo "interpolate $start seed$2/seqf/${week##*/} -o $run/${week##*/}"
     done
   else
     if [ "$1" = er ] || [ "$1" = ctp ]; then memory="--policy reservoir --size $size --seed $2"; fi
-    [ "$1" != ctp ] || queue="--set ctp.queue=1024" # the page is from before preset tiny set 0
-    chain "$run" "$1 $queue --run $1 --seed $2" "$memory" $weeks
+    chain "$run" "$1 --run $1 --seed $2" "$memory" $weeks
   fi
   after_each_week "$run"
 }

@@ -2,9 +2,11 @@
 
 python recipes/report_pictures.py [--out DIR] [--browser /usr/bin/chromium] [--measure]
 python recipes/report_pictures.py --quickstart runs/quickstart/report
+python recipes/report_pictures.py --angles runs/angles/angles
 
 Needs pip install '.[dev]' and a Chromium. The rows are made up, by tests/support/report_rows.py,
-but for the picture of the README: curves and lost queries from the report of the quickstart.
+but for the picture of the README (curves and lost queries from the report of the quickstart) and
+that of docs/results/angles.md.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ PICTURES = (
 )
 SEEDS = {3: 2, 20: 1, 60: 1}
 README_PICTURE = Path("docs/results/quickstart.png")
+ANGLES_PICTURE = Path("docs/results/angles.png")
 LOST = "02-food-drink"  # the task whose lost queries the README shows, with those of this run
 LOST_RUN, MOST_LOST = "seqf", 4
 MARGIN = 24  # pixels
@@ -54,6 +57,8 @@ def main() -> None:
         root = Path(directory)
         if args.quickstart is not None:
             _save(README_PICTURE, _of_quickstart(args.quickstart, args.browser))
+        elif args.angles is not None:
+            _save(ANGLES_PICTURE, _of_angles(args.angles, args.browser))
         elif args.measure:
             _measure(root)
         else:
@@ -101,6 +106,26 @@ def _of_quickstart(report: Path, browser: str) -> bytes:
     picture = BytesIO()
     whole.save(picture, "PNG")
     return picture.getvalue()
+
+
+def _of_angles(report: Path, browser: str) -> bytes:
+    """The distributions of SAM and RAM on the test split, which come before those of ImAV."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        page = (report / "report.html").resolve().as_uri()
+        tab = chromium.new_page(viewport={"width": 880, "height": 900})
+        tab.goto(page)
+        tab.add_style_tag(content="main :is(button, div.scroll, ul.notes) { display: none }")
+        top, bottom = (
+            tab.locator(f"main h3:has-text('{name}')").first.bounding_box()["y"] - MARGIN
+            for name in ("SAM", "ImAV")
+        )
+        clip: Any = {"x": 0, "y": top, "width": 880, "height": bottom - top}
+        picture: bytes = tab.screenshot(full_page=True, clip=clip)
+        chromium.close()
+    return picture
 
 
 def _shot(chromium: Any, page: str, scheme: str, width: int, top: str, height: int) -> bytes:
@@ -162,6 +187,7 @@ def _arguments() -> argparse.Namespace:
     found = os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
     parser.add_argument("--browser", default=found)
     parser.add_argument("--quickstart", type=Path, metavar="REPORT", help="make the README's")
+    parser.add_argument("--angles", type=Path, metavar="REPORT", help="make that of angles.md")
     parser.add_argument("--measure", action="store_true", help="print what reports cost")
     return parser.parse_args()
 

@@ -100,8 +100,6 @@ class Stream:
         words += ["--guard", str(self.start / "production/00-pairs")]
         words += ["--method", self.method, "--seed", str(self.seed), "--split-column", "split"]
         words += ["--preset", "tiny", "--steps", str(STEPS), "--lr", str(self.lr)]
-        if self.method == "ctp":
-            words += ["--set", "ctp.queue=1024"]  # the page is from before preset tiny set 0
         if self.method != "seqf":
             words += ["--buffer-from", str(self.start / "pairs.parquet")]
         return words

@@ -150,8 +150,7 @@ def test_five_methods_update_the_same_model_under_one_budget_with_three_seeds() 
     steps = weekly_steps()
     keys = ("preset", "steps", "lr", "epochs", "batch_size")
     assert len({tuple(str(one[key]) for key in keys) for one in steps}) == 1
-    given = {(one["method"], *(one["set_"] or ())) for one in steps if one["set_"]}
-    assert given == {("ctp", "ctp.queue=1024")}
+    assert not any(one["set_"] for one in steps)
     for week in WEEKS:
         runs = [(one["method"], one["seed"]) for one in steps if one["out"].name == week]
         assert sorted(runs) == sorted((name, seed) for name in METHODS for seed in range(3))

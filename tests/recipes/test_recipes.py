@@ -142,16 +142,10 @@ def test_tables_of_papers_count_duplicates_as_the_papers_do(recipe: str) -> None
     assert {given["duplicates"] for given in evaluated} == {"separate"}
 
 
-@pytest.mark.parametrize("case", [("angles.sh",), ("production.sh",), ("ctp_p9d.sh", "--emoji9")])
-def test_runs_have_the_negatives_of_their_pages(case: tuple[str, ...]) -> None:
-    """Preset tiny has others: those pages were measured before it had, CTP's code has them."""
-    lines = dry_run_of(*case)
+def test_the_authors_code_of_ctp_has_all_negatives() -> None:
+    """Preset tiny has others."""
+    lines = dry_run_of("ctp_p9d.sh", "--emoji9")
     assert {given["negatives"] for given in options_of_command(lines, "train-step")} == {"all"}
-
-
-def test_the_ablation_of_incclip_has_the_negatives_of_its_page() -> None:
-    script = (RECIPES / "incclip_ablation.sh").read_text(encoding="utf-8")
-    assert script.count("--preset") == script.count("--preset tiny --negatives all") == 1
 
 
 def sets_of(lines: list[CommandLine], method: str) -> dict[str, tuple[str, ...]]:

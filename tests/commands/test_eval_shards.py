@@ -34,7 +34,9 @@ GALLERIES = {
     "index": ("--gallery-checkpoint", "old", "--distractors", "more", "--distractors-by", "query"),
     "distractors": ("--gallery-checkpoint", "old", "--distractors", "more"),
     "multi-modal": ("--protocol", "multi-modal", "--gallery", "both"),
+    "sigmoid": ("--gallery", "both"),
 }
+RUNS = {"multi-modal": "fusion", "sigmoid": "sigmoid"}
 
 
 @pytest.fixture(scope="module")
@@ -44,25 +46,28 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pair = partial(make_pair, captions=2, labels=4)
     make_stream(root / "stream", 2, 4, test=13, pair=pair)
     make_stream(root / "others", 1, 4, test=7, pair=lambda number: pair(number + 500))
-    for name, model in (("run", "micro"), ("fusion", "albef-micro")):
+    for name, model in (("run", "micro"), ("fusion", "albef-micro"), ("sigmoid", "micro")):
         for step in range(2):
-            make_checkpoint(root / name / f"{step:02d}", root / "stream", model, step)
+            how = NewModelOptions(seed=step, is_sigmoid=name == "sigmoid" or None, batch_size=8)
+            make_checkpoint(root / name / f"{step:02d}", root / "stream", model, step, how)
     make_checkpoint(root / "later" / "02", root / "stream", "micro", 2)
     return root
 
 
-def make_checkpoint(directory: Path, stream: Path, model: str, step: int) -> None:
+def make_checkpoint(
+    directory: Path, stream: Path, model: str, step: int, how: NewModelOptions | None = None
+) -> None:
     tasks = [task.content for task in open_stream(stream)][: step + 1]
     body = {"run": "seqf", "method": "seqf", "buffer": None, "seed": 0, "step": step}
     with new_directory(directory, "checkpoint.json") as temporary:
-        encoders.save(encoders.build(model, NewModelOptions(seed=step)), temporary)
+        encoders.save(encoders.build(model, how or NewModelOptions(seed=step)), temporary)
         content = f"content {model} {step}"
         write_checkpoint_manifest(temporary, content, **body, tasks=tasks)
 
 
 def words(place: Path, out: Path, kind: str = "own", *more: object) -> list[object]:
     """A line that evaluates both checkpoints; its other outputs are beside its rows."""
-    run = place / ("fusion" if kind == "multi-modal" else "run")
+    run = place / RUNS.get(kind, "run")
     (other,) = (place / "others").glob("[0-9]*")
     paths = {"emb": out.parent / "emb", "ranks.parquet": out.parent / "ranks.parquet"}
     paths |= {"old": run / "00", "more": other}

@@ -63,6 +63,19 @@ def test_the_transpose_does_not_reach_the_text_tower(text: str, reached: bool) -
     assert (grads[1] is not None) == reached
 
 
+@pytest.mark.parametrize("text", ["student", "transpose"])
+def test_which_text_belongs_to_an_image_does_not_matter(text: str) -> None:
+    shuffled = torch.tensor([3, 0, 4, 1, 2])
+    (old_image, old_text), (image, texts) = _sides(0), _sides(1)
+    method = Zscl(text=text)
+    paired, _ = method.loss(
+        FakeRun(old=features(old_image, old_text)), BATCH, _with_reference(image, texts)
+    )
+    old = features(old_image, old_text[shuffled])
+    apart, _ = method.loss(FakeRun(old=old), BATCH, _with_reference(image, texts[shuffled]))
+    torch.testing.assert_close(apart, paired)
+
+
 def test_nothing_is_lost_where_the_models_agree() -> None:
     image, texts = (side.requires_grad_() for side in _sides(0))
     terms, _ = Zscl().loss(FakeRun(old=features(*_sides(0))), BATCH, _with_reference(image, texts))

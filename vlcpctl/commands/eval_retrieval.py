@@ -166,6 +166,10 @@ def run(
     texts with identical content are one entry and one query; its correct answers are those of all
     its duplicates.
 
+    Models with a sigmoid loss (SigLIP) give a probability for each pair. Their rows also say
+    whether it holds, over all images and texts of the gallery: pair_recall, pair_precision and
+    pair_calibration, in percent.
+
     With --protocol multi-modal, queries and gallery are pairs, each image fused with its first
     caption, and pairs of the same class are correct answers; the query itself is excluded. The
     rows hold mean average precision at 1, 5 and 10 in percent (map_1, map_5, map_10) and n_alone,

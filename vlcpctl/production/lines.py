@@ -36,7 +36,7 @@ INDEX = ("index-kept", "index-grown", "index-rebuilt")  # what becomes of the de
 _RECENT = 12  # weeks that the tables of a report show; metrics and curves are over all evaluated
 _OLDER = 40  # the most earlier weeks that a model is evaluated on besides
 _EARLIER = "earlier"  # the task that the first buffer is filled from
-_PRETRAINED = "open_clip:"
+PRETRAINED = "open_clip:"
 
 
 class RunLines(Protocol):
@@ -496,7 +496,7 @@ def has_saved_state(pending: Path) -> bool:
 
 def is_pretrained(init: str) -> bool:
     """Whether --init names pretrained weights rather than a checkpoint directory."""
-    return init.startswith(_PRETRAINED)
+    return init.startswith(PRETRAINED)
 
 
 def _options(*pairs: tuple[str, object]) -> Words:

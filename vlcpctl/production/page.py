@@ -152,7 +152,13 @@ class _Scores:
         self.names = {
             name: week_name(int(found[1])) for name in tasks if (found := _WEEK.fullmatch(name))
         }
-        self.bounds = {one.name: abs(one.bound) for one in verdicts if math.isfinite(one.bound)}
+        # Bounds of other metrics are not those of the scores that are shown.
+        shown = {"", *(document.key(track) for track in document.tracks)}
+        self.bounds = {
+            one.name: abs(one.bound)
+            for one in verdicts
+            if math.isfinite(one.bound) and one.metric.partition(".")[2] in shown
+        }
         losses: tuple[Against, ...] = ("step before", "learned")
         intervals = RankIntervals(document.curves, ranks, losses)
         self._of: dict[Against, list[Drop]] = {
@@ -211,6 +217,7 @@ class _Scores:
         for track in self.document.tracks:
             if self.document.guards(track):
                 found += self.document.outside_tables(track, has_every_metric=True)[:2]
+        found += [one for _, tables in self.document.calibration_sections() for one in tables]
         return [_renamed(one, self.names) for one in found if one is not None]
 
     def _weeks_table(self) -> Table | None:

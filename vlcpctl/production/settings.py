@@ -17,6 +17,7 @@ from vlcpctl.data.buffer.policies import NEEDS_FEATURES, check_policy
 from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
 from vlcpctl.methods.plugins.method_file import load_method_code, load_method_file, loaded_file
 from vlcpctl.methods.plugins.registry import MethodRegistry
+from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.production.deploying import LATEST, check_deployment
 from vlcpctl.production.layout import relative_to_root, shown_path
 from vlcpctl.production.left_out import TRAIN
@@ -61,7 +62,7 @@ _SIZE = re.compile(r"0*[1-9][0-9]*|[0-9]+(\.[0-9]+)?%")
 # Metrics that conditions may name.
 _RETRIEVAL = (
     *("i2t_r1", "i2t_r5", "i2t_r10", "i2t_rmean", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_rmean"),
-    "rm",
+    *("rm", *METRICS),
 )
 _KEYS = (*_RETRIEVAL, "acc1", "acc5", "mean_per_class_recall")
 _COUNTED_SHARE = "10%"  # of a week that a counted hold-out takes at most
@@ -314,8 +315,12 @@ class Settings:
     @property
     def gates_on_guards(self) -> list[Gate]:
         """The conditions that judge each guard against chance; `drop_low` and others are values."""
-        found = (parse_gate(text, _KEYS) for text in self.gates)
-        return [one for one in found if one.metric.name in {"drop", *_ON_GUARDS}]
+        return [one for one in self.parsed_gates if one.metric.name in {"drop", *_ON_GUARDS}]
+
+    @property
+    def parsed_gates(self) -> list[Gate]:
+        """The conditions, as a report has them."""
+        return [parse_gate(text, _KEYS) for text in self.gates]
 
     @property
     def undefined_gates(self) -> str:

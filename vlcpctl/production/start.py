@@ -13,8 +13,10 @@ from vlcpctl.core.errors import BadInput, OutputExists, UsageError, missing
 from vlcpctl.core.printable import printable
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.jobs.script import CommandLine
+from vlcpctl.metrics.calibration import METRICS
+from vlcpctl.models.configuration import configuration_here, has_logit_bias
 from vlcpctl.production.layout import Layout
-from vlcpctl.production.lines import Lines, is_pretrained
+from vlcpctl.production.lines import PRETRAINED, Lines, is_pretrained
 from vlcpctl.production.settings import NEW, Settings
 from vlcpctl.production.state import Start, State, guard_ids
 
@@ -65,6 +67,21 @@ def require_buffer(place: Layout, state: State, settings: Settings) -> None:
             raise UsageError(
                 f"method {method.name} replays a buffer, which the first week does not have; {how} "
                 "--buffer-from DATA, or use a method that needs none, such as ctp"
+            )
+
+
+def require_probabilities(place: Layout, state: State, settings: Settings) -> None:
+    """Raise UsageError for a condition on probabilities of pairs that the model does not have."""
+    start, given = place.start / "checkpoint", state.start.given
+    model = given.removeprefix(PRETRAINED).partition(",")[0] if is_pretrained(given) else given
+    found = configuration_here(str(start) if start.exists() else model)
+    if found is None or has_logit_bias(found.model):
+        return
+    for gate in settings.parsed_gates:
+        if gate.metric.key in METRICS:
+            raise UsageError(
+                f"--fail-if {gate.text} is about probabilities of pairs, which only a model with a "
+                f"sigmoid loss has: {given} has a softmax; leave the condition out"
             )
 
 

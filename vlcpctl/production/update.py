@@ -84,6 +84,7 @@ from vlcpctl.production.start import (
     first_settings,
     make_start,
     require_buffer,
+    require_probabilities,
     require_same_buffer,
     restarted,
 )
@@ -462,6 +463,7 @@ def later_settings(place: Layout, state: State, given: Mapping[str, Any]) -> Set
 def check_week(place: Layout, state: State, settings: Settings, call: Call) -> None:
     """Raise UsageError, BadInput or OutputExists if the next week cannot be made."""
     require_buffer(place, state, settings)
+    require_probabilities(place, state, settings)
     _refuse_unfinished_deletion(place)
     _check_evaluation(place, state, settings, call)
 

@@ -21,6 +21,7 @@ from vlcpctl.report.scores.roll_out import RollOut
 from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.sweeps.best import Choice
 from vlcpctl.report.tables.angles import SpatialTrack
+from vlcpctl.report.tables.calibration import calibration_table
 from vlcpctl.report.tables.comparison import comparison_tables, ordered_runs
 from vlcpctl.report.tables.guards import every_metric_table, guards_table, shown_guards
 from vlcpctl.report.tables.matrices import matrix_table
@@ -97,6 +98,12 @@ class Document:
         tables = [as_table(one) for one in self.published]
         return [("Published tables", tables)] if tables else []
 
+    def calibration_sections(self) -> list[tuple[str, list[Table]]]:
+        """The probabilities of sigmoid models under one heading; empty without any in the rows."""
+        tables = (calibration_table(self._curves(one), one.title) for one in self.tracks)
+        found = [one for one in tables if one is not None]
+        return [("Calibration", found)] if found else []
+
     def sections(
         self, *, has_every_metric: bool = False, has_matrices: bool = True
     ) -> list[tuple[str, list[Table]]]:
@@ -110,6 +117,7 @@ class Document:
             (track.title, self._tables(track, has_every_metric, has_matrices))
             for track in self.tracks
         ]
+        sections += self.calibration_sections()
         sections += [(track_.title, track_.tables()) for track_ in self.spatial_tracks]
         training = self.training_tables(is_long=has_every_metric)
         sections += [("Training", training)] if training else []
@@ -172,8 +180,11 @@ class Document:
 
     def guards(self, track: Track) -> list[Curve]:
         """The guards of the runs of a track that have a baseline."""
+        return shown_guards(self._curves(track))
+
+    def _curves(self, track: Track) -> list[Curve]:
         of_track = [one for one in self.curves if one.track is track]
-        return shown_guards(sorted(of_track, key=lambda one: self.names.index(one.run.name)))
+        return sorted(of_track, key=lambda one: self.names.index(one.run.name))
 
     def _tables(self, track: Track, has_every_metric: bool, has_matrices: bool) -> list[Table]:
         key = self.key(track)

@@ -18,6 +18,11 @@ from vlcpctl.evaluation.embedding import embed
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.rank_files import Named, RankFile
+from vlcpctl.evaluation.retrieval.pair_probabilities import (
+    PairProbability,
+    calibration_beside,
+    calibrations,
+)
 from vlcpctl.evaluation.search.backends import Backend
 from vlcpctl.evaluation.search.distractors import Distractors, choose_distractors
 from vlcpctl.evaluation.search.gallery import (
@@ -64,7 +69,9 @@ class CrossModal:
         parts = len(row.tasks) if is_merged else 1
         if session.plan.ranks is not None:
             self._save_ranks(session.plan.ranks, session, row, found, parts, chosen)
-        return asdict(result(found, parts)) | ({} if chosen is None else chosen.counts)
+        measured = asdict(result(found, parts)) | ({} if chosen is None else chosen.counts)
+        measured["metrics"] |= self._calibration(session, row, chosen)
+        return measured
 
     def embed(self, session: Session, tasks: Iterable[int]) -> None:
         """Embed the splits of tasks, by their numbers, and the distractors as rows need them."""
@@ -103,6 +110,34 @@ class CrossModal:
 
     def _search(self, session: Session, ways: Mapping[str, Queries]) -> BothWays:
         return search(ways, self.backend, is_exact=session.plan.ranks is not None)
+
+    def _calibration(
+        self, session: Session, row: PlannedRow, chosen: Distractors | None
+    ) -> dict[str, float]:
+        """Whether the probabilities of a sigmoid's model hold; empty for others.
+
+        On an index, too: neither model's temperature and bias were trained on similarities of both.
+        """
+        judge = PairProbability.of(session.encoder.weights())
+        if judge is None or "gallery_checkpoint" in row.fields:
+            return {}
+        device = self.backend.device
+        is_growing = row.fields["gallery"] == "merged" and chosen is None
+        most = max(session.job.rows, key=lambda one: len(one.tasks)) if is_growing else row
+        parts = [embedded(session, one) for one in self._splits(most)]
+        with session.timed("calibration", gallery=row.fields["gallery"], tasks=row.fields["tasks"]):
+            if is_growing:
+                every = session.once(
+                    "calibration",
+                    lambda: calibrations(GATHER_GROWING[self.duplicates](parts), judge, device),
+                )
+                return every[len(row.tasks) - 1]
+            gallery = GATHER[self.duplicates](parts)
+            own = len(gallery.image_ID), len(gallery.text_TD)
+            if chosen is not None:
+                beside = [embedded(session, one) for one in self.distractors]
+                gallery = chosen.added_to(gallery, beside)
+            return calibration_beside(gallery, own, judge, device)
 
     def _splits(self, row: PlannedRow) -> list[EvalSplit]:
         return [self.sources[number] for number in row.tasks]

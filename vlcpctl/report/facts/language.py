@@ -13,6 +13,7 @@ from typing import Literal
 
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name
 from vlcpctl.metrics.angles import WHOLE
+from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.metrics.definitions import DEFINITIONS
 
 Kind = Literal["summary", "key", "drop", "angle", "degrees", "config"]
@@ -32,7 +33,9 @@ _ANGLE_KEY = re.compile(rf"({_ANGLE.pattern})_(mean|\d+_\d+)")
 _RECALL = re.compile(r"r@([0-9]+|mean)", re.IGNORECASE)  # as papers write it
 _DEGREES = re.compile(rf"degrees\.({_ANGLE.pattern})\.(?P<low>\d+)\.(?P<high>\d+)")
 # Keys that the evaluators of this program write.
-_KEY = re.compile(r"(i2t|t2i)_r(\d+|mean)|rm|map_\d+|acc\d+|top\d+|mean_per_class_recall")
+_KEY = re.compile(
+    r"(i2t|t2i)_r(\d+|mean)|rm|map_\d+|acc\d+|top\d+|mean_per_class_recall|" + "|".join(METRICS)
+)
 # A set of characters as `fnmatch` reads it, or any one character.
 _GLOB_PART = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 _OF_MODEL = ("evaluator", "protocol", "split", "run", "method")

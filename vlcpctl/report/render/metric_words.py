@@ -26,6 +26,12 @@ _KEYS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = tupl
         (r"acc(\d+)", lambda found: f"percent of images whose class is {_among(found[1])}"),
         (r"top(\d+)", lambda found: f"percent of images whose class is {_among(found[1])}"),
         (r"map_(\d+)", lambda found: f"mean average precision of the first {found[1]} results"),
+        (r"pair_recall", lambda _: "percent of true pairs with a probability of 0.5 or more"),
+        (r"pair_precision", lambda _: "percent of pairs with 0.5 or more that are true"),
+        (
+            r"pair_calibration",
+            lambda _: "100 if as many pairs are true as their probabilities promise",
+        ),
         (r"mean_per_class_recall", lambda _: "accuracy in percent, averaged over the classes"),
     )
 )

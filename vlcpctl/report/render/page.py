@@ -77,6 +77,7 @@ def page(document: Document) -> str:
         published=document.published_sections(),
         runs=list(_run_list(document, styles)),
         tracks=[_track(document, track, styles) for track in document.tracks],
+        calibration=document.calibration_sections(),
         spaces=[
             {
                 "title": space.title,

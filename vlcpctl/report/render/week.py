@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vlcpctl.core.amounts import duration, size
+from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.report.cards.training_log import TermCurve
 from vlcpctl.report.charts.panels import Panel, PanelLine
 from vlcpctl.report.charts.style import RunStyle
@@ -210,7 +211,9 @@ class WeekFacts:
         is_loss = sign * value >= 0
         subject = "earlier weeks, on average," if name in GAINS else data or verdict.metric
         verb = "lost" if is_loss else "gained"
-        said = f"{subject} {verb} {fixed(abs(value), 1)} {self._since(verdict)}"
+        key = verdict.metric.rpartition(".")[2]
+        of = f" of {key}" if key in METRICS else ""
+        said = f"{subject} {verb} {fixed(abs(value), 1)}{of} {self._since(verdict)}"
         if verdict.low is not None and verdict.high is not None:
             turned = sign if is_loss else -sign
             ends = sorted((turned * verdict.low, turned * verdict.high))

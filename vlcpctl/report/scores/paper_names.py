@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from vlcpctl.metrics.calibration import METRICS
+
 # The name of a summary, and in a few words what it is.
 _SUMMARIES = {
     "own_learned": ("Learned", ""),
@@ -22,12 +24,15 @@ _SUMMARIES = {
     "ka_fomo": ("KA", "knowledge accumulation (FoMo-in-Flux)"),
     "zs_fomo": ("ZS", "zero-shot retention (FoMo-in-Flux)"),
     "mean_per_class_recall": ("Mean per class", ""),
+    "pair_recall": ("Pair recall", ""),
+    "pair_precision": ("Pair precision", ""),
+    "pair_calibration": ("Pair calibration", ""),
     "rm": ("R@mean", "mean of R@1, R@5 and R@10"),
     "change": ("Change", "against the start"),
 }
 _KEY = re.compile(r"(?:(i2t|t2i)_)?(rmean|r(?=\d)|acc(?=\d)|top(?=\d)|map_(?=\d))(\d*)")
 _STEMS = {"rmean": "R@mean", "r": "R@", "acc": "Top-", "top": "Top-", "map_": "mAP@"}
-_KEY_WORD = re.compile(rf"\b(?:{_KEY.pattern}|rm|mean_per_class_recall)\b")
+_KEY_WORD = re.compile(rf"\b(?:{_KEY.pattern}|rm|mean_per_class_recall|{'|'.join(METRICS)})\b")
 
 
 def paper_name(key: str) -> tuple[str, str] | None:

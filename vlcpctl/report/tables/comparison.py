@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from vlcpctl.core.errors import some_names
+from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.scores.runs import RunScores, Track
 from vlcpctl.report.scores.summary import (
@@ -37,7 +38,7 @@ _CHANGE = "change"
 _CHANGE_READING = (
     "against the start, the model before the first task, on the same tasks; negative is worse"
 )
-_RANKS = {"_rmean": 4, "_r10": 3, "_10": 3, "_r5": 2, "_5": 2}
+_RANKS = {**dict.fromkeys(METRICS, 6), "_rmean": 4, "_r10": 3, "_10": 3, "_r5": 2, "_5": 2}
 _WORDS_RANK = 5
 # The numbers of newer benchmarks have a table of their own.
 _BENCHMARKS = ("transfer_zscl", "avg_zscl", "last_zscl", "ka_fomo", "zs_fomo")

@@ -69,11 +69,11 @@ def _multi_modal(args: argparse.Namespace, tasks: int, backend) -> None:
     growing = GATHER_ITEMS["unite"](parts, parts)
 
     def all_galleries() -> list[object]:
-        found = HitSearch(growing, backend, TOP)
+        found = HitSearch.of(growing, backend, TOP)
         return [result_of_items(found, one) for one in range(1, tasks + 1)]
 
     def alone(parts: int) -> object:
-        return result_of_items(HitSearch(GrowingItems.of(growing.first(parts)), backend, TOP))
+        return result_of_items(HitSearch.of(GrowingItems.of(growing.first(parts)), backend, TOP))
 
     def each_by_itself() -> list[object]:
         return [alone(one) for one in range(1, tasks + 1)]

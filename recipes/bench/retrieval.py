@@ -3,12 +3,13 @@
 python recipes/bench/retrieval.py [--images 5000 --captions 5 --dimensions 512 --rounds 5]
 python recipes/bench/retrieval.py --device cuda --images 200000 [--rounds 3]
 
-Times are taken in turns, with one thread. The rival is bare FAISS: two searches of an IndexFlatIP
-for the ten best, and recalls from them; with --device cuda the index is on the first GPU, for which
-faiss-gpu must be installed, and what holds a whole matrix is left out. Memory is what a process of
-its own gains at its peak, and with cuda what the GPU gains. All are given the same embeddings, and
-their recalls differ by ties alone: the others break them by chance. Ranks of bare FAISS that are
-not among those of our ties are counted.
+Embeddings are mapped from files, as those of shards are. Times are taken in turns, with one thread.
+The rival is bare FAISS: two searches of an IndexFlatIP for the ten best, and recalls from them;
+with --device cuda the index is on the first GPU, for which faiss-gpu must be installed, and what
+holds a whole matrix is left out. Memory is the anonymous memory that a process of its own gains at
+its peak, and with cuda what the GPU gains. All are given the same embeddings, and their recalls
+differ by ties alone: the others break them by chance. Ranks of bare FAISS that are not among those
+of our ties are counted.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +30,7 @@ import torch
 from turns import in_turns, show
 
 from vlcpctl.core.console import emit
-from vlcpctl.evaluation.retrieval.cross_modal import cross_modal, search
+from vlcpctl.evaluation.retrieval.cross_modal import cross_modal, result, search
 from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.gallery import Gallery
 from vlcpctl.evaluation.search.index import Vectors
@@ -37,6 +39,7 @@ from vlcpctl.metrics.recall import recalls
 
 NOISE = 5.0  # of captions against their image, so that recalls are neither 0 nor 100
 TOP = 10
+ROWS = 4096  # made at once
 CUDA = "cuda:0"
 
 Search = Callable[[Gallery], float]
@@ -47,7 +50,7 @@ def main() -> None:
     args = _arguments()
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
-    contenders = contenders_on(args.device, with_all=args.all)
+    contenders = contenders_on(args.device, with_all=args.all, queries=args.queries)
     if args.only:
         emit(json.dumps(measure(contenders[args.only], _gallery(args), args.device)))
         return
@@ -55,7 +58,7 @@ def main() -> None:
         sys.exit("retrieval.py: --device cuda needs faiss-gpu, and FAISS here has no GPU support")
     found = {name: _in_own_process(name) for name in contenders}
     for name, row in found.items():
-        emit(f"{name:22} {row['peak_mb']:8.0f} MB   rm {row['rm']:.4f}")
+        emit(f"{name:24} {row['peak_mb']:8.0f} MB   rm {row['rm']:.4f}")
     recalls_found = [row["rm"] for row in found.values()]
     assert max(recalls_found) - min(recalls_found) < 0.02, recalls_found
     gallery = _gallery(args)
@@ -77,7 +80,7 @@ def say_ranks(gallery: Gallery, device: str) -> None:
 def measure(search_all: Search, gallery: Gallery, device: str) -> dict[str, float]:
     """The gain of memory at its peak, and the mean recall."""
     search_all(_head(gallery, 50))  # imports and first calls
-    watch = PeakMemory(_resident if device == "cpu" else _in_use_on_gpu)
+    watch = PeakMemory(_anonymous if device == "cpu" else _in_use_on_gpu)
     rm = search_all(gallery)
     return {"peak_mb": watch.stop() / 2**20, "rm": rm}
 
@@ -106,6 +109,18 @@ class PeakMemory:
 def with_vlcpctl(backend: str, device: str) -> Search:
     """Our evaluation, both directions, tie rule included."""
     return lambda gallery: cross_modal(gallery, choose(backend, device)).metrics["rm"]
+
+
+def with_exact_ranks(device: str, queries: int | None) -> Search:
+    """What --save-ranks needs: exact ranks and best wrong answers, of all queries or the first."""
+
+    def search_all(gallery: Gallery) -> float:
+        ways = both_ways(gallery)
+        if queries is not None:
+            ways = {way: one.at(np.arange(min(queries, len(one)))) for way, one in ways.items()}
+        return result(search(ways, choose("torch", device), is_exact=True)).metrics["rm"]
+
+    return search_all
 
 
 def with_bare_faiss(device: str) -> Search:
@@ -152,14 +167,21 @@ def with_full_sort(gallery: Gallery) -> float:
 
 
 BARE = "bare FAISS"
+EXACT = "vlcpctl (exact ranks)"
 
 
-def contenders_on(device: str, *, with_all: bool = False) -> dict[str, Search]:
-    """The contenders on a device, by name; the slowest only `with_all`."""
+def contenders_on(
+    device: str, *, with_all: bool = False, queries: int | None = None
+) -> dict[str, Search]:
+    """The contenders on a device, by name; the slowest only `with_all`.
+
+    Exact ranks are of the first `queries` of each direction (None: of all).
+    """
     found = {
         BARE: with_bare_faiss(device),
         "vlcpctl (faiss)": with_vlcpctl("faiss", device),
         "vlcpctl (torch)": with_vlcpctl("torch", device),
+        EXACT: with_exact_ranks(device, queries),
     }
     if device == "cpu":
         found["torch matrix + topk"] = with_topk
@@ -174,11 +196,27 @@ def _first_hit(is_hit: np.ndarray) -> np.ndarray:
 
 def _gallery(args: argparse.Namespace) -> Gallery:
     random = np.random.default_rng(0)
-    images = random.standard_normal((args.images, args.dimensions), dtype=np.float32)
+    width, count = args.dimensions, args.images * args.captions
     image_of = np.repeat(np.arange(args.images), args.captions)
-    noise = random.standard_normal((len(image_of), args.dimensions), dtype=np.float32)
-    pairs = np.stack([image_of, np.arange(len(image_of))], axis=1)
-    return Gallery(_unit(images), _unit(images[image_of] + NOISE * noise), pairs)
+    images, texts = _mapped(args.images, width), _mapped(count, width)
+    for rows in _blocks(args.images):
+        images[rows] = random.standard_normal((rows.stop - rows.start, width), dtype=np.float32)
+    for rows in _blocks(count):
+        noise = random.standard_normal((rows.stop - rows.start, width), dtype=np.float32)
+        texts[rows] = _unit(images[image_of[rows]] + NOISE * noise)
+    for rows in _blocks(args.images):
+        images[rows] = _unit(images[rows])
+    return Gallery(images, texts, np.stack([image_of, np.arange(count)], axis=1))
+
+
+def _mapped(rows: int, width: int) -> Vectors:
+    """(rows, width) of a new file without a name."""
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, np.float32, "w+", shape=(rows, width))
+
+
+def _blocks(rows: int) -> list[slice]:
+    return [slice(start, min(start + ROWS, rows)) for start in range(0, rows, ROWS)]
 
 
 def _unit(vectors: Vectors) -> Vectors:
@@ -191,9 +229,9 @@ def _head(gallery: Gallery, images: int) -> Gallery:
     return Gallery(gallery.image_ID[:images], gallery.text_TD[: len(pairs)], pairs)
 
 
-def _resident() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096
+def _anonymous() -> int:
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
 
 
 def _in_use_on_gpu() -> int:
@@ -215,6 +253,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--all", action="store_true", help="the full sort, too, which is slow")
+    parser.add_argument("--queries", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--only", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.device = CUDA if args.device == "cuda" else "cpu"

@@ -6,8 +6,9 @@ Run: python recipes/bench/scale.py [DIRECTORY] [--rows 100000,1000000,3000000]
 The rows are made up as in memory.py: small images, captions of their own. The CPU time and the peak
 of memory beyond those of the fewest rows give an exponent between the last two sizes, and bytes per
 row; at 10^8 and 10^9 rows stands what these two make of it. Disk is what a command wrote, less
-the images. Evaluations have 10^4 to 10^5 rows, and their search alone 5,000 to 30,000. It compares
-all with all, so that its time grows with the square, and they are not extrapolated.
+the images. Evaluations have 10^4 to 10^5 rows, and their search alone 10^4 to 6 x 10^4. It compares
+all with all, so that its time grows with the square, and they are not extrapolated. A share is the
+search of 2,000 queries among 10^5 to 10^6.
 """
 
 from __future__ import annotations
@@ -169,9 +170,19 @@ def evaluated(directory: Path, rows: int, checkpoint: Path) -> list[str]:
 
 def searched(_: Path, rows: int, __: Path) -> list[str]:
     """Exact search in both directions among as many images and texts of 512 dimensions."""
+    return retrieval(rows, "vlcpctl (faiss)")
+
+
+def share(_: Path, rows: int, __: Path) -> list[str]:
+    """The share of a shard: exact ranks of 1,000 queries of each direction among so many."""
+    return [*retrieval(rows, "vlcpctl (exact ranks)"), "--queries", "1000"]
+
+
+def retrieval(rows: int, only: str) -> list[str]:
+    """A search of retrieval.py."""
     script = Path(__file__).with_name("retrieval.py")
     sizes = ("--images", str(rows), "--captions", "1")
-    return [sys.executable, str(script), *sizes, "--only", "vlcpctl (faiss)"]
+    return [sys.executable, str(script), *sizes, "--only", only]
 
 
 def whole(*args: object) -> list[str]:
@@ -179,7 +190,11 @@ def whole(*args: object) -> list[str]:
     return [sys.executable, "-m", "vlcpctl", *map(str, args)]
 
 
-OF_FEWER = {"evaluation": (10_000, 30_000, 100_000), "search": (5_000, 10_000, 30_000)}
+OF_FEWER = {
+    "evaluation": (10_000, 30_000, 100_000),
+    "search": (10_000, 30_000, 60_000),
+    "share": (100_000, 300_000, 1_000_000),
+}
 KINDS: dict[str, Callable[[Path, int, Path], list[str]]] = {
     "split": plain,
     "hold-out": hold_out,
@@ -190,6 +205,7 @@ KINDS: dict[str, Callable[[Path, int, Path], list[str]]] = {
     "reservoir": memory.reservoir,
     "evaluation": evaluated,
     "search": searched,
+    "share": share,
 }
 
 

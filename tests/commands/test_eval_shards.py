@@ -23,6 +23,7 @@ from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.deletion.lineage import outdated_parts
 from vlcpctl.evaluation import embedding
 from vlcpctl.evaluation.evaluator import Session
+from vlcpctl.evaluation.retrieval import cross_modal, multi_modal
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
@@ -109,6 +110,50 @@ def test_joined_shards_have_the_bytes_of_one_process(
     assert (again.code, again.out) == (0, f"{joined}\n")  # the rows are there already
 
 
+@pytest.mark.parametrize(
+    ("kind", "count"), [*((kind, 2) for kind in GALLERIES), ("own", 1), ("own", 5), ("merged", 5)]
+)
+def test_searches_by_shards_have_the_bytes_of_one_process(
+    place: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    count: int,
+) -> None:
+    whole, joined = tmp_path / "whole" / "rows", tmp_path / "joined" / "rows"
+    assert run_program(capfd, *words(place, whole, kind)).code == 0
+    sharing = words(place, joined, kind, "--num-shards", count)
+    for index in range(count):
+        assert run_program(capfd, *sharing, "--shard-index", index).code == 0
+    asked: list[int] = []
+    searched_by = (cross_modal.find_ranks, multi_modal.find_hits)
+    monkeypatch.setattr(
+        cross_modal,
+        "find_ranks",
+        lambda own, *given, **more: (asked.append(len(own)), searched_by[0](own, *given, **more))[
+            1
+        ],
+    )
+    monkeypatch.setattr(
+        multi_modal,
+        "find_hits",
+        lambda *given: (asked.append(len(given[-1])), searched_by[1](*given))[1],
+    )
+    left_out = 3  # which the joining line searches
+    for index in reversed([one for one in range(count) if one != left_out]):
+        ended = run_program(
+            capfd, *[word for word in sharing if word != "-q"], "--shard-index", index
+        )
+        assert (ended.code, ended.out) == (0, "")
+        assert f"shard {index} of {count} has searched its share" in ended.err
+        assert [path.name for path in joined.parent.iterdir()] == [".rows.vlcpctl"]
+    before = sum(asked)
+    assert run_program(capfd, *sharing).code == 0
+    assert (sum(asked) > before) is (count > left_out)
+    assert made(joined.parent) == made(whole.parent)
+
+
 def test_a_joining_line_runs_no_model(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +194,77 @@ def test_a_shard_that_was_killed_computes_only_what_it_lacks(
     assert len(recorded) == 8 - 3 + 1  # images and texts of two tasks by two checkpoints, the end
     assert run_program(capfd, *line).code == 0
     assert made(rows.parent) == made(whole.parent)
+
+
+def test_a_search_that_was_killed_searches_only_what_it_lacks(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, rows = tmp_path / "whole" / "rows", tmp_path / "cut" / "rows"
+    assert run_program(capfd, *words(place, whole)).code == 0
+    line = words(place, rows, "own", "--num-shards", 2)
+    for index in range(2):
+        assert run_program(capfd, *line, "--shard-index", index).code == 0
+    record, recorded = shards.record_part, list[str]()
+
+    def act(_: int) -> None:
+        monkeypatch.setattr(
+            shards,
+            "record_part",
+            lambda *given: (
+                record(*given),
+                # The first is the shard itself, whose embeddings are there.
+                len(recorded) == 3 and os.kill(os.getpid(), signal.SIGKILL),
+                recorded.append(given[0]),
+            ),
+        )
+        run_program(capfd, *line, "--shard-index", 1)
+
+    assert exit_code_of(start_child(act)) == -signal.SIGKILL
+    monkeypatch.setattr(
+        shards, "record_part", lambda *given: (record(*given), recorded.append(given[0]))
+    )
+    assert run_program(capfd, *line, "--shard-index", 1).code == 0
+    assert len(recorded) == 1 + 8 - 3  # both directions of two tasks by two checkpoints
+    assert run_program(capfd, *line).code == 0
+    assert made(rows.parent) == made(whole.parent)
+
+
+def test_a_shard_says_why_it_cannot_search_yet(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A line that is started again, as after the failure of another, has ended well."""
+    rows = tmp_path / "rows"
+    line = [word for word in words(place, rows, "own", "--num-shards", 2) if word != "-q"]
+    first = run_program(capfd, *line, "--shard-index", 0)
+    assert first.err.splitlines()[-1] == f"{rows}: shard 0 of 2 is complete"
+    again = run_program(capfd, *line, "--shard-index", 0)
+    said = f"nothing to search yet: shard 1 of 2 of {rows} is missing; first run this line with"
+    assert (again.code, f"{said} --shard-index 1" in again.err) == (0, True)
+    assert run_program(capfd, *line, "--shard-index", 1).code == 0
+    again = run_program(capfd, *line, "--shard-index", 0)
+    assert again.err.splitlines()[-1] == f"{rows}: shard 0 of 2 has searched its share"
+
+
+def test_what_other_shards_finish_meanwhile_does_not_count_as_finished(tmp_path: Path) -> None:
+    """Else a shard that runs beside others would take itself for one that has just embedded."""
+    own = shards.Shards(tmp_path / "rows", 2, 1)
+    Staging(own.out).open_partial()
+    for name in ("part-a-000000.json", "part-shard-000000.json", "part-a-000001.json"):
+        (Staging(own.out).partial / name).touch()
+    assert own.finished() == {"part-a-000001.json"}
+
+
+def test_a_search_that_was_changed_is_not_joined(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows"
+    for index in (0, 1, 1):
+        assert shard(place, rows, capfd, index).code == 0
+    file = max(Staging(rows).partial.glob("*.npz"))
+    data = file.read_bytes()
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    line = words(place, rows, "own", "--num-shards", 2)
+    check_refused(run_program(capfd, *line), "eval-retrieval", 5, file.name, "--force starts over")
 
 
 def shard(
@@ -247,7 +363,7 @@ def test_a_shard_that_was_changed_is_not_joined(
     rows = tmp_path / "rows"
     for index in range(2):
         assert shard(place, rows, capfd, index).code == 0
-    file = max(Staging(rows).partial.glob("*.npz"))
+    file = max(Staging(rows).partial.glob("*.npy"))
     data = file.read_bytes()
     file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     line = words(place, rows, "own", "--num-shards", 2)

@@ -195,11 +195,13 @@ def run(
     the best correct answer, from 1), wrong, wrong_caption and wrong_rank (the best wrong answer,
     null if there is none). Recall at K is the share of queries with rank at most K.
 
-    Several commands, perhaps on different machines, can share the embedding: with --num-shards N
-    and --shard-index 0 to N - 1, in any order, each stores its shard beside --out. Then the same
-    line without --shard-index measures the rows, with the bytes that one process writes. It refuses
-    shards of other checkpoints, data or settings. A shard that was killed resumes when its line is
-    run again. A shard takes what --embedding-cache has; only the joining line stores there.
+    Several commands, perhaps on different machines, can share the work: with --num-shards N and
+    --shard-index 0 to N - 1, in any order, each stores the embeddings of its shard beside --out.
+    Run again once all have, the same lines search, each its share of the queries; for small
+    galleries, leave this out. Then the same line without --shard-index measures the rows, with the
+    bytes that one process writes, and searches what no shard has. It refuses shards of other
+    checkpoints, data or settings. A shard that was killed resumes when its line is run again. A
+    shard takes what --embedding-cache has; only the joining line stores there.
 
     Examples:
       vlcpctl eval-retrieval stream/0* --checkpoint run/02 -o rows.ndjson

@@ -147,8 +147,8 @@ NumShards = Annotated[
         "--num-shards",
         min=1,
         metavar="N",
-        help="Number of commands that share the work of the model; without --shard-index, one "
-        "more joins what they made (default: none).",
+        help="Number of commands that share the work; without --shard-index, one more joins what "
+        "they made (default: none).",
         rich_help_panel=EXECUTION,
     ),
 ]

@@ -1,6 +1,6 @@
 """The work of one command, computed by several commands and joined by one more.
 
-.OUT.vlcpctl/partial/NAME-NNNNNN.npz          what shard N computed of the work NAME
+.OUT.vlcpctl/partial/NAME-NNNNNN.npz or .npy  what shard N computed of the work NAME
 .OUT.vlcpctl/partial/part-NAME-NNNNNN.json    written when it is complete, see `resumable_parts`
 .OUT.vlcpctl/partial/part-shard-NNNNNN.json   written when all of shard N is
 
@@ -28,8 +28,13 @@ from vlcpctl.core.staging import Staging
 from vlcpctl.core.versions import NO_VERSIONS, Versions
 
 START_OVER = "choose another --out; --force without --num-shards replaces it"
+_ARRAYS = ".npz"
 _COUNT = "shards"  # the number of them, among the facts that shards record
 Result = tuple[np.ndarray[Any, np.dtype[Any]], ...]  # the arrays of an item, as many for each
+
+
+class MissingShard(BadInput):
+    """What is to be joined has not been computed."""
 
 
 @final
@@ -40,6 +45,12 @@ class Shards:
     out: Path
     count: int
     index: int | None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lock of the shard within the block. Raises as `Staging.locked_part` does."""
+        with Staging(self.out).locked_part(f"{self.index}-of-{self.count}"):
+            yield
 
     @contextmanager
     def computing(
@@ -53,7 +64,7 @@ class Shards:
         Raises as `claim` and `Staging.locked_part` do.
         """
         assert self.index is not None
-        with Staging(self.out).locked_part(f"{self.index}-of-{self.count}"):
+        with self.held():
             self._claim(identity, numeric, versions)
             yield
             record_part(_shard(self.index), [self._partial / IDENTITY])
@@ -65,11 +76,16 @@ class Shards:
         numeric: Mapping[str, Any],
         versions: Versions = NO_VERSIONS,
     ) -> None:
-        """Raise OutputExists for shards of something else, BadInput if one is not complete."""
+        """Raise OutputExists for shards of something else, MissingShard if one is not complete."""
         known = [self._partial / IDENTITY]
         if known[0].exists():
             self._claim(identity, numeric, versions)
         self._refuse([one for one in range(self.count) if not is_finished(_shard(one), known)])
+
+    def finished(self) -> set[str]:
+        """The names of what is complete of this command's shard."""
+        assert self.index is not None
+        return {path.name for path in self._partial.glob(f"part-*-{self.index:06d}.json")}
 
     def share(self, items: int) -> range:
         """The numbers of the items that are this command's, of so many."""
@@ -83,37 +99,76 @@ class Shards:
 
         `results` computes those of the items with these numbers, in order.
         """
+        share = self.share(items)
+
+        def write(file: Path) -> None:
+            arrays: dict[str, Any] = {
+                f"{number}-{place}": array
+                for number, result in zip(share, results(share), strict=True)
+                for place, array in enumerate(result)
+            }
+            with new_part(file) as temporary, temporary.open("wb") as stream:
+                np.savez(stream, allow_pickle=False, **arrays)
+
+        self.keep_file(about, _ARRAYS, write)
+
+    def keep_file(
+        self, about: Mapping[str, Any], suffix: str, write: Callable[[Path], object]
+    ) -> None:
+        """Store this command's share in a file with this suffix, unless it is there.
+
+        `write` makes the file, of which nothing is there before it is complete. Raises Incompatible
+        if the file is not what was written.
+        """
         assert self.index is not None
-        part, file = self._part(about, self.index)
+        part, file = self._part(about, self.index, suffix)
         if is_finished(part, [file]):
             verify_part(part, [file])
             return
-        share = self.share(items)
-        arrays: dict[str, Any] = {
-            f"{number}-{place}": array
-            for number, result in zip(share, results(share), strict=True)
-            for place, array in enumerate(result)
-        }
-        with new_part(file) as temporary, temporary.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, **arrays)
+        write(file)
         record_part(part, [file])
 
     def kept(self, about: Mapping[str, Any], items: int) -> Iterator[Result]:
-        """Yield the results of all items, in order.
+        """Yield the results of all items, in order; raises as `kept_files` does."""
+        for index, file in enumerate(self.kept_files(about, _ARRAYS)):
+            yield from _results(file, self._share_of(index, items))
 
-        Raises BadInput if a shard lacks them, and Incompatible if they are not what was written.
+    def kept_files(self, about: Mapping[str, Any], suffix: str) -> list[Path]:
+        """The file of each shard.
+
+        Raises MissingShard if a shard lacks it, and Incompatible if one is not what was written.
         """
-        parts = [self._part(about, index) for index in range(self.count)]
+        parts = [self._part(about, index, suffix) for index in range(self.count)]
         has = [is_finished(part, [file]) for part, file in parts]
         self._refuse([index for index in range(self.count) if not has[index]])
         for part, file in parts:
             verify_part(part, [file])
-        for index, (_, file) in enumerate(parts):
-            share = self._share_of(index, items)
-            with np.load(file) as found:
-                places = range(len(found.files) // max(len(share), 1))
-                for number in share:
-                    yield tuple(found[f"{number}-{place}"] for place in places)
+        return [file for _, file in parts]
+
+    def shared(
+        self, about: Mapping[str, Any], count: int, find: Callable[[range], Result]
+    ) -> Result | None:
+        """What `find` finds for queries in these rows, of all: arrays with a column for each.
+
+        What shards have stored is read, and the rest found. For a shard, its share is stored, and
+        None is returned. Raises Incompatible if a share is not what was written.
+        """
+        rows = [self._share_of(index, count) for index in range(self.count)]
+        if self.index is not None:
+            self.keep(about, self.count, lambda shards: [find(rows[index]) for index in shards])
+            return None
+        parts = [self._part(about, index, _ARRAYS) for index in range(self.count)]
+        has = [is_finished(part, [file]) for part, file in parts]
+        if not any(has):
+            return find(range(count))
+        found: list[Result] = []
+        for index, (part, file) in enumerate(parts):
+            if has[index]:
+                verify_part(part, [file])
+                found += _results(file, range(index, index + 1))
+            else:
+                found.append(find(rows[index]))
+        return tuple(np.concatenate(arrays, axis=1) for arrays in zip(*found, strict=True))
 
     @property
     def _partial(self) -> Path:
@@ -122,9 +177,9 @@ class Shards:
     def _share_of(self, index: int, items: int) -> range:
         return range(items * index // self.count, items * (index + 1) // self.count)
 
-    def _part(self, about: Mapping[str, Any], index: int) -> tuple[str, Path]:
+    def _part(self, about: Mapping[str, Any], index: int, suffix: str) -> tuple[str, Path]:
         name = f"{content_id(about)}-{index:06d}"
-        return name, self._partial / f"{name}.npz"
+        return name, self._partial / f"{name}{suffix}"
 
     def _claim(
         self, identity: dict[str, Any], numeric: Mapping[str, Any], versions: Versions
@@ -136,7 +191,7 @@ class Shards:
         if missing:
             one = f"shard {missing[0]} of {self.count} of {self.out} is missing"
             more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise BadInput(f"{one}{more}; first run this line with --shard-index {missing[0]}")
+            raise MissingShard(f"{one}{more}; first run this line with --shard-index {missing[0]}")
 
 
 def has_shards(out: Path) -> bool:
@@ -194,3 +249,11 @@ def shards_of(out: Path, count: int | None, index: int | None, *, force: bool) -
 
 def _shard(index: int) -> str:
     return f"shard-{index:06d}"
+
+
+def _results(file: Path, share: range) -> Iterator[Result]:
+    """The results of these items from the file of a shard."""
+    with np.load(file) as found:
+        places = range(len(found.files) // max(len(share), 1))
+        for number in share:
+            yield tuple(found[f"{number}-{place}"] for place in places)

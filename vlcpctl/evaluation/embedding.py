@@ -16,19 +16,21 @@ from torch import Tensor
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import progress
 from vlcpctl.core.hashing import content_id
-from vlcpctl.core.shards import Result, Shards
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.eval_batches import EvalImages, read_images
+from vlcpctl.data.precomputed.vector_files import Matrix, write_vectors
 from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.embedding_cache import Cached, Key, key_of
 from vlcpctl.evaluation.evaluator import Compute
 from vlcpctl.evaluation.search.gallery import Embeddings
-from vlcpctl.evaluation.search.index import Vectors
+from vlcpctl.evaluation.search.index import AnyVectors, Gathered, Vectors
 from vlcpctl.evaluation.search.items import FusedFeatures
 from vlcpctl.evaluation.splits import EvalSplit
 from vlcpctl.models.embed import image_vectors, pair_vectors, require_finite, text_vectors
 from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
+
+_VECTORS = ".npy"  # of what shards have embedded
 
 
 def embed(encoder: Encoder, source: EvalSplit, checkpoint: Path, compute: Compute) -> Embeddings:
@@ -117,21 +119,22 @@ class _Embedding:
 
     def cached(
         self, about: dict[str, Any], samples: Sequence[str], batches: _Batches, what: str
-    ) -> Vectors:
+    ) -> AnyVectors:
         """The vectors `about` something, of all `samples`; `batches` compute them if need be.
 
         `what` names them in messages. For a shard, they are stored, and none are returned. Raises
         Diverged if they are not finite.
         """
         compute, cache = self.compute, self.compute.cache
-        if compute.shards is not None and compute.shards.index is not None:
-            self._keep(compute.shards, about, batches, what)
+        if compute.embeds_share:
+            self._keep(about, batches, what)
             return self._none()
-        vectors = self._stored(about)
-        if vectors is None:
-            vectors = self._whole(about, batches, what)
-            if cache is not None:
-                cache.put(self._key(about), Cached(vectors, samples))
+        stored = self._stored(about)
+        if stored is not None:
+            return stored
+        vectors = self._whole(about, batches, what)
+        if cache is not None and not compute.searches_share:
+            cache.put(self._key(about), Cached(vectors[:], samples))
         return vectors
 
     def _stored(self, about: dict[str, Any]) -> Vectors | None:
@@ -144,29 +147,41 @@ class _Embedding:
     def _key(self, about: dict[str, Any]) -> Key:
         return key_of(self.checkpoint, self.compute.device, self.compute.batch_size, about)
 
-    def _whole(self, about: dict[str, Any], batches: _Batches, what: str) -> Vectors:
-        """All vectors, joined from shards if there are any."""
-        shards, count = self.compute.shards, self._count(batches)
+    def _whole(self, about: dict[str, Any], batches: _Batches, what: str) -> AnyVectors:
+        """All vectors; if there are shards, theirs, mapped."""
+        shards = self.compute.shards
         if shards is not None:
-            parts = [part for (part,) in shards.kept(self._of_model(about), count)]
-            return np.concatenate(parts or [self._none()])
-        vectors = np.concatenate([*self._parts(batches, range(count))] or [self._none()])
+            files = shards.kept_files(self._of_model(about), _VECTORS)
+            return Gathered([(Matrix(file, np.float32).mapped(), None) for file in files])
+        numbers = range(self._count(batches))
+        vectors = np.concatenate([*self._parts(batches, numbers)] or [self._none()])
         require_finite(vectors, what)
         return vectors
 
-    def _keep(self, shards: Shards, about: dict[str, Any], batches: _Batches, what: str) -> None:
+    def _keep(self, about: dict[str, Any], batches: _Batches, what: str) -> None:
         """Store what a shard has of the vectors, from the cache or computed."""
+        shards, size = self.compute.shards, self.compute.batch_size
+        assert shards is not None
+        share = shards.share(self._count(batches))
+        rows = slice(
+            share.start * size, max(share.start * size, min(share.stop * size, batches.count))
+        )
 
-        def parts(numbers: range) -> Iterator[Result]:
-            stored, size = self._stored(about), self.compute.batch_size
+        def vectors() -> Iterator[Vectors]:
+            stored = self._stored(about)
             if stored is not None:
-                yield from ((stored[number * size :][:size],) for number in numbers)
+                yield stored[rows]
                 return
-            for part in self._parts(batches, numbers):
+            for part in self._parts(batches, share):
                 require_finite(part, what)
-                yield (part,)
+                yield part
 
-        shards.keep(self._of_model(about), self._count(batches), parts)
+        shape = (rows.stop - rows.start, self.encoder.width)
+        shards.keep_file(
+            self._of_model(about),
+            _VECTORS,
+            lambda file: write_vectors(file, vectors(), shape, np.float32),
+        )
 
     def _of_model(self, about: dict[str, Any]) -> dict[str, Any]:
         return {"checkpoint": CheckpointManifest.read(self.checkpoint).content, **about}

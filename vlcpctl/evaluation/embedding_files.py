@@ -22,6 +22,9 @@ from vlcpctl.core.parquet_files import read_columns
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.data.precomputed.vector_files import Matrix, kept_blocks, write_vectors
 from vlcpctl.evaluation.search.gallery import Embeddings
+from vlcpctl.evaluation.search.index import Gathered
+
+_ROWS = 1 << 14  # written at once
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,9 @@ def write_part(
     digits = len(str(parts))  # as in clip-retrieval: ten parts have two digits
     image_of = layout.image_of_N[layout.sample_of_C]
     name = f"{number:0{digits}d}"
-    _save(directory / "img_emb" / f"img_emb_{name}.npy", embedded.image_ID[image_of])
-    _save(directory / "text_emb" / f"text_emb_{name}.npy", embedded.text_TD[layout.text_of_C])
+    _save(directory / "img_emb" / f"img_emb_{name}.npy", Gathered([(embedded.image_ID, image_of)]))
+    texts = Gathered([(embedded.text_TD, layout.text_of_C)])
+    _save(directory / "text_emb" / f"text_emb_{name}.npy", texts)
     path = directory / "metadata" / f"metadata_{name}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(_metadata(embedded, samples), path)
@@ -61,9 +65,10 @@ def _metadata(embedded: Embeddings, samples: Samples) -> Any:
     )
 
 
-def _save(path: Path, vectors: np.ndarray) -> None:
+def _save(path: Path, vectors: Gathered) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.save(path, vectors.astype(np.float16))
+    blocks = (vectors[start : start + _ROWS] for start in range(0, len(vectors), _ROWS))
+    write_vectors(path, blocks, vectors.shape, np.float16)
 
 
 def rows_of(directory: Path, keys: Collection[str]) -> dict[str, np.ndarray]:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.console import say
 from vlcpctl.core.gpu import in_words, worker_count
 from vlcpctl.core.resumable_parts import drop_finished
-from vlcpctl.core.shards import Shards, refuse_shards
+from vlcpctl.core.shards import MissingShard, Result, Shards, refuse_shards
 from vlcpctl.core.versions import Versions
 from vlcpctl.distributed.pool import ALONE, Pool, pool_of
 from vlcpctl.distributed.serving import Work
@@ -92,6 +93,13 @@ class ShardedEvaluator(Evaluator):
     def embed(self, session: Session) -> None:
         """Embed what the rows of the session's checkpoint need, and measure nothing."""
 
+    def search(self, session: Session) -> bool:
+        """Store a shard's share of what the rows of the session's checkpoint are measured from.
+
+        Whether there is any such work; there is none unless it is overridden.
+        """
+        return False
+
 
 @dataclass(frozen=True)
 class Job:
@@ -151,7 +159,22 @@ class Compute:
     pool: Pool = ALONE  # these processes, while rows are measured
     embedding_cache: Path | None = None
     cache: EmbeddingCache | None = None  # in that directory, while rows are measured
-    shards: Shards | None = None  # of what is embedded
+    shards: Shards | None = None  # of what is embedded and searched
+    is_embedded: bool = False  # and the shards have it, so that a shard searches
+
+    @property
+    def embeds_share(self) -> bool:
+        """Whether this is a shard that embeds its share."""
+        return self._has_share and not self.is_embedded
+
+    @property
+    def searches_share(self) -> bool:
+        """Whether this is a shard that searches its share."""
+        return self._has_share and self.is_embedded
+
+    @property
+    def _has_share(self) -> bool:
+        return self.shards is not None and self.shards.index is not None
 
     @property
     def worker_count(self) -> int:
@@ -207,6 +230,18 @@ class Session:
         source = SavedEncoder(self.checkpoint)
         return self.compute.pool.results(source, self.encoder, work, numbers)
 
+    def shared(
+        self, about: Mapping[str, Any], count: int, find: Callable[[range], Result]
+    ) -> Result | None:
+        """What `find` finds for queries in these rows, of all `count`; see `Shards.shared`.
+
+        `about` says what is searched by the model, and for what.
+        """
+        shards = self.compute.shards
+        if shards is None:
+            return find(range(count))
+        return shards.shared({"checkpoint": self.job.manifest.content, **about}, count, find)
+
     @property
     def fusion_encoder(self) -> FusionEncoder:
         """The model as a fusion model; the plan has refused any other."""
@@ -249,10 +284,11 @@ def evaluate(plan: Plan, compute: Compute, note: Note = lambda _: None) -> Itera
 
 
 def shards_before_rows(plan: Plan, compute: Compute, out: Path | None, *, force: bool) -> bool:
-    """Whether the rows can be measured now; if not, this command has embedded its shard for them.
+    """Whether the rows can be measured now; if not, this command has made its shard for them.
 
-    Raises OutputExists if shards of something else are beside the rows, BadInput if one that is to
-    be joined is missing, and as `evaluate` does.
+    It has embedded the share of its shard, or, if nothing was left to embed for any shard, searched
+    it. Raises OutputExists if shards of something else are beside the rows, BadInput if one that is
+    to be joined is missing, and as `evaluate` does.
     """
     evaluator, shards = plan.evaluator, compute.shards
     if shards is None:
@@ -264,10 +300,28 @@ def shards_before_rows(plan: Plan, compute: Compute, out: Path | None, *, force:
     if shards.index is None:
         shards.check(identity, compute.numeric(), versions)
         return True
-    with shards.computing(identity, compute.numeric(), versions), compute.started() as started:
-        for job in plan.jobs:
-            evaluator.embed(Session(plan, job, started, lambda _: None))
+    with shards.held(), compute.started() as started:
+        before = shards.finished()
+        with shards.computing(identity, compute.numeric(), versions):
+            for job in plan.jobs:
+                evaluator.embed(Session(plan, job, started, lambda _: None))
+        if shards.finished() == before:
+            _search_share(plan, replace(started, is_embedded=True), shards)
     return False
+
+
+def _search_share(plan: Plan, compute: Compute, shards: Shards) -> None:
+    """Search the share of a shard that has embedded its own, once all others have, too."""
+    evaluator = plan.evaluator
+    assert isinstance(evaluator, ShardedEvaluator), "no other has shards"
+    try:
+        sessions = (Session(plan, job, compute, lambda _: None) for job in plan.jobs)
+        has_searched = [evaluator.search(session) for session in sessions]
+    except MissingShard as error:
+        say(f"nothing to search yet: {error}")
+        return
+    if any(has_searched):
+        say(f"{shards.out}: shard {shards.index} of {shards.count} has searched its share")
 
 
 def drop_shards(plan: Plan) -> None:

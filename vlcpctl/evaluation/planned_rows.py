@@ -22,6 +22,7 @@ _FIRST = (
     *("run", "method", "seed", "buffer", "step", "task_step", "stream", "evaluator"),
     *("protocol", "gallery", "task", "tasks", "split", "data", "data_was", "limit", "options"),
 )
+_SEARCHED = ("gallery", "tasks", "data", "options")
 _LAST = ("start", "parent", "preset", "config", "checkpoint")
 
 
@@ -43,6 +44,10 @@ class PlannedRow:
     tasks: tuple[int, ...]
     fields: dict[str, Any]
     measured: tuple[str, ...]  # names of the other fields, in order; a rerun does not compare them
+
+    def search(self, what: str) -> dict[str, Any]:
+        """What identifies a search for the row, among those of one line: `what` is searched for."""
+        return {"what": what, **{name: self.fields[name] for name in _SEARCHED}}
 
     def complete(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """The complete row, in the order of the schema, given its measured fields."""

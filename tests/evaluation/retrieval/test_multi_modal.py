@@ -46,7 +46,7 @@ def of_the_authors(name: str) -> ClassSearch:
 def found_in(
     search: ClassSearch, backend: Backend, variant: str = DEFAULT_VARIANT
 ) -> MultiModalResult:
-    return result(HitSearch(GrowingItems.of(search), backend, TOP), variant=variant)
+    return result(HitSearch.of(GrowingItems.of(search), backend, TOP), variant=variant)
 
 
 @pytest.mark.golden

@@ -23,9 +23,9 @@ def embedded(sha256s: list[str], captions: list[list[str]]) -> Embeddings:
 
 def named_pairs(gallery: Gallery) -> list[tuple[str, int]]:
     """Each pair as the image's letter and the text's length."""
+    images, texts = gallery.image_ID[:][:, 0], gallery.text_TD[:][:, 0]
     return [
-        (chr(int(gallery.image_ID[image, 0])), int(gallery.text_TD[text, 0]))
-        for image, text in gallery.pairs_P2.tolist()
+        (chr(int(images[image])), int(texts[text])) for image, text in gallery.pairs_P2.tolist()
     ]
 
 
@@ -52,8 +52,8 @@ def test_identical_texts_are_one_entry_with_the_images_of_both() -> None:
 def test_content_is_united_across_tasks() -> None:
     parts = [embedded(["a", "b"], [["1"], ["22"]]), embedded(["c", "a"], [["22"], ["333"]])]
     gallery = merge_galleries(parts)
-    assert gallery.image_ID[:, 0].tolist() == [ord("a"), ord("b"), ord("c")]
-    assert gallery.text_TD[:, 0].tolist() == [1, 2, 3]
+    assert gallery.image_ID[:][:, 0].tolist() == [ord("a"), ord("b"), ord("c")]
+    assert gallery.text_TD[:][:, 0].tolist() == [1, 2, 3]
     assert named_pairs(gallery) == [("a", 1), ("a", 3), ("b", 2), ("c", 2)]
 
 

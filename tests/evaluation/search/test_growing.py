@@ -62,6 +62,17 @@ def pairs_in_parts(seed: int, parts: int, size: int, *, is_tied: bool) -> list[E
     return found
 
 
+def test_some_of_the_queries_are_asked_when_they_are_among_all() -> None:
+    growing = growing_ways(GATHER_GROWING["unite"](pairs_in_parts(3, 4, 12, is_tied=False)))
+    for queries in growing.values():
+        rows = np.arange(1, len(queries), 2)
+        some = queries.at(rows)
+        assert np.array_equal(some.ends, queries.ends)
+        for parts in range(1, 5):
+            wanted = np.intersect1d(rows, queries.asked(parts))
+            assert np.array_equal(rows[some.asked(parts)], wanted)
+
+
 def items_in_parts(seed: int, parts: int, *, is_tied: bool, is_own: bool) -> list[FusedFeatures]:
     """Parts that share items; each has classes of its own, or all share theirs."""
     random = np.random.default_rng(seed)
@@ -93,8 +104,8 @@ def test_ranks_of_each_prefix_are_those_of_its_own_search(
     is_tied: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scan, "_COLUMNS", (20, 50))
-    monkeypatch.setattr(scan, "_SCORES", 50 * 23)
+    monkeypatch.setattr(scan, "_COLUMNS", 20)
+    monkeypatch.setattr(scan, "_SCORES", 20 * 23)
     tasks, open_with = pairs_in_parts(seed, parts, size, is_tied=is_tied), choose(backend, "cpu")
     whole = growing_ways(GATHER_GROWING[duplicates](tasks))
     for is_exact in (False, True):
@@ -146,11 +157,13 @@ def test_hits_of_each_prefix_are_those_of_its_own_search(
     gallery = items_in_parts(seed + 9, parts, is_tied=is_tied, is_own=is_own)
     gallery = gallery if has_two else queries
     open_with = choose(backend, "cpu")
-    found = HitSearch(GATHER_ITEMS[duplicates](queries, gallery), open_with, TOP)
+    found = HitSearch.of(GATHER_ITEMS[duplicates](queries, gallery), open_with, TOP)
     for number in range(1, parts + 1):
         some = queries[:number]
         sides = GATHER_ITEMS[duplicates](some, gallery[:number] if has_two else some).whole
-        assert same(found.first(number), HitSearch(GrowingItems.of(sides), open_with, TOP).first())
+        assert same(
+            found.first(number), HitSearch.of(GrowingItems.of(sides), open_with, TOP).first()
+        )
 
 
 def test_all_prefixes_cost_about_one_search_of_the_last(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ every_backend = pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKEN
 
 
 def find_hits(search: ClassSearch, backend: Backend, top: int) -> Hits:
-    return HitSearch(GrowingItems.of(search), backend, top).first()
+    return HitSearch.of(GrowingItems.of(search), backend, top).first()
 
 
 def unit(vectors: np.ndarray) -> Vectors:

@@ -83,7 +83,7 @@ def test_ranks_are_those_of_the_full_matrix(seed: int, size: int, scale: float, 
 def test_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     queries = drawn(3, 50, 1e-2)
     whole = found_by(queries)
-    monkeypatch.setattr(module, "_COLUMNS", (7, 7))
+    monkeypatch.setattr(module, "_COLUMNS", 7)
     monkeypatch.setattr(module, "_SCORES", 21)
     tiled = found_by(queries)
     for name in ("rank", "wrong", "wrong_rank"):
@@ -109,7 +109,7 @@ def test_copies_a_band_apart_are_counted_exactly(
 ) -> None:
     """A score may be near one edge of the band, or both sides of neither."""
     monkeypatch.setattr(module, "_CROWD", crowd)
-    monkeypatch.setattr(module, "_COLUMNS", (40, 40))
+    monkeypatch.setattr(module, "_COLUMNS", 40)
     for seed in range(8):
         check(copies(seed, step))
 

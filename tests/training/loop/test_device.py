@@ -421,4 +421,4 @@ def test_scanning_does_not_mix_devices(
     vectors = np.ones((9, 4), dtype=np.float32)
     assert scan(Queries(vectors[:5], vectors, right), "meta", top).worst.shape == (1, 5)
     classes = ClassSearch(QueryAndGallery(vectors[:5], vectors), *map(np.arange, (5, 9, 5)))
-    assert HitSearch(GrowingItems.of(classes), Backend("meta"), 3).first().worst.shape == (5, 3)
+    assert HitSearch.of(GrowingItems.of(classes), Backend("meta"), 3).first().worst.shape == (5, 3)

@@ -149,6 +149,16 @@ class Matrix:
         """(n, D) copies of these rows, (n,) int."""
         return self._array([self._read(row, 1) for row in rows.tolist()])
 
+    def mapped(self) -> np.ndarray:
+        """All rows, mapped; what is written to them stays in this process.
+
+        For files that no other program writes: see above.
+        """
+        if not len(self) or not self.width:
+            return np.empty((len(self), self.width), self.dtype)
+        with reading(self.path):
+            return np.memmap(self.path, self.dtype, "c", self._start, (len(self), self.width))
+
     def blocks(self) -> Iterator[np.ndarray]:
         """All rows in order, in blocks (n, D) of at most _ROWS_AT_ONCE."""
         for start in range(0, self._rows, _ROWS_AT_ONCE):

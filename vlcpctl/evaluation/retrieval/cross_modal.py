@@ -14,6 +14,7 @@ from typing import Any, final
 import numpy as np
 import pyarrow as pa
 
+from vlcpctl.core.shards import Result
 from vlcpctl.evaluation.embedding import embed
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.planned_rows import PlannedRow
@@ -34,7 +35,8 @@ from vlcpctl.evaluation.search.gallery import (
     Gallery,
 )
 from vlcpctl.evaluation.search.queries import Queries, both_ways, growing_ways
-from vlcpctl.evaluation.search.ranks import RankSearch, search_ranks
+from vlcpctl.evaluation.search.ranks import RankSearch, find_ranks, search_ranks
+from vlcpctl.evaluation.search.scan import Scanned
 from vlcpctl.evaluation.splits import EvalSplit
 from vlcpctl.metrics.recall import CUTOFFS, count_touched, recalls
 
@@ -62,16 +64,17 @@ class CrossModal:
 
     def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
         """The measured fields of a row; its ranks are saved, if the plan has a file for them."""
-        # With distractors, what is left out differs between the galleries of the first tasks.
-        is_merged = row.fields["gallery"] == "merged" and not self.distractors
-        chosen = self._distractors(row) if self.distractors else None
-        found = self._merged(session, row) if is_merged else self._one(session, row, chosen)
-        parts = len(row.tasks) if is_merged else 1
+        found, parts, chosen = self._find(session, row)
+        assert found is not None, "only a shard stores what it finds"
         if session.plan.ranks is not None:
             self._save_ranks(session.plan.ranks, session, row, found, parts, chosen)
         measured = asdict(result(found, parts)) | ({} if chosen is None else chosen.counts)
         measured["metrics"] |= self._calibration(session, row, chosen)
         return measured
+
+    def find(self, session: Session, row: PlannedRow) -> BothWays | None:
+        """What a row is measured from; None for a shard, which stores its share of it."""
+        return self._find(session, row)[0]
 
     def embed(self, session: Session, tasks: Iterable[int]) -> None:
         """Embed the splits of tasks, by their numbers, and the distractors as rows need them."""
@@ -81,7 +84,19 @@ class CrossModal:
         for source in self.distractors:
             (embedded if self.are_new else self._in_gallery)(session, source)
 
-    def _one(self, session: Session, row: PlannedRow, chosen: Distractors | None) -> BothWays:
+    def _find(
+        self, session: Session, row: PlannedRow
+    ) -> tuple[BothWays | None, int, Distractors | None]:
+        """The ranks in the gallery of a row, which has so many parts, and its distractors."""
+        if row.fields["gallery"] == "merged" and not self.distractors:
+            return self._merged(session, row), len(row.tasks), None
+        # With distractors, what is left out differs between the galleries of the first tasks.
+        chosen = self._distractors(row) if self.distractors else None
+        return self._one(session, row, chosen), 1, chosen
+
+    def _one(
+        self, session: Session, row: PlannedRow, chosen: Distractors | None
+    ) -> BothWays | None:
         """The ranks in one gallery."""
         gather = GATHER[self.duplicates]
         queries = gather([embedded(session, one) for one in self._splits(row)])
@@ -92,24 +107,40 @@ class CrossModal:
             embed_it = embedded if self.are_new else self._in_gallery
             gallery = chosen.added_to(gallery, [embed_it(session, one) for one in self.distractors])
         with session.timed_search(row):
-            return self._search(session, both_ways(queries, gallery))
+            return self._search(session, row, both_ways(queries, gallery))
 
-    def _merged(self, session: Session, row: PlannedRow) -> BothWays:
+    def _merged(self, session: Session, row: PlannedRow) -> BothWays | None:
         """The ranks in the galleries of the first tasks, from one search for all of them."""
-        splits = self._splits(max(session.job.rows, key=lambda one: len(one.tasks)))
+        most = max(session.job.rows, key=lambda one: len(one.tasks))
+        splits = self._splits(most)
         gather = GATHER_GROWING[self.duplicates]
         parts = [embedded(session, one) for one in splits]
         by_other = [self._in_gallery(session, one) for one in splits]
 
-        def find() -> BothWays:
+        def find() -> BothWays | None:
             searched = None if self.gallery_checkpoint is None else gather(by_other)
-            return self._search(session, growing_ways(gather(parts), searched))
+            return self._search(session, most, growing_ways(gather(parts), searched))
 
         with session.timed_search(row):
             return session.once("merged", find)
 
-    def _search(self, session: Session, ways: Mapping[str, Queries]) -> BothWays:
-        return search(ways, self.backend, is_exact=session.plan.ranks is not None)
+    def _search(
+        self, session: Session, row: PlannedRow, ways: Mapping[str, Queries]
+    ) -> BothWays | None:
+        """The ranks of both directions; None for a shard, which stores its share of them."""
+        is_exact = session.plan.ranks is not None
+        kind = "exact ranks" if is_exact else f"ranks up to {TOP}"
+
+        def found(way: str, queries: Queries) -> RankSearch | None:
+            def find(some: range) -> Result:
+                own = queries if len(some) == len(queries) else queries.at(np.array(some, np.int64))
+                return find_ranks(own, self.backend, TOP, is_exact=is_exact).arrays
+
+            arrays = session.shared(row.search(f"{kind}, {way}"), len(queries), find)
+            return None if arrays is None else RankSearch(queries, TOP, Scanned(*arrays))
+
+        ways_found = {way: found(way, queries) for way, queries in ways.items()}
+        return {way: one for way, one in ways_found.items() if one is not None} or None
 
     def _calibration(
         self, session: Session, row: PlannedRow, chosen: Distractors | None
@@ -146,6 +177,8 @@ class CrossModal:
         """The embeddings of a split as a gallery has them."""
         if self.gallery_checkpoint is None:
             return embedded(session, source)
+        if session.compute.embeds_share:  # it has none to keep
+            return embedded(session, source, self.gallery_checkpoint)
         if source not in self.kept:
             self.kept[source] = embedded(session, source, self.gallery_checkpoint)
         return self.kept[source]

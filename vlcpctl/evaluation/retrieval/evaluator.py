@@ -166,6 +166,12 @@ class Retrieval(ShardedEvaluator):
             numbers = list(range(len(self.tasks)))
         self._protocol(session).embed(session, numbers)
 
+    def search(self, session: Session) -> bool:
+        """See `ShardedEvaluator`."""
+        for row in session.job.rows:
+            self._protocol(session).find(session, row)
+        return True
+
     def finish(self, session: Session) -> None:
         """Save the embeddings of every task, if --save-embeddings is given."""
         from vlcpctl.evaluation.retrieval.cross_modal import embedded

@@ -15,7 +15,7 @@ from vlcpctl.evaluation.embedding import fuse
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.search.backends import Backend
-from vlcpctl.evaluation.search.hits import HitSearch
+from vlcpctl.evaluation.search.hits import HitSearch, find_hits
 from vlcpctl.evaluation.search.items import (
     GATHER_ITEMS,
     FusedFeatures,
@@ -46,7 +46,13 @@ class MultiModal:
     variant: str
 
     def measure(self, session: Session, row: PlannedRow) -> MultiModalResult:
-        """The mean average precisions of a row.
+        """The mean average precisions of a row."""
+        found = self.find(session, row)
+        assert found is not None, "only a shard stores what it finds"
+        return result(found, len(row.tasks), self.variant)
+
+    def find(self, session: Session, row: PlannedRow) -> HitSearch | None:
+        """The hits that a row is measured from; None for a shard, which stores its share of them.
 
         Those in the galleries of the first tasks are from one search for all such galleries.
         """
@@ -54,12 +60,17 @@ class MultiModal:
         most = row if is_own else max(session.job.rows, key=lambda one: len(one.tasks))
         parts = self._parts(session, most)
 
-        def search() -> HitSearch:
-            return HitSearch(GATHER_ITEMS[self.duplicates](*parts), self.backend, TOP)
+        def search() -> HitSearch | None:
+            items = GATHER_ITEMS[self.duplicates](*parts)
+
+            def hits(some: range) -> tuple[np.ndarray]:
+                return (find_hits(items, self.backend, TOP, some),)
+
+            found = session.shared(most.search("hits"), len(items.whole.class_Q), hits)
+            return None if found is None else HitSearch(items, TOP, found[0])
 
         with session.timed_search(row):
-            found = search() if is_own else session.once("merged", search)
-            return result(found, len(row.tasks), self.variant)
+            return search() if is_own else session.once("merged", search)
 
     def embed(self, session: Session, tasks: Iterable[int]) -> None:
         """Fuse the splits of tasks, by their numbers."""

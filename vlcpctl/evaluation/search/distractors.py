@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vlcpctl.evaluation.search.gallery import SOURCES, Embeddings, EntrySources, Gallery, Layout
-from vlcpctl.evaluation.search.index import Ids
+from vlcpctl.evaluation.search.index import Gathered, Ids
 
 COUNTS = ("n_distractor_images", "n_distractor_texts", "n_left_out")  # in rows
 
@@ -39,12 +39,12 @@ class Distractors:
 
     def added_to(self, gallery: Gallery, parts: Sequence[Embeddings]) -> Gallery:
         """The gallery with these entries behind its own, given the embeddings of all parts."""
-        images = [one.image_ID[rows] for one, rows in zip(parts, self.image_rows, strict=True)]
-        texts = [one.text_TD[rows] for one, rows in zip(parts, self.text_rows, strict=True)]
+        images = [(one.image_ID, rows) for one, rows in zip(parts, self.image_rows, strict=True)]
+        texts = [(one.text_TD, rows) for one, rows in zip(parts, self.text_rows, strict=True)]
         return replace(
             gallery,
-            image_ID=np.concatenate([gallery.image_ID, *images]),
-            text_TD=np.concatenate([gallery.text_TD, *texts]),
+            image_ID=Gathered([(gallery.image_ID, None), *images]),
+            text_TD=Gathered([(gallery.text_TD, None), *texts]),
         )
 
 

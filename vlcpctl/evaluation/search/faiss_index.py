@@ -14,20 +14,19 @@ import torch
 from torch import Tensor
 
 from vlcpctl.core.console import warn
-from vlcpctl.evaluation.search.index import Ids, Index, Vectors
+from vlcpctl.evaluation.search.index import AnyVectors, Gathered, Ids, Index, Vectors
 
 _GPU_MAX_K = 2048  # a limit of FAISS
 _SHARE = 0.5  # of a GPU's free memory that a gallery may take; the rest is for the search
 _SCRATCH_BYTES = 256 << 20  # that FAISS keeps on each GPU; its default is 1.5 GB
 
 
-def open_faiss(gallery_GD: Vectors, device: str) -> Index:
+def open_faiss(gallery_GD: AnyVectors, device: str) -> Index:
     """Open a gallery (G, D) on all GPUs that FAISS finds, or on the CPU if that is the device.
 
     With `cuda:N` it is only that GPU. Without support of GPUs in FAISS, the CPU searches, which a
     warning says if torch finds a GPU.
     """
-    gallery_GD = np.ascontiguousarray(gallery_GD, dtype=np.float32)
     # Checked first: without a GPU, FAISS returns an empty index or aborts the process.
     if device != "cpu":
         gpus = _gpus(device)
@@ -40,14 +39,21 @@ def open_faiss(gallery_GD: Vectors, device: str) -> Index:
 class FaissCpuIndex:
     """Brute-force search: `knn` reads the gallery in place, tile by tile, without an index."""
 
-    def __init__(self, gallery_GD: Vectors) -> None:
-        self.gallery_GD = gallery_GD
+    def __init__(self, gallery_GD: AnyVectors) -> None:
+        self.gallery = Gathered([(gallery_GD, None)])
 
     def search(self, queries_QD: Vectors, k: int) -> tuple[Vectors, Ids]:
         """See `Index`."""
         queries_QD = np.ascontiguousarray(queries_QD, dtype=np.float32)
-        scores, ids = faiss.knn(queries_QD, self.gallery_GD, k, faiss.METRIC_INNER_PRODUCT)
-        return scores, ids
+        scores = torch.empty((len(queries_QD), 0))
+        ids = torch.empty((len(queries_QD), 0), dtype=torch.int64)
+        for start, rows_BD in self.gallery.blocks():
+            block = np.ascontiguousarray(rows_BD, dtype=np.float32)
+            some = min(k, len(block))
+            found = faiss.knn(queries_QD, block, some, faiss.METRIC_INNER_PRODUCT)
+            here, rows = (torch.from_numpy(one) for one in found)
+            scores, ids = _best([scores, here], [ids, rows + start], k)
+        return scores.numpy(), ids.numpy()
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class FaissGpuIndex:
     Rows that do not fit are copied to their GPU for each search, in parts that do.
     """
 
-    def __init__(self, gallery_GD: Vectors, gpus: Sequence[Gpu]) -> None:
+    def __init__(self, gallery_GD: AnyVectors, gpus: Sequence[Gpu]) -> None:
         self.on_cpu = FaissCpuIndex(gallery_GD)
         # No more GPUs than rows: a shard without a row could not be searched.
         size = -(-len(gallery_GD) // len(gpus))
@@ -96,7 +102,7 @@ class _Shard:
 
     def __init__(self, gpu: Gpu, gallery_SD: Vectors, start: int) -> None:
         self.gpu, self.start = gpu, start
-        on_host = torch.from_numpy(gallery_SD)
+        on_host = torch.from_numpy(np.ascontiguousarray(gallery_SD, dtype=np.float32))
         free = int(_SHARE * _free_bytes(gpu))
         rows = max(1, free // max(1, on_host[:1].nbytes))
         if len(on_host) <= rows:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from vlcpctl.evaluation.search.index import Ids, Vectors
+from vlcpctl.evaluation.search.index import AnyVectors, Gathered, Ids
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Embeddings:
     """A split embedded by one model: unit-length embeddings of its distinct images and texts."""
 
     layout: Layout
-    image_ID: Vectors
-    text_TD: Vectors
+    image_ID: AnyVectors
+    text_TD: AnyVectors
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class RightAnswers:
 class Gallery:
     """Image and text entries, and the (image, text) rows of those that match, each pair once."""
 
-    image_ID: Vectors
-    text_TD: Vectors
+    image_ID: AnyVectors
+    text_TD: AnyVectors
     pairs_P2: Ids
 
     def texts_of_images(self) -> RightAnswers:
@@ -142,14 +142,14 @@ def merge_growing(parts: Sequence[Embeddings]) -> GrowingGallery:
         layout = part.layout
         image_rows, fresh_images = _enter(image_ids, layout.image_ids)
         text_rows, fresh_texts = _enter(texts, layout.texts)
-        images.append(part.image_ID[fresh_images])
-        sentences.append(part.text_TD[fresh_texts])
+        images.append((part.image_ID, fresh_images))
+        sentences.append((part.text_TD, fresh_texts))
         of_caption = image_rows[layout.image_of_N[layout.sample_of_C]]
         pairs.append(np.stack([of_caption, text_rows[layout.text_of_C]], axis=1))
         ends.append((len(image_ids), len(texts)))
     unique, first = np.unique(np.concatenate(pairs), axis=0, return_index=True)
     part_C = np.repeat(np.arange(len(parts)), [len(one) for one in pairs])
-    gallery = Gallery(np.concatenate(images), np.concatenate(sentences), unique)
+    gallery = Gallery(Gathered(images), Gathered(sentences), unique)
     image_ends, text_ends = _ids(ends).T
     return GrowingGallery(gallery, image_ends, text_ends, part_C[first])
 
@@ -161,8 +161,8 @@ def stack_galleries(parts: Sequence[Embeddings]) -> Gallery:
 
 def stack_growing(parts: Sequence[Embeddings]) -> GrowingGallery:
     """The gallery of `stack_galleries`, and where that of the first parts ends."""
-    images = np.concatenate([part.image_ID[part.layout.image_of_N] for part in parts])
-    texts = np.concatenate([part.text_TD[part.layout.text_of_C] for part in parts])
+    images = Gathered([(part.image_ID, part.layout.image_of_N) for part in parts])
+    texts = Gathered([(part.text_TD, part.layout.text_of_C) for part in parts])
     image_ends = np.cumsum([len(part.layout.image_of_N) for part in parts])
     sizes = [len(part.layout.text_of_C) for part in parts]
     before = [0, *image_ends[:-1].tolist()]

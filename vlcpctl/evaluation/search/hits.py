@@ -47,29 +47,49 @@ class Hits:
     best: Mask
 
 
+@dataclass(frozen=True)
 class HitSearch:
-    """The hits among the first `top` places in the galleries of the first 1, 2, ... N parts."""
+    """The hits among the first `top` places in the galleries of the first 1, 2, ... N parts.
 
-    def __init__(self, items: GrowingItems, backend: Backend, top: int) -> None:
-        self.items, self.top = items, top
-        search, ends = items.whole, items.gallery_ends
-        index = None
-        if backend.open_index is not None and len(ends) == 1:
-            index = backend.open_index(search.sides.gallery_GD)
-        # One bit for each place of the list.
-        self._bits = np.zeros((2, len(ends), len(search.class_Q), -(-top // 8)), dtype=np.uint8)
-        for start in range(0, len(search.class_Q), _BLOCK_ROWS):
-            rows = slice(start, start + _BLOCK_ROWS)
-            block = _Block(items, rows, top)
-            found = block.scan(backend.device) if index is None else block.candidates(index)
-            for part in found:
-                block.place(part)
-                self._bits[:, part, rows] = np.packbits(block.hits, axis=2)
+    `bits` are those of `find_hits`, of all queries.
+    """
+
+    items: GrowingItems
+    top: int
+    bits: np.ndarray
+
+    @classmethod
+    def of(cls, items: GrowingItems, backend: Backend, top: int) -> HitSearch:
+        """Search for the hits of all queries."""
+        bits = find_hits(items, backend, top, range(len(items.whole.class_Q)))
+        return cls(items, top, bits)
 
     def first(self, parts: int = 1) -> Hits:
         """The hits in the gallery of the first parts."""
-        bits = self._bits[:, parts - 1, : self.items.query_ends[parts - 1]]
+        rows = slice(self.items.query_ends[parts - 1])
+        bits = self.bits.reshape(2, -1, *self.bits.shape[1:])[:, parts - 1, rows]
         return Hits(*np.unpackbits(bits, axis=2, count=self.top).astype(np.bool_))
+
+
+def find_hits(items: GrowingItems, backend: Backend, top: int, some: range) -> np.ndarray:
+    """(2 N, Q, bytes) a bit for each place of the list of some queries, given their rows.
+
+    First those at worst in each of the N galleries, then those at best.
+    """
+    search, ends = items.whole, items.gallery_ends
+    index = None
+    if backend.open_index is not None and len(ends) == 1:
+        index = backend.open_index(search.sides.gallery_GD)
+    bits = np.zeros((2, len(ends), len(some), -(-top // 8)), dtype=np.uint8)
+    for start in range(some.start, some.stop, _BLOCK_ROWS):
+        rows = slice(start, min(start + _BLOCK_ROWS, some.stop))
+        block = _Block(items, rows, top)
+        found = block.scan(backend.device) if index is None else block.candidates(index)
+        for part in found:
+            block.place(part)
+            own = slice(rows.start - some.start, rows.stop - some.start)
+            bits[:, part, own] = np.packbits(block.hits, axis=2)
+    return bits.reshape(-1, *bits.shape[2:])
 
 
 class _Block:
@@ -116,7 +136,7 @@ class _Block:
         """Find the wrong answers among the candidates of an index; give the only part."""
         size = len(self.search.class_G)
         k = min(2 * self.top + 1, size)
-        score_BK, self.id_BW = index.search(self.sides.query_QD, k)
+        score_BK, self.id_BW = index.search(self.sides.query_QD[:], k)
         is_wrong = self.search.class_G[self.id_BW] != self.search.class_Q[:, None]
         self.score_BW = np.where(is_wrong & (self.id_BW >= 0), score_BK, np.float32(-np.inf))
         if k < size:

@@ -2,26 +2,97 @@
 
 Backends compute scores in float32. Those too near an edge of the tie band to be trusted are
 computed again in float64, so that all backends give the same ranks.
+Galleries are made of embeddings of several tasks or shards, which are read in place: in memory they
+would be there twice, and of mapped files only the pages in use are.
 Shapes: Q queries, G gallery rows, N pairs of both, D dimensions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 BAND = 1e-5  # scores that differ by less are tied
 ERROR = 4e-6  # bound on the float32 error of inner products of unit vectors; 1.1e-6 was seen
+_BLOCK_VALUES = 1 << 22  # of a block of vectors that has to be copied: 16 MB
 _TILE_ROWS = 256  # pairs at once: their vectors in double precision stay in the cache
 
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
 Scores = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+
+
+@final
+class Gathered:
+    """(N, D) float32: some rows of several arrays, of one after the other, gathered when read.
+
+    There is one array at least; rows (n,) of None are all of it.
+    """
+
+    def __init__(self, parts: Sequence[tuple[AnyVectors, Ids | None]]) -> None:
+        # What takes all rows in order needs no list of them, and is read in place.
+        self._parts = [
+            (array, None if rows is None or _are_all(rows, len(array)) else rows)
+            for array, rows in parts
+        ]
+        counts = [len(array) if rows is None else len(rows) for array, rows in self._parts]
+        self._ends = np.cumsum(counts)
+        self._starts = self._ends - counts
+        self.shape: tuple[int, ...] = (sum(counts), self._parts[0][0].shape[1])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice | Ids) -> Vectors:
+        """(n, D) these rows; a slice (without a step) of one array is not copied."""
+        if isinstance(rows, slice):
+            first, end, _ = rows.indices(len(self))
+            pieces = list(self._pieces(first, end))
+            none: Vectors = np.empty((0, self.shape[1]), np.float32)
+            return pieces[0] if len(pieces) == 1 else np.concatenate([none, *pieces])
+        rows = np.asarray(rows)
+        part_n = np.searchsorted(self._ends, rows, side="right")
+        found = np.empty((len(rows), self.shape[1]), np.float32)
+        for part in np.unique(part_n).tolist():
+            (array, own), is_here = self._parts[part], part_n == part
+            places = rows[is_here] - self._starts[part]
+            found[is_here] = array[places if own is None else own[places]]
+        return found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """All rows in memory, for functions of NumPy."""
+        return np.array(self[:], dtype=dtype, copy=copy)
+
+    def blocks(self) -> Iterator[tuple[int, Vectors]]:
+        """The rows in blocks (n, D), with the row where each starts; what is copied is small."""
+        most = max(1, _BLOCK_VALUES // max(1, self.shape[1]))
+        for (array, rows), start, end in zip(self._parts, self._starts, self._ends, strict=True):
+            if isinstance(array, Gathered) and rows is None:
+                yield from ((start + first, block) for first, block in array.blocks())
+            elif start < end:
+                step = end - start if rows is None else most
+                for first in range(start, end, step):
+                    yield first, self[first : min(first + step, end)]
+
+    def _pieces(self, first: int, end: int) -> Iterator[Vectors]:
+        """The rows from `first` to before `end`, array by array."""
+        for (array, rows), start, stop in zip(self._parts, self._starts, self._ends, strict=True):
+            low, high = max(first, start), min(end, stop)
+            if low < high:
+                own = slice(low - start, high - start)
+                yield array[own] if rows is None else array[rows[own]]
+
+
+AnyVectors: TypeAlias = Vectors | Gathered
+
+
+def _are_all(rows: Ids, count: int) -> bool:
+    return len(rows) == count and bool(np.all(rows == np.arange(count)))
 
 
 class Index(Protocol):
@@ -35,15 +106,15 @@ class Index(Protocol):
         ...
 
 
-OpenIndex = Callable[[Vectors], Index]
+OpenIndex = Callable[[AnyVectors], Index]
 
 
 @dataclass(frozen=True)
 class QueryAndGallery:
     """Query embeddings and the gallery embeddings they are searched in, at unit length."""
 
-    query_QD: Vectors
-    gallery_GD: Vectors
+    query_QD: AnyVectors
+    gallery_GD: AnyVectors
 
 
 def exact_scores(sides: QueryAndGallery, query_rows: Ids, gallery_rows: Ids) -> Scores:

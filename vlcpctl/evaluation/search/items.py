@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vlcpctl.evaluation.search.index import Ids, QueryAndGallery, Vectors
+from vlcpctl.evaluation.search.index import AnyVectors, Ids, QueryAndGallery, Vectors
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class FusedFeatures:
     """A split embedded by one model: unit-length fused features of its distinct pairs."""
 
     items: Items
-    fused_PD: Vectors
+    fused_PD: AnyVectors
 
 
 def lay_out_items(sha256s: Iterable[str], captions: Iterable[str], classes: Sequence[str]) -> Items:

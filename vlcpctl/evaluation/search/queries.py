@@ -5,13 +5,20 @@ Shapes: Q queries, A right answers of all queries, G gallery rows, N parts, D di
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from vlcpctl.evaluation.search.gallery import Gallery, GrowingGallery, RightAnswers
-from vlcpctl.evaluation.search.index import Ids, QueryAndGallery, Scores, Vectors, exact_scores
+from vlcpctl.evaluation.search.index import (
+    AnyVectors,
+    Gathered,
+    Ids,
+    QueryAndGallery,
+    Scores,
+    exact_scores,
+)
 
 
 @dataclass(frozen=True)
@@ -33,10 +40,13 @@ class Queries:
     Without `parts`, the gallery is one.
     """
 
-    query_QD: Vectors
-    gallery_GD: Vectors
+    query_QD: AnyVectors
+    gallery_GD: AnyVectors
     right: RightAnswers
     parts: Parts | None = None
+
+    def __len__(self) -> int:
+        return len(self.query_QD)
 
     @property
     def ends(self) -> Ids:
@@ -66,8 +76,15 @@ class Queries:
         return np.flatnonzero((self.parts.since_Q < parts) & (self.parts.until_Q >= parts))
 
     def at(self, rows: Ids) -> Queries:
-        """The queries in these rows, in the whole gallery."""
-        return Queries(self.query_QD[rows], self.gallery_GD, self.right.at(rows))
+        """The queries in these rows."""
+        life = self.parts
+        parts = (
+            None
+            if life is None
+            else replace(life, since_Q=life.since_Q[rows], until_Q=life.until_Q[rows])
+        )
+        query_QD = Gathered([(self.query_QD, rows)])
+        return Queries(query_QD, self.gallery_GD, self.right.at(rows), parts)
 
 
 @dataclass(frozen=True)
@@ -142,4 +159,4 @@ def _growing(whole: Queries, part_A: Ids, ends_N: Ids) -> Queries:
     is_there = part_A[right.places(query_V)] <= since_V[every.owners]
     counts = np.bincount(every.owners[is_there])
     own = RightAnswers(np.concatenate([[0], np.cumsum(counts)]), every.ids[is_there])
-    return Queries(whole.query_QD[query_V], whole.gallery_GD, own, life)
+    return Queries(Gathered([(whole.query_QD, query_V)]), whole.gallery_GD, own, life)

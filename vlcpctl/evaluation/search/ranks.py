@@ -17,6 +17,7 @@ from vlcpctl.evaluation.search.queries import ExactRanks, Queries, Ranks
 from vlcpctl.evaluation.search.scan import Scanned, scan
 
 _BLOCK_SCORES = 1 << 21  # candidates at once: about 60 MB
+_BLOCK_VALUES = 1 << 22  # of the queries that they are of: 16 MB
 _SPARE = 2  # candidates beyond those that settle most ranks
 
 
@@ -60,20 +61,27 @@ def search_ranks(
 ) -> RankSearch:
     """Search for the ranks up to `top`, or for the exact ones and the best wrong answers.
 
-    Only wrong answers can outrank a right one, so other right answers do not lower the rank. An
-    index is used in a gallery of one part, for ranks up to `top`; else every score is computed.
+    Only wrong answers can outrank a right one, so other right answers do not lower the rank.
+    """
+    return RankSearch(queries, top, find_ranks(queries, backend, top, is_exact=is_exact))
+
+
+def find_ranks(queries: Queries, backend: Backend, top: int, *, is_exact: bool) -> Scanned:
+    """What ranks are made of; those of some queries are found without the others.
+
+    An index is used in a gallery of one part, for ranks up to `top`; else every score is computed.
     """
     if is_exact:
-        return RankSearch(queries, top, scan(queries, backend.device))
+        return scan(queries, backend.device)
     if backend.open_index is None or queries.parts is not None:
-        return RankSearch(queries, top, scan(queries, backend.device, top))
+        return scan(queries, backend.device, top)
     found = Scanned.empty(queries, top)
     is_sure = _count(queries, backend.open_index(queries.gallery_GD), top, found)
     rest = np.flatnonzero(~is_sure)
     if len(rest):
         scanned = scan(queries.at(rest), backend.device, top)
         found.worst[:, rest], found.best[:, rest] = scanned.worst, scanned.best
-    return RankSearch(queries, top, found)
+    return found
 
 
 def _count(queries: Queries, index: Index, top: int, found: Scanned) -> Mask:
@@ -107,8 +115,9 @@ def _blocks(queries: Queries, top: int) -> Iterator[tuple[Ids, int]]:
     is_tied = queries.right_scores >= queries.best_right[right.owners] - 2 * BAND
     tied_Q = np.bincount(right.owners, is_tied, minlength=len(queries.query_QD)).astype(np.int64)
     wanted_Q = np.minimum(top + tied_Q + _SPARE, len(queries.gallery_GD))
+    most = _BLOCK_VALUES // max(1, queries.query_QD.shape[1])
     for k in np.unique(wanted_Q).tolist():
-        rows, size = np.flatnonzero(wanted_Q == k), max(1, _BLOCK_SCORES // k)
+        rows, size = np.flatnonzero(wanted_Q == k), max(1, min(most, _BLOCK_SCORES // k))
         yield from ((rows[start : start + size], k) for start in range(0, len(rows), size))
 
 

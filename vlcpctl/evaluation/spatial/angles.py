@@ -51,11 +51,13 @@ def spatial(before: Embeddings, after: Embeddings, backend: Backend) -> SpatialR
     of the image first, and in `imav_t2i` if it ranks an image of the text first; of several right
     answers, the nearest makes the pair.
     """
+    images = before.image_ID[:], after.image_ID[:]
+    texts = before.text_TD[:], after.text_TD[:]
     found = {
-        "sam_image": self_angle_changes(before.image_ID, after.image_ID),
-        "sam_text": self_angle_changes(before.text_TD, after.text_TD),
-        "ram_image": tally(rotations(before.image_ID, after.image_ID)),
-        "ram_text": tally(rotations(before.text_TD, after.text_TD)),
+        "sam_image": self_angle_changes(*images),
+        "sam_text": self_angle_changes(*texts),
+        "ram_image": tally(rotations(*images)),
+        "ram_text": tally(rotations(*texts)),
     }
     ways = both_ways(merge_galleries([before]))  # a gallery of one part keeps its rows
     pairs_of = {

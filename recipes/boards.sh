@@ -19,6 +19,8 @@ policy_of() {
     mof | icarl | lucir) echo herding ;;
     der | derpp) echo "reservoir --store-features" ;;
     er | ctp+er | lwf+er | co2l | incclip | incclip-no-texts) echo reservoir ;;
+    zscl | gift) echo reference ;;
+    snd) echo reference+start ;;
   esac
 }
 
@@ -46,29 +48,37 @@ reservoir() { # SEED TASK
 
 # sequence RUN DIR "TRAIN WORDS" "BUFFER POLICY" SHARE SEED START TASK...: one task after another into
 # DIR/TASK, from START if that is a model of the first task; with SHARE, each model is averaged with
-# the one before it.
+# the one before it. The policy "reference" gives a reservoir as --reference, and "reference+start" the
+# first model as --teacher, too.
 sequence() {
-  local name=$1 dir=$2 words=$3 policy=$4 share=$5 seed=$6 from=$7 buffer="" past="" task made
+  local name=$1 dir=$2 words=$3 policy=$4 share=$5 seed=$6 from=$7 past="" task made
+  local buffer="" start=$7 held
   shift 7
   # an average is reported as "NAME alpha=SHARE"; the first model, which is none, must be too
   words="$words --run '$name${share:+ alpha=$share}'"
   for task in "$@"; do
+    held=""
     if [ -n "$past" ] && [ "$policy" = reservoir ]; then
-      buffer=$(reservoir "$seed" "$past")
+      held="--buffer $(reservoir "$seed" "$past")"
+    elif [ -n "$past" ] && [ "${policy%+start}" = reference ]; then
+      held="--reference $(reservoir "$seed" "$past")"
+      [ "$policy" = reference ] || held="$held --teacher $start"
     elif [ -n "$past" ] && [ -n "$policy" ]; then
       remember "$dir/buffer-${past##*/}" "$past" \
         "--policy $policy --size $size --of stream --seed $seed" "$from" "$buffer"
       buffer=$dir/buffer-${past##*/}
+      held="--buffer $buffer"
     fi
     if [ -n "$past" ] || [ -z "$from" ]; then
       made=$dir/${task##*/}
       [ -z "$past" ] || [ -z "$share" ] || made=$dir/trained-${task##*/}
-      echo "train-step $task -o $made $words ${from:+--previous $from} ${buffer:+--buffer $buffer}" |
+      echo "train-step $task -o $made $words ${from:+--previous $from} $held" |
         if [ -n "$from" ]; then without_temperature; else cat; fi
       if [ "$made" != "$dir/${task##*/}" ]; then
         echo "interpolate $from $made --alpha $share -o $dir/${task##*/} --run '$name'"
       fi
       from=$dir/${task##*/}
+      : "${start:=$from}"
     fi
     past=$task
   done

@@ -32,8 +32,8 @@ options "out methods jobs" "$@"
 [ -z "$emoji9" ] || fail "it runs on Emoji-9 always; STEPS=4 SEEDS=0 makes it short"
 : "${out:=runs/leaderboard}" "${jobs:=$(getconf _NPROCESSORS_ONLN)}"
 
-free="seqf lwf lwf-channels ewc mas si rwalk afec geodl ema dha modx ctp interpolate"
-buffered="er mof icarl lucir ctp+er der derpp co2l incclip"
+free="seqf lwf lwf-channels ewc mas si rwalk afec geodl ema dha modx ctp bct gnsp interpolate"
+buffered="er mof icarl lucir ctp+er der derpp co2l incclip zscl snd gift"
 : "${methods:=joint $free $buffered}"
 among method "joint $free $buffered" "$methods"
 steps=${STEPS:-50} seeds=${SEEDS:-0 1 2} size=${SIZE:-10%} rates=${RATES:-1e-3 5e-4} chooser=100
@@ -54,7 +54,8 @@ stream() { # NAME "GROUPS"
 # --- Rows: what each is, and what is tried for it besides the learning rate.
 # A tenth of the default, it, and ten times it; where the default is for another loss or for
 # thousands of steps, three values from it on in the direction that this makes sensible. CTP's queue
-# is longer than a task here is large: its length, a quarter of it, and none.
+# is longer than a task here is large: its length, a quarter of it, and none. ZSCL's snapshots are 100
+# steps apart, twice a task: that, ten steps, and no average.
 settings_of() { # the default first; a comma joins values that go together
   case $1 in
     lwf) echo lwf.strength={1,0.1,10} ;;
@@ -81,6 +82,11 @@ settings_of() { # the default first; a comma joins values that go together
       echo incclip.tau_old=0.01,incclip.lambda_=5 incclip.tau_old=0.07,incclip.lambda_=5 \
         incclip.tau_old=0.07,incclip.lambda_=1
       ;;
+    bct) echo bct.strength={1,0.1,10} ;;
+    gnsp) echo gnsp.rho={0.15,0.5,0.9} ;;
+    zscl) echo zscl.every={100,10,0} ;;
+    snd) echo snd.previous={9,0.9,90} ;;
+    gift) echo gift.strength={1,0.1,10} ;;
     interpolate) echo alpha={0.5,0.25,0.75} ;;
     *) echo default ;;
   esac
@@ -90,7 +96,7 @@ settings_of() { # the default first; a comma joins values that go together
 first_of() { # ROW: whose first model its chains start from; its own for each strength if ""
   case $1 in
     ema | dha | ctp | ctp+er) echo "" ;;
-    ewc | mas | si | rwalk | afec | incclip) echo "$1" ;;
+    ewc | mas | si | rwalk | afec | incclip | gnsp) echo "$1" ;;
     *) echo seqf ;;
   esac
 }
@@ -247,7 +253,7 @@ board_lines() {
   if [ -n "$ablations" ]; then ablate; fi
 }
 
-reservoir_rows="er ctp+er co2l incclip"
+reservoir_rows="er ctp+er co2l incclip zscl snd gift"
 names=$(ablation_table | cut -d "|" -f 1)
 [ "$ablations" = 1 ] || among ablation "$(echo $names)" "$ablations"
 

@@ -21,7 +21,7 @@
 # joint trains on all tasks at once, for as many steps as a sequence has in total. A buffer holds SIZE=10% of
 # the stream. The rows NAME@ctp start from the first model of ctp, to tell its head start from what it
 # keeps. lwf+er and ctp+er have the setting that lwf and ctp have chosen; modx has its default, and incclip, without
-# negative texts, what the leaderboard has chosen. If it is interrupted, the same command resumes it; with
+# negative texts, what the leaderboard has chosen. So have all other methods, which have the first seed only. If it is interrupted, the same command resumes it; with
 # more SEEDS it trains what is missing.
 set -euo pipefail
 recipes=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -34,8 +34,10 @@ options "out methods packages jobs" "$@"
 
 rows_of_board="joint seqf lwf mas ewc modx ctp er mof lwf+er ctp+er incclip-no-texts"
 rows_of_board="$rows_of_board seqf@ctp lwf@ctp er@ctp"
-: "${methods:=$rows_of_board}"
-among method "$rows_of_board" "$methods"
+rows_of_one_seed="si rwalk afec geodl ema dha lwf-channels bct gnsp interpolate"
+rows_of_one_seed="$rows_of_one_seed icarl lucir der derpp co2l incclip zscl snd gift"
+: "${methods:=$rows_of_board $rows_of_one_seed}"
+among method "$rows_of_board $rows_of_one_seed" "$methods"
 steps=${STEPS:-300} seeds=${SEEDS:-0 1 2 3 4} choosers=${CHOOSERS:-100 101 102} size=${SIZE:-10%} rates=1e-3
 augmentation="--crop random --crop-scale 0.6,1 --flip"
 names="00-people-and-smileys 01-animals-and-food 02-places-and-activities 03-objects-and-symbols"
@@ -57,7 +59,26 @@ settings_of() { # what is tried for a row, the default first; a row with one set
     mas) echo mas.strength={1,0.1,10,100} ;;
     ewc) echo ewc.strength={5000,500,50000} ;;
     ctp) echo ctp.queue={1024,256,0} ;;
-    incclip-no-texts) echo incclip.tau_old=0.07,incclip.lambda_=1 ;;
+    # what the leaderboard has chosen
+    incclip | incclip-no-texts) echo incclip.tau_old=0.07,incclip.lambda_=1 ;;
+    si) echo si.strength=100 ;;
+    rwalk) echo rwalk.strength=10 ;;
+    afec) echo afec.strength=50000 ;;
+    geodl) echo geodl.strength=1 ;;
+    ema) echo ema.decay=0.9 ;;
+    dha) echo dha.main_share=0.975,dha.history_share=0.925 ;;
+    lwf-channels) echo lwf.strength=0.1 ;;
+    interpolate) echo alpha=0.75 ;;
+    icarl) echo icarl.strength=0.1 ;;
+    lucir) echo lucir.strength=0.1 ;;
+    der) echo der.alpha=30 ;;
+    derpp) echo derpp.alpha=3 ;;
+    co2l) echo co2l.strength=1 ;;
+    bct) echo bct.strength=0.1 ;;
+    gnsp) echo gnsp.rho=0.9 ;;
+    zscl) echo zscl.every=0 ;;
+    snd) echo snd.previous=0.9 ;;
+    gift) echo gift.strength=1 ;;
     *) echo default ;;
   esac
 }
@@ -126,7 +147,7 @@ run_one() { # NAME ROW SEED STEPS: NAME as it is shown
     return
   fi
   [ "$2" = "${2%@ctp}" ] || start=board-runs/seed$3/ctp/${names%% *}
-  sequence "$1" "$run" "$words" "$(policy_of "${2%@ctp}")" "" "$3" "$start" $all
+  sequence "$1" "$run" "$words" "$(policy_of "${2%@ctp}")" "$(share_of "$(setting_of "$2")")" "$3" "$start" $all
   [ -z "$start" ] || made=${all#* } # the first model is ctp's
   measure_all "$run" "$(checkpoints "$run" $made)" "$run/${names##* }"
 }
@@ -148,6 +169,7 @@ board_lines() {
   for seed in $seeds; do
     reservoirs "$seed" $(tasks board)
     for row in $methods; do
+      if has "$rows_of_one_seed" "$row" && [ "$seed" != "${seeds%% *}" ]; then continue; fi
       if [ "$row" = joint ]; then
         run_one joint joint "$seed" $((4 * steps))
       else

@@ -53,7 +53,7 @@ def cells_of(rows: Iterable[Mapping[str, Any]]) -> tuple[Cells, dict[str, int]]:
     sizes = {}
     names = {split: name for name, split in GALLERIES.items()}
     for row in rows:
-        key = row["run"], row["seed"]
+        key = row["run"].partition(" alpha=")[0], row["seed"]  # the share of an average
         score = row["metrics"]["rm"]
         if row["gallery"] == "own" and row["split"] == "test":
             own.setdefault(key, {})[row["step"], row["task_step"]] = score

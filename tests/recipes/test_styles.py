@@ -20,6 +20,7 @@ from support.eval_rows import row
 from support.recipe_lines import dry_run_of, options_of, options_of_command, script
 
 from vlcpctl.data.emoji9.glyphs import read_glyphs
+from vlcpctl.methods import TABLE
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -115,7 +116,7 @@ def test_every_line_is_one_that_the_program_takes(monkeypatch: pytest.MonkeyPatc
     }
     steps = options_of_command(lines, "train-step")
     for given in steps:
-        for name in ("previous", "buffer"):
+        for name in ("previous", "buffer", "reference", "teacher"):
             assert given[name] is None or Path(given[name]) in made
     for given in options_of_command(lines, "eval-retrieval"):
         assert {Path(one) for one in given["checkpoint"]} <= made
@@ -136,6 +137,18 @@ def test_the_choice_reads_no_test_picture_and_the_board_no_seed_of_it() -> None:
     for given in options_of_command(lines, "train-step"):
         seeds[str(given["out"]).split("/")[0]].add(given["seed"])
     assert seeds == {"selection": {100, 101, 102}, "board-runs": {0, 1, 2, 3, 4}}
+
+
+def test_methods_beside_the_claims_have_one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEEDS", "3 4")
+    seeds = defaultdict(set)
+    for given in options_of_command(dry_run_of("styles.sh", "--jobs", "2"), "train-step"):
+        if str(given["out"]).startswith("board-runs"):
+            seeds[given["run_name"]].add(given["seed"])
+    assert seeds["er"] == seeds["ctp"] == {3, 4}
+    assert seeds["gift"] == seeds["si"] == seeds["interpolate alpha=0.75"] == {3}
+    trained = {name.split("@")[0].split()[0] for name in seeds}
+    assert trained >= {*TABLE} - {"joint"} | {"mof", "lwf+er", "ctp+er", "lwf-channels"}
 
 
 def test_the_board_has_what_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +193,7 @@ def test_cells_have_the_last_model_on_each_gallery(tmp_path: Path) -> None:
         scored("er", 7.0, split="gallery"),
         scored("er", 3.0, split="val"),
         scored("joint", 8.0, step=0),
+        scored("interpolate alpha=0.75", 2.0),
     ]
     cells, sizes = table.cells_of(rows)
     found = cells["er", 0]
@@ -191,6 +205,7 @@ def test_cells_have_the_last_model_on_each_gallery(tmp_path: Path) -> None:
     }
     assert (found["learned"], found["final"]) == (16.5, 31.5)
     assert cells["joint", 0] == {"rm": 8.0}
+    assert cells["interpolate", 0] == {"rm": 2.0}
     assert sizes["names"] == 100
     table.write_cells(tmp_path / "cells.tsv", cells)
     assert table.read_cells(tmp_path / "cells.tsv") == cells

@@ -76,7 +76,7 @@ def split(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str = "64GB",
+    cache_size: str | None = None,
 ) -> Path:
     """Split image-text pairs into a stream of tasks."""
 
@@ -103,7 +103,7 @@ def buffer(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str = "64GB",
+    cache_size: str | None = None,
 ) -> Path:
     """Choose which pairs of a task to keep for replay."""
 
@@ -184,7 +184,7 @@ def train_step(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str = "64GB",
+    cache_size: str | None = None,
 ) -> Path:
     """Train on one task, starting from the last checkpoint."""
 
@@ -218,6 +218,8 @@ def merge(
     force: bool = False,
     wait: float | None = None,
     quiet: bool = False,
+    cache: StrPath | None = None,
+    cache_size: str | None = None,
 ) -> Path:
     """Merge checkpoints: average, ema, TIES or Model Stock."""
 
@@ -268,7 +270,7 @@ def eval_retrieval(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str = "64GB",
+    cache_size: str | None = None,
 ) -> list[dict[str, Any]]: ...
 @overload
 def eval_retrieval(
@@ -303,7 +305,7 @@ def eval_retrieval(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str = "64GB",
+    cache_size: str | None = None,
 ) -> Path: ...
 @overload
 def eval_zeroshot(
@@ -330,6 +332,8 @@ def eval_zeroshot(
     force: bool = False,
     wait: float | None = None,
     quiet: bool = False,
+    cache: StrPath | None = None,
+    cache_size: str | None = None,
 ) -> list[dict[str, Any]]: ...
 @overload
 def eval_zeroshot(
@@ -356,6 +360,8 @@ def eval_zeroshot(
     force: bool = False,
     wait: float | None = None,
     quiet: bool = False,
+    cache: StrPath | None = None,
+    cache_size: str | None = None,
 ) -> Path: ...
 def forgetting_report(
     *rows: StrPath | Row | Iterable[StrPath | Row],
@@ -445,6 +451,8 @@ def update(
     threads: int | Literal["none"] | None = None,
     train_option: str | None = None,
     accept_inexact: bool = False,
+    cache: StrPath | Literal["none"] | None = None,
+    cache_size: str | None = None,
     junit: StrPath | None = None,
     on_accept: str | None = None,
     on_reject: str | None = None,

@@ -105,9 +105,9 @@ def test_a_mistake_is_one_plain_line(
         (*TRAIN, "--log", "tensorboard:hdfs://logs"),
         ("sample", "emoji9", "-o", "file:///tmp/pairs.parquet"),
         ("split", "file:///pairs", "-o", "stream", "--by", "source"),
-        ("split", "a.json", "-o", "stream", "--by", "source", "--image-root", "s3://images"),
+        ("split", "a.json", "-o", "stream", "--by", "source", "--class-names", "s3://images"),
         ("eval-retrieval", "task", "--checkpoint", "c", "-o", "s3://bucket/rows"),
-        ("eval-zeroshot", "s3://bucket/task", "--checkpoint", "c"),
+        ("eval-zeroshot", "task", "--checkpoint", "s3://bucket/c"),
         ("forgetting-report", "s3://bucket/rows"),
         ("import-checkpoint", "https://host/weights.pt", "-o", "out"),
         ("check", "s3://bucket/run"),
@@ -115,14 +115,18 @@ def test_a_mistake_is_one_plain_line(
     ],
 )
 def test_a_url_is_not_a_path(program: Program, tmp_path: Path, words: tuple[str, ...]) -> None:
-    said = "is a URL, not a local path; only the sources of split and tasks"
+    said = f"is a URL, not a local path; {words[0]} "
     check_refused(program(*words), words[0], 2, said, "://")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("url", "package", "end"),
-    [("gs://b/x", "gcsfs", "gcsfs)"), ("s3://b/x", "s3fs", "s3fs); install vlcpctl[remote]")],
+    [
+        ("gs://b/x", "gcsfs", "gcsfs)"),
+        ("hf://datasets/org/name", "huggingface_hub", "huggingface_hub)"),
+        ("s3://b/x", "s3fs", "s3fs); install vlcpctl[remote]"),
+    ],
 )
 def test_a_store_whose_package_is_missing_names_it(
     program: Program, monkeypatch: pytest.MonkeyPatch, url: str, package: str, end: str
@@ -159,10 +163,11 @@ def test_a_url_is_refused_by_every_path_of_every_command(
     program: Program, tmp_path: Path, command: str, option: str
 ) -> None:
     for url in ("s3://bucket/x", "file:///x", "hf://datasets/x", "gs://b", "HTTPS://host/x"):
-        name = {"": ("sources", "task", "tasks")}.get(option, (option[2:],))
+        arguments = ("sources", "task", "tasks", "data_sets")
+        name = {"": arguments}.get(option, (option[2:].replace("-", "_"),))
         if any(may_be_stored(command, one, url) for one in name):
             continue
-        said = f"'{url}' is a URL, not a local path; only the sources of split and tasks may be"
+        said = f"'{url}' is a URL, not a local path; {command} "
         check_refused(program(command, *filter(None, [option]), url), command, 2, said)
     assert list(tmp_path.iterdir()) == []
 
@@ -203,7 +208,7 @@ def test_a_url_is_found_within_values(
     ],
 )
 def test_names_of_hubs_and_odd_paths_are_not_urls(text: str) -> None:
-    refuse_url(text)
+    refuse_url(text, "train-step")
 
 
 def test_a_file_whose_name_looks_like_an_option_is_found(program: Program, tmp_path: Path) -> None:

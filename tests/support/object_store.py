@@ -39,10 +39,7 @@ class Store:
         store = fsspec.filesystem("s3", endpoint_url=self.url, key="test", secret="test")
         if not store.exists(BUCKET):
             store.mkdir(BUCKET)
-        files = sorted(directory.rglob("*")) if directory.is_dir() else [directory]
-        for path in (one for one in files if one.is_file()):
-            below = path.relative_to(directory).as_posix()
-            store.pipe_file(f"{BUCKET}/{name}/{below}".removesuffix("/."), path.read_bytes())
+        _copy(store, directory, f"{BUCKET}/{name}")
         return f"s3://{BUCKET}/{name}"
 
     def counted(self, application: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,6 +68,28 @@ class Store:
             return [body]
 
         return answer
+
+
+def put_in_memory(directory: Path, name: str) -> str:
+    """Copy a directory or a file into fsspec's store in memory, which forked processes share."""
+    import fsspec
+
+    _copy(fsspec.filesystem("memory"), directory, name)
+    return f"memory://{name}"
+
+
+def remove_from_memory(name: str) -> None:
+    """Remove what `put_in_memory` put there."""
+    import fsspec
+
+    fsspec.filesystem("memory").rm(name, recursive=True)
+
+
+def _copy(store: Any, directory: Path, name: str) -> None:
+    files = sorted(directory.rglob("*")) if directory.is_dir() else [directory]
+    for path in (one for one in files if one.is_file()):
+        below = path.relative_to(directory).as_posix()
+        store.pipe_file(f"{name}/{below}".removesuffix("/."), path.read_bytes())
 
 
 @contextmanager

@@ -149,6 +149,9 @@ def run(
     the pairs, also by way of other checkpoints, and those of which this is not known. It is written
     before the first removal; if the command is interrupted, run it again.
 
+    What a state directory has read of object stores is in a cache that it records; such a cache,
+    and one under PATH, is emptied. Object stores are not searched.
+
     Nothing is changed if an unfinished train-step needs the pairs (exit code 4), or if files with
     the pairs have hard links elsewhere (exit code 3). Files that vlcpctl did not write, such as the
     sources, are not searched. Of tasks that 'vlcpctl split --in-place' made, the pairs are removed

@@ -69,12 +69,12 @@ Cache = Annotated[
     ),
 ]
 CacheSize = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--cache-size",
         metavar="BYTES",
-        help="Size of --cache, such as 64GB: what was read longest ago is removed; files that are "
-        "open stay.",
+        help="Size of --cache, such as 500GB: what was read longest ago is removed; files that are "
+        "open stay (default: 64GB).",
         rich_help_panel=EXECUTION,
     ),
 ]

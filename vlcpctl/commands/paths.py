@@ -35,15 +35,26 @@ _WITH_PATHS = frozenset(
         "tables",
     }
 )
-# The inputs of each command that may be in an object store: sources, and tasks.
+# The inputs of each command that may be in an object store: sources, tasks and sets of classes.
 STORED = {
-    "split": ("sources",),
-    "train-step": ("tasks",),
+    "split": ("sources", "image_root", "not_test_images"),
+    "train-step": ("tasks", "buffer", "reference"),
     "buffer": ("task",),
-    "distill": ("tasks",),
+    "distill": ("tasks", "buffer"),
+    "invert-texts": ("buffer",),
+    "merge": ("batch_norm_from",),
     "eval-retrieval": ("tasks", "distractors"),
+    "eval-zeroshot": ("data_sets", "data"),
+    "eval-probe": ("data_sets", "data"),
     "spatial-report": ("tasks",),
+    "update": (
+        *("sources", "image_root", "buffer_from", "guard", "guard_classes", "data"),
+        *("distractors", "reference"),
+    ),
+    "export": ("sources",),
 }
+_USUAL_SIZE = "64GB"  # of a cache
+_NONE = "none"  # takes what a state has recorded back to the default
 _URL = re.compile(r"(?:^|(?<=[=,:]))[A-Za-z][A-Za-z0-9+.-]*:/{2}.*", re.DOTALL)
 
 
@@ -59,16 +70,17 @@ def require_paths(*paths: Path | None) -> None:
             raise BadInput(missing(path))
 
 
-def refuse_url(text: str) -> None:
+def refuse_url(text: str, command: str) -> None:
     """Raise ValueError for text such as s3://bucket/run where a local path is meant.
 
     Call it before the text becomes a Path, which turns // into /.
     """
     url = _URL.search(text)
     if url:
+        does = "only reads data from" if command in STORED else "reads nothing from"
         raise ValueError(
-            f"'{printable(url[0])}' is a URL, not a local path; only the sources of "
-            "split and tasks may be in an object store: use a local copy, or mount the store"
+            f"'{printable(url[0])}' is a URL, not a local path; {command} {does} object stores: "
+            "use a local copy, or mount the store"
         )
 
 
@@ -77,16 +89,20 @@ def may_be_stored(command: str, parameter: str, text: str) -> bool:
     return parameter in STORED.get(command, ()) and protocol_of(text) is not None
 
 
-def _with_stored(*, cache: Path | None, cache_size: str, **arguments: Any) -> dict[str, Any]:
+def _with_stored(*, cache: Path | None, cache_size: str | None, **arguments: Any) -> dict[str, Any]:
     """The arguments with a local path for each URL of an object store, whose objects are listed.
 
-    Raises UsageError and BadInput as `store_cache.use_cache` and `stored` do.
+    A state of `update` has recorded the cache that it uses: those of the command then have the one
+    to record, if any. Raises UsageError and BadInput as `store_cache.use_cache` and `stored` do,
+    and BadInput for a checkpoint in a store.
     """
-    from vlcpctl.core.store_cache import stored, use_cache
+    from vlcpctl.core.store_cache import use_cache
 
     names = {name for inputs in STORED.values() for name in inputs} & arguments.keys()
     values = {name: _as_list(arguments[name]) for name in names}
-    if not any(_url_of(value) for several in values.values() for value in several):
+    has_urls = any(_url_of(value) for several in values.values() for value in several)
+    recorded, size = _recorded_cache(arguments["state"]) if "state" in arguments else (None, None)
+    if not has_urls and recorded is None:
         if cache is not None:
             console.warn("--cache has no effect: no input is in an object store")
         return arguments
@@ -97,11 +113,40 @@ def _with_stored(*, cache: Path | None, cache_size: str, **arguments: Any) -> di
         )
     from vlcpctl.data.splitting.options import parse_bytes
 
-    use_cache(cache or _user_cache(), parse_bytes(cache_size))
+    if str(cache) == _NONE:
+        cache = _user_cache()
+    size = _USUAL_SIZE if cache_size == _NONE else cache_size or size or _USUAL_SIZE
+    used = use_cache(cache or recorded or _user_cache(), parse_bytes(size))
     for name, several in values.items():
-        local = [type(one)(stored(url)) if (url := _url_of(one)) else one for one in several]
+        local = [type(one)(_listed(url)) if (url := _url_of(one)) else one for one in several]
         arguments[name] = local if isinstance(arguments[name], list) else local[0]
+    if "state" in arguments:
+        changes = has_urls or cache is not None
+        return {**arguments, "cache": used if changes else None, "cache_size": cache_size}
     return arguments
+
+
+def _listed(url: str) -> Path:
+    """Where what is at a URL can be read. Raises BadInput for a checkpoint, and as `stored`."""
+    from vlcpctl.core.manifest import kind_of
+    from vlcpctl.core.store_cache import stored
+
+    path = stored(url)
+    if kind_of(path) == "checkpoint":
+        raise BadInput(f"{url} is a checkpoint, which must be local; download its directory")
+    return path
+
+
+def _recorded_cache(state: Path) -> tuple[Path | None, str | None]:
+    """The directory and size of the cache that a state of `update` has recorded, if any."""
+    from vlcpctl.production.layout import Layout
+    from vlcpctl.production.state import read_state
+
+    place = Layout(state)
+    settings = read_state(place).settings if place.state.is_file() else None
+    if settings is None or settings.cache is None:
+        return None, None
+    return Path(settings.cache), settings.cache_size
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -21,7 +21,7 @@ _CACHE = (
         "cache", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options.Cache
     ),
     inspect.Parameter(
-        "cache_size", inspect.Parameter.KEYWORD_ONLY, default="64GB", annotation=options.CacheSize
+        "cache_size", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options.CacheSize
     ),
 )
 
@@ -31,7 +31,7 @@ def with_cache(name: str, run: Callable[..., None]) -> Callable[..., None]:
 
     `paths.checked_paths` takes their values.
     """
-    if name not in STORED:
+    if name not in STORED or name == "update":  # which has the options itself, to record them
         return run
 
     @functools.wraps(run)

@@ -15,6 +15,7 @@ import typer
 from vlcpctl.commands import options, values
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.store_cache import shown
 from vlcpctl.training.config.settings import SETTINGS, Settings
 
 if TYPE_CHECKING:
@@ -544,7 +545,9 @@ _SAME = {
 }  # fmt: skip
 # Options that "none" takes back to their defaults. Lists such as --guard take it as "no value",
 # and --index-week as "no index".
-_RESETTABLE = (_SAME - {"drop_leaks"}) | {"data", "known", "reference", "workers", "keep"}
+_RESETTABLE = (_SAME - {"drop_leaks"}) | {
+    *("data", "known", "reference", "workers", "keep", "cache", "cache_size")
+}
 _NOT_BESIDE_REDO = {"init", "buffer_from", "run_name", "fresh_state"}
 _BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback", "reason"}
 _OTHERWISE_NAMED = {"set_": "set", "run_name": "run", "junit_xml": "junit"}
@@ -606,6 +609,8 @@ def run(
     threads: Threads = None,
     train_option: TrainOption = None,
     accept_inexact: AcceptInexact = False,
+    cache: options.Cache = None,
+    cache_size: options.CacheSize = None,
     junit_xml: Junit = None,
     on_accept: OnAccept = None,
     on_reject: OnReject = None,
@@ -634,6 +639,8 @@ def run(
     values: give every --fail-if and --guard that is to stay. The value none takes an option back to
     its default, as in --split-column none or --steps none; it empties one that can be repeated,
     such as --guard. If it is interrupted, run the same command again: it resumes.
+
+    NEW_DATA, guards and other data may be URLs of an object store, such as s3://bucket/week.parquet.
 
     Pairs that an accepted week has already are left out, and so are those that 'vlcpctl forget' has
     deleted from DIR. They are counted. If nothing is left, no week is made and the exit code is 0.
@@ -694,7 +701,8 @@ def run(
         _redo(RedoRequest(week=redo, **how), wait, dry_run=dry_run, as_json=as_json)
         return
     _check_place(state, [*call.data, *(buffer_from or []), *([init] if init else [])])
-    request = UpdateRequest(init=init, buffer_from=tuple(buffer_from or ()), **how)
+    earlier = tuple(map(shown, buffer_from or ()))
+    request = UpdateRequest(init=init, buffer_from=earlier, **how)
     _update(request, wait, dry_run=dry_run, as_json=as_json)
 
 
@@ -761,6 +769,8 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
         ("method_file", "method_files", partial(record_method_files, state)),
         ("workers", "workers", options.workers),
         ("train_option", "train_options", _train_words),
+        ("cache", "cache", str),
+        ("cache_size", "cache_size", str),
     )
     for option, name, convert in others:
         if option in given:

@@ -120,7 +120,7 @@ def _refuse_urls(command: str, parameter: str, kind: Any, words: Any) -> None:
     if is_path(parameter, kind):
         for one in [words] if isinstance(words, str) else words:
             if not may_be_stored(command, parameter, one):
-                refuse_url(one)
+                refuse_url(one, command)
 
 
 def _converted(information: Any, kind: Any, words: Any) -> Any:

@@ -95,12 +95,12 @@ def arrow_source(path: Path) -> Path | BinaryIO:
     Of a directory, it would read all files, and a pipe would block: raises BadInput as
     `open_regular` does.
     """
+    if is_stored(path):
+        return open_regular(path, buffering=0)
     file = open_regular(path)
     try:
         str(path).encode()
     except UnicodeEncodeError:
-        return file
-    if is_stored(path):
         return file
     file.close()
     return path

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.input_files import arrow_source, open_regular
+from vlcpctl.core.input_files import arrow_source
 from vlcpctl.core.library_errors import reading
 
 
@@ -40,6 +40,6 @@ def read_columns(path: Path, names: Sequence[str] | None = None, **how: Any) -> 
 
     Raises BadInput if they cannot be read.
     """
-    open_regular(path).close()  # a pipe would block
+    source = arrow_source(path)  # refuses what would block
     with reading(path):
-        return pq.read_table(path, columns=None if names is None else list(names), **how)
+        return pq.read_table(source, columns=None if names is None else list(names), **how)

@@ -35,6 +35,11 @@ _AHEAD = 4  # chunks that are fetched at once when a file is read from start to 
 _GAP = 1 << 14  # bytes between two images that are fetched with them rather than left out
 _MOST_MERGED = 1 << 23  # bytes of one request for several images
 _SETTING = "_VLCPCTL_STORE_CACHE"  # in the environment, so that every process of a command has it
+_TAG = "CACHEDIR.TAG"  # by which programs for backups know a cache: https://bford.info/cachedir/
+_SIGNATURE = (
+    b"Signature: 8a477f597d28d172789f06886806bc55\n"
+    b"# What vlcpctl has read of object stores; it may be removed while no command runs.\n"
+)
 _WHOLE = ".arrow"  # files that are mapped into memory, which needs all of their bytes
 
 Image = tuple[Path, int, int]  # the path of a tar, and where an image starts and its size
@@ -43,8 +48,8 @@ _written = [0]  # bytes since this process last looked how large the cache is
 _held: list[io.FileIO] = []  # files that another library has opened by their paths
 
 
-def use_cache(directory: Path, most_bytes: int) -> None:
-    """Keep what this process and its children read from now on in a directory.
+def use_cache(directory: Path, most_bytes: int) -> Path:
+    """Keep what this process and its children read from now on in a directory; its real path.
 
     `most_bytes` may be exceeded by the files that are open. Raises BadInput if nothing can be
     written there.
@@ -53,10 +58,25 @@ def use_cache(directory: Path, most_bytes: int) -> None:
     try:
         for name in ("tree", "data"):
             (Path(root) / name).mkdir(parents=True, exist_ok=True)
+        if not is_cache(Path(root)):
+            (Path(root) / _TAG).write_bytes(_SIGNATURE)
     except OSError as error:
         raise BadInput(f"--cache: cannot write to {directory}: {error.strerror}") from error
     os.environ[_SETTING] = json.dumps([root, most_bytes])
     _evict()
+    return Path(root)
+
+
+def is_cache(directory: Path) -> bool:
+    """Whether a directory is a cache that `use_cache` made."""
+    path = directory / _TAG
+    return path.is_file() and path.read_bytes() == _SIGNATURE
+
+
+def empty_cache(directory: Path) -> bool:
+    """Remove what a cache has of the bytes in stores; False if another process reads some of it."""
+    files = [path for path in (directory / "data").iterdir() if path.suffix != ".map"]
+    return not [path for path in files if not _dropped(path)]
 
 
 def stored(url: str) -> Path:
@@ -64,8 +84,8 @@ def stored(url: str) -> Path:
 
     Raises as `object_stores.find` does, and BadInput for names that cannot be paths.
     """
-    place = _place(url)
-    listed = {_place(one.url): one for one in find(url)}
+    place = place_of(url)
+    listed = {place_of(one.url): one for one in find(url)}
     for path in _files_at(place):
         if path not in listed:
             path.unlink(missing_ok=True)
@@ -173,6 +193,9 @@ class _CachedFile(io.FileIO):
         super().__init__(_locked(self.data, self.size))
         self._map = _map_of(self.data)
         self._end = 0  # of what was read last
+
+    def __del__(self) -> None:
+        self.close()  # pyarrow does not close what it is given, which would be warned of
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or size < 0:
@@ -310,7 +333,8 @@ def _list(path: Path, one: StoredObject) -> None:
         raise BadInput(f"--cache: cannot keep a file for {one.url}: {error.strerror}") from error
 
 
-def _place(url: str) -> Path:
+def place_of(url: str) -> Path:
+    """Where `stored` keeps what is at a URL, listed or not. Raises BadInput as it does."""
     protocol = str(protocol_of(url))
     key = url.removeprefix(f"{protocol}://").strip("/")
     if any(part in {"", ".", ".."} for part in key.split("/")) or "\0" in key:

@@ -16,6 +16,7 @@ from vlcpctl.core.errors import BadInput, UsageError, missing
 from vlcpctl.core.manifest import MANIFESTS, is_artifact, kind_of
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.staging import Staging, staging_at
+from vlcpctl.core.store_cache import is_cache
 from vlcpctl.data.precomputed import pseudo_texts
 from vlcpctl.data.precomputed.stored_features import FILE, IMAGES, TEXTS
 from vlcpctl.data.tasks.facts import read_stream, read_task
@@ -57,6 +58,7 @@ class Places:
     skipped: list[Path] = field(default_factory=list)  # symbolic links to what is not searched
     others: list[Path] = field(default_factory=list)  # files that vlcpctl did not write
     states: list[Path] = field(default_factory=list)  # state directories of `vlcpctl update`
+    caches: set[Path] = field(default_factory=set)  # of object stores, also those of the states
 
 
 def tops_of(paths: Sequence[Path], was_searched: Callable[[Path], bool]) -> list[Path]:
@@ -107,6 +109,7 @@ def places_under(tops: Iterable[Path]) -> Places:
             walk.visit(top, None, None)
         if Staging(top).is_ours():
             walk.visit(Staging(top).path, None, None)
+    walk.found.caches.update(one for state in walk.found.states for one in _caches_of(state))
     # Not those that lead to something that is searched anyway.
     walk.found.skipped = [
         link
@@ -140,6 +143,9 @@ class _Walk:
         staging = staging_at(path)
         if staging is not None:
             self._visit_hidden(staging)
+            return
+        if is_cache(path):
+            self.found.caches.add(path)
             return
         if _is_state(path):
             self.found.states.append(path)
@@ -206,6 +212,14 @@ def _is_state(directory: Path) -> bool:
     with path.open("rb") as file:
         is_ours = _STATE.search(file.read(_START_BYTES)) is not None
     return is_ours and "weeks" in read_json_object(path)
+
+
+def _caches_of(state: Path) -> Iterator[Path]:
+    """The caches of object stores that a state, or one of its weeks, has recorded."""
+    for path in (state / "state.json", *state.rglob("week.json")):
+        recorded = (read_json_object(path).get("settings") or {}).get("cache")
+        if recorded is not None and is_cache(Path(recorded)):
+            yield Path(recorded)
 
 
 def _own_files(stored: Stored) -> set[str] | None:

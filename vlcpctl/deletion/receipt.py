@@ -91,6 +91,7 @@ class Receipt:
     foreign: dict[str, int] = field(default_factory=dict)  # pairs that stay, by tar
     without_column: int = 0
     same_image: int = 0
+    caches: list[str] = field(default_factory=list)  # of object stores, which were emptied
     not_searched: dict[str, int] = field(default_factory=dict)
     unknown: list[dict[str, Any]] = field(default_factory=list)
     second_search: dict[str, Any] | None = None
@@ -117,7 +118,7 @@ class Receipt:
         found: dict[str, Any] = msgspec.to_builtins(replace(self), enc_hook=str)
         at_the_end = ("second_search", "mentions")
         left_out = {"path", *(name for name in at_the_end if found[name] is None)}
-        left_out |= set() if self.foreign else {"foreign"}
+        left_out |= {name for name in ("foreign", "caches") if not found[name]}
         return {name: value for name, value in found.items() if name not in left_out}
 
     def write(self) -> None:

@@ -40,6 +40,7 @@ def record(plan: Plan, receipt: Receipt, *, digests: bool = False) -> None:
     receipt.evicted = max(receipt.evicted, len(found.evicted))
     foreign: Counter[str] = sum((hit.foreign for hit in plan.hits), Counter())
     receipt.foreign |= dict(sorted(foreign.items()))
+    receipt.caches = sorted(map(str, plan.places.caches))
     receipt.without_column = len(found.unlabelled)
     # Once the pairs are gone, their images are not known any more.
     receipt.same_image = max(receipt.same_image, len(found.same_image))
@@ -144,6 +145,8 @@ def lines(receipt: Receipt, selectors: Selectors, shown: Shown) -> Iterator[str]
         counts = ", ".join(f"{count} {name}" for name, count in entry.removed.items())
         what = {"deleted": "delete", "rewritten": "rewrite"}[entry.action]
         yield f"  {what} {entry.kind} {shown(entry.path)}{f': {counts}' if counts else ''}"
+    for path in receipt.caches:
+        yield f"  empty the cache {shown(path)}"
     for one in receipt.checkpoints:
         yield f"  depends on them: checkpoint {shown(one['path'])} (content {one['content']})"
     for one in receipt.unknown:
@@ -160,13 +163,7 @@ def warnings(receipt: Receipt, plan: Plan, shown: Shown) -> Iterator[str]:
             f"the same image is also in {counted(receipt.same_image, 'other pair')}, which stay; "
             "--sha256 selects all pairs of an image"
         )
-    if receipt.foreign:
-        pairs = counted(sum(receipt.foreign.values()), "pair")
-        yield (
-            f"{pairs} of tasks that were made in place: not removed from "
-            f"{counted(len(receipt.foreign), 'tar')} of others, such as "
-            f"{shown(min(receipt.foreign))}; write those again without them"
-        )
+    yield from _elsewhere(receipt, shown)
     if receipt.evicted:
         yield (
             f"{counted(receipt.evicted, 'sample')} that buffers evicted and no index lists "
@@ -187,6 +184,21 @@ def warnings(receipt: Receipt, plan: Plan, shown: Shown) -> Iterator[str]:
     if receipt.mentions:
         files = counted(len(receipt.mentions), "file")
         yield f"a key is still named in {files}, such as {shown(receipt.mentions[0])}"
+
+
+def _elsewhere(receipt: Receipt, shown: Shown) -> Iterator[str]:
+    if receipt.foreign:
+        pairs = counted(sum(receipt.foreign.values()), "pair")
+        yield (
+            f"{pairs} of tasks that were made in place: not removed from "
+            f"{counted(len(receipt.foreign), 'tar')} of others, such as "
+            f"{shown(min(receipt.foreign))}; write those again without them"
+        )
+    if receipt.caches:
+        yield (
+            f"not searched: the object stores that {shown(receipt.caches[0])} is a cache of; write "
+            "what has the pairs there again without them"
+        )
 
 
 def _missing(receipt: Receipt) -> Iterator[str]:

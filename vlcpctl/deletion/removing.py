@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.seals import renewed, rewrite_sealed_manifest
 from vlcpctl.core.shown_paths import Shown
 from vlcpctl.core.staging import Staging, delete, link_or_copy, staging_at
+from vlcpctl.core.store_cache import empty_cache
 from vlcpctl.data.precomputed import pseudo_texts, teacher_targets
 from vlcpctl.data.splitting.stop_lists import add_to_stop_list, read_stop_list
 from vlcpctl.data.tasks.exported import KIND
@@ -68,6 +69,7 @@ def remove(plan: Plan, receipt: Receipt, observe: Observe, shown: Shown) -> None
                 observe("stop list")
                 add_to_stop_list(path, receipt.request, selectors.described(), receipt.keys)
             _carry_out(plan, observe, shown)
+        empty_caches(plan.places.caches, shown)
         observe("removed")
         tidy(plan.tops)
         plan = make_plan(selectors, plan.tops, receipt, shown)
@@ -84,6 +86,20 @@ def remove(plan: Plan, receipt: Receipt, observe: Observe, shown: Shown) -> None
     complete(plan, receipt)
     receipt.write()
     observe("finished")
+
+
+def empty_caches(caches: Iterable[Path], shown: Shown) -> None:
+    """Empty caches of object stores: their files may have the pairs, and are fetched again.
+
+    Raises OutputExists if another process reads one.
+    """
+    for cache in sorted(caches):
+        if not empty_cache(cache):
+            raise OutputExists(
+                f"{shown(cache)} is a cache that another process is reading, and may contain the "
+                "pairs; run the same command again when it has ended"
+            )
+        say(f"emptied the cache {shown(cache)}")
 
 
 def _carry_out(plan: Plan, observe: Observe, shown: Shown) -> None:

@@ -12,7 +12,7 @@ from vlcpctl.core.console import say, warn
 from vlcpctl.core.errors import BadInput, OutputExists, some_names
 from vlcpctl.core.shown_paths import as_given
 from vlcpctl.core.staging import Staging
-from vlcpctl.deletion.places import tops_of, whole
+from vlcpctl.deletion.places import places_under, tops_of, whole
 from vlcpctl.deletion.plan import Plan, make_plan
 from vlcpctl.deletion.receipt import (
     Receipt,
@@ -22,7 +22,7 @@ from vlcpctl.deletion.receipt import (
     was_searched,
 )
 from vlcpctl.deletion.records import count_matches, matches, record, warnings
-from vlcpctl.deletion.removing import Observe, remove, tidy
+from vlcpctl.deletion.removing import Observe, empty_caches, remove, tidy
 from vlcpctl.deletion.selectors import Selectors
 
 
@@ -61,6 +61,7 @@ def forget(request: DeletionRequest, observe: Observe = lambda _: None) -> Recei
         tidy(tops)
         plan = _plan(request, tops, receipt, earlier)
         if isinstance(plan, Receipt):
+            empty_caches(places_under(tops).caches, request.shown)  # its source may be there again
             return plan
         count_matches(plan, receipt)
         for line in matches(receipt, request.selectors):

@@ -29,7 +29,7 @@ from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
 from vlcpctl.data.tasks.skips import SkipLog
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.production.attempt import Judgement, trained_in
-from vlcpctl.production.layout import TRAINED, sizes_of
+from vlcpctl.production.layout import TRAINED, local_source, sizes_of
 from vlcpctl.production.leaks import leaked, leaked_reference, leaks_in_words
 from vlcpctl.production.left_out import TRAIN, described
 from vlcpctl.production.lines import Lines, is_pretrained
@@ -258,7 +258,8 @@ def _replayable(lines: Lines, train: NewPairs) -> tuple[np.ndarray, bool]:
 def _most_in_buffer(lines: Lines) -> int:
     """The most pairs that the first buffer can have."""
     wanted = lines.settings.buffer_size
-    plan = split_options(lines.state.start.buffer_from, lines.settings, lines.place.root).plan()
+    data = [local_source(one) for one in lines.state.start.buffer_from]
+    plan = split_options(data, lines.settings, lines.place.root).plan()
     rows = [file.rows() for one in plan.reader.inputs for file in one.files]
     known = None if None in rows else sum(one or 0 for one in rows)
     if wanted.endswith("%"):

@@ -33,8 +33,10 @@ from pathlib import Path
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import OutputExists, some_names
 from vlcpctl.core.limits import MOST_TASKS
+from vlcpctl.core.object_stores import protocol_of
 from vlcpctl.core.printable import printable
 from vlcpctl.core.staging import Staging, link_or_copy, staging_at, sync
+from vlcpctl.core.store_cache import is_stored, place_of, shown
 
 MOST_WEEKS = MOST_TASKS - 1  # the names of their directories have four digits
 TASK = "00-week-{:04d}"  # the directory of a week's only task
@@ -312,12 +314,22 @@ def sizes_of(week: Path) -> dict[str, int]:
 
 
 def relative_to_root(root: Path, path: Path) -> str:
-    """A path to record: relative to the state directory, so that both can be moved together."""
+    """A path to record: relative to the state directory, so that both can be moved together.
+
+    Of what is in an object store, it is the URL.
+    """
+    if is_stored(path):
+        return shown(str(path))
     return os.path.relpath(os.path.realpath(path), os.path.realpath(root))
 
 
 def shown_path(root: Path, recorded: str) -> Path:
-    """A recorded path as lines have it: relative if it is below the current directory."""
+    """A recorded path as lines have it: relative if it is below the current directory.
+
+    Of a URL, it is where the cache has what was listed.
+    """
+    if protocol_of(recorded) is not None:
+        return place_of(recorded)
     whole = Path(os.path.normpath(Path(os.path.realpath(root)) / recorded))
     here = Path.cwd()
     return word_of(whole.relative_to(here)) if whole.is_relative_to(here) else whole
@@ -326,3 +338,8 @@ def shown_path(root: Path, recorded: str) -> Path:
 def word_of(path: Path) -> Path:
     """A path that no command line takes for an option: whole if it starts with a dash."""
     return Path(os.path.abspath(path)) if str(path).startswith("-") else path
+
+
+def local_source(text: str) -> str:
+    """A source as it is recorded, as it can be read: of a URL, see `shown_path`."""
+    return text if protocol_of(text) is None else str(place_of(text))

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from vlcpctl.core.console import say, warn
 from vlcpctl.core.errors import BadInput, some_names
+from vlcpctl.core.store_cache import is_stored
 from vlcpctl.data.images.header import BrokenImage
 from vlcpctl.data.splitting.leaving_out import images_of
 from vlcpctl.data.tasks.facts import read_stream
@@ -83,11 +84,12 @@ def _refuse_leaks(lines: Lines, task: Task, what: str) -> None:
         return
     paths = {**lines.guards(lines.settings), **lines.weeks(), _ITSELF: task.path}
     compared = dict.fromkeys(str(paths[name]) for name in [*counts, _ITSELF])
-    check = shlex.join(["vlcpctl", "check", *compared])
+    is_local = not any(map(is_stored, compared))
+    check = f"; '{shlex.join(['vlcpctl', 'check', *compared])}' shows them" if is_local else ""
     keys = some_names(list(task.split("train").keys.take(leaked_N)), _SHOWN)
     raise BadInput(
         f"{leaks_in_words(counts, leaked_N, f' of {what}')}, and nothing is trained: keys {keys}; "
-        f"--drop-leaks leaves such pairs out, or correct the data; '{check}' shows them"
+        f"--drop-leaks leaves such pairs out, or correct the data{check}"
     )
 
 

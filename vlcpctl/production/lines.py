@@ -12,6 +12,7 @@ from typing import Protocol
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import has_batch_norms
 from vlcpctl.core.staging import Staging
+from vlcpctl.core.store_cache import shown
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, WITHOUT_ASKING, most_considered
 from vlcpctl.data.splitting.leaving_out import SELF
 from vlcpctl.data.tasks.facts import read_task
@@ -20,7 +21,7 @@ from vlcpctl.metrics.chance import WEEKS_A_YEAR
 from vlcpctl.production.attempt import Attempt, trained_in
 from vlcpctl.production.deploying import BASE, LATEST, MERGED, merge_words
 from vlcpctl.production.guards import class_tasks, guard_patterns
-from vlcpctl.production.layout import TASK, TRAINED, Layout, shown_path
+from vlcpctl.production.layout import TASK, TRAINED, Layout, local_source, shown_path
 from vlcpctl.production.left_out import TRAIN, StopLists
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import State, guard_ids, unmeasured
@@ -84,7 +85,8 @@ class Lines:
         if given.buffer_from:
             task = self.earlier
             stop = StopLists.of(self.place, ()).paths
-            words = self._split(self.settings, given.buffer_from, start / "stream", _EARLIER, stop)
+            data = [local_source(one) for one in given.buffer_from]
+            words = self._split(self.settings, data, start / "stream", _EARLIER, stop)
             lines.append(words)
             lines.append(self._buffer(task, start, None))
         lines += self._guards(self.settings, [start / "checkpoint"], start, GUARDS)
@@ -205,8 +207,17 @@ class Lines:
     def _numbered(self, lines: Sequence[Words]) -> list[CommandLine]:
         quiet = ["-q"] if self.call.quiet else []
         return [
-            CommandLine(number, (*words, *quiet)) for number, words in enumerate(lines, start=1)
+            CommandLine(number, (*self._with_urls(words), *quiet))
+            for number, words in enumerate(lines, start=1)
         ]
+
+    def _with_urls(self, words: Words) -> Words:
+        """The words with URLs for what is in an object store, and the cache to read it through."""
+        found = [shown(word) for word in words]
+        if found == words:
+            return words
+        how = self.settings
+        return [*found, *_options(("--cache", how.cache), ("--cache-size", how.cache_size))]
 
     def _task(self, week: Path, number: int) -> Path:
         return week / "stream" / TASK.format(number)

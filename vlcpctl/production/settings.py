@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 from vlcpctl.core.errors import BadInput, UsageError, unreadable
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.method import Method
+from vlcpctl.core.object_stores import protocol_of
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, check_policy
 from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
 from vlcpctl.methods.plugins.method_file import load_method_code, load_method_file, loaded_file
@@ -53,7 +54,9 @@ _OF_GATES: Final = frozenset({"fail_if", "undefined", "false_alarms", "unresolve
 _OF_EVALUATION: Final = frozenset(
     {"guards", "classes", "data", "distractors", "index_week", "evaluated"}
 )
-_OF_MACHINE: Final = frozenset({"device", "workers", "threads", "train_options", "kept_weeks"})
+_OF_MACHINE: Final = frozenset(
+    {"device", "workers", "threads", "train_options", "kept_weeks", "cache", "cache_size"}
+)
 _LISTS: Final = (
     *("guards", "classes", "distractors", "assignments", "fail_if", "image_root"),
     "train_options",
@@ -147,6 +150,8 @@ class Settings:
     workers: int | None = None  # None: auto
     threads: int = 1
     train_options: tuple[str, ...] = ()  # the words of --train-option
+    cache: str | None = field(default=None, metadata=LATER)  # of object stores, if one was read
+    cache_size: str | None = field(default=None, metadata=LATER)
 
     def with_given(self, given: Mapping[str, Any]) -> Self:
         """These settings, with the given ones in their place.
@@ -326,6 +331,16 @@ class Settings:
     def undefined_gates(self) -> str:
         """What a gate on forgetting does in the first week, where there is none yet."""
         return self.undefined or ("pass" if self.fail_if in {None, GATES} else "error")
+
+    def urls(self) -> list[tuple[str, str]]:
+        """What of these settings is in an object store: the option, and the URL."""
+        named = [("guard", one.path) for one in self.guards]
+        named += [("guard-classes", one.removeprefix("path:")) for one in self.classes]
+        named += [("distractors", one.path) for one in self.distractors]
+        named += [("reference", self.reference.path)] if self.reference else []
+        named += [("data", self.data)] if self.data else []
+        named += [("image-root", one) for one in self.image_root]
+        return [(option, text) for option, text in named if protocol_of(text) is not None]
 
     @property
     def has_guards(self) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import canonical_json, content_id
+from vlcpctl.core.store_cache import stored
 from vlcpctl.data.sources.fingerprints import identify
 from vlcpctl.data.splitting import selection
 from vlcpctl.data.splitting.leaving_out import Counts, counts_of
@@ -34,6 +35,18 @@ def identify_data(data: Sequence[str], settings: Settings, root: Path) -> NewDat
     found = identify(reader.inputs, reader.columns, None)
     content = content_id(sorted(canonical_json(one) for one in found.values()))
     return NewData(tuple(one.name for one in reader.inputs), content)
+
+
+def list_urls(recorded: Sequence[tuple[str, str]]) -> None:
+    """List what is at the URLs that options have recorded, so that it can be read.
+
+    Raises BadInput if nothing is there any more, and else as `stored` does.
+    """
+    for option, url in recorded:
+        try:
+            stored(url)
+        except BadInput as error:
+            raise BadInput(f"{error}; --{option} gives its new place") from error
 
 
 def all_left_out(

@@ -15,7 +15,7 @@ from vlcpctl.data.tasks.task import open_task
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.models.configuration import configuration_here, has_logit_bias
-from vlcpctl.production.layout import Layout
+from vlcpctl.production.layout import Layout, local_source
 from vlcpctl.production.lines import PRETRAINED, Lines, is_pretrained
 from vlcpctl.production.settings import NEW, Settings
 from vlcpctl.production.state import Start, State, guard_ids
@@ -39,7 +39,7 @@ def begin(
     refuse_other_files(place)
     settings = first_settings(place, init, given)
     for data in buffer_from:
-        if not Path(data).exists():
+        if not Path(local_source(data)).exists():
             raise BadInput(f"--buffer-from {missing(data)}")
     start = Start(
         given=init, source=_source(init), buffer_from=tuple(buffer_from), settings=settings

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, missing
+from vlcpctl.core.object_stores import protocol_of
 from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.production.layout import MOST_WEEKS, Layout
 from vlcpctl.production.records import STATE, as_json, read_record, write_record
@@ -29,6 +30,10 @@ class Start:
     ready: bool = False
     checkpoint: str = ""  # the content id; empty until it is ready
     measured: tuple[str, ...] = ()  # guards that the start was evaluated on, by `guard_ids`
+
+    def urls(self) -> list[tuple[str, str]]:
+        """What of the start's data is in an object store: the option, and the URL."""
+        return [("buffer-from", one) for one in self.buffer_from if protocol_of(one) is not None]
 
 
 @dataclass(frozen=True, kw_only=True)

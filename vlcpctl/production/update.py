@@ -78,7 +78,7 @@ from vlcpctl.production.remarks import errors_of, remarks
 from vlcpctl.production.rollback import move_away, record_rollback, rejected_pending
 from vlcpctl.production.seconds import timed
 from vlcpctl.production.settings import NEW, NONE, Guard, Settings, load_recorded
-from vlcpctl.production.sources import NewData, all_left_out, identify_data
+from vlcpctl.production.sources import NewData, all_left_out, identify_data, list_urls
 from vlcpctl.production.start import (
     begin,
     first_settings,
@@ -430,6 +430,7 @@ def prepare(
             settings = first_settings(place, request.init, request.given)
         start = request.init, request.buffer_from
         state = restarted(place, state, *start, settings, writes=writes)
+        list_urls([] if state.start.ready else state.start.urls())
         if not writes:
             require_ledger(place)
             place.require_current(state.weeks_of_current(place))
@@ -455,6 +456,7 @@ def later_settings(place: Layout, state: State, given: Mapping[str, Any]) -> Set
     """
     load_recorded(place.root, state.settings.files_kept(given))
     settings = state.settings.with_given(given)
+    list_urls(settings.urls())
     _refuse_other_run(place, state, settings)
     require_same_buffer(place, state, settings)
     return settings

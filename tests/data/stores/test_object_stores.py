@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.class_folders import write_class_folder
 from support.object_store import Store, object_store
+from support.production import PASSES, SETTINGS, write_week
 from support.program import check_refused, run_program
 
-from vlcpctl.testing.tiny_stream import make_stream
+from vlcpctl.testing.tiny_stream import make_image, make_stream
 
 pytest.importorskip("moto")
 pytest.importorskip("s3fs")
@@ -267,8 +269,12 @@ def test_what_cannot_be_in_a_store_is_refused(
     url = store.put(task, "task")
     out = ("-o", "s3://data/x")
     check_refused(run_program(capfd, "train-step", url, *out, *TRAIN), "train-step", 2, "is a URL")
-    update = ("update", url, "--state", tmp_path / "state")
+    update = ("update", task, "--state", tmp_path / "state", "--init", "s3://data/run")
     check_refused(run_program(capfd, *update), "update", 2, "is a URL")
+    store.put(task / "task.json", "run/checkpoint.json")
+    buffer = (*out[:1], tmp_path / "o", *TRAIN, "--buffer", "s3://data/run")
+    refused = run_program(capfd, "train-step", url, *buffer, "--cache", tmp_path / "cache")
+    check_refused(refused, "train-step", 3, "s3://data/run is a checkpoint, which must be local")
     place = ("split", url, "-o", tmp_path / "s", "--by", "all:x", "--in-place")
     check_refused(run_program(capfd, *place), "split", 2, "--in-place", "leave it out")
     nothing = ("split", "s3://data/nothing", "-o", tmp_path / "s", "--by", "all:x")
@@ -298,3 +304,53 @@ def test_a_training_that_the_store_ended_goes_on_from_a_local_copy(
     assert resumed.code == 0, resumed.err
     assert "resum" in resumed.err
     assert weights(out) == expected
+
+
+def test_sets_of_classes_are_read_by_workers(
+    tmp_path: Path, task: Path, store: Store, capfd: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = train(capfd, task, tmp_path / "k")
+    images = [(make_image(number), "png", number % 3) for number in range(24)]
+    here = write_class_folder(tmp_path / "pets", images, ["cat", "dog", "cow"], per_tar=7)
+    cache = ("--cache", tmp_path / "cache", "--cache-size", "1kB", "--workers", "2")
+    rows = []
+    for place, more in ((here, ()), (store.put(here, "pets"), cache)):
+        out = tmp_path / f"{len(rows)}.ndjson"
+        words = ("eval-zeroshot", place, "--checkpoint", checkpoint, "-o", out, "--quiet")
+        found = run_program(capfd, *words, "--batch-size", "5", *more)
+        assert found.code == 0, found.err
+        rows.append(out.read_bytes())
+    assert rows[0] == rows[1]
+
+
+@pytest.mark.slow
+def test_the_lines_of_a_week_read_from_the_store(
+    tmp_path: Path, task: Path, store: Store, capfd: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = train(capfd, task, tmp_path / "k")
+    week = write_week(tmp_path / "week.parquet", 1)
+    images = [(make_image(number), "png", number % 3) for number in range(9)]
+    pets = write_class_folder(tmp_path / "pets", images, ["cat", "dog", "cow"])
+    local = (week, task, pets)
+    urls = [store.put(path, path.name) for path in local]
+    made = []
+    for (data, guard, classes), more in ((local, ()), (urls, ("--cache", tmp_path / "cache"))):
+        state = tmp_path / f"state{len(made)}"
+        words = ("update", data, "--state", state, "--init", checkpoint, "--run", "shop")
+        words += (
+            "--guard-classes",
+            classes,
+            "--guard",
+            guard,
+            "--small-guard",
+            "--method",
+            "seqf",
+            *SETTINGS,
+            *PASSES,
+        )
+        store.fail_every = 5
+        found = run_program(capfd, *words, *more)
+        assert found.code == 0, found.err
+        made.append(weights(state / "weeks/0001/checkpoint"))
+    assert made[0] == made[1]
+    assert store.requests >= 5

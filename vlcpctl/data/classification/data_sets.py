@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, final
@@ -11,6 +12,7 @@ from typing import Protocol, final
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import MANIFESTS, kind_of
+from vlcpctl.core.store_cache import is_stored, shown, stored
 from vlcpctl.data.classification import benchmarks
 from vlcpctl.data.classification.benchmarks import find_benchmark, usual_name
 from vlcpctl.data.classification.class_folder import (
@@ -195,6 +197,8 @@ def _stream_of(task: Task, given: Sequence[Task]) -> list[Task]:
     stream = task.manifest.stream
     if stream is None:
         return [task]
+    if is_stored(task.path):
+        _list_stream(task.path.parent)
     # A link to a task is looked up beside the task, and a stream may consist of links to tasks.
     for beside in (task.path.resolve().parent, task.path.absolute().parent):
         has_manifest = (beside / MANIFESTS["stream"]).is_file()
@@ -209,6 +213,14 @@ def _stream_of(task: Task, given: Sequence[Task]) -> list[Task]:
             f"other classes; give all {wanted} tasks, or --classes task"
         )
     return list(stream_tasks.values())
+
+
+def _list_stream(directory: Path) -> None:
+    """List the manifests of a stream in an object store, of which one task is known so far."""
+    with suppress(BadInput):  # the task is not inside its stream
+        stored(shown(str(directory / MANIFESTS["stream"])))
+        for entry in read_stream(directory).tasks:
+            stored(shown(str(directory / entry.path / MANIFESTS["task"])))
 
 
 def _is_stream(manifest: StreamManifest, content: str) -> bool:

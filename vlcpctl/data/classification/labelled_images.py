@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.input_files import naming_input
+from vlcpctl.core.input_files import naming_input, open_regular
 from vlcpctl.core.open_files import OpenFiles
+from vlcpctl.core.store_cache import is_stored
 from vlcpctl.data.tasks.task import Split
 
 
@@ -78,6 +79,10 @@ class ImagesInTars:
     def image(self, row: int) -> bytes:
         """See `LabelledImages`."""
         shard, offset, size = self._places[row]
+        if is_stored(self._paths[shard]):  # read chunk by chunk, which may be removed meanwhile
+            with open_regular(self._paths[shard], buffering=0) as file:
+                file.seek(offset)
+                return file.read(size)
         with naming_input(self._paths[shard]):
             return os.pread(self._tars.descriptor(shard), size, offset)
 

@@ -30,6 +30,7 @@ from vlcpctl.core.input_files import naming_input, open_regular
 from vlcpctl.core.library_errors import reading
 from vlcpctl.core.parquet_files import read_columns
 from vlcpctl.core.recorded_files import RESTORE
+from vlcpctl.core.store_cache import whole
 from vlcpctl.data.tasks.keys import Keys
 
 _ROWS_AT_ONCE = 1 << 16
@@ -120,7 +121,7 @@ class Matrix:
 
     def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
         self.path, self.dtype = path, np.dtype(dtype)
-        with open_regular(path, buffering=0) as file, reading(path):
+        with reading(path), open_regular(whole(path), buffering=0) as file:
             try:
                 version = np.lib.format.read_magic(file)
                 if version != (1, 0):

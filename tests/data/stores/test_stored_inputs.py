@@ -1,0 +1,147 @@
+"""Every input that may be in an object store: results have the bytes of those from local copies.
+
+The store is fsspec's in memory; `test_object_stores` has a server.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.class_folders import write_class_folder
+from support.object_store import put_in_memory
+from support.program import TINY, make_inputs, run_program
+
+from vlcpctl.commands.buffer import run as buffer
+from vlcpctl.commands.train_step import run as train_step
+from vlcpctl.models.configuration import PACKAGED
+from vlcpctl.testing.tiny_stream import make_image
+
+_TINY = ("--previous", "plain", *TINY[2:])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Inputs on the disk, and copies of them in the store."""
+    root = make_inputs(tmp_path_factory.mktemp("stored"))
+    images = [(make_image(number), "png", number % 3) for number in range(12)]
+    for split in ("train", "test"):
+        write_class_folder(root / "sets/pets", images, ["cat", "dog", "cow"], split=split)
+        write_class_folder(root / "sets/cifar10", images, ["cat", "dog", "cow"], split=split)
+    listed = [{"image": f"{number}.png", "caption": f"thing {number}"} for number in range(8)]
+    (root / "pictures").mkdir()
+    for number in range(8):
+        (root / "pictures" / f"{number}.png").write_bytes(make_image(number))
+    (root / "list.json").write_text(json.dumps(listed))
+    _make_batch_norms(root)
+    first, how = root / "stream/00-part-0", {"checkpoint": root / "plain", "store_features": True}
+    buffer(first, root / "features", size="5", quiet=True, **how)  # type: ignore[arg-type]
+    for name in ("stream", "buffer", "features", "sets", "pictures", "list.json"):
+        put_in_memory(root / name, name)
+    return root
+
+
+def _make_batch_norms(root: Path) -> None:
+    """Checkpoints `first` and `second` of a model with batch norms."""
+    config = json.loads((PACKAGED / "micro.json").read_text())
+    config["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
+    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
+    (root / "resnet.json").write_text(json.dumps(config))
+    for seed, name in enumerate(("first", "second")):
+        given = {"model": str(root / "resnet.json"), "seed": seed, "batch_size": 4, "steps": 1}
+        task, how = [root / "stream/00-part-0"], {"preset": "tiny", "quiet": True}
+        train_step(task, root / name, "seqf", **given, **how)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch: pytest.MonkeyPatch, place: Path) -> Iterator[None]:
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("vlcpctl.core.object_stores._WAITS", (0.0,))
+    yield
+    os.environ.pop("_VLCPCTL_STORE_CACHE", None)
+
+
+def files_of(out: Path) -> dict[str, bytes]:
+    """The files of an output but its manifests, which have times."""
+    if out.is_file():
+        return {"": out.read_bytes()}
+    paths = sorted(path for path in out.rglob("*") if path.is_file() and path.suffix != ".json")
+    return {str(path.relative_to(out)): path.read_bytes() for path in paths}
+
+
+TASK, REFERENCE = "stream/01-part-1", ("--reference", "@stream/02-part-2")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("eval-zeroshot", "@stream/00-part-0", "--checkpoint", "plain"),
+        ("eval-zeroshot", "@sets/pets", "--checkpoint", "plain"),
+        ("eval-zeroshot", "cifar10", "--data", "@sets", "--checkpoint", "plain"),
+        ("eval-probe", "@stream/00-part-0", "--checkpoint", "plain", "--strength", "1e-3"),
+        ("eval-probe", "@sets/pets", "--checkpoint", "plain", "--strength", "1e-3"),
+        ("train-step", TASK, "--method", "er", *_TINY, "--buffer", "@buffer"),
+        ("train-step", TASK, "--method", "der", *_TINY, "--buffer", "@features"),
+        ("train-step", TASK, "--method", "zscl", *_TINY, *REFERENCE),
+        ("distill", TASK, "--teacher", "plain", "--buffer", "@buffer"),
+        ("buffer", "@stream/00-part-0", "--policy", "ring", "--size", "5"),
+        ("merge", "first", "second", "--batch-norm-from", "@stream/01-part-1"),
+        ("invert-texts", "--checkpoint", "plain", "--buffer", "@buffer", "--count", "4"),
+        ("export", "@stream/00-part-0", "--to", "hf"),
+        ("split", "@list.json", "--image-root", "@pictures", "--by", "all:x"),
+        ("split", TASK, "--not-test-images", "@stream/00-part-0", "--by", "all:x"),
+    ],
+    ids=lambda words: "-".join(word for word in words if "@" in word or "-" in word)[:40],
+)
+def test_a_result_has_the_bytes_of_one_from_local_copies(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    chunk = 64 if "@features" in words else 512  # so that files have several
+    monkeypatch.setattr("vlcpctl.core.store_cache.CHUNK", chunk)
+    monkeypatch.setattr("vlcpctl.core.store_cache._AHEAD", 1)
+    made = []
+    cache = ("--cache", tmp_path / "cache", "--cache-size", "1kB")  # so that it is asked again
+    for protocol, more in (("", ()), ("memory://", cache)):
+        out = tmp_path / f"out{len(made)}"
+        given = [word.replace("@", protocol) for word in words]
+        found = run_program(capfd, *given, "-o", out, "-q", *more)
+        assert found.code == 0, found.err
+        made.append(files_of(out))
+    assert made[0] == made[1]
+    assert made[0]
+
+
+def test_a_data_set_of_a_hub_has_its_url(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As huggingface_hub's file system answers, without a network."""
+    from huggingface_hub import HfFileSystem
+
+    tar = next((place / "stream/00-part-0").glob("train-*.tar"))
+    name, data = "datasets/org/name@main/data/pairs.tar", tar.read_bytes()
+    asked = []
+
+    def find(_: HfFileSystem, path: str, **__: object) -> dict[str, dict[str, object]]:
+        asked.append(path)
+        return {name: {"name": name, "size": len(data), "type": "file", "blob_id": "1f"}}
+
+    def cat_file(_: HfFileSystem, path: str, start: int, end: int, **__: object) -> bytes:
+        assert path.removeprefix("hf://") == name
+        return data[start:end]
+
+    monkeypatch.setattr(HfFileSystem, "find", find)
+    monkeypatch.setattr(HfFileSystem, "cat_file", cat_file)
+    made = []
+    for source, more in ((tar, ()), ("hf://datasets/org/name@main", ("--cache", tmp_path / "c"))):
+        out = tmp_path / f"out{len(made)}"
+        done = run_program(capfd, "split", source, "-o", out, "--by", "all:x", "-q", *more)
+        assert done.code == 0, done.err
+        made.append(files_of(out))
+    assert made[0] == made[1]
+    assert asked == ["hf://datasets/org/name@main"]

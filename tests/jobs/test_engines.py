@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.jobs.engines import sbatch_script, snakefile
 from vlcpctl.jobs.resources import NOTHING, Resources
 from vlcpctl.jobs.script import parse
-from vlcpctl.testing.tiny_stream import make_stream
 
 A, B = "stream/00-part-0", "stream/01-part-1"
 HOW = "--method seqf --preset tiny --batch-size 4 --steps 2 -q"
@@ -28,10 +25,6 @@ check 'runs/a b/00' runs/01
 wait
 forgetting-report rows.ndjson -o report -q
 """
-MADE = (
-    *("runs/a b/00/open_clip_model.safetensors", "runs/01/open_clip_model.safetensors"),
-    *("rows.ndjson", "report/summary.json"),
-)
 TEXTS = "invert-texts --checkpoint c --buffer a -o p --num-shards 2"
 BUFFER = "buffer s --checkpoint c -o b --num-shards 2"
 SHARDS = "eval-retrieval a --checkpoint c -o r --num-shards 2"
@@ -277,69 +270,3 @@ def test_a_job_that_saved_returns_to_the_queue(
     ended, _, calls = cluster("check a", "--line", name, "a", CODE=str(code), **job)
     assert ended == code
     assert ("scontrol requeue 7" in calls) == returns
-
-
-# The engines themselves
-
-
-def same_bytes_as_batch(directory: Path, start: Callable[[Path], None]) -> None:
-    """The outputs of `batch` and of another engine, which `start` starts in a directory."""
-    for name in ("batch", "engine"):
-        (directory / name).mkdir()
-        make_stream(directory / name / "stream", tasks=2, n=8)
-        (directory / name / "b.txt").write_text(BATCH)
-    program(directory / "batch", "batch", "b.txt", "-q")
-    start(directory / "engine")
-    for name in MADE:
-        one, other = ((directory / place / name).read_bytes() for place in ("batch", "engine"))
-        assert one == other, name
-
-
-def program(where: Path, *words: str) -> str:
-    """What vlcpctl prints in a directory."""
-    words = (sys.executable, "-m", "vlcpctl", *words)
-    return subprocess.run(words, cwd=where, check=True, capture_output=True, text=True).stdout
-
-
-def start_engine(where: Path, *words: str) -> str:
-    """What an engine prints that finds this environment's vlcpctl."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    ended = subprocess.run(
-        words,
-        cwd=where,
-        env={**os.environ, "PATH": path},
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    return ended.stdout + ended.stderr
-
-
-@pytest.mark.skipif(shutil.which("snakemake") is None, reason="needs Snakemake")
-@pytest.mark.slow
-def test_snakemake_makes_the_bytes_of_batch(tmp_path: Path) -> None:
-    def start(where: Path) -> None:
-        (where / "Snakefile").write_text(program(where, "batch", "b.txt", "--to", "snakemake"))
-        start_engine(where, "snakemake", "--cores", "2")
-        assert "Nothing to be done" in start_engine(where, "snakemake", "--cores", "2")
-
-    same_bytes_as_batch(tmp_path, start)
-
-
-def has_slurm() -> bool:
-    found = shutil.which("sinfo") and subprocess.run(
-        ["sinfo", "--noheader"], check=False, capture_output=True, timeout=30
-    )
-    return bool(found) and found.returncode == 0
-
-
-@pytest.mark.skipif(not has_slurm(), reason="needs Slurm's daemons")
-@pytest.mark.slow
-def test_slurm_makes_the_bytes_of_batch(tmp_path: Path) -> None:
-    def start(where: Path) -> None:
-        (where / "submit.sh").write_text(program(where, "batch", "b.txt", "--to", "sbatch"))
-        # An option of sbatch: a job is submitted when the one before it has ended.
-        start_engine(where, "bash", "submit.sh", "--wait")
-
-    same_bytes_as_batch(tmp_path, start)

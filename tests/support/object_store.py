@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,15 @@ class Store:
     url: str = ""
     requests: int = 0
     sent: int = 0  # bytes of objects
+    sent_to: Counter[str] = field(default_factory=Counter)  # the same, by the key id of the client
     fail_every: int = 0  # n: every n-th
     fail_after: int | None = None  # all but the first n
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, key_id: str = "test") -> dict[str, str]:
         """The variables by which a program finds the server."""
         return {
             "AWS_ENDPOINT_URL": self.url,
-            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_ACCESS_KEY_ID": key_id,
             "AWS_SECRET_ACCESS_KEY": "test",
             "AWS_DEFAULT_REGION": "us-east-1",
         }
@@ -65,6 +67,7 @@ class Store:
             start(status, [*headers, ("Content-Length", str(len(body)))])
             with lock:
                 self.sent += len(body)
+                self.sent_to[_key_id(environment)] += len(body)
             return [body]
 
         return answer
@@ -90,6 +93,11 @@ def _copy(store: Any, directory: Path, name: str) -> None:
     for path in (one for one in files if one.is_file()):
         below = path.relative_to(directory).as_posix()
         store.pipe_file(f"{name}/{below}".removesuffix("/."), path.read_bytes())
+
+
+def _key_id(environment: dict[str, Any]) -> str:
+    """The client of a request, as its signature names it."""
+    return str(environment["HTTP_AUTHORIZATION"]).partition("Credential=")[2].partition("/")[0]
 
 
 @contextmanager

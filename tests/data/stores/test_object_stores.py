@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 from support.class_folders import write_class_folder
 from support.object_store import Store, object_store
+from support.processes import run_line, run_together
 from support.production import PASSES, SETTINGS, write_week
 from support.program import check_refused, run_program
 
-from vlcpctl.testing.tiny_stream import make_image, make_stream
+from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
 
 pytest.importorskip("moto")
 pytest.importorskip("s3fs")
@@ -354,3 +356,34 @@ def test_the_lines_of_a_week_read_from_the_store(
         made.append(weights(state / "weeks/0001/checkpoint"))
     assert made[0] == made[1]
     assert store.requests >= 5
+
+
+@pytest.mark.slow
+def test_each_of_eight_nodes_fetches_an_eighth(tmp_path: Path, store: Store) -> None:
+    task = make_task(tmp_path / "task", 128, pair=photo, shard_bytes=1_000_000)
+    url = store.put(task, "task")
+    tars = [path.stat().st_size for path in task.glob("*.tar")]
+    indexes = sum(path.stat().st_size for path in task.iterdir()) - sum(tars)
+
+    def run_on_all(name: str, source: object, *, caches: bool) -> None:
+        def act(rank: int) -> None:
+            os.environ.update(store.environment(f"node-{rank}"))
+            more = ("--cache", tmp_path / f"cache-{rank}") if caches else ()
+            words = ("train-step", source, "-o", tmp_path / name, *TRAIN, "--epochs", "1", *more)
+            run_line((*words, "--batch-size", "32", "--quiet"), tmp_path / f"{name}-{rank}")
+
+        assert run_together(act, 8) == [0] * 8
+
+    run_on_all("local", task, caches=False)
+    run_on_all("stored", url, caches=True)
+    assert weights(tmp_path / "stored") == weights(tmp_path / "local")
+    fetched = [store.sent_to[f"node-{rank}"] - indexes for rank in range(8)]
+    images = sum(len(photo(number).image) for number in range(128))
+    assert len(tars) == 5
+    assert max(fetched) < 1.05 * images / 8
+    assert sum(fetched) == pytest.approx(images, rel=0.01)  # each image by one node
+
+
+def photo(number: int) -> Pair:
+    """A pair with an image of 35 kB: images between those of a batch are too large to read over."""
+    return make_pair(number, size=120)

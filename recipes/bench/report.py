@@ -1,6 +1,7 @@
 """What `forgetting-report` costs, by tasks and by rows, beside pandas' load of the same rows.
 
-python recipes/bench/report.py [--tasks 8,64,256 --rows 38000 --rounds 5 --python python]
+python recipes/bench/report.py [--tasks 8,64,256 --rows 38000 --run-tasks 64 --rounds 5
+    --python python]
 
 Each stream has a full lower-triangular matrix on own and on merged galleries: at 256 tasks, 65,792
 rows of nine metrics. The growth between two sizes is the exponent of the number of tasks; cells,
@@ -52,9 +53,10 @@ def main() -> None:
         for tasks in map(int, args.tasks.split(",")):
             file = Path(directory) / f"{tasks}.ndjson"
             seconds[tasks] = _measure(f"{tasks} tasks", file, tasks, 1, args.rounds, rival)
-        runs = max(1, round(args.rows / (64 * 65)))
+        tasks = args.run_tasks
+        runs = max(1, round(args.rows / (tasks * (tasks + 1))))
         file = Path(directory) / "rows.ndjson"
-        _measure(f"{runs} runs of 64 tasks", file, 64, runs, args.rounds, rival)
+        _measure(f"{runs} runs of {tasks} tasks", file, tasks, runs, args.rounds, rival)
     for (few, before), (many, after) in pairwise(seconds.items()):
         emit(f"{few} to {many} tasks: T^{math.log(after / before) / math.log(many / few):.2f}")
 
@@ -134,7 +136,8 @@ def _row(facts: dict[str, Any], age: int) -> dict[str, Any]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", default="8,64,256")
-    parser.add_argument("--rows", type=int, default=38_000, help="of several runs of 64 tasks")
+    parser.add_argument("--rows", type=int, default=38_000, help="of several runs")
+    parser.add_argument("--run-tasks", type=int, default=64, help="tasks of each of these runs")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--python", default=sys.executable, help="an interpreter with pandas")
     return parser.parse_args()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from support.eval_rows import current, merged_rows, own_rows, row, write_rows
 
 from vlcpctl.core.errors import BadInput, UsageError
@@ -151,7 +151,7 @@ def test_a_baseline_from_before_data_were_rewritten_may_have_more_images(tmp_pat
     before, after = read_rows([write_rows(tmp_path / "r", rows)], frozenset())
     require_alike([(before, after)])
     with pytest.raises(BadInput, match="n_images is 9 in one row and 8 in another"):
-        require_alike([(before, replace(before, n_images=after.n_images))])
+        require_alike([(before, structs.replace(before, n_images=after.n_images))])
 
 
 def test_rows_from_before_and_after_data_were_rewritten_have_one_note(tmp_path: Path) -> None:

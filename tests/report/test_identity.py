@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from support.eval_rows import current, own_rows, read_back
 
 from vlcpctl.core.rows import Row
@@ -13,8 +13,7 @@ from vlcpctl.report import identity as module
 from vlcpctl.report.request import ReportRequest
 
 
-@dataclass(kw_only=True, slots=True)
-class _Wider(Row):
+class _Wider(Row, kw_only=True):
     """A row with a field whose name comes just behind `metrics`."""
 
     middle: int = 0
@@ -32,5 +31,4 @@ def test_a_new_field_whose_name_is_beside_that_of_the_metrics_counts(
 
 
 def _wider(row: Row, middle: int) -> _Wider:
-    given = asdict(row) | {"config": row.config, "middle": middle}
-    return _Wider(**{name: value for name, value in given.items() if name != "since"})
+    return _Wider(**structs.asdict(row), middle=middle)

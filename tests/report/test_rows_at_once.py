@@ -13,16 +13,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 from support.eval_rows import MERGED, NAMES, OWN, current, merged_rows, own_rows, row
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import canonical_json, content_id
-from vlcpctl.core.rows import SCHEMA, Row, are_apart, differences, distinct, parse_row, read_rows
+from vlcpctl.core.rows import (
+    PART_OF,
+    SCHEMA,
+    Row,
+    are_apart,
+    differences,
+    distinct,
+    parse_row,
+    read_rows,
+)
 from vlcpctl.report import comparability
 from vlcpctl.report.comparability import FIELDS, Mixed, require_comparable
 from vlcpctl.report.identity import identity
 from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.scores.collect import collect
+from vlcpctl.report.scores.joining import numbered_alike
 from vlcpctl.report.scores.runs import START
 
 CASES = range(40)
@@ -118,7 +129,50 @@ def test_rows_are_read_as_one_by_one(
 ) -> None:
     lines = _lines(case)
     found, expected = _shared(lines, tmp_path, monkeypatch), _one_by_one(lines)
-    assert [(repr(one), one.place) for one in found] == [(repr(e), e.place) for e in expected]
+    assert [repr(_values(one)) for one in found] == [repr(_values(one)) for one in expected]
+
+
+def test_fields_of_few_rows_are_read_where_others_are_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    since = {"run": "ctp", "step": 0, "checkpoint": "c0", "alpha": 0.25}
+    rows = [
+        row(alpha=alpha, checkpoint=f"c{alpha}", data=data, since=since, degrees={"i": [number]})
+        for number, (alpha, data) in enumerate(product((0.5, 0.75), "xy"))
+    ]
+    lines = [json.dumps(one) for one in rows]
+    found, expected = _shared(lines, tmp_path, monkeypatch), _one_by_one(lines)
+    assert [repr(_values(one)) for one in found] == [repr(_values(one)) for one in expected]
+    assert found[3].model_part is found[2].model_part
+    assert found[3].data_part is found[1].data_part
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rows_that_share_a_part_are_equal_in_it(
+    case: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = _shared(_lines(case), tmp_path, monkeypatch)
+    assert len({one.model_part for one in rows}) < len(rows)
+    assert len({one.data_part for one in rows}) < len(rows)
+    changed = [structs.replace(one, run="z", data="z") for one in rows[::5]]
+    numbered = [structs.replace(one, **_in_a_long_stream(one)) for one in rows[::5]]
+    firsts: dict[tuple[object, str], object] = {}
+    for one in numbered_alike([*rows, *changed, *numbered]):
+        for name, part in PART_OF.items():
+            value = getattr(one, name)
+            assert firsts.setdefault((getattr(one, part), name), value) == value
+
+
+def _in_a_long_stream(one: Row) -> dict[str, Any]:
+    """Fields of a row whose name has three digits, so that those of others get as many."""
+    names = {name: name.replace("00-", "000-") for name in (one.task, *one.tasks)}
+    return {"task": names[one.task], "tasks": tuple(names[name] for name in one.tasks)}
+
+
+def _values(one: Row) -> dict[str, Any]:
+    """All that is read from a line, and its place."""
+    names = [name for name in Row.__struct_fields__ if name not in {"model_part", "data_part"}]
+    return {name: getattr(one, name) for name in names}
 
 
 def test_rows_share_what_has_the_same_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,11 +213,19 @@ def test_each_evaluation_counts_once_as_by_pairs(case: int) -> None:
         assert [one.place for one in distinct(rows, FIELDS)] == [one.place for one in expected]
 
 
+def _subject(one: Row) -> tuple[object, ...]:
+    """What was evaluated, and on what."""
+    since = (one.since.run, one.since.step) if one.since else None
+    searched = one.searched if one.gallery_checkpoint else None
+    track = one.evaluator, one.protocol, one.map_variant, one.split
+    return (*track, one.run, one.seed, one.step, one.gallery, one.task, one.tasks, since, searched)
+
+
 def _distinct_by_pairs(rows: Sequence[Row]) -> list[Row] | None:
     """The rows, each evaluation once, by comparing all pairs; None for a contradiction."""
     groups: list[list[Row]] = []
     for row_ in rows:
-        group = next((one for one in groups if one[0].subject() == row_.subject()), None)
+        group = next((one for one in groups if _subject(one[0]) == _subject(row_)), None)
         if group is None:
             groups.append([row_])
             continue
@@ -223,9 +285,7 @@ def test_the_identity_is_that_of_the_sorted_rows(
     rows = _shared(_lines(case), tmp_path, monkeypatch)
     texts = []
     for one in rows:
-        known = {name: getattr(one, name) for name in Row.__slots__} | {
-            "since": asdict(one.since) if one.since else None
-        }
+        known = _values(one) | {"since": asdict(one.since) if one.since else None}
         stored = {n: v for n, v in known.items() if n not in {"schema", "alpha", "place"}}
         texts.append(canonical_json({n: v for n, v in stored.items() if v not in (None, ())}))
     assert identity(rows, ReportRequest())["rows"] == content_id(sorted(texts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Given = str | PathLike[str] | Mapping[str, Any]
-_NOT_SHOWN = {"schema", "metrics", "alpha", "place"}
+_NOT_SHOWN = {"schema", "metrics", "alpha", "place", "model_part", "data_part"}
 
 
 def load_rows(rows: Given | Iterable[Given]) -> pd.DataFrame:
@@ -31,6 +30,6 @@ def load_rows(rows: Given | Iterable[Given]) -> pd.DataFrame:
     files = [fspath(one) for one in given if not isinstance(one, Mapping)]
     own = [one for one in given if isinstance(one, Mapping)]
     found = distinct([*read_rows(files), *(row_of(r, f"row {n}") for n, r in enumerate(own))])
-    names = [one.name for one in dataclasses.fields(Row) if one.name not in _NOT_SHOWN]
+    names = [name for name in Row.__struct_fields__ if name not in _NOT_SHOWN]
     table = pd.DataFrame([{**{n: getattr(r, n) for n in names}, **r.metrics} for r in found])
     return table.dropna(axis="columns", how="all")

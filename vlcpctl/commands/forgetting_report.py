@@ -385,11 +385,7 @@ def run(
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit
     from vlcpctl.core.errors import UsageError
-    from vlcpctl.core.rows import read_rows
-    from vlcpctl.report.build import build
-    from vlcpctl.report.comparability import parse_fields
     from vlcpctl.report.gates.verdicts import enforce
-    from vlcpctl.report.identity import identity
     from vlcpctl.report.render.terminal import print_report
     from vlcpctl.report.request import ReportRequest
     from vlcpctl.report.summary_json import as_line
@@ -435,9 +431,7 @@ def run(
             raise UsageError(message)
     _check_places(places, request.tables)
     with _without_collector():
-        found = read_rows(rows, parse_fields(request.allow_mixed))
-        files = _read_files(ranks or [], images or [], checkpoints or [], found, request)
-        document, identity_ = build(found, request, files), identity(found, request, files)
+        document, identity_ = _built(rows, ranks or [], images or [], checkpoints or [], request)
         _write(document, identity_, places, force=force)
         if json_:
             emit(as_line(document, identity_))
@@ -455,6 +449,8 @@ def _without_collector() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()  # nor look through them all at once afterwards
+        gc.unfreeze()
         gc.enable()
 
 
@@ -495,6 +491,27 @@ def _check_places(places: Mapping[str, Path | None], tables: Sequence[str]) -> N
                 f"{one} {given[one]} is in {other} {given[other]}, which is replaced as a whole; "
                 "choose separate directories"
             )
+
+
+def _built(
+    rows: Sequence[str],
+    ranks: Sequence[Path],
+    images: Sequence[Path],
+    checkpoints: Sequence[Path],
+    request: ReportRequest,
+) -> tuple[Document, dict[str, Any]]:
+    """The report and its identity.
+
+    Rows are read in here: many are not needed to write the report, and take much memory.
+    """
+    from vlcpctl.core.rows import read_rows
+    from vlcpctl.report.build import build
+    from vlcpctl.report.comparability import parse_fields
+    from vlcpctl.report.identity import identity
+
+    found = read_rows(rows, parse_fields(request.allow_mixed))
+    files = _read_files(ranks, images, checkpoints, found, request)
+    return build(found, request, files), identity(found, request, files)
 
 
 def _read_files(

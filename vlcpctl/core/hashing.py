@@ -14,7 +14,7 @@ from vlcpctl.core.input_files import naming_input
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 _KEY_BYTES = 16  # 32 hex digits: collisions are negligible below 10**15 samples
-_AT_ONCE = 1000  # texts of a list
+_AT_ONCE = 100  # texts of a list
 
 
 def sample_key(image_sha256: str, captions: Iterable[str]) -> str:
@@ -63,7 +63,8 @@ def texts_id(texts: Iterable[str]) -> str:
     digest = hashlib.blake2b(b"[", digest_size=_KEY_BYTES)
     rest, comma = iter(texts), b""
     while some := list(islice(rest, _AT_ONCE)):
-        digest.update(comma + orjson.dumps(some)[1:-1])  # texts as canonical_json has them
+        digest.update(comma)
+        digest.update(memoryview(orjson.dumps(some))[1:-1])  # texts as canonical_json has them
         comma = b","
     digest.update(b"]")
     return digest.hexdigest()

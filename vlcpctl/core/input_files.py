@@ -177,11 +177,8 @@ def _texts(read_line: Callable[[int], bytes | str], name: str) -> Iterator[str]:
             raise BadInput(
                 f"{name}:{number} is longer than {MOST_LINE_BYTES} bytes, so it is not a row"
             )
-        yield line if isinstance(line, str) else _decoded(line, f"{name}:{number}")
-
-
-def _decoded(line: bytes, place: str) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{place} is not UTF-8 text: {error}") from error
+        try:
+            text = line if isinstance(line, str) else line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{name}:{number} is not UTF-8 text: {error}") from error
+        yield text

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypedDict, TypeVar, cast, get_type_hints
 
 import msgspec
-from msgspec import Meta, Raw
+from msgspec import NODEFAULT, Meta, Raw, Struct
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import canonical_json
@@ -93,8 +94,7 @@ class EarlierCheckpoint:
         self.run, self.alpha = run_label(self.run, self.alpha), None
 
 
-@dataclass(kw_only=True, slots=True)  # frozen, so many fields take four times as long to set
-class Row:
+class Row(Struct, kw_only=True, eq=False, gc=False):  # an object without cycles
     """One evaluation of a checkpoint on a gallery: the fields of a row, in their order.
 
     Readers ignore other fields. Null is a value: the field does not apply. `alpha` is read into the
@@ -180,19 +180,22 @@ class Row:
     degrees: dict[Name, Degrees] | None = None
     """Spatial: number of angles by measure and degree: [0, 1], (1, 2], ...; without zeros at the
     end."""
-    place: str = field(default="", compare=False)  # the file and line that it was read from
+    # Not in lines: the file and line that it was read from, and what it shares with other rows.
+    place: str = ""
+    model_part: object = None
+    data_part: object = None
 
     def __post_init__(self) -> None:
+        """Also after `msgspec.structs.replace`: a changed row shares nothing that is known."""
         self.run, self.alpha = run_label(self.run, self.alpha), None
         self.metrics = _measured(cast("dict[str, float | None]", self.metrics))
+        self.model_part = self.data_part = object()
 
-    def with_names(self, task: str, tasks: tuple[str, ...]) -> Row:
-        """The row under other names, as `dataclasses.replace` gives it in thrice the time."""
-        copy = object.__new__(Row)
-        for name in Row.__slots__:
-            setattr(copy, name, getattr(self, name))
-        copy.task, copy.tasks = task, tasks
-        return copy
+    def with_names_of(self, other: Row) -> Row:
+        """The row with the names of a row that is equal in all other fields of data."""
+        row = copy(self)
+        row.task, row.tasks, row.data_part = other.task, other.tasks, other.data_part
+        return row
 
     @property
     def counts(self) -> dict[str, int]:
@@ -204,12 +207,6 @@ class Row:
     def first_data(self) -> str:
         """The content id under which the evaluated data was written first."""
         return self.data_was[0] if self.data_was else self.data
-
-    def subject(self) -> tuple[object, ...]:
-        """What was evaluated, and on what: two rows with the same subject must agree."""
-        since = (self.since.run, self.since.step) if self.since else None
-        searched = None if self.gallery_checkpoint is None else self.searched
-        return (*_SUBJECT(self), since, searched)
 
     @property
     def searched(self) -> Searched:
@@ -263,19 +260,51 @@ def read_rows(sources: Iterable[str], allow_mixed: Collection[str] = ()) -> list
     return distinct(_rows_of(dict.fromkeys(sources)), allow_mixed)
 
 
+def firsts(rows: Iterable[Row], part: str) -> list[Row]:
+    """The first of all rows that share a part: the others have the same values in its fields."""
+    found: dict[object, Row] = {}
+    for row in rows:
+        found.setdefault(getattr(row, part), row)
+    return list(found.values())
+
+
+class Subjects:
+    """What was evaluated, and on what, as numbers: two rows with the same subject must agree."""
+
+    def __init__(self) -> None:
+        self._models: dict[object, int] = {}  # by part
+        self._data: dict[object, int] = {}
+        self._numbers: dict[Hashable, int] = {}  # by the values
+
+    def of(self, row: Row) -> tuple[int, int]:
+        """The numbers of the evaluated checkpoint, and of what it was evaluated on."""
+        model, data = self._models.get(row.model_part), self._data.get(row.data_part)
+        if model is None:
+            model = self._models[row.model_part] = self._number((row.run, row.seed, row.step))
+        if data is None:
+            since = (row.since.run, row.since.step) if row.since else None
+            searched = None if row.gallery_checkpoint is None else row.searched
+            data = self._data[row.data_part] = self._number((*_EVALUATED_ON(row), since, searched))
+        return model, data
+
+    def _number(self, values: Hashable) -> int:
+        return self._numbers.setdefault(values, len(self._numbers))
+
+
 def distinct(rows: Iterable[Row], allow_mixed: Collection[str] = ()) -> list[Row]:
     """The rows, each evaluation once. Raises BadInput for two that contradict each other.
 
     Different data outside the stream may have one name: rows of these do not contradict each other.
     An evaluation of rewritten data replaces the same one of the data as it was before.
     """
-    firsts: dict[tuple[object, ...], Row] = {}
-    repeated: dict[tuple[object, ...], list[Row]] = {}
+    subjects = Subjects()
+    found: dict[tuple[int, int], Row] = {}
+    repeated: dict[tuple[int, int], list[Row]] = {}
     for row in rows:
-        subject = row.subject()
-        if firsts.setdefault(subject, row) is row:
+        subject = subjects.of(row)
+        if found.setdefault(subject, row) is row:
             continue
-        known = repeated.setdefault(subject, [firsts[subject]])
+        known = repeated.setdefault(subject, [found[subject]])
         place = next((n for n, one in enumerate(known) if not are_apart(one, row)), None)
         if place is None:
             known.append(row)
@@ -286,8 +315,8 @@ def distinct(rows: Iterable[Row], allow_mixed: Collection[str] = ()) -> list[Row
         elif row.data not in first.data_was:
             _refuse_contradiction(first, row, allow_mixed)
     if not repeated:
-        return list(firsts.values())
-    return [row for subject, first in firsts.items() for row in repeated.get(subject, [first])]
+        return list(found.values())
+    return [row for subject, first in found.items() for row in repeated.get(subject, [first])]
 
 
 def _require_no_directory(source: str, name: str) -> None:
@@ -311,7 +340,7 @@ def _rows_of(sources: Iterable[str]) -> Iterator[Row]:
                 raise BadInput(
                     f"{name}:{number}: more than {MOST_ROWS} rows; give the files of fewer runs"
                 )
-            if line.strip():
+            if not line.isspace():
                 found = True
                 yield parts.row(line, f"{name}:{number}")
         if not found:
@@ -324,21 +353,26 @@ def _rows_of(sources: Iterable[str]) -> Iterator[Row]:
 # Rows share most of their fields with others of the same checkpoint, or of the same data. These
 # parts are read once, and known again by their values, or by the text of their lists and objects.
 _OF_MODEL = ("run", "method", "seed", "step", "start", "parent", "preset", "checkpoint")
-_MODEL_TEXTS = ("buffer", "config")
-_OF_DATA = (
-    *("schema", "task_step", "stream", "evaluator", "protocol", "gallery", "task", "split", "data"),
-    *("limit", "map_variant", *COUNTS, "n_distractor_images", "gallery_checkpoint"),
-)
+_MODEL_TEXTS = ("alpha", "buffer", "config")
 _DATA_TEXTS = ("tasks", "data_was", "options")
+_OWN = ("metrics", "degrees", "place", "model_part", "data_part")
+_OF_DATA = tuple(
+    name
+    for name in Row.__struct_fields__
+    if name not in {*_OF_MODEL, *_MODEL_TEXTS, *_DATA_TEXTS, *_OWN}
+)
 _HASHABLE = (*_OF_MODEL, *_OF_DATA, "tasks", "data_was")
-_OTHERS = ("alpha", "since", "degrees")  # of few rows, which are read field by field
+# The part that has a field: rows with the same object there are equal in it.
+PART_OF = dict.fromkeys((*_OF_MODEL, *_MODEL_TEXTS), "model_part") | dict.fromkeys(
+    (*_OF_DATA, *_DATA_TEXTS), "data_part"
+)
 
 
 class _Parts:
     """What rows have in common, kept once: they then take a fraction of the time and memory."""
 
     def __init__(self) -> None:
-        self._parts: dict[tuple[object, ...], tuple[Any, ...]] = {}
+        self._firsts: dict[tuple[object, ...], Row] = {}  # by the values and texts of a part
         self._values: dict[Any, Any] = {}
         self._objects: dict[bytes, Any] = {}  # by their JSON
 
@@ -348,27 +382,22 @@ class _Parts:
             line: Any = _LINE.decode(text)
         except (msgspec.DecodeError, RecursionError, UnicodeError):
             return parse_row(text, place)  # which says what is wrong
-        if any(value is not None for value in _get_others(line)):
-            return self._shared(parse_row(text, place))
-        of_model = *_get_model(line), *map(bytes, _get_model_texts(line))
-        of_data = *_get_data(line), *map(bytes, _get_data_texts(line))
-        model, data = self._parts.get(of_model), self._parts.get(of_data)
+        # No text has a line end.
+        of_model = *_get_model(line), b"\n".join(_get_model_texts(line))
+        of_data = *_get_data(line), b"\n".join(_get_data_texts(line))
+        model, data = self._firsts.get(of_model), self._firsts.get(of_data)
         if model is None or data is None:
             row = self._shared(parse_row(text, place))
-            self._parts[of_model] = *_get_model(row), *_get_model_texts(row)
-            self._parts[of_data] = *_get_data(row), *_get_data_texts(row)
+            row.model_part = self._firsts.setdefault(of_model, row).model_part
+            row.data_part = self._firsts.setdefault(of_data, row).data_part
             return row
-        row = object.__new__(Row)
+        row = copy(data)
         # Name by name: a loop over the names takes three times as long.
-        row.run, row.method, row.seed, row.step, row.start, row.parent, row.preset = model[:7]
-        row.checkpoint, row.buffer, row.config = model[7:]
-        row.schema, row.task_step, row.stream, row.evaluator, row.protocol = data[:5]
-        row.gallery, row.task, row.split, row.data, row.limit, row.map_variant = data[5:11]
-        row.n_images, row.n_texts, row.n_queries, row.n_gallery, row.n_train = data[11:16]
-        row.n_distractor_images, row.gallery_checkpoint, row.tasks = data[16:19]
-        row.data_was, row.options = data[19:]
-        row.metrics, row.place = _measured(line.metrics), place
-        row.alpha = row.since = row.degrees = None
+        row.run, row.method, row.seed, row.step = model.run, model.method, model.seed, model.step
+        row.start, row.parent, row.preset = model.start, model.parent, model.preset
+        row.checkpoint, row.buffer, row.config = model.checkpoint, model.buffer, model.config
+        row.model_part = model.model_part
+        row.metrics, row.degrees, row.place = _measured(line.metrics), line.degrees, place
         return row
 
     def _shared(self, row: Row) -> Row:
@@ -390,9 +419,9 @@ def _line_type() -> type[msgspec.Struct]:
     """A row as it is in a line: the fields that may be shared and are lists or objects as text."""
     kinds = get_type_hints(Row, include_extras=True)
     found: list[Any] = []
-    for one in fields(Row):
+    for one in msgspec.structs.fields(Row):
         is_text = one.name in {*_MODEL_TEXTS, *_DATA_TEXTS}
-        default = () if one.default is MISSING else (Raw() if is_text else one.default,)
+        default = () if one.default is NODEFAULT else (Raw() if is_text else one.default,)
         found.append((one.name, Raw if is_text else kinds[one.name], *default))
     return msgspec.defstruct("_Line", found, kw_only=True, gc=False)
 
@@ -400,10 +429,8 @@ def _line_type() -> type[msgspec.Struct]:
 _Object = TypeVar("_Object", dict[str, Any], Config)
 _get_model, _get_model_texts = attrgetter(*_OF_MODEL), attrgetter(*_MODEL_TEXTS)
 _get_data, _get_data_texts = attrgetter(*_OF_DATA), attrgetter(*_DATA_TEXTS)
-_get_others = attrgetter(*_OTHERS)
-_SUBJECT = attrgetter(
-    *("run", "seed", "step", "evaluator", "protocol", "map_variant"),
-    *("gallery", "task", "tasks", "split"),
+_EVALUATED_ON = attrgetter(
+    *("evaluator", "protocol", "map_variant", "gallery", "task", "tasks", "split")
 )
 _LINE = msgspec.json.Decoder(_line_type())
 _ROW = msgspec.json.Decoder(Row)

@@ -12,9 +12,11 @@ from vlcpctl.core.rows import (
     COUNTS,
     OPTIONS_OF_DATA,
     OPTIONS_OF_SEED,
+    PART_OF,
     Row,
     are_same_data,
     different_options,
+    firsts,
 )
 
 # The fields of --allow-mixed, and what rows cannot share if one of them differs.
@@ -86,8 +88,9 @@ def require_comparable(rows: Sequence[Row], allow_mixed: Collection[str] = ()) -
     Raises BadInput, naming two rows and both values, if rows that would share a cell, a matrix, a
     curve, a table or a mean over seeds differ in any other field.
     """
-    names = dict.fromkeys(name for one in _RULES for name in (*one.of, *_FACTS[one.field]))
-    varied = frozenset(name for name in names if len(set(_column(rows, name))) > 1)
+    names = {name for one in _RULES for name in (*one.of, *_FACTS[one.field])}
+    some = {part: firsts(rows, part) for part in set(PART_OF.values())}
+    varied = frozenset(n for n in names if len(set(_column(some[PART_OF[n]], n))) > 1)
     return tuple(
         one for rule in _RULES for one in _mixed(rule, rows, varied, rule.field in allow_mixed)
     )
@@ -127,17 +130,20 @@ def _mixed(
     facts = _FACTS[rule.field]
     if varied.isdisjoint(facts):
         return []  # as in most reports for most rules: no need to know the group of each row
-    columns = [_column(rows, name) for name in varied.intersection((*rule.of, *facts))]
+    names = varied.intersection((*rule.of, *facts))
+    parts = {PART_OF[name] for name in names}
+    some = rows if len(parts) > 1 else firsts(rows, *parts)
+    columns = [_column(some, name) for name in names]
     alike: dict[Hashable, Row] = {}  # the first of the rows with these values
-    for values, row in zip(zip(*columns, strict=True), rows, strict=True):
+    for values, row in zip(zip(*columns, strict=True), some, strict=True):
         alike.setdefault(values, row)
-    firsts: dict[Hashable, Row] = {}
+    groups: dict[Hashable, Row] = {}
     found: dict[Hashable, Mixed] = {}
     for row in alike.values():
         group = rule.group(row)
         if group is None or group in found:
             continue
-        first = firsts.setdefault(group, row)
+        first = groups.setdefault(group, row)
         differs = rule.differ(first, row)
         if differs and not is_allowed:
             _refuse(rule.field, first, row, differs)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import asdict, fields
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import chain, groupby
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -12,19 +12,17 @@ import numpy as np
 
 from vlcpctl.core.hashing import canonical_json, texts_id
 from vlcpctl.core.number_lists import are_plain, sorted_json
-from vlcpctl.core.rows import EarlierCheckpoint, Row
+from vlcpctl.core.rows import PART_OF, EarlierCheckpoint, Row
 from vlcpctl.report.comparability import parse_fields
 from vlcpctl.report.published.definition import table_id
 from vlcpctl.report.request import NO_FILES, Files, ReportRequest
 from vlcpctl.report.scores.saved_ranks import files_digest
 from vlcpctl.report.sweeps.grouping import parse_group_by
 
-_NOT_STORED = frozenset({"schema", "alpha", "place"})  # alpha is in the label of the run
-# Rows share most of their fields with others of the same checkpoint, or of the same data: the texts
-# of these parts, which begin with one of these names, are made once.
-_PART_BEGINS = frozenset({"buffer", "data", "degrees", "metrics", "n_gallery", "options", "task"})
-_OF_DATA = frozenset({"data", "n_gallery", "task"})
-_BY_IDENTITY = frozenset({"buffer", "config", "degrees", "options", "tasks"})
+# alpha is in the label of the run
+_NOT_STORED = frozenset({"schema", "alpha", "place", "model_part", "data_part"})
+_OWN = ("degrees", "metrics")  # of each row
+_TEXTS = ("model_part", "data_part", *_OWN)
 
 
 def identity(
@@ -64,63 +62,51 @@ def _row_texts(rows: Sequence[Row]) -> Iterator[str]:
 
     They are made checkpoint by checkpoint: together, they would be as large as the files.
     """
-    parts = _parts()
-    of_data = [n for n, names in enumerate(parts) if names[0] in _OF_DATA]
-    metrics = [n for n, names in enumerate(parts) if names[0] == "metrics"]
-    others = [n for n in range(len(parts)) if n not in {*of_data, *metrics}]
-    order = [*others, *of_data, *metrics]
-    in_order = itemgetter(*map(order.index, range(len(parts))))
-    data_texts = _SharedTexts([parts[n] for n in of_data])
-    groups: dict[str, list[tuple[Row, Sequence[str]]]] = {}  # by the text of the checkpoint
-    for row, texts in zip(rows, _SharedTexts([parts[n] for n in others]).of(rows), strict=True):
-        groups.setdefault(texts[0], []).append((row, texts))
+    stored = sorted(name for name in Row.__struct_fields__ if name not in _NOT_STORED)
+    runs = [(part, list(names)) for part, names in groupby(stored, _part_of)]
+    models, data = (_PartTexts(part, runs) for part in ("model_part", "data_part"))
+    order = sorted(range(len(runs)), key=lambda n: _TEXTS.index(runs[n][0]))
+    in_order = itemgetter(*map(order.index, range(len(runs))))
+    groups: dict[str, list[Row]] = {}  # by the text of the checkpoint
+    for row in rows:
+        groups.setdefault(models.of(row)[0], []).append(row)
     # What follows the checkpoint decides between two of which one begins as the other.
     for _, group in sorted(groups.items(), key=lambda pair: f'{pair[0]}"data"'):
-        some = [row for row, _ in group]
-        of_checkpoint = (texts for _, texts in group)
-        columns = (of_checkpoint, data_texts.of(some), _metrics_texts(some))
         yield from sorted(
-            f"{{{''.join(in_order((*model, *task, text)))[:-1]}}}"
-            for model, task, text in zip(*columns, strict=True)
+            f"{{{''.join(in_order((*models.of(row), *data.of(row), *own)))[:-1]}}}"
+            for row, own in zip(group, _own_texts(group), strict=True)
         )
 
 
-def _parts() -> list[list[str]]:
-    found: list[list[str]] = []
-    for name in sorted(one.name for one in fields(Row) if one.name not in _NOT_STORED):
-        if name in _PART_BEGINS or found[-1] == ["metrics"]:  # which have their own texts
-            found.append([])
-        found[-1].append(name)
-    return found
+def _part_of(name: str) -> str:
+    return name if name in _OWN else PART_OF.get(name, "data_part")
 
 
-class _SharedTexts:
-    """The texts of parts of rows, made once for rows with the same fields in them."""
+class _PartTexts:
+    """The texts of a part of rows, made once for all rows that share it."""
 
-    def __init__(self, parts: Sequence[Sequence[str]]) -> None:
-        names = [name for part in parts for name in part]
-        self._parts = parts
-        self._objects = attrgetter("buffer", *(name for name in names if name in _BY_IDENTITY))
-        self._others = attrgetter(*(name for name in names if name not in _BY_IDENTITY))
-        self._texts: dict[Hashable, Sequence[str]] = {}
+    def __init__(self, part: str, runs: Iterable[tuple[str, Sequence[str]]]) -> None:
+        self._part = attrgetter(part)
+        self._runs = [names for of, names in runs if of == part]
+        self._texts: dict[object, list[str]] = {}
         self._values: dict[tuple[str, int], str] = {}  # by field and identity of its value
 
-    def of(self, rows: Iterable[Row]) -> Iterator[Sequence[str]]:
-        """For each row the texts of the parts."""
-        for row in rows:
-            key = self._others(row), *map(id, self._objects(row))
-            found = self._texts.get(key)
-            if found is None:
-                found = [_fields_text(row, part, self._values) for part in self._parts]
-                self._texts[key] = found
-            yield found
+    def of(self, row: Row) -> list[str]:
+        """The text of each run of fields whose names follow each other."""
+        found = self._texts.get(self._part(row))
+        if found is None:
+            found = [_fields_text(row, names, self._values) for names in self._runs]
+            self._texts[self._part(row)] = found
+        return found
 
 
-def _metrics_texts(rows: Sequence[Row]) -> Iterator[str]:
-    """The metrics of each row, which rows do not share."""
+def _own_texts(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    """The degrees and the metrics of each row, which rows do not share."""
     values = np.fromiter(chain.from_iterable(row.metrics.values() for row in rows), np.float64)
     text = sorted_json if are_plain(values) else canonical_json
-    return (f'"metrics":{text(row.metrics)},' for row in rows)
+    for row in rows:
+        degrees = "" if row.degrees is None else f'"degrees":{canonical_json(row.degrees)},'
+        yield degrees, f'"metrics":{text(row.metrics)},'
 
 
 def _fields_text(row: Row, names: Iterable[str], known: dict[tuple[str, int], str]) -> str:

@@ -125,6 +125,14 @@ def test_a_damaged_row_is_refused(tmp_path: Path, fields: dict[str, object], sai
         collect(read_back(tmp_path / "r", [row(task="x", **fields)]))
 
 
+def test_two_rows_of_one_cell_are_refused(tmp_path: Path) -> None:
+    rows = merged_rows() + merged_rows(((None,), (None, 50.0)))
+    rows[-1] |= {"tasks": ["a", "b"], "metrics": {"acc1": 1.0}}
+    said = "r:2 and .*r:6 are both step 1, task 1 of run 'ctp', seed 0 .merged gallery.; remove one"
+    with pytest.raises(BadInput, match=said):
+        collect(read_back(tmp_path / "r", rows))
+
+
 def test_variants_of_average_precision_are_tracks_of_their_own(tmp_path: Path) -> None:
     fields = {"protocol": "multi-modal", "metrics": {"map_1": 40.0, "map_5": 50.0}}
     rows = [

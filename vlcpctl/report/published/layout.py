@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec import structs
 
 from vlcpctl.core.errors import some_names
 from vlcpctl.report.facts.table import Value
@@ -64,7 +65,10 @@ def _lines(
         yield (
             _BLANK if has_printed else TableCell(row.name),
             TableCell(HERE),
-            *(replace(cell, is_best=mark) for cell, mark in zip(here, is_best, strict=True)),
+            *(
+                structs.replace(cell, is_best=mark)
+                for cell, mark in zip(here, is_best, strict=True)
+            ),
         )
         gaps = [filled.difference(place, number) for number in numbers]
         if any(gap is not None for gap in gaps):

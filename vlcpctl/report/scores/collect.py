@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.rows import Row
+from vlcpctl.core.rows import Row, firsts
 from vlcpctl.report.scores.runs import (
     START,
     RunScores,
@@ -51,7 +51,7 @@ def collect(rows: Iterable[Row], starts: Mapping[str, Sequence[str]] | None = No
     _refuse_more(runs, MOST_RUNS, "combinations of run and seed")
     _refuse_more(outside, MOST_OUTSIDE, "lines on data outside the stream")
     last: dict[str, int] = {}  # a track may lack the last model of a run
-    for run, step in {(row.run, step_of(row)) for row in rows}:
+    for run, step in {(row.run, step_of(row)) for row in firsts(rows, "model_part")}:
         last[run] = max(step, last.get(run, START))
     return [_track(members, starts or {}, last) for _, members in sorted(tracks.items())]
 
@@ -80,7 +80,7 @@ def _refuse_more(count: int, most: int, what: str) -> None:
 
 
 def _track(rows: list[Row], starts: Mapping[str, Sequence[str]], last: Mapping[str, int]) -> Track:
-    for row in rows:
+    for row in firsts(rows, "data_part"):
         _check(row)
     outside = [row for row in rows if is_outside(row)]
     foreign: dict[str, set[str]] = {}
@@ -97,7 +97,9 @@ def _track(rows: list[Row], starts: Mapping[str, Sequence[str]], last: Mapping[s
     _refuse_more(len(keys), MOST_KEYS, "metrics")
     if not keys:
         raise BadInput(f"{rows[0].place} has no metric, and no other row of its evaluator has one")
-    _refuse_more(sum(map(_cells, runs.values())), MOST_CELLS, "cells of score matrices")
+    keys_of = {name: _keys(members) for name, members in runs.items()}
+    cells = sum(_cells(members, len(keys_of[name])) for name, members in runs.items())
+    _refuse_more(cells, MOST_CELLS, "cells of score matrices")
     return Track(
         evaluator=rows[0].evaluator,
         protocol=rows[0].protocol,
@@ -106,7 +108,7 @@ def _track(rows: list[Row], starts: Mapping[str, Sequence[str]], last: Mapping[s
         keys=keys,
         runs=tuple(
             _with_outside(
-                _run(name, members, tuple(starts.get(name, ()))),
+                _run(name, members, keys_of[name], tuple(starts.get(name, ()))),
                 outside_of.get(name, []),
                 last[name],
             )
@@ -145,23 +147,23 @@ def _is_foreign(row: Row, foreign: Mapping[str, set[str]]) -> bool:
     return is_merged and not foreign[row.run].isdisjoint(row.tasks)
 
 
-def _cells(rows: list[Row]) -> int:
-    """How many cells the score matrices of a run have."""
-    keys = _keys(rows)
-    seeds = {row.seed for row in rows}
-    galleries = {row.gallery for row in rows}
-    steps, columns = max(map(step_of, rows)) + 1, max(map(_column, rows)) + 1
-    return max(steps, 1) * max(steps, columns) * len(keys) * len(seeds) * len(galleries)
+def _cells(rows: list[Row], keys: int) -> int:
+    """How many cells the score matrices of a run have, with this many metrics."""
+    models, data = firsts(rows, "model_part"), firsts(rows, "data_part")
+    seeds = {row.seed for row in models}
+    galleries = {row.gallery for row in data}
+    steps, columns = max(map(step_of, models)) + 1, max(map(_column, data)) + 1
+    return max(steps, 1) * max(steps, columns) * keys * len(seeds) * len(galleries)
 
 
-def _run(name: str, rows: list[Row], starts: tuple[str, ...]) -> RunScores:
-    last = max(step_of(row) for row in rows)
-    method, buffer = _recipe(name, rows, last)
-    tasks = _task_names(rows, last)
+def _run(name: str, rows: list[Row], keys: Iterable[str], starts: tuple[str, ...]) -> RunScores:
+    models, data = firsts(rows, "model_part"), firsts(rows, "data_part")
+    last = max(map(step_of, models))
+    method, buffer = _recipe(name, models, last)
+    tasks = _task_names(data, last)
     seeds = _grouped(rows, attrgetter("seed"))
-    keys = _keys(rows)
     per_seed = [_seed_scores(members, last + 1, len(tasks)) for _, members in sorted(seeds.items())]
-    trained = [row for row in rows if step_of(row) >= 0]
+    trained = {step_of(row) for row in models} - {START}
     empty = _empty(last + 1, len(tasks))
     return RunScores(
         name=name,
@@ -170,8 +172,8 @@ def _run(name: str, rows: list[Row], starts: tuple[str, ...]) -> RunScores:
         tasks=tasks,
         seeds=tuple(sorted(seeds)),
         steps=last + 1,
-        final_only={step_of(row) for row in trained} == {last} and last > 0,
-        galleries=frozenset(row.gallery for row in rows),
+        final_only=trained == {last} and last > 0,
+        galleries=frozenset(row.gallery for row in data),
         scores={key: tuple(scores.get(key, empty) for scores in per_seed) for key in keys},
         starts=starts,
     )
@@ -226,33 +228,34 @@ def _with_outside(run: RunScores, rows: list[Row], last: int) -> RunScores:
 
 
 def _seed_scores(rows: list[Row], steps: int, tasks: int) -> dict[str, SeedScores]:
-    cells = [(row.gallery, step_of(row), _column(row)) for row in rows]
-    if len(set(cells)) < len(cells):
-        _refuse_shared_cell(rows, cells)
     galleries = {row.gallery for row in rows}
-    scores = {key: _empty(steps, tasks, galleries) for key in _keys(rows)}
     # At once for all rows of one gallery with the same metrics.
-    alike: defaultdict[tuple[str, bool, tuple[str, ...]], list[int]] = defaultdict(list)
-    for number, (row, (gallery, step, _)) in enumerate(zip(rows, cells, strict=True)):
-        alike[gallery, step < 0, tuple(row.metrics)].append(number)
-    for (gallery, is_start, keys), numbers in alike.items():
-        found = (rows[number].metrics.values() for number in numbers)
-        values = np.fromiter(chain.from_iterable(found), np.float64)
-        values = values.reshape(len(numbers), len(keys))
-        places = [cells[number][1] for number in numbers]
-        columns = [cells[number][2] for number in numbers]
+    alike: defaultdict[tuple[str, bool, tuple[str, ...]], list[Row]] = defaultdict(list)
+    for row in rows:
+        alike[row.gallery, row.step is None, tuple(row.metrics)].append(row)
+    names = {key for _, _, keys in alike for key in keys}
+    scores = {key: _empty(steps, tasks, galleries) for key in names}
+    filled: set[tuple[str, int, int]] = set()
+    for (gallery, is_start, keys), members in alike.items():
+        places, columns = [step_of(row) for row in members], [_column(row) for row in members]
+        filled.update(zip(repeat(gallery), places, columns))
+        found = chain.from_iterable(row.metrics.values() for row in members)
+        values = np.fromiter(found, np.float64).reshape(len(members), len(keys))
         for key, of_key in zip(keys, values.T, strict=True):
             if not is_start:
                 scores[key].of(gallery)[places, columns] = of_key
             elif gallery == "own":
                 scores[key].start[columns] = of_key
+    if len(filled) < len(rows):
+        _refuse_shared_cell(rows)
     return scores
 
 
-def _refuse_shared_cell(rows: list[Row], cells: list[tuple[str, int, int]]) -> None:
+def _refuse_shared_cell(rows: list[Row]) -> None:
     """Raise BadInput for the first two rows that are of one cell of a matrix."""
     filled: dict[tuple[str, int, int], Row] = {}
-    for row, cell in zip(rows, cells, strict=True):
+    for row in rows:
+        cell = row.gallery, step_of(row), _column(row)
         first = filled.setdefault(cell, row)
         if first is not row:
             raise BadInput(

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from msgspec import structs
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.rows import Row, distinct
+from vlcpctl.core.rows import Row, Subjects, distinct, firsts
 from vlcpctl.report.scores.baseline import Baseline
 from vlcpctl.report.scores.runs import is_outside, is_upper_bound, step_of
 
@@ -34,19 +37,21 @@ class JoinedRows:
     baseline: list[Row] | None = None
 
 
-@dataclass(frozen=True)
-class _Position:
-    """The place of data in a run: task and name, according to a row of this step."""
+class _Position(NamedTuple):
+    """The place of data in a run: task and name, according to a row of this step.
+
+    The row of a later checkpoint counts more, and a place in the stream more than none.
+    """
 
     known_at: int
-    task_step: int | None
+    is_inside: bool
+    before: int  # minus its step in the stream
     task: str
 
     @property
-    def rank(self) -> tuple[int, bool, int]:
-        """The row of a later checkpoint counts more, and a place in the stream more than none."""
-        step = self.task_step
-        return self.known_at, step is not None, 0 if step is None else -step
+    def task_step(self) -> int | None:
+        """The place in the stream."""
+        return -self.before if self.is_inside else None
 
 
 def joined(
@@ -71,7 +76,7 @@ def joined(
         starting = chains.get(row.checkpoint, {}) if is_score else {}
         for run, seed in starting:
             names.setdefault(run, {})[row.run] = None
-            start = replace(row, run=run, seed=seed, step=None)
+            start = structs.replace(row, run=run, seed=seed, step=None)
             found.append(
                 _placed(start, places[run, seed], known_as, keeps_place=_is_untrained(row))
             )
@@ -101,7 +106,7 @@ def _baseline_rows(
             measured.setdefault(row.checkpoint, []).append(row)
     found = [
         _placed(
-            replace(row, run=run, seed=seed, step=None),
+            structs.replace(row, run=run, seed=seed, step=None),
             of_run,
             known_as,
             keeps_place=_is_untrained(row),
@@ -126,7 +131,7 @@ def current_ids(rows: Iterable[Row]) -> dict[str, str]:
             leader[one] = one = leader[leader[one]]
         return one
 
-    for row in rows:
+    for row in firsts(rows, "data_part"):
         for earlier in row.data_was:
             one, other = find(row.data), find(earlier)
             leader[max(one, other)] = min(one, other)
@@ -136,7 +141,9 @@ def current_ids(rows: Iterable[Row]) -> dict[str, str]:
 def _chains_by_start(rows: Iterable[Row]) -> dict[str, dict[Chain, None]]:
     """The runs and seeds that start from each checkpoint, in order."""
     found = {
-        (row.start, row.run, row.seed) for row in rows if row.start and row.start != row.checkpoint
+        (row.start, row.run, row.seed)
+        for row in firsts(rows, "model_part")
+        if row.start and row.start != row.checkpoint
     }
     chains: dict[str, dict[Chain, None]] = {}
     for start, run, seed in sorted(found):
@@ -145,7 +152,7 @@ def _chains_by_start(rows: Iterable[Row]) -> dict[str, dict[Chain, None]]:
 
 
 def _places(
-    rows: Iterable[Row], known_as: dict[str, str], starts: Collection[str]
+    rows: Sequence[Row], known_as: dict[str, str], starts: Collection[str]
 ) -> dict[Chain, dict[str, _Position]]:
     """The place of each data id in each run, as the run's latest checkpoint has it.
 
@@ -154,18 +161,19 @@ def _places(
     """
     places: dict[Chain, dict[str, _Position]] = {}
     bounds, before = set(), set()
-    for row in rows:
-        of_run = places.setdefault((row.run, row.seed), {})
+    for row in firsts(rows, "model_part"):
+        places[row.run, row.seed] = {}
         if is_upper_bound(row.run, row.method):
             bounds.add((row.run, row.seed))
         if row.checkpoint in starts:
             before.add((row.run, row.seed))
+    for row in rows:
         if row.gallery == "own":
-            step = step_of(row)
-            found = _Position(step, row.task_step, row.task)
+            step = row.task_step
+            found = _Position(step_of(row), step is not None, -(step or 0), row.task)
+            of_run = places[row.run, row.seed]
             data = known_as.get(row.data, row.data)
-            best = of_run.setdefault(data, found)
-            if (found.rank, found.task) > (best.rank, best.task):
+            if found >= of_run.setdefault(data, found):
                 of_run[data] = found
     _share(places, bounds, before)
     return places
@@ -196,11 +204,11 @@ def _placed(
         return row
     place = places.get(known_as.get(row.data, row.data))
     if place is None:
-        return row if keeps_place else replace(row, task_step=None)
+        return row if keeps_place else structs.replace(row, task_step=None)
     if (place.task_step, place.task) == (row.task_step, row.task):
         return row
     tasks = (place.task,) if len(row.tasks) == 1 else row.tasks
-    return replace(row, task_step=place.task_step, task=place.task, tasks=tasks)
+    return structs.replace(row, task_step=place.task_step, task=place.task, tasks=tasks)
 
 
 def _is_untrained(start: Row) -> bool:
@@ -213,7 +221,7 @@ def _since_start(row: Row, chains: dict[str, dict[Chain, None]]) -> Row:
     since = row.since
     if since is None or (row.run, row.seed) not in chains.get(since.checkpoint or "", {}):
         return row
-    return replace(row, since=replace(since, run=row.run, step=None))
+    return structs.replace(row, since=replace(since, run=row.run, step=None))
 
 
 def _with_one_name(rows: Sequence[Row], known_as: dict[str, str], first: int) -> list[Row]:
@@ -222,10 +230,12 @@ def _with_one_name(rows: Sequence[Row], known_as: dict[str, str], first: int) ->
     The `first` of the rows are of other checkpoints than the rest, whatever their runs.
     """
     names: dict[str, str] = {}
-    for row in rows:
+    for row in firsts(rows, "data_part"):
         if is_outside(row):
             data = known_as.get(row.data, row.data)
             names[data] = min(names.get(data, row.task), row.task)
+    if not names:
+        return list(rows)
     named = [_renamed(row, names.get(known_as.get(row.data, row.data), row.task)) for row in rows]
     parts = named[:first], named[first:]
     shared = set().union(*(_with_name_of_another(part, known_as) for part in parts))
@@ -239,7 +249,7 @@ def _with_one_name(rows: Sequence[Row], known_as: dict[str, str], first: int) ->
 def _renamed(row: Row, name: str) -> Row:
     if not is_outside(row) or row.task == name:
         return row
-    return replace(row, task=name, tasks=(name,) if len(row.tasks) == 1 else row.tasks)
+    return structs.replace(row, task=name, tasks=(name,) if len(row.tasks) == 1 else row.tasks)
 
 
 def _with_name_of_another(rows: Iterable[Row], known_as: dict[str, str]) -> set[str]:
@@ -248,10 +258,11 @@ def _with_name_of_another(rows: Iterable[Row], known_as: dict[str, str]) -> set[
     Data of one name that no checkpoint was evaluated on together may be one data set that was
     changed, which is an error elsewhere.
     """
-    found: dict[tuple[object, ...], dict[str, bool]] = {}  # for each id, whether it is outside
+    subjects = Subjects()
+    found: dict[tuple[int, int], dict[str, bool]] = {}  # for each id, whether it is outside
     for row in rows:
         if row.gallery == "own":
-            ids = found.setdefault(row.subject(), {})
+            ids = found.setdefault(subjects.of(row), {})
             ids[known_as.get(row.data, row.data)] = row.task_step is None
     return {
         data
@@ -267,17 +278,19 @@ def numbered_alike(rows: Sequence[Row]) -> list[Row]:
     Names that do not start with their step are left as they are.
     """
     # Merged rows share lists of names, which are read and padded once.
-    merged = {row.tasks for row in rows if row.gallery == "merged"}
+    some = firsts(rows, "data_part")
+    merged = {row.tasks for row in some if row.gallery == "merged"}
     named = {pair for names in merged for pair in enumerate(names)}
     named |= {
         (row.task_step, row.task)
-        for row in rows
+        for row in some
         if row.gallery != "merged" and row.task_step is not None
     }
     numbers = (number_of(name, step) for step, name in named)
     digits = max((len(number) for number in numbers if number is not None), default=_USUAL)
-    known: dict[tuple[str, ...], tuple[str, ...]] = {}
-    return list(rows) if digits <= _USUAL else [_padded_row(row, digits, known) for row in rows]
+    known: dict[object, Row] = {}
+    names: dict[tuple[str, ...], tuple[str, ...]] = {}
+    return list(rows) if digits <= _USUAL else [_padded_row(r, digits, known, names) for r in rows]
 
 
 def padded(name: str, step: int, digits: int) -> str:
@@ -301,17 +314,27 @@ def number_of(name: str, step: int) -> str | None:
     return number if is_step and _USUAL <= len(number) <= 4 else None
 
 
-def _padded_row(row: Row, digits: int, known: dict[tuple[str, ...], tuple[str, ...]]) -> Row:
-    """The row with padded names; lists of names, which rows share, are padded once."""
-    if row.gallery == "merged":
-        names = known.get(row.tasks)
-        if names is None:
-            names = tuple(padded(name, step, digits) for step, name in enumerate(row.tasks))
-            names = known[row.tasks] = known.setdefault(names, names)
-        return row if names == row.tasks else row.with_names(row.task, names)
-    if row.task_step is None:
-        return row
-    task = padded(row.task, row.task_step, digits)
-    if task == row.task:
-        return row
-    return row.with_names(task, (task,) if row.tasks == (row.task,) else row.tasks)
+def _padded_row(
+    row: Row,
+    digits: int,
+    known: dict[object, Row],
+    names: dict[tuple[str, ...], tuple[str, ...]],
+) -> Row:
+    """The row with padded names: those of a `known` row of the same data, if there is one.
+
+    Lists of `names`, which rows of different data share, are padded once.
+    """
+    first = known.get(row.data_part)
+    if first is None:
+        task, tasks = row.task, row.tasks
+        if row.gallery == "merged":
+            if tasks not in names:
+                names[tasks] = tuple(padded(one, step, digits) for step, one in enumerate(tasks))
+            tasks = names[tasks]
+        elif row.task_step is not None:
+            task = padded(task, row.task_step, digits)
+            tasks = (task,) if tasks == (row.task,) else tasks
+        is_same = (task, tasks) == (row.task, row.tasks)
+        first = row if is_same else structs.replace(row, task=task, tasks=tasks)
+        known[row.data_part] = first
+    return row if first.data_part is row.data_part else row.with_names_of(first)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.rows import Row
 from vlcpctl.report.comparability import different_values
@@ -201,4 +203,4 @@ def _renamed(row: Row, labels: Mapping[Chain, str]) -> Row:
         since = replace(since, run=labels[since.run, row.seed])
     if label is None and since is row.since:
         return row
-    return replace(row, run=row.run if label is None else label, since=since)
+    return structs.replace(row, run=row.run if label is None else label, since=since)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
+
+from msgspec import Struct, structs
 
 from vlcpctl.report.scores.summary import LEVEL, Spread, is_ahead, seed_note
 
@@ -31,8 +33,7 @@ class Column:
         return f"{self.over}: {self.name}" if self.over else self.name
 
 
-@dataclass(frozen=True)
-class TableCell:
+class TableCell(Struct, frozen=True, gc=False, repr_omit_defaults=True):
     """One cell: its text, standard deviation and number, and how it is emphasised.
 
     `values` has the number of each seed, in the order of the seeds.
@@ -44,8 +45,8 @@ class TableCell:
     is_best: bool = False
     is_strong: bool = False
     is_faint: bool = False
-    link: str = field(default="", repr=False)  # relative address, in HTML only
-    values: tuple[float, ...] = field(default=(), repr=False)
+    link: str = ""  # relative address, in HTML only
+    values: tuple[float, ...] = ()
 
     @property
     def line(self) -> str:
@@ -99,7 +100,7 @@ class Table:
         """The table without the standard deviations in columns of this rank or more."""
         return self._mapped(
             lambda row: tuple(
-                replace(cell, sd="") if column.rank >= min_rank else cell
+                structs.replace(cell, sd="") if column.rank >= min_rank else cell
                 for cell, column in zip(row, self.columns, strict=True)
             )
         )
@@ -110,7 +111,9 @@ class Table:
             replace(column, name=change(column.name), over=change(column.over))
             for column in self.columns
         )
-        rows = self._mapped(lambda row: tuple(replace(one, text=change(one.text)) for one in row))
+        rows = self._mapped(
+            lambda row: tuple(structs.replace(one, text=change(one.text)) for one in row)
+        )
         return replace(
             self,
             title=change(self.title),
@@ -139,7 +142,7 @@ def number_cell(spread: Spread | None, *, faint: bool = False) -> TableCell:
     """Two decimals, with the standard deviation where there are seeds.
 
     >>> number_cell(Spread((50.0, 52.0)))
-    TableCell(text='51.00', sd='1.41', value=51.0, is_best=False, is_strong=False, is_faint=False)
+    TableCell(text='51.00', sd='1.41', value=51.0, values=(50.0, 52.0))
     """
     if spread is None:
         return TableCell(UNDEFINED, is_faint=True)
@@ -171,7 +174,7 @@ def with_best_marked(
         if column.higher_is_better is not None:
             cells = [row[place] for row in rows]
             for number in _best(cells, seeds, higher_is_better=column.higher_is_better):
-                rows[number][place] = replace(cells[number], is_best=True)
+                rows[number][place] = structs.replace(cells[number], is_best=True)
     return RowGroup(group.name, tuple(tuple(row) for row in rows))
 
 

@@ -21,17 +21,19 @@ def table() -> str:
 
 
 def result(name: str) -> str:
-    """A sentence with the score of a method beside those of its bounds; "" if it has no row."""
+    """A sentence with the score of a method beside its bounds with the same seeds; "" without."""
     cells = styles_table.read_cells(CELLS)
+    seeds = [seed for row, seed in cells if row == name]
+    if not seeds:
+        return ""
     scores = {
-        row: [found["rm"] for (one, _), found in cells.items() if one == row]
+        row: [cells[row, seed]["rm"] for seed in seeds]
         for row in dict.fromkeys((name, "seqf", "joint"))
     }
-    if not scores[name]:
-        return ""
     said = [f"`{row}` has {mean(found):.2f}" for row, found in scores.items()]
     words = f"{', '.join(said[:-1])} and {said[-1]}" if len(said) > 1 else said[0]
+    which = "one seed" if len(seeds) == 1 else f"mean of {len(seeds)} seeds"
     return (
         "On pictures in a style that it has not seen "
-        f"([Emoji by style](../results/styles.md), mean of {len(scores[name])} seeds), {words}."
+        f"([Emoji by style](../results/styles.md), {which}), {words}."
     )

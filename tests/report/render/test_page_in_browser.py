@@ -259,15 +259,16 @@ def test_a_table_is_copied_as_tab_separated_values(browser: Any, pages: dict[str
 def test_the_keyboard_reaches_controls_in_their_order(browser: Any, pages: dict[str, Path]) -> None:
     tab, _ = _open(browser, pages["3 runs"], "phone")
     order = []
-    for _ in range(9):
+    while len(order) < 9:
         tab.keyboard.press("Tab")
-        order.append(
-            tab.evaluate(
-                "document.activeElement.closest('label')?.innerText.trim() || "
-                "document.activeElement.innerText.trim() || "
-                "document.activeElement.getAttribute('aria-label')"
-            )
+        # It also stops at what scrolls, such as the chart that the page opens with on a phone.
+        name = tab.evaluate(
+            "!document.activeElement.matches('button, input, select, summary') ? null :"
+            "document.activeElement.closest('label')?.innerText.trim() || "
+            "document.activeElement.innerText.trim() || "
+            "document.activeElement.getAttribute('aria-label')"
         )
+        order += [] if name is None else [name]
     assert order[0].startswith("Filter")
     assert order[1].startswith("Group by")
     assert order[2].startswith("Sort by")

@@ -197,11 +197,11 @@ def run(
 
     Several commands, perhaps on different machines, can share the work: with --num-shards N and
     --shard-index 0 to N - 1, in any order, each stores the embeddings of its shard beside --out.
-    Run again once all have, the same lines search, each its share of the queries; for small
-    galleries, leave this out. Then the same line without --shard-index measures the rows, with the
-    bytes that one process writes, and searches what no shard has. It refuses shards of other
-    checkpoints, data or settings. A shard that was killed resumes when its line is run again. A
-    shard takes what --embedding-cache has; only the joining line stores there.
+    When all are stored, the same lines, run a second time, search, each for a share of the queries;
+    a small gallery needs no second round. Then the line without --shard-index measures the rows,
+    with the bytes that one process writes, and searches what no shard has. It refuses shards of
+    other checkpoints, data or settings. A shard that was killed resumes when its line is run again.
+    A shard takes what --embedding-cache has; only the joining line stores there.
 
     Examples:
       vlcpctl eval-retrieval stream/0* --checkpoint run/02 -o rows.ndjson

@@ -63,7 +63,7 @@ Cache = Annotated[
     typer.Option(
         "--cache",
         metavar="DIR",
-        help="Directory to keep what is read of inputs in an object store, such as s3://bucket/x; "
+        help="Directory to keep data that is read from an object store, such as s3://bucket/x; "
         "several processes can share it (default: vlcpctl/objects in the user's cache directory).",
         rich_help_panel=EXECUTION,
     ),
@@ -73,8 +73,8 @@ CacheSize = Annotated[
     typer.Option(
         "--cache-size",
         metavar="BYTES",
-        help="Size of --cache, such as 500GB: what was read longest ago is removed; files that are "
-        "open stay (default: 64GB).",
+        help="Largest size of --cache, such as 500GB: data that was read longest ago is removed, "
+        "but for files that are open (default: 64GB).",
         rich_help_panel=EXECUTION,
     ),
 ]
@@ -147,8 +147,8 @@ NumShards = Annotated[
         "--num-shards",
         min=1,
         metavar="N",
-        help="Number of commands that share the work; without --shard-index, one more joins what "
-        "they made (default: none).",
+        help="Number of commands that share the work, each with a --shard-index; the same line "
+        "without --shard-index joins their shards (default: none).",
         rich_help_panel=EXECUTION,
     ),
 ]

@@ -640,7 +640,8 @@ def run(
     its default, as in --split-column none or --steps none; it empties one that can be repeated,
     such as --guard. If it is interrupted, run the same command again: it resumes.
 
-    NEW_DATA, guards and other data may be URLs of an object store, such as s3://bucket/week.parquet.
+    NEW_DATA, guards and other data may be URLs of an object store, such as s3://bucket/week.parquet;
+    DIR and --init are local.
 
     Pairs that an accepted week has already are left out, and so are those that 'vlcpctl forget' has
     deleted from DIR. They are counted. If nothing is left, no week is made and the exit code is 0.

@@ -265,7 +265,10 @@ def test_the_progress_of_that_pass_shows_no_loss(
     @contextmanager
     def progress(label: str, *_: object) -> Generator[Any]:
         notes[label] = []
-        advance = lambda _, note: notes[label].append(note)  # noqa: E731
+
+        def advance(_count: int, note: str) -> None:
+            notes[label].append(note)
+
         yield SimpleNamespace(resume=lambda _: None, advance=advance)
 
     monkeypatch.setattr(console, "progress", progress)

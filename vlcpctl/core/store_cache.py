@@ -52,10 +52,11 @@ def use_cache(directory: Path, most_bytes: int) -> Path:
     """Keep what this process and its children read from now on in a directory; its real path.
 
     `most_bytes` may be exceeded by the files that are open. Raises BadInput if nothing can be
-    written there.
+    written there, or if it has files of others, which would be removed as old ones.
     """
     root = os.path.realpath(directory)
     try:
+        _refuse_others(Path(root), directory)
         for name in ("tree", "data"):
             (Path(root) / name).mkdir(parents=True, exist_ok=True)
         if not is_cache(Path(root)):
@@ -65,6 +66,16 @@ def use_cache(directory: Path, most_bytes: int) -> Path:
     os.environ[_SETTING] = json.dumps([root, most_bytes])
     _evict()
     return Path(root)
+
+
+def _refuse_others(root: Path, given: Path) -> None:
+    """Raise BadInput for a directory that another program or a user has files in."""
+    if not root.is_dir() or is_cache(root):
+        return
+    # Another process may be making the cache: its tag may be missing, or still be empty.
+    tag, known = root / _TAG, {_TAG, "tree", "data"}
+    if {one.name for one in root.iterdir()} - known or (tag.exists() and tag.read_bytes()):
+        raise BadInput(f"--cache: {given} has other files; give a new directory, or an empty one")
 
 
 def is_cache(directory: Path) -> bool:

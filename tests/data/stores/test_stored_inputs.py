@@ -17,6 +17,8 @@ from support.program import TINY, make_inputs, run_program
 
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.commands.train_step import run as train_step
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.store_cache import is_cache, use_cache
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.tiny_stream import make_image
 
@@ -145,3 +147,17 @@ def test_a_data_set_of_a_hub_has_its_url(
         made.append(files_of(out))
     assert made[0] == made[1]
     assert asked == ["hf://datasets/org/name@main"]
+
+
+def test_a_directory_with_files_of_others_is_no_cache(tmp_path: Path) -> None:
+    """What is read longest ago is removed from a cache, and forget empties it."""
+    photos, other = tmp_path / "photos", tmp_path / "pip"
+    for directory, name in ((photos, "holiday.jpg"), (other, "CACHEDIR.TAG")):
+        directory.mkdir()
+        (directory / name).write_text("Signature: of another program")
+        with pytest.raises(BadInput, match="has other files; give a new directory, or an empty"):
+            use_cache(directory, 1000)
+        assert [one.name for one in directory.iterdir()] == [name]
+    (tmp_path / "empty").mkdir()
+    for name in ("new", "empty", "empty"):
+        assert is_cache(use_cache(tmp_path / name, 1000))

@@ -25,7 +25,9 @@ def main() -> None:
     # teardown of modules.
     atexit.register(_leave, state, pid)
     from vlcpctl.cli import main as run
+    from vlcpctl.core import torch_import
 
+    torch_import.speed_up()
     try:
         run()
         state.code = 0

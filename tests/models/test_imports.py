@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import ftfy
 import pytest
 
 HEAVY = "[name for name in ('timm', 'transformers', 'torch._dynamo') if name in sys.modules]"
@@ -69,7 +70,7 @@ def test_towers_get_the_libraries_they_need() -> None:
 def test_a_stand_in_gives_way_to_the_real_module(wanted: str) -> None:
     lines = (
         "from vlcpctl.models import imports, lazy_imports; import torch",
-        "with lazy_imports.put_off(imports._COMPILER):",
+        "with lazy_imports.put_off(imports._stand_ins(imports._COMPILER)):",
         f"    from torch._dynamo.{wanted}",
         "import torch._dynamo.utils as utils",
         "print(type(utils).__name__, utils is torch._dynamo.utils, utils.counters is not None)",
@@ -85,6 +86,23 @@ def test_the_parts_of_open_clip_come_without_torchvision_and_the_hub() -> None:
         f"print([name for name in {others} if name in sys.modules])",
     )
     assert _printed(*lines) == "[]"
+
+
+def test_captions_that_are_not_plain_ascii_import_ftfy() -> None:
+    lines = (
+        "tokenise = open_clip().tokenizer.SimpleTokenizer(); ids = tokenise(['a dog!'])",
+        "print('ftfy' in sys.modules); broken = tokenise(['caf\\u00c3\\u00a9', 'a &amp;amp; b'])",
+        "print('ftfy' in sys.modules, bool((broken == tokenise(['caf\\u00e9', 'a & b'])).all()))",
+        "import ftfy; print(ftfy.fix_text('a'), ftfy.__version__[:1].isdigit())",
+    )
+    assert _printed(*lines).split() == ["False", "True", "True", "a", "True"]
+
+
+def test_ftfy_leaves_plain_ascii_as_it_is() -> None:
+    plain = [one for one in map(chr, range(32, 127)) if one != "&"]
+    texts = [first + second for first in plain for second in plain]
+    for text in (*texts, "".join(texts)):
+        assert ftfy.fix_text(text) == text
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -51,6 +51,18 @@ _COMPILER = {"torch._dynamo.utils": ("is_compile_supported",)}
 _UNCALLED = {**_COMPILER, "torchvision.ops.misc": ("FrozenBatchNorm2d",)}
 
 
+class _Ftfy(lazy_imports.StandIn):
+    """The package ftfy, which takes 0.1 s to import, for open_clip's tokenizer of byte pairs.
+
+    Plain ASCII is what it makes of plain ASCII: it is imported for the first other text.
+    """
+
+    def fix_text(self, text: str) -> str:
+        plain = text.isascii() and text.isprintable() and "&" not in text
+        fixed: str = text if plain else self._real().fix_text(text)
+        return fixed
+
+
 def open_clip(config: dict[str, Any] | None = None) -> ModuleType:
     """The package open_clip, with the libraries that the towers of this configuration need."""
     library = lazy_imports.install(_OPEN_CLIP, _PARTS, _HOMES, _without_libraries)
@@ -67,7 +79,7 @@ def timm_parts() -> Iterator[None]:
     lazy_imports.install("timm", ["version"], {"__version__": "version"})
     lazy_imports.install("timm.models")
     lazy_imports.install("timm.data", ["constants"], dict.fromkeys(_TIMM_DATA, "constants"))
-    with lazy_imports.put_off(_COMPILER):
+    with lazy_imports.put_off(_stand_ins(_COMPILER)):
         yield
 
 
@@ -93,6 +105,7 @@ def preload() -> None:
     for part in _PARTS:
         if part != _NEEDS_THE_HUB:
             getattr(library, part)
+    importlib.import_module("ftfy")
 
 
 def _complete(adapter: _Adapter) -> None:
@@ -115,8 +128,12 @@ def _without_libraries() -> Iterator[None]:
     halted = [library for library in libraries if library not in sys.modules]
     sys.modules.update(dict.fromkeys(halted))  # type: ignore[arg-type]
     try:
-        with lazy_imports.put_off(_UNCALLED):
+        with lazy_imports.put_off([*_stand_ins(_UNCALLED), _Ftfy("ftfy", ["fix_text"])]):
             yield
     finally:
         for library in halted:
             del sys.modules[library]
+
+
+def _stand_ins(functions: Mapping[str, Collection[str]]) -> list[lazy_imports.StandIn]:
+    return [lazy_imports.StandIn(name, names) for name, names in functions.items()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
@@ -85,21 +85,21 @@ def _run_init(package: ModuleType) -> None:
 
 
 @contextmanager
-def put_off(functions: Mapping[str, Collection[str]]) -> Iterator[None]:
-    """Within the block these modules are stand-ins with these functions or classes to be called.
+def put_off(stand_ins: Iterable[StandIn]) -> Iterator[None]:
+    """Within the block these stand-ins are the modules of their names.
 
-    Each imports its module when it is called. A module that is imported already stays.
+    A module that is imported already stays.
     """
     with ExitStack() as undo:
-        for name, names in functions.items():
-            if name not in sys.modules:
-                sys.modules[name] = stand_in = StandIn(name, names)
+        for stand_in in stand_ins:
+            if stand_in.__name__ not in sys.modules:
+                sys.modules[stand_in.__name__] = stand_in
                 undo.callback(stand_in.withdraw)
         yield
 
 
 class StandIn(ModuleType):
-    """A module with functions that import it when they are called.
+    """A module with functions or classes that import it when they are called.
 
     Replaced by the real module as soon as anything else in it is used.
     """

@@ -28,6 +28,22 @@ def test_all_paths_to_an_output_have_one_staging_directory(linked: Path, spellin
     assert Staging(Path(spelling)).output == linked / "out"
 
 
+def test_a_directory_that_its_last_holder_removes_meanwhile_has_no_holders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging = Staging(tmp_path / "out")
+    scan = os.scandir
+
+    def scan_late(path: Path) -> object:
+        staging.path.rmdir()
+        return scan(path)
+
+    staging.path.mkdir()
+    monkeypatch.setattr(os, "scandir", scan_late)
+    assert staging._parts() == []
+    assert not staging.path.exists()
+
+
 def test_dots_after_a_link_mean_what_the_system_means(linked: Path) -> None:
     assert place_of(Path("link/../out")) == linked.parent / "out"
     assert place_of(Path("link/..")) == linked.parent

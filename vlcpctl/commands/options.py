@@ -323,13 +323,17 @@ EmbeddingCache = Annotated[
 
 
 def with_fields(
-    *kinds: type, only: Sequence[str] = (), words: Mapping[str, str] | None = None
+    *kinds: type,
+    only: Sequence[str] = (),
+    words: Mapping[str, str] | None = None,
+    otherwise: Mapping[str, str] | None = None,
 ) -> Callable[[Command], Command]:
     """A decorator for a command: the fields of these dataclasses that have a row become options.
 
     They come before the keyword-only parameters of the command, which gets their values in its
     `**` parameter: None for an option whose row says what holds without it, else the default.
-    `only` names the fields to take, and `words` replaces the help of some.
+    `only` names the fields to take; `words` replaces the help of some, and `otherwise` what holds
+    without the option.
     """
 
     def decorate(run: Command) -> Command:
@@ -339,7 +343,10 @@ def with_fields(
         hints = {name: one for kind in kinds for name, one in get_type_hints(kind).items()}
         parameters = [one for one in own if one.kind is one.POSITIONAL_OR_KEYWORD]
         for name in only or rows:
-            row = rows[name]._replace(help=(words or {}).get(name, rows[name].help))
+            row = rows[name]._replace(
+                help=(words or {}).get(name, rows[name].help),
+                otherwise=(otherwise or {}).get(name, rows[name].otherwise),
+            )
             parameters.append(_parameter(name, hints[name], defaults[name], row))
         parameters += [one for one in own if one.kind is one.KEYWORD_ONLY]
         run.__dict__["__signature__"] = inspect.Signature(parameters)

@@ -101,7 +101,7 @@ def run(
 
     To start the first task from a pretrained model, convert it with import-checkpoint and pass it
     as --previous: methods then protect it like the model of an earlier task, except for ewc, mas,
-    si, rwalk and afec, which have not measured any importance yet. No method protects the weights
+    si, rwalk, afec and gnsp, which have not measured anything yet. No method protects the weights
     of --pretrained in the first task.
 
     Examples:

@@ -560,6 +560,7 @@ _OTHERWISE_NAMED = {"set_": "set", "run_name": "run", "junit_xml": "junit"}
         "batch_size": "Pairs per batch; more than the week has are refused",
         "replay": "Use of the buffer, as in train-step: union, share=X or least=X",
     },
+    otherwise={"replay": "least=0.25; union in a state that a version before 0.3.0 started"},
 )
 def run(
     state: StateDir,

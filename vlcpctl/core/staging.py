@@ -119,7 +119,7 @@ class Staging:
             self.output,
             shared=shared,
             wait_s=wait_s,
-            parts=lambda: self.path.glob("part-*"),
+            parts=self._parts,
         )
         with at_signal(lambda: self._leave(lock, new_parents)):
             try:
@@ -130,6 +130,12 @@ class Staging:
                 yield
             finally:
                 self._leave(lock, new_parents)
+
+    def _parts(self) -> list[Path]:
+        try:
+            return list(self.path.glob("part-*"))
+        except FileNotFoundError:  # the last holder removed the directory meanwhile
+            return []
 
     def _leave(self, lock: HeldLock, new_parents: list[Path]) -> None:
         if lock.uses == 1 and lock.is_exclusive():

@@ -108,7 +108,17 @@ class Stream:
         """Run `vlcpctl update` on a week."""
         state = self.weekly / f"{self.method}-{self.seed}"
         week = self.weekly / f"week{number}.parquet"
-        words = ["vlcpctl", "update", str(week), "--state", str(state), "--json", "-q", *options]
+        words = [
+            "vlcpctl",
+            "update",
+            str(week),
+            "--state",
+            str(state),
+            "--wait",
+            "--json",
+            "-q",
+            *options,
+        ]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode not in {0, REJECTED, REFUSED, SAME}:
             sys.exit(f"{' '.join(words)}: exit code {done.returncode}\n{done.stderr}")

@@ -109,7 +109,8 @@ def _cell(judged: Judged | None) -> str:
     if judged is None:
         return "not tested"
     each = ", ".join(f"{one:+.2f}" for one in judged.differences)
-    return f"**{judged.verdict}**: {mean(judged.differences):+.2f} ({each}), p = {judged.p:.3f}"
+    p = f"p = {judged.p:.3f}" if judged.p >= 0.0005 else "p < 0.001"
+    return f"**{judged.verdict}**: {mean(judged.differences):+.2f} ({each}), {p}"
 
 
 def sentences(*names: str) -> str:

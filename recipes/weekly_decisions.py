@@ -1,6 +1,10 @@
 """A simulated year of weekly updates, judged by several rules (docs/results/decisions.md).
 
     python recipes/weekly_decisions.py --years 400 --seed 0    prints Markdown
+    python recipes/weekly_decisions.py --ranks RANKS.parquet --task NAME
+
+The second line prints what weekly updates did to the samples of a guard, or of a week's test, from
+the ranks that `eval-retrieval --save-ranks` has written of the start and of every week.
 
 No model is trained. Each sample of a guard, or of an earlier week's test, has a log rank in both
 directions: a fixed part, a part that every training redraws in part (churn, AR(1)), and what the
@@ -21,6 +25,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from zlib import crc32
 
 import numpy as np
@@ -586,6 +591,35 @@ def figures_of(world: World, seed: int) -> Figures:
     )
 
 
+def measured(ranks: Path, task: str) -> Table:
+    """What the weeks of each run did to the samples of `task`: means over its weeks and seeds."""
+    import pandas as pd
+
+    of_task = [("task", "==", task), ("gallery", "==", "own")]
+    read = pd.read_parquet(ranks, filters=of_task)
+    read["score"] = sum((read["rank"] <= cutoff) * (100 / 3) for cutoff in (1, 5, 10))
+    of_sample = ["run", "seed", "step", "query"]
+    by_side = read.groupby([*of_sample, "direction"], dropna=False)["score"].mean()
+    scores = by_side.groupby(of_sample, dropna=False).mean().unstack("query")
+    steps = scores.index.get_level_values("step")
+    rows = []
+    for run, models in scores[steps.notna()].groupby(level="run"):
+        found = []
+        for _seed, weeks in models.groupby(level="seed"):
+            values = np.vstack([scores[steps.isna()].to_numpy()[:1], weeks.to_numpy()])
+            change = np.diff(values, axis=0)
+            back = [
+                np.corrcoef(values[n] - values[0], change[n])[0, 1] for n in range(1, len(change))
+            ]
+            moved = 100 * (change != 0).mean()
+            whole = (values[-1] - values[0]).std()
+            found.append([values[0].mean(), change.std(axis=1).mean(), whole, moved, np.mean(back)])
+        cells = zip((1, 1, 1, 0, 2), np.mean(found, axis=0), strict=True)
+        rows.append([f"`{run}`", *(f"{value:.{digits}f}" for digits, value in cells)])
+    columns = ["start", "sd in a week", "sd in all weeks", "moved in a week, %", "correlation"]
+    return table(["run", *columns], rows)
+
+
 TABLES: dict[str, Callable[[Simulation], Table]] = {
     "fit": fit,
     "false rejections": false_rejections,
@@ -604,7 +638,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--years", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--ranks", type=Path, help="of eval-retrieval --save-ranks")
+    parser.add_argument("--task", default="00-pairs", help="of the ranks, whose samples are meant")
     given = parser.parse_args()
+    if given.ranks is not None:
+        print(*measured(given.ranks, given.task), sep="\n")
+        return
     for name, make in TABLES.items():
         print(f"<!-- {name} -->", *make(Simulation(given.years, given.seed)), sep="\n")
         print("<!-- end -->\n", flush=True)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.doc_pages import ROOT
 from support.recipe_lines import script
@@ -40,6 +43,24 @@ def test_a_population_loses_the_points_that_a_week_loses(points: float, learns: 
     assert drops.points_YBG[0, :, 0] == pytest.approx(points, abs=0.3)
     sample = (tests.base_YGN - new.score_YGN).ravel().astype(float)
     assert drops.error_YBG[0, 0, 0] == pytest.approx(sample.std() / 100_000**0.5, rel=1e-3)
+
+
+def test_what_weeks_did_to_samples_is_read_from_ranks(tmp_path: Path) -> None:
+    """Two samples: the first has ranks 1, 3, 1 in one direction, the second never moves."""
+    moved = {None: 1, 0: 3, 1: 1}
+    rows = [
+        {"run": "start" if step is None else "er", "seed": 0, "step": step, "task": "00-pairs"}
+        | {"gallery": "own", "query": query, "direction": side}
+        | {"rank": rank if (query, side) == ("a", "i2t") else 1}
+        for step, rank in moved.items()
+        for query in "ab"
+        for side in ("i2t", "t2i")
+    ]
+    rows.append(rows[0] | {"task": "another", "rank": 99})
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "ranks.parquet")
+    line = simulation.measured(tmp_path / "ranks.parquet", "00-pairs")[-1]
+    # A week costs the first sample 100/6 points, or gives them back: the sd of the two is 100/12.
+    assert line == "| `er` | 100.0 | 8.3 | 0.0 | 50 | -1.00 |"
 
 
 def test_a_loss_above_the_bound_rejects_if_it_is_above_chance() -> None:

@@ -1,6 +1,6 @@
 """The table of docs/reference/models.md: each of open_clip's configurations, and whether it trains.
 
-    python recipes/model_table.py > table.md    about ten minutes
+    python recipes/model_table.py [NAME ...] > table.md    about ten minutes for all
 
 A model counts as trained if vlcpctl builds it and it embeds a batch of two pairs, both on torch's
 meta device, which has shapes but no numbers: no memory is needed, and no weights are downloaded. So
@@ -30,13 +30,16 @@ def rows() -> Iterator[str]:
     """Lines of Markdown, one for each configuration."""
     yield "| model | weights, M | image, px | text, tokens | loss | trains |"
     yield "|---|---|---|---|---|---|"
-    for name in open_clip.list_models():
+    for name in sys.argv[1:] or open_clip.list_models():
         yield f"| {' | '.join([f'`{name}`', *facts(name)])} |"
 
 
 def facts(name: str) -> tuple[str, ...]:
     """The cells of a configuration after its name."""
-    found = find_configuration(name)
+    try:
+        found = find_configuration(name)
+    except Incompatible as error:
+        return "-", "-", "-", "-", f"no: {error}"
     text = found.model["text_cfg"]
     length, size = text.get("context_length", USUAL_LENGTH), transform_of(found).image_size
     loss = "sigmoid" if has_logit_bias(found.model) else "softmax"

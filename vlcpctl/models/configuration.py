@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypedDict, Unpack
 
 import msgspec
 
-from vlcpctl.core.errors import BadInput, UsageError, unknown_name
+from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.structs import converted
 from vlcpctl.core.transform import INTERPOLATIONS, RESIZE_MODES, ImageTransform
@@ -86,7 +86,8 @@ class Configuration:
 def find_configuration(model: str) -> Configuration:
     """The configuration of a model given as a path or by name.
 
-    Raises UsageError for an unknown name, BadInput for a path that is not a model.
+    Raises UsageError for an unknown name, BadInput for a path that is not a model, Incompatible for
+    a model of open_clip that is not one of images and texts, such as CLAP.
     """
     found = configuration_here(model)
     if found is not None:
@@ -99,7 +100,7 @@ def find_configuration(model: str) -> Configuration:
             file.stem for place in (_open_clip_models(), PACKAGED) for file in place.glob("*.json")
         ]
         raise UsageError(unknown_name("model", model, names))
-    return Configuration(model=known)
+    return _of_open_clip(model, known)
 
 
 def is_of_a_hub(model: str) -> bool:
@@ -117,7 +118,8 @@ def configuration_here(model: str) -> Configuration | None:
     """The configuration of a path, or of a name that this package or open_clip has; else None.
 
     None also for a fusion model. Does not import torch, so that a plan is printed at once. Raises
-    BadInput if a file is not a model configuration, that of a fusion model included.
+    BadInput if a file is not a model configuration, that of a fusion model included, and
+    Incompatible for a model of open_clip that is not one of images and texts.
     """
     if fusion_configuration(model) is not None:
         return None
@@ -130,7 +132,16 @@ def configuration_here(model: str) -> Configuration | None:
         return _read(PACKAGED / f"{model}.json")
     file = _open_clip_models() / f"{model}.json"
     is_name = file.name == f"{model}.json" and file.is_file()
-    return Configuration(model=read_json_object(file)) if is_name else None
+    return _of_open_clip(model, read_json_object(file)) if is_name else None
+
+
+def _of_open_clip(name: str, model: dict[str, Any]) -> Configuration:
+    if "vision_cfg" not in model or "text_cfg" not in model:
+        raise Incompatible(
+            f"{name} is no model of images and texts: its configuration has no "
+            f"{'text_cfg' if 'vision_cfg' in model else 'vision_cfg'}"
+        )
+    return Configuration(model=model)
 
 
 def is_path(model: str) -> bool:

@@ -49,7 +49,11 @@ def new_module(config: dict[str, Any], seed: int) -> nn.Module:
     if "multimodal_cfg" in config:
         raise Incompatible("CoCa models are not supported: no method trains their caption decoder")
     library, text = open_clip(config), config["text_cfg"]
-    separate = config.get("custom_text") or text.get("hf_model_name")
+    separate = (
+        config.get("custom_text")
+        or text.get("hf_model_name")
+        or text.get("text_arch") == "modern"  # of open_clip 4
+    )
     kind = library.CustomTextCLIP if separate else library.CLIP
     shape = {name: value for name, value in config.items() if name != "custom_text"}
     _check_settings(shape, kind)

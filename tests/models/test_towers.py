@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError
-from vlcpctl.models import dual_encoder
+from vlcpctl.models import dual_encoder, towers
+from vlcpctl.models.configuration import find_configuration
 from vlcpctl.models.dual_encoder import DualEncoder
 
 VISION = {"image_size": 32, "timm_model_name": "resnet10t", "timm_pool": "", "timm_proj": "linear"}
@@ -146,3 +147,11 @@ def test_a_tower_that_only_the_hub_has_is_named(
     path.write_text(json.dumps(model))
     with pytest.raises(Incompatible, match="'bert-base-uncased'"):
         dual_encoder.build(path)
+
+
+def test_an_image_tower_without_positions_takes_other_sizes() -> None:
+    """Of ViTamin-XL-384 the configuration has images of 256 pixels."""
+    found = find_configuration("ViTamin-XL-384")
+    with torch.device("meta"):
+        module = towers.new_module(found.model, 0)
+        assert module.encode_image(torch.zeros(1, 3, 256, 256)).shape == (1, 1152)

@@ -74,7 +74,10 @@ def new_module(config: dict[str, Any], seed: int) -> nn.Module:
 
 def _check_image_size(module: nn.Module, vision: dict[str, Any]) -> None:
     """Raise BadInput for an image size that an image tower of timm is not made for."""
-    embed: Any = getattr(getattr(module.visual, "trunk", None), "patch_embed", None)
+    trunk: Any = getattr(module.visual, "trunk", None)
+    embed = getattr(trunk, "patch_embed", None)
+    if hasattr(embed, "backbone") and getattr(trunk, "pos_embed", None) is None:
+        return  # convolutions without positions, as in ViTamin-XL, take any size
     made_for = getattr(embed, "img_size", None)
     given = vision.get("image_size", 224)
     sides = given if isinstance(given, list | tuple) else (given, given)

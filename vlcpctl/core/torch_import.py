@@ -15,7 +15,7 @@ class _WithoutCollection:
     """A finder of torch alone: the loader that the others find, run without the collector.
 
     Nothing of the 600,000 objects that it creates is garbage. Frozen afterwards, they are not
-    looked through by later collections, nor copied by these in forked processes.
+    looked through by later collections, nor are their pages copied by these in forked processes.
     """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -24,7 +24,7 @@ class _WithoutCollection:
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader.exec_module = _frozen(spec.loader)  # type: ignore[method-assign]
+            vars(spec.loader)["exec_module"] = _frozen(spec.loader)
         return spec
 
 
@@ -32,12 +32,14 @@ def _frozen(loader: Loader) -> Any:
     execute = loader.exec_module
 
     def run(module: ModuleType) -> None:
+        collects = gc.isenabled()
         gc.disable()
         try:
             execute(module)
         finally:
             gc.freeze()
-            gc.enable()
+            if collects:
+                gc.enable()
 
     return run
 

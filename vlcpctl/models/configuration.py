@@ -138,7 +138,7 @@ def configuration_here(model: str) -> Configuration | None:
 def _of_open_clip(name: str, model: dict[str, Any]) -> Configuration:
     if "vision_cfg" not in model or "text_cfg" not in model:
         raise Incompatible(
-            f"{name} is no model of images and texts: its configuration has no "
+            f"{name} is not a model of images and texts: its configuration has no "
             f"{'text_cfg' if 'vision_cfg' in model else 'vision_cfg'}"
         )
     return Configuration(model=model)

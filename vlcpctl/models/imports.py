@@ -128,7 +128,7 @@ def _without_libraries() -> Iterator[None]:
     halted = [library for library in libraries if library not in sys.modules]
     sys.modules.update(dict.fromkeys(halted))  # type: ignore[arg-type]
     try:
-        with lazy_imports.put_off([*_stand_ins(_UNCALLED), _Ftfy("ftfy", ["fix_text"])]):
+        with lazy_imports.put_off([*_stand_ins(_UNCALLED), _Ftfy("ftfy", ())]):
             yield
     finally:
         for library in halted:

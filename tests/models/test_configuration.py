@@ -205,9 +205,7 @@ def test_a_model_that_is_not_one_of_images_and_texts_is_refused_by_name(
     """open_clip 4 has models of sounds and texts."""
     (tmp_path / "CLAP.json").write_text(json.dumps({"embed_dim": 8, "audio_cfg": {}}))
     monkeypatch.setattr(configuration, "_open_clip_models", lambda: tmp_path)
-    with pytest.raises(
-        Incompatible, match=r"CLAP is not a model of .* has no vision_cfg"
-    ):
+    with pytest.raises(Incompatible, match=r"CLAP is not a model of .* has no vision_cfg"):
         configuration_here("CLAP")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import mmap
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +70,24 @@ def test_pixels_are_normalised_as_open_clip_does_it() -> None:
     transform = open_clip().image_transform(32, is_train=False)
     theirs = transform(Image.fromarray(image))
     assert torch.equal(encoder.pixels(torch.from_numpy(image[None]))[0], theirs)
+
+
+@pytest.mark.parametrize("huge_pages", [True, False])
+def test_pixels_of_a_large_batch_are_those_of_its_images(
+    huge_pages: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoBlocks(mmap.mmap):
+        def __new__(cls, *_: object, **__: object) -> NoBlocks:
+            raise OSError(errno.ENOMEM, "no memory")
+
+    if not huge_pages:
+        monkeypatch.setattr(mmap, "mmap", NoBlocks)
+    encoder = encoder_of(image_size=224)
+    images = torch.randint(256, (64, 224, 224, 3), dtype=torch.uint8)
+    pixels = encoder.pixels(images)
+    assert pixels.nbytes > 32 << 20
+    for one, alone in zip(pixels, images, strict=True):
+        assert torch.equal(one, encoder.pixels(alone[None])[0])
 
 
 def test_a_loaded_checkpoint_is_what_was_saved(tmp_path: Path) -> None:

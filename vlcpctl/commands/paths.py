@@ -77,10 +77,10 @@ def refuse_url(text: str, command: str) -> None:
     """
     url = _URL.search(text)
     if url:
-        does = "only reads data from" if command in STORED else "reads nothing from"
+        what, but = ("data", ", but nothing else") if command in STORED else ("nothing", "")
         raise ValueError(
-            f"'{printable(url[0])}' is a URL, not a local path; {command} {does} object stores: "
-            "use a local copy, or mount the store"
+            f"'{printable(url[0])}' is a URL, not a local path; {command} reads {what} from object "
+            f"stores{but}: use a local copy, or mount the store"
         )
 
 

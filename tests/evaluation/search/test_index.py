@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -105,14 +106,32 @@ def test_blocks_are_all_rows_and_small_where_they_are_copied(seed: int) -> None:
         :-1
     ].tolist()
     assert np.array_equal(np.concatenate([wanted[:0], *(one for _, one in blocks)]), wanted)
-    assert all(len(block) <= 2 or block.base is not None for _, block in blocks)
+    whole = {id(array) for array in _whole_arrays(gathered)}
+    assert all(len(block) <= 2 or id(block) in whole for _, block in blocks)
 
 
-def test_one_array_is_not_copied() -> None:
+def _whole_arrays(gathered: Gathered) -> Iterator[np.ndarray]:
+    for array, rows in gathered._parts:
+        if isinstance(array, Gathered):
+            yield from _whole_arrays(array)
+        elif rows is None:
+            yield array
+
+
+def test_one_large_array_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "_BLOCK_VALUES", 5 * 3)
     array = np.ones((5, 3), dtype=np.float32)
     gathered = Gathered([(array, np.arange(5)), (array, None)])
     assert np.shares_memory(gathered[1:4], array)
     assert all(np.shares_memory(block, array) for _, block in gathered.blocks())
+
+
+def test_small_arrays_are_copied_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "_BLOCK_VALUES", 4 * 3)  # of four rows
+    small, large = np.ones((1, 3), np.float32), np.ones((6, 3), np.float32)
+    gathered = Gathered([*[(small, None)] * 5, (large, None), *[(small, None)] * 3])
+    blocks = [(start, len(block)) for start, block in gathered.blocks()]
+    assert blocks == [(0, 4), (4, 1), (5, 6), (11, 3)]
 
 
 @pytest.mark.parametrize(

@@ -69,15 +69,26 @@ class Gathered:
         return np.array(self[:], dtype=dtype, copy=copy)
 
     def blocks(self) -> Iterator[tuple[int, Vectors]]:
-        """The rows in blocks (n, D), with the row where each starts; what is copied is small."""
+        """The rows in blocks (n, D), with the row where each starts.
+
+        Large arrays are blocks as they are. Small ones are copied together: a search of each takes
+        up to three times as long.
+        """
         most = max(1, _BLOCK_VALUES // max(1, self.shape[1]))
+        waiting = 0  # the first row that is in no block yet
         for (array, rows), start, end in zip(self._parts, self._starts, self._ends, strict=True):
-            if isinstance(array, Gathered) and rows is None:
-                yield from ((start + first, block) for first, block in array.blocks())
-            elif start < end:
-                step = end - start if rows is None else most
-                for first in range(start, end, step):
-                    yield first, self[first : min(first + step, end)]
+            if rows is None and end - start >= most:
+                yield from self._copied_blocks(waiting, start, most)
+                if isinstance(array, Gathered):
+                    yield from ((start + first, block) for first, block in array.blocks())
+                else:
+                    yield start, array
+                waiting = end
+        yield from self._copied_blocks(waiting, len(self), most)
+
+    def _copied_blocks(self, first: int, end: int, most: int) -> Iterator[tuple[int, Vectors]]:
+        for start in range(first, end, most):
+            yield start, self[start : min(start + most, end)]
 
     def _pieces(self, first: int, end: int) -> Iterator[Vectors]:
         """The rows from `first` to before `end`, array by array."""

@@ -115,6 +115,13 @@ def test_the_repair_sets_current(run: Run, state: Path, kind: str) -> None:
     check_refused(run("check", state / "start/buffer", "--repair"), "check", 2, "has no effect")
 
 
+def test_a_ledger_that_is_a_pipe_is_refused(run: Run, place: Path, state: Path) -> None:
+    (state / "history.ndjson").unlink()
+    os.mkfifo(state / "history.ndjson")
+    assert "history.ndjson: it is not a regular file" in run("check", state).out
+    check_refused(run(*week_words(place, state, 2)), "update", 3, "history.ndjson")
+
+
 def test_a_restored_state_goes_on(run: Run, place: Path, state: Path, tmp_path: Path) -> None:
     """As an object store has it: bytes of files alone; and the modes of another user."""
     restored = tmp_path / "restored"

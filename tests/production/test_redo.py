@@ -52,6 +52,16 @@ def test_an_accepted_week_is_replaced_by_the_same_one(run: Run, state: Path) -> 
     assert run("check", state / "weeks/0001/stream").code == 0
 
 
+@pytest.mark.parametrize("option", ["--redo", "--index-week"])
+def test_a_number_of_thousands_of_digits_is_no_week(
+    run: Run, place: Path, state: Path, option: str
+) -> None:
+    words = redo_words(state, "1" * 5000)
+    if option == "--index-week":
+        words = [*week_words(place, state, 2), option, "1" * 5000]
+    check_refused(run(*words), "update", 2, option)
+
+
 def test_today_s_settings_count_and_another_one_is_kept_beside(run: Run, state: Path) -> None:
     done = run(*redo_words(state, 1, "--steps", "2", "--json"))
     (found,) = json.loads(done.out)

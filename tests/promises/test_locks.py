@@ -284,6 +284,17 @@ def test_lines_of_a_batch_lock_for_themselves(place: Path, tmp_path: Path) -> No
     assert (ended.returncode, ended.stdout) == (0, 2 * f"{tmp_path / 'out'}\n"), ended.stderr
 
 
+def test_a_writer_with_a_command_line_of_emoji_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["vlcpctl", "split", "\N{GRINNING FACE}" * 500])
+    with (
+        writer_of(tmp_path / "out") as pid,
+        pytest.raises(OutputExists, match=f"is being written by process {pid} on host"),
+    ):
+        Staging(tmp_path / "out").locked().__enter__()
+
+
 def test_a_writer_says_who_it_is_in_the_file_it_locks(tmp_path: Path) -> None:
     """A file without it, as after a kill or on a full disk, costs only the words."""
     staging = Staging(tmp_path / "out")

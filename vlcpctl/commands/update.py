@@ -102,7 +102,7 @@ Reference = Annotated[
 
 def _index_week(text: str) -> str:
     """The text of --index-week: `none` must differ from an option that is not given."""
-    if text != "none" and not text.isdecimal():
+    if text != "none" and not (text.isdecimal() and len(text) < 10):
         raise ValueError(f"{text!r} is not the number of a week, and not none")
     return text
 

@@ -28,7 +28,7 @@ from vlcpctl.core.printable import printable
 
 GRACE_S: Final = 0.3  # a lock that is held for a moment only, to tidy up, is not worth an error
 POLL_S: Final = 0.1
-MOST_BYTES: Final = 4096  # of a lock's file that are read
+MOST_BYTES: Final = 8192  # of a lock's file that are read
 MOST_CHARACTERS: Final = 500  # of the command line that are stored
 # NFS without a lock daemon, FUSE and other file systems refuse.
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})

@@ -52,9 +52,12 @@ def use_cache(directory: Path, most_bytes: int) -> Path:
     """Keep what this process and its children read from now on in a directory; its real path.
 
     `most_bytes` may be exceeded by the files that are open. Raises BadInput if nothing can be
-    written there, or if it has files of others, which would be removed as old ones.
+    written there, if it has files of others, which would be removed as old ones, and for *, ? or [
+    in its path, which globs below it would take for theirs.
     """
     root = os.path.realpath(directory)
+    if glob.has_magic(root):
+        raise BadInput(f"--cache: {root} has *, ? or [ in its path; give another directory")
     try:
         _refuse_others(Path(root), directory)
         for name in ("tree", "data"):

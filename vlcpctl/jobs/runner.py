@@ -221,7 +221,7 @@ def _run_in_child(
     words: Sequence[str], ends: Sequence[Connection], parent: int, hidden: str | None
 ) -> None:
     """In the child of the process `parent`: run what `python -m vlcpctl WORDS` would run."""
-    _end_with(parent)
+    end_with(parent)
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -240,7 +240,7 @@ def _run_in_child(
     importlib.import_module("vlcpctl.__main__").main()
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """Let the kernel kill this process as soon as `parent`, the process that forked it, ends.
 
     A command that went on alone would hold the lock of its output: the same command line, started

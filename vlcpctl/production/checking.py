@@ -270,16 +270,22 @@ def repair(place: Layout) -> None:
         say(f"{place.current} is a link to {wanted} again")
 
 
+def _repair_mode(path: Path) -> bool:
+    """Let the owner read and write it; whether that was needed."""
+    if path.is_symlink():
+        return False
+    mode = stat.S_IMODE(path.stat().st_mode)
+    needed = mode | (0o700 if path.is_dir() else 0o600)
+    if needed != mode:
+        path.chmod(needed)
+    return needed != mode
+
+
 def _repair_modes(root: Path) -> None:
-    changed = 0
-    for path in [root, *sorted(root.rglob("*"))]:
-        if path.is_symlink():
-            continue
-        mode = stat.S_IMODE(path.stat().st_mode)
-        needed = mode | (0o700 if path.is_dir() else 0o600)
-        if needed != mode:
-            path.chmod(needed)
-            changed += 1
+    changed = int(_repair_mode(root))
+    for at, directories, files in os.walk(root):
+        # Before the walk descends: what is below an unreadable directory is not listed.
+        changed += sum(_repair_mode(Path(at) / name) for name in (*directories, *files))
     if changed:
         say(f"{root}: {changed} files and directories can be read and written again")
 

@@ -25,7 +25,8 @@ from vlcpctl.production.layout import relative_to_root, shown_path
 from vlcpctl.production.settings import NONE, Guard, Settings
 from vlcpctl.report.scores.drops import FEWEST_IMAGES
 
-_OF_STREAM = frozenset({"weeks", "pending"})  # directories below the root with tasks of the stream
+# What has tasks of the stream: the root, which is ".", and directories below it.
+_OF_STREAM = frozenset({".", "weeks", "pending", "rejected", "rolled-back", "redo"})
 _DEVIATION = 15.0  # points, of a sample's change in a week that lost 3, as measured
 _HARMLESS = 11.0  # points, of weeks that lost nothing
 _SPECIAL = re.compile(r"[*?\[]")  # in patterns of `fnmatch`
@@ -118,25 +119,25 @@ def find_guards(
     """
     if list(paths) == [NONE]:
         return (NONE,)
-    found = []
-    for path in dict.fromkeys(map(Path, paths)):
+    found: dict[str, Guard] = {}
+    for path in map(Path, paths):
         task = open_task(path)
         if "test" not in task.manifest.splits:
             raise BadInput(f"{option} {path} has no test split; give a task that has one")
         recorded = relative_to_root(root, path)
-        if Path(recorded).parts[0] in _OF_STREAM:
+        if recorded.split("/")[0] in _OF_STREAM:
             raise UsageError(
-                f"{option} {path} is a week of {root}, and those are evaluated anyway; give a task "
+                f"{option} {path} is a week of {root}, or the directory itself; give a task "
                 "outside the state directory"
             )
-        found.append(Guard(recorded, task.content, task.slug))
-    name, count = Counter(guard.name for guard in found).most_common(1)[0]
+        found[recorded] = Guard(recorded, task.content, task.slug)
+    name, count = Counter(guard.name for guard in found.values()).most_common(1)[0]
     if count > 1:
         raise UsageError(
             f"{option}: {count} tasks have the name {name}, and reports could not tell them apart; "
             "split them again with --by all:NAME"
         )
-    return tuple(found)
+    return tuple(found.values())
 
 
 def find_reference(root: Path, text: str) -> Guard:
@@ -149,10 +150,10 @@ def find_reference(root: Path, text: str) -> Guard:
     task = open_task(path)
     task.require("train")
     recorded = relative_to_root(root, path)
-    if Path(recorded).parts[0] in _OF_STREAM:
+    if recorded.split("/")[0] in _OF_STREAM:
         raise UsageError(
-            f"--reference {path} is in a week of {root}, which can be trimmed, and taken back; "
-            "give a task outside the state directory"
+            f"--reference {path} is in a week of {root}, which can be trimmed, and taken back, or "
+            "the directory itself; give a task outside the state directory"
         )
     return Guard(recorded, task.content, task.slug)
 

@@ -27,6 +27,7 @@ import msgspec
 from vlcpctl.core.atomic import naming_output
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.hashing import canonical_json
+from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.staging import Staging, sync
 from vlcpctl.core.structs import converted
@@ -266,7 +267,8 @@ def read_ledger(place: Layout) -> Ledger:
     if not os.path.lexists(path):
         return Ledger()
     try:
-        texts = path.read_bytes().split(b"\n")[:-1]
+        with open_regular(path) as file:
+            texts = file.read().split(b"\n")[:-1]
     except OSError as error:
         raise BadInput(unreadable(path, error)) from error
     lines, actions, problem, previous = [], [], None, ""

@@ -224,9 +224,10 @@ def _weeks_of(place: Layout, state: State, word: str) -> tuple[int, list[Again]]
     """
     if not state.start.ready:
         raise UsageError(f"{place.root} has no week to make again: its start is not complete")
-    if word.isdecimal() and 1 <= int(word) <= state.last:
-        weeks = range(int(word), state.last + 1)
-        return int(word), [Again(place.week(one)) for one in weeks]
+    number = int(word) if word.isdecimal() and len(word) < 10 else None
+    if number is not None and 1 <= number <= state.last:
+        weeks = range(number, state.last + 1)
+        return number, [Again(place.week(one)) for one in weeks]
     week = _not_accepted(place, state, word)
     return state.last + 1, [Again(week), *_rolled_back_after(place, week)]
 
@@ -237,7 +238,7 @@ def _not_accepted(place: Layout, state: State, word: str) -> Path:
     if rejected_pending(place):  # `redo` moves it to the rejected ones
         known.append(place.pending)
     found = [one for one in known if one == place.root / word]
-    if word.isdecimal():
+    if word.isdecimal() and len(word) < 10:
         latest = {(one.parent, _number(one)): one for one in known if one != place.pending}
         if pending := rejected_pending(place):  # the latest of the rejected ones of its number
             number = pending[0].number

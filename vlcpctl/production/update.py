@@ -7,11 +7,13 @@ state.json; the next call completes what was killed between them.
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +34,7 @@ from vlcpctl.core.staging import Staging
 from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.deletion.receipt import unfinished_under
-from vlcpctl.jobs.runner import CONTEXT, JobRunner
+from vlcpctl.jobs.runner import CONTEXT, JobRunner, end_with
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.attempt import (
     VERDICT_FILE,
@@ -314,10 +316,19 @@ def _show_page(lines: Lines, attempt: Attempt) -> None:
     that do, such as the report of the next week of a redo.
     """
     width = max(WIDTH, shutil.get_terminal_size().columns) if sys.stderr.isatty() else None
-    with ProcessPoolExecutor(1, mp_context=CONTEXT) as child:
+    with ProcessPoolExecutor(
+        1, mp_context=CONTEXT, initializer=end_with, initargs=(os.getpid(),)
+    ) as child:
         found = child.submit(_page_lines, lines.place, attempt, lines.of_week()[-1], width)
-        for line in found.result():
-            say(line)
+        try:
+            said = found.result()
+        except BrokenProcessPool as error:
+            raise VlcpError(
+                "the process that writes the page of the week was killed, perhaps for lack of "
+                "memory; run the same command again to continue"
+            ) from error
+    for line in said:
+        say(line)
 
 
 def _page_lines(place: Layout, attempt: Attempt, line: CommandLine, width: int | None) -> list[str]:

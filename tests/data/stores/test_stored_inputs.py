@@ -158,6 +158,8 @@ def test_a_directory_with_files_of_others_is_no_cache(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match="has other files; give a new directory, or an empty"):
             use_cache(directory, 1000)
         assert [one.name for one in directory.iterdir()] == [name]
+    with pytest.raises(BadInput, match=r"has \*, \? or \[ in its path; give another directory"):
+        use_cache(tmp_path / "k[1]", 1000)
     (tmp_path / "empty").mkdir()
     for name in ("new", "empty", "empty"):
         assert is_cache(use_cache(tmp_path / name, 1000))

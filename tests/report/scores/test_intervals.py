@@ -169,6 +169,12 @@ def test_classes_that_count_alike_have_samples_that_do_not() -> None:
     assert found.high - found.low > 2 * 1.96 * (2 * 50**2) ** 0.5 / 20
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_single_image_of_a_single_class_is_no_warning() -> None:
+    one = _ranks({"i2c": ([0], [1])}, ["only"])
+    assert intervals([(one, one)]).keys() <= {"acc1", "acc5", "mean_per_class_recall"}
+
+
 def test_seeds_share_their_resamples() -> None:
     """Two seeds with one outcome are as uncertain as one: the queries are the same."""
     rng = np.random.default_rng(6)

@@ -230,7 +230,10 @@ def _accuracy_drops(kinds: _Kinds, weight_BT: Counts) -> dict[str, Floats]:
     lost_BC = np.add.reduceat(weight_BT * lost_TK[:, 0], starts, axis=1)
     queries_BC = np.add.reduceat(weight_BT * queries_T, starts, axis=1)
     # A class that a resample lacks is left out, as one without images is.
-    return {**found, "mean_per_class_recall": np.nanmean(_percent(lost_BC, queries_BC), axis=1)}
+    drop_BC = _percent(lost_BC, queries_BC)
+    classes_B, mean_B = np.sum(~np.isnan(drop_BC), axis=1), np.full(len(drop_BC), np.nan)
+    np.divide(np.nansum(drop_BC, axis=1), classes_B, out=mean_B, where=classes_B > 0)
+    return {**found, "mean_per_class_recall": mean_B}
 
 
 def _percent(lost: Counts, of: Counts) -> Floats:

@@ -125,7 +125,7 @@ def test_a_url_is_not_a_path(program: Program, tmp_path: Path, words: tuple[str,
     [
         ("gs://b/x", "gcsfs", "gcsfs)"),
         ("hf://datasets/org/name", "huggingface_hub", "huggingface_hub)"),
-        ("s3://b/x", "s3fs", "s3fs); install vlcpctl[remote]"),
+        ("s3://b/x", "s3fs", "s3fs); pip install fsspec s3fs"),
     ],
 )
 def test_a_store_whose_package_is_missing_names_it(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -113,6 +115,22 @@ def test_the_repair_sets_current(run: Run, state: Path, kind: str) -> None:
     assert f"{current} is a link to {state}/weeks/0001/checkpoint again" in done.err
     assert run("check", state, "--repair", "-q").code == 0
     check_refused(run("check", state / "start/buffer", "--repair"), "check", 2, "has no effect")
+
+
+def test_the_repair_reaches_what_is_below_an_unreadable_directory(state: Path) -> None:
+    words = [sys.executable, "-m", "vlcpctl", "check", str(state), "--repair", "-q"]
+    if os.geteuid() == 0:  # whom no mode stops, unless these rights are given up
+        if shutil.which("setpriv") is None:
+            pytest.skip("root reads everything, and setpriv is missing")
+        words = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *words]
+    for name in ("weeks/0001/rows", "weeks/0001", "weeks"):
+        (state / name).chmod(0)
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    finally:
+        for name in ("weeks", "weeks/0001", "weeks/0001/rows"):
+            (state / name).chmod(0o755)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_ledger_that_is_a_pipe_is_refused(run: Run, place: Path, state: Path) -> None:

@@ -52,12 +52,12 @@ def test_an_accepted_week_is_replaced_by_the_same_one(run: Run, state: Path) -> 
     assert run("check", state / "weeks/0001/stream").code == 0
 
 
-@pytest.mark.parametrize("option", ["--redo", "--index-week"])
+@pytest.mark.parametrize("option", ["--redo", "--index-week", "--keep"])
 def test_a_number_of_thousands_of_digits_is_no_week(
     run: Run, place: Path, state: Path, option: str
 ) -> None:
     words = redo_words(state, "1" * 5000)
-    if option == "--index-week":
+    if option != "--redo":
         words = [*week_words(place, state, 2), option, "1" * 5000]
     check_refused(run(*words), "update", 2, option)
 

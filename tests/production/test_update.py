@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -402,7 +403,7 @@ def test_the_state_directory_is_not_a_guard(run: Run, place: Path, state: Path) 
     shutil.copytree(place / "golden/00-golden", state, dirs_exist_ok=True)
     for option in ("--guard", "--distractors", "--reference"):
         refused = run(*week_words(place, state, 2), option, state)
-        check_refused(refused, "update", 2, "the directory itself", "give a task outside")
+        check_refused(refused, "update", 2, "that directory itself", "give a task outside")
 
 
 def test_a_guard_given_by_two_paths_is_one(run: Run, place: Path, state: Path) -> None:
@@ -448,8 +449,13 @@ def test_the_process_of_the_page_ends_with_its_parent(
         run_line(week_words(place, state, 2), tmp_path / "log")
 
     assert exit_code_of(start_child(make_week)) == -signal.SIGKILL
-    found = Path("/proc", (state / "page.pid").read_text(), "stat")
-    wait_until(lambda: not found.exists() or " Z " in found.read_text())
+    pid = int((state / "page.pid").read_text())
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        wait_until(lambda: not stat.exists() or " Z " in stat.read_text())
+    finally:
+        with suppress(ProcessLookupError):  # it would keep the output of the tests open
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_guards_of_one_name_are_refused(run: Run, place: Path, tmp_path: Path) -> None:

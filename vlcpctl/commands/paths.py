@@ -77,10 +77,12 @@ def refuse_url(text: str, command: str) -> None:
     """
     url = _URL.search(text)
     if url:
-        what, but = ("data", ", but nothing else") if command in STORED else ("nothing", "")
+        limit = "data from object stores, but nothing else"
+        if command not in STORED:
+            limit = "nothing from object stores"
         raise ValueError(
-            f"'{printable(url[0])}' is a URL, not a local path; {command} reads {what} from object "
-            f"stores{but}: use a local copy, or mount the store"
+            f"'{printable(url[0])}' is a URL, not a local path; {command} reads {limit}: use a "
+            "local copy, or mount the store"
         )
 
 

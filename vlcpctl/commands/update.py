@@ -102,7 +102,9 @@ Reference = Annotated[
 
 def _index_week(text: str) -> str:
     """The text of --index-week: `none` must differ from an option that is not given."""
-    if text != "none" and not (text.isdecimal() and len(text) < 10):
+    from vlcpctl.production.layout import week_number
+
+    if text != "none" and week_number(text) is None:
         raise ValueError(f"{text!r} is not the number of a week, and not none")
     return text
 
@@ -403,7 +405,9 @@ ImageRoot = Annotated[
 
 def _keep(text: str) -> str:
     """The text of --keep: `all` must differ from an option that is not given."""
-    if text != "all" and not (text.isdecimal() and int(text) > 0):
+    from vlcpctl.production.layout import week_number
+
+    if text != "all" and not week_number(text):
         raise ValueError(f"{text!r} is not a number of weeks, such as 12, and not all")
     return text
 

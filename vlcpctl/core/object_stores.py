@@ -141,8 +141,8 @@ def _store(url: str) -> Any:
     try:
         return import_module("fsspec").filesystem(protocol)
     except ImportError as error:
-        # fsspec names the package; that of s3 is our extra's.
-        advice = "; install vlcpctl[remote]" if protocol == "s3" else ""
+        # fsspec names the package, but for S3 not all that it needs.
+        advice = "; pip install fsspec s3fs" if protocol == "s3" else ""
         raise UsageError(
             f"{url}: {protocol}:// needs a package that is missing ({first_line(error)}){advice}"
         ) from error

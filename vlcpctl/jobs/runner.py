@@ -243,8 +243,9 @@ def _run_in_child(
 def end_with(parent: int) -> None:
     """Let the kernel kill this process as soon as `parent`, the process that forked it, ends.
 
-    A command that went on alone would hold the lock of its output: the same command line, started
-    again, would find it busy. Only Linux can do this; elsewhere nothing happens.
+    A child that went on alone would hold the lock of its output, which the same command line,
+    started again, would find busy, and keep the pipe open that its output goes to. Only Linux can
+    do this; elsewhere nothing happens.
     """
     if sys.platform != "linux":
         return

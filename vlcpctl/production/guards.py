@@ -25,7 +25,7 @@ from vlcpctl.production.layout import relative_to_root, shown_path
 from vlcpctl.production.settings import NONE, Guard, Settings
 from vlcpctl.report.scores.drops import FEWEST_IMAGES
 
-# What has tasks of the stream: the root, which is ".", and directories below it.
+# What has tasks of the stream: the state directory, which is ".", and directories in it.
 _OF_STREAM = frozenset({".", "weeks", "pending", "rejected", "rolled-back", "redo"})
 _DEVIATION = 15.0  # points, of a sample's change in a week that lost 3, as measured
 _HARMLESS = 11.0  # points, of weeks that lost nothing
@@ -127,7 +127,7 @@ def find_guards(
         recorded = relative_to_root(root, path)
         if recorded.split("/")[0] in _OF_STREAM:
             raise UsageError(
-                f"{option} {path} is a week of {root}, or the directory itself; give a task "
+                f"{option} {path} is a week of {root}, or that directory itself; give a task "
                 "outside the state directory"
             )
         found[recorded] = Guard(recorded, task.content, task.slug)
@@ -153,7 +153,7 @@ def find_reference(root: Path, text: str) -> Guard:
     if recorded.split("/")[0] in _OF_STREAM:
         raise UsageError(
             f"--reference {path} is in a week of {root}, which can be trimmed, and taken back, or "
-            "the directory itself; give a task outside the state directory"
+            "that directory itself; give a task outside the state directory"
         )
     return Guard(recorded, task.content, task.slug)
 

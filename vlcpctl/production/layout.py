@@ -297,6 +297,14 @@ class Layout:
         )
 
 
+def week_number(text: str) -> int | None:
+    """The number of a week; None if the text is not one, or longer than a number of a week can be.
+
+    Python refuses to convert thousands of digits.
+    """
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
 def _order(week: Path) -> tuple[int, int]:
     """The number of a rejected or rolled-back week, and which of this number it is."""
     number, _, which = week.name.partition("-")

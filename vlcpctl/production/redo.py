@@ -19,7 +19,7 @@ from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.production.attempt import Attempt, Judgement
 from vlcpctl.production.hooks import Hooks
 from vlcpctl.production.keeping import bound, require_whole
-from vlcpctl.production.layout import Layout
+from vlcpctl.production.layout import Layout, week_number
 from vlcpctl.production.ledger import REDO_STARTED, ROLLED_BACK, Action, read_ledger, record
 from vlcpctl.production.left_out import StopLists
 from vlcpctl.production.lines import Call, Lines, RunLines
@@ -224,7 +224,7 @@ def _weeks_of(place: Layout, state: State, word: str) -> tuple[int, list[Again]]
     """
     if not state.start.ready:
         raise UsageError(f"{place.root} has no week to make again: its start is not complete")
-    number = int(word) if word.isdecimal() and len(word) < 10 else None
+    number = week_number(word)
     if number is not None and 1 <= number <= state.last:
         weeks = range(number, state.last + 1)
         return number, [Again(place.week(one)) for one in weeks]
@@ -238,12 +238,12 @@ def _not_accepted(place: Layout, state: State, word: str) -> Path:
     if rejected_pending(place):  # `redo` moves it to the rejected ones
         known.append(place.pending)
     found = [one for one in known if one == place.root / word]
-    if word.isdecimal() and len(word) < 10:
+    if (wanted := week_number(word)) is not None:
         latest = {(one.parent, _number(one)): one for one in known if one != place.pending}
         if pending := rejected_pending(place):  # the latest of the rejected ones of its number
             number = pending[0].number
             latest[place.next_rejected(number).parent, number] = place.pending
-        found = [one for (_, number), one in latest.items() if number == int(word)]
+        found = [one for (_, number), one in latest.items() if number == wanted]
     if len(found) > 1:
         words = some_names([str(one.relative_to(place.root)) for one in found])
         raise UsageError(f"--redo {word} may be {words}: give one of these in place of {word}")

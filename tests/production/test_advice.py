@@ -131,7 +131,7 @@ TABLE: dict[str, Callable[[World], tuple[Words, Words]]] = {
         w.week("--reference", w.place / "silver/00-silver"),
         w.week("--reference", "none"),
     ),
-    "which can be trimmed, and taken back; give a task outside": lambda w: (
+    "can be trimmed, and taken back; give a task outside": lambda w: (
         w.week("--method", "snd", "--reference", w.state / "weeks/0001/stream/00-week-0001"),
         w.week("--method", "snd", "--reference", w.place / "silver/00-silver"),
     ),

@@ -391,19 +391,19 @@ def test_a_guard_that_changed_is_refused(run: Run, place: Path, state: Path) -> 
 def test_a_week_of_the_state_is_not_a_guard(run: Run, place: Path, state: Path) -> None:
     week = state / "weeks" / "0001" / "stream" / "00-week-0001"
     refused = run(*week_words(place, state, 2), "--guard", week)
-    check_refused(refused, "update", 2, f"--guard {week} is a week of {state}")
+    check_refused(refused, "update", 2, f"--guard {week} belongs to {state}")
     shutil.copytree(week, state / "rolled-back/0001/stream/00-week-0001")
     refused = run(
         *week_words(place, state, 2), "--guard", state / "rolled-back/0001/stream/00-week-0001"
     )
-    check_refused(refused, "update", 2, f"is a week of {state}")
+    check_refused(refused, "update", 2, f"belongs to {state}")
 
 
 def test_the_state_directory_is_not_a_guard(run: Run, place: Path, state: Path) -> None:
     shutil.copytree(place / "golden/00-golden", state, dirs_exist_ok=True)
     for option in ("--guard", "--distractors", "--reference"):
         refused = run(*week_words(place, state, 2), option, state)
-        check_refused(refused, "update", 2, "that directory itself", "give a task outside")
+        check_refused(refused, "update", 2, f"{state} belongs to {state}", "give a task outside")
 
 
 def test_a_guard_given_by_two_paths_is_one(run: Run, place: Path, state: Path) -> None:

@@ -114,7 +114,7 @@ def find_guards(
 ) -> tuple[Guard, ...] | tuple[str, ...]:
     """The guards, or distractors, at these paths, in order, or the word that stands for none.
 
-    Raises BadInput if a path is not a task with a test split, and UsageError if one is a week of
+    Raises BadInput if a path is not a task with a test split, and UsageError if one belongs to
     the state, or two of them have the same name, by which reports and gates know them.
     """
     if list(paths) == [NONE]:
@@ -124,12 +124,7 @@ def find_guards(
         task = open_task(path)
         if "test" not in task.manifest.splits:
             raise BadInput(f"{option} {path} has no test split; give a task that has one")
-        recorded = relative_to_root(root, path)
-        if recorded.split("/")[0] in _OF_STREAM:
-            raise UsageError(
-                f"{option} {path} is a week of {root}, or that directory itself; give a task "
-                "outside the state directory"
-            )
+        recorded = _recorded(root, path, option)
         found[recorded] = Guard(recorded, task.content, task.slug)
     name, count = Counter(guard.name for guard in found.values()).most_common(1)[0]
     if count > 1:
@@ -143,19 +138,24 @@ def find_guards(
 def find_reference(root: Path, text: str) -> Guard:
     """The task of --reference, as it is recorded.
 
-    Raises BadInput if it is not a task with pairs to train on, and UsageError if it is a week of
+    Raises BadInput if it is not a task with pairs to train on, and UsageError if it belongs to
     the state.
     """
     path = Path(text)
     task = open_task(path)
     task.require("train")
+    return Guard(_recorded(root, path, "--reference"), task.content, task.slug)
+
+
+def _recorded(root: Path, path: Path, option: str) -> str:
+    """The path of a task as it is recorded. Raises UsageError for one of the state's stream."""
     recorded = relative_to_root(root, path)
     if recorded.split("/")[0] in _OF_STREAM:
         raise UsageError(
-            f"--reference {path} is in a week of {root}, which can be trimmed, and taken back, or "
-            "that directory itself; give a task outside the state directory"
+            f"{option} {path} belongs to {root}, whose weeks can be trimmed, and taken back; "
+            "give a task outside the state directory"
         )
-    return Guard(recorded, task.content, task.slug)
+    return recorded
 
 
 def record_classes(root: Path, words: Sequence[str]) -> tuple[str, ...]:

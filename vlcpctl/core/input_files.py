@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import stat
@@ -112,6 +113,16 @@ def open_text(path: Path, *, newline: str | None = None) -> TextIO:
     Raises BadInput as `open_regular` does; reading raises UnicodeDecodeError if it is not UTF-8.
     """
     return io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline=newline)
+
+
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """What a file is that is not UTF-8, with the command that converts it, for messages."""
+    marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    encoding = "utf-16" if error.object.startswith(marks) else "latin1"
+    return (
+        f"not UTF-8: {error}; if it is {encoding}, convert it with: "
+        f"iconv -f {encoding} -t utf-8 FILE > NEW"
+    )
 
 
 def read_text(path: Path, *, most_bytes: int = MOST_TEXT_BYTES) -> str:

@@ -240,10 +240,11 @@ def test_a_split_that_nothing_says_is_bad_input(tmp_path: Path) -> None:
 def test_the_separator_of_a_table_is_found_and_said(
     tmp_path: Path, mark: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = f"filepath{mark}title{mark}week\na.jpg{mark}a, b\t; c{mark}9\n".replace(
-        "a, b\t; c", '"a, b\t; c"'
-    )
-    path = write(tmp_path / "open_clip.csv", text)
+    head = ("filepath", "title", "week")
+    if mark == "\t":  # between tabs, marks have a meaning only if those of the header are quoted
+        head = tuple(f'"{name}"' for name in head)
+    rows = (head, ("a.jpg", '"a, b\t; c"', "9"))
+    path = write(tmp_path / "open_clip.csv", "".join(mark.join(row) + "\n" for row in rows))
     (pair,) = read(path, value="week")
     assert (pair.captions, pair.value) == (["a, b\t; c"], 9)
     ListFile(path).check_columns(ColumnOptions())

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise, repeat
+from itertools import chain, pairwise, repeat
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +23,13 @@ from vlcpctl.core.printable import shortened
 from vlcpctl.data.images.header import Bytes
 from vlcpctl.data.sources.columns import ColumnOptions, Roles, roles_of
 from vlcpctl.data.sources.image_files import ImageFiles
-from vlcpctl.data.sources.records import kept_text, number_or_text
+from vlcpctl.data.sources.records import (
+    FIRST_ROWS,
+    are_lists,
+    kept_text,
+    number_or_text,
+    spread,
+)
 from vlcpctl.data.tasks.kept_columns import distinct
 from vlcpctl.data.tasks.samples import NO_IMAGE, Pair
 
@@ -48,6 +54,14 @@ def arrow_roles(path: Path, schema: pa.Schema, columns: ColumnOptions, *, images
     if images:
         _check_types(path, schema, roles)
     return roles
+
+
+def with_lists(roles: Roles, first: pa.RecordBatch | None) -> Roles:
+    """The roles; with a note if the captions of the first rows are lists spelled as text."""
+    if first is None or not _is_text(_bare(first.schema.field(roles.caption).type)):
+        return roles
+    captions = captions_of(plain(first.column(roles.caption).slice(0, FIRST_ROWS)))
+    return replace(roles, lists=are_lists(chain.from_iterable(captions)))
 
 
 def pairs_of_batch(
@@ -78,6 +92,8 @@ def pairs_of_batch(
                 raise ValueError(f"text that is not UTF-8 ({error})") from error
 
     captions = column(roles.caption, captions_of) if roles.caption else [[]] * count
+    if roles.lists:
+        captions = list(map(spread, captions))
     label = column(roles.label, names_of)
     value = column(roles.value, values_of)
     splits = column(roles.split, names_of) if roles.split else [split] * count
@@ -98,7 +114,9 @@ def names_files(schema: pa.Schema, roles: Roles) -> bool:
     if roles.image is None:
         return False
     kind = _bare(schema.field(roles.image).type)
-    return _is_text(kind) or (_is_image_struct(kind) and kind.get_field_index("path") >= 0)
+    if not _is_image_struct(kind):
+        return _is_text(kind)
+    return any(field.name == "path" and not pa.types.is_null(field.type) for field in kind)
 
 
 def _check_types(path: Path, schema: pa.Schema, roles: Roles) -> None:
@@ -164,17 +182,17 @@ def captions_of(column: pa.Array) -> list[list[str]]:
 
 
 def names_of(column: pa.Array) -> list[str | None]:
-    """The column as text; dates and numbers are formatted."""
+    """The column as text; dates and numbers are formatted, and NaN is missing."""
     if pa.types.is_dictionary(column.type):
         return _spread(column, names_of)
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        column = pc.cast(column, pa.string())
+        column = pc.cast(_without_nan(column), pa.string())
     names: list[str | None] = column.to_pylist()
     return names
 
 
 def values_of(column: pa.Array) -> list[Any]:
-    """Numbers unchanged, everything else as text (dates in ISO form, so that they sort by time)."""
+    """Numbers unchanged but for NaN, which is missing; all else as text (dates in ISO form)."""
     if pa.types.is_dictionary(column.type):
         return _spread(column, values_of)
     if pa.types.is_decimal(column.type) or pa.types.is_float16(column.type):
@@ -182,8 +200,14 @@ def values_of(column: pa.Array) -> list[Any]:
     if pa.types.is_uint64(column.type):  # may exceed the 64 bits of a signed integer
         return [number_or_text(number) for number in column.to_pylist()]
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        return list(column.to_pylist())
+        return list(_without_nan(column).to_pylist())
     return names_of(column)
+
+
+def _without_nan(column: pa.Array) -> pa.Array:
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
 
 
 def kept_of(column: pa.Array) -> list[tuple[str, ...]]:
@@ -224,7 +248,8 @@ def images_of(column: pa.Array, files: ImageFiles) -> Images:
 
 def _images_of_structs(column: pa.StructArray, files: ImageFiles) -> Images:
     children = dict(zip([field.name for field in column.type], column.flatten(), strict=True))
-    images = _views(plain(children["bytes"]))
+    stored = plain(children["bytes"])
+    images = _views(stored.cast(pa.binary()) if pa.types.is_null(stored.type) else stored)
     paths = names_of(plain(children["path"])) if "path" in children else [None] * len(images)
     flaws: list[str | None] = [None] * len(images)
     for row, image in enumerate(images):
@@ -296,6 +321,10 @@ def _is_binary(kind: pa.DataType) -> bool:
 def _is_image_struct(kind: pa.DataType) -> bool:
     if not pa.types.is_struct(kind) or kind.get_field_index("bytes") < 0:
         return False
-    names = [field.name for field in kind]
-    paths = [kind.field(place).type for place, name in enumerate(names) if name == "path"]
-    return _is_binary(kind.field("bytes").type) and all(map(_is_text, paths)) and len(paths) < 2
+    # The type of a field that is null in every row is null.
+    stored = [field.type for field in kind if field.name == "bytes"]
+    paths = [field.type for field in kind if field.name == "path"]
+    fit = all(_is_binary(one) or pa.types.is_null(one) for one in stored)
+    fit = fit and all(_is_text(one) or pa.types.is_null(one) for one in paths)
+    some = any(not pa.types.is_null(one) for one in stored + paths)
+    return fit and some and len(stored) == 1 and len(paths) < 2

@@ -11,6 +11,7 @@ from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.file_log import FileLog
 from vlcpctl.data.sources.limits import Caps, over
 
+IMAGE_SUFFIXES = (".webp", ".png", ".jpg", ".jpeg")
 # The first of these names that exists is used, ignoring case.
 IMAGE = (
     "image",
@@ -58,6 +59,7 @@ class Roles:
     split: str | None
     key: str | None
     keep: tuple[str, ...] = ()
+    lists: bool = False  # whether the captions are lists that are spelled as text
 
     def names(self) -> list[str]:
         """Every column that has a role, once."""
@@ -92,9 +94,11 @@ def need(path: Path, names: list[str], given: str | None, usual: Iterable[str], 
     """The column for a role. Raises BadInput, listing the columns, if there is none."""
     found = pick(path, names, given, usual)
     if found is None:
-        flag = f"--{part}-column"
+        is_data = any("://" in name or name.lower().endswith(IMAGE_SUFFIXES) for name in names)
+        todo = "the first line looks like data: is the header missing?" if is_data else ""
         raise BadInput(
-            f"{path} has no {part} column (found: {_listed(names)}); choose one with {flag}"
+            f"{path} has no {part} column (found: {_listed(names)}); "
+            f"{todo or f'choose one with --{part}-column'}"
         )
     return found
 

@@ -1,50 +1,102 @@
-"""Read records from CSV and TSV files; the separator is the commonest one in the first line."""
+"""Read records from CSV and TSV files; the separator is the commonest one in the first line.
+
+Between tabs, quotation marks are part of the values, as in the files of CC3M, whose captions may
+begin with one.
+"""
 
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.input_files import open_text
+from vlcpctl.core.input_files import not_utf8, open_text
 from vlcpctl.core.printable import shortened
+from vlcpctl.data.sources.columns import IMAGE_SUFFIXES
 from vlcpctl.data.sources.json_lists import NumberedRecord
 from vlcpctl.data.sources.limits import RECORD_LENGTH
 from vlcpctl.data.sources.records import Record
 
 SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
+_LINE_END = re.compile(r"[\r\n]")
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 MISSHAPEN = "values that do not match the first line"
 
 
 def separator_of(path: Path) -> str:
     """The character between columns, guessed from the first line. Raises BadInput if not UTF-8."""
+    line = _first_line(path)
+    return max(SEPARATORS, key=line.count)
+
+
+def _first_line(path: Path) -> str:
     with open_text(path, newline="") as file:
         try:
-            line = file.readline(2**16)
+            return file.readline(2**16)
         except UnicodeDecodeError as error:
-            raise BadInput(f"{path} is not UTF-8: {error}") from error
-    return max(SEPARATORS, key=line.count)
+            raise BadInput(f"{path} is {not_utf8(error)}") from error
 
 
 def table_records(path: Path) -> Iterator[NumberedRecord]:
     """One record per row, with its number; empty values are None. Raises BadInput if malformed."""
     separator = separator_of(path)
+    # A program that quotes values between tabs may quote all of them, those of the header too.
+    is_quoted = separator != "\t" or _first_line(path).startswith('"')
     csv.field_size_limit(RECORD_LENGTH)  # the default, 131072, is less than some captions have
     with open_text(path, newline="") as file:
         lines = _Lines(file)
-        rows = csv.reader(lines, delimiter=separator, strict=True)
+        rows = csv.reader(
+            lines,
+            delimiter=separator,
+            strict=True,
+            quoting=csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE,
+        )
+        number = last = 0  # the rows so far, and the line with the end of the last one
         try:
             names = next(rows, [])
             _check_header(path, names)
-            filled = (values for values in rows if values)
-            for number, values in enumerate(filled):
-                lines.of_row = 0
-                yield number, _record(names, values, separator)
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise BadInput(f"{path}, line {rows.line_num}: {error}") from error
+            last = rows.line_num
+            for row in rows:
+                first, last, lines.of_row = last + 1, rows.line_num, 0
+                values = row if is_quoted else list(map(_without_marks, row))
+                if last > first and (why := _further_rows(values, separator)):
+                    found = f"lines {first} to {last}: {why}"
+                    yield number, {**dict.fromkeys(names), MISSHAPEN: found}
+                elif values:
+                    yield number, _record(names, values, separator)
+                number += bool(values)
+        except csv.Error as error:
+            why = f"{error}; a quotation mark of its row may lack its partner"
+            raise BadInput(f"{path}, line {last + 1}: {why}") from error
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{path} is {not_utf8(error)}") from error
+
+
+def _without_marks(value: str) -> str:
+    """A value between tabs; without marks if these are doubled within, so that it was quoted."""
+    inner = value[1:-1]
+    return inner.replace('""', '"') if '""' in inner and _QUOTED.fullmatch(value) else value
+
+
+def _further_rows(values: list[str], separator: str) -> str | None:
+    """Why a row of several lines may hold further rows in a value, or None.
+
+    A quotation mark that lacks its partner pairs with that of a later row. What is between them
+    has the names of images, unless no value of the table looks like one.
+    """
+    wide = [value for value in values if separator in value and _LINE_END.search(value)]
+    inner = [cell for value in wide for cell in re.split(rf"[{separator}\r\n]", value)]
+    if not wide or (_names_image(values) and not _names_image(inner)):
+        return None
+    return "a value in quotation marks has line breaks and separators, and may hold further rows"
+
+
+def _names_image(values: list[str]) -> bool:
+    return any(value.strip().lower().endswith(IMAGE_SUFFIXES) for value in values)
 
 
 class _Lines:

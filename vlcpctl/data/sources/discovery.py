@@ -16,7 +16,8 @@ from vlcpctl.core.manifest import is_artifact, kind_of
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.folders import Folder
 from vlcpctl.data.sources.image_folders import METADATA, ImageFolder, split_of_directories
-from vlcpctl.data.sources.list_files import JSON, JSON_LINES, TABLES, ListFile
+from vlcpctl.data.sources.json_lists import JSON, JSON_LINES
+from vlcpctl.data.sources.list_files import TABLES, ListFile
 from vlcpctl.data.sources.parquet import ParquetFile
 from vlcpctl.data.sources.saved_datasets import ArrowFile, saved_files
 from vlcpctl.data.sources.task_splits import splits_in

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.input_files import not_utf8, open_regular
 from vlcpctl.data.sources.csv_tables import MISSHAPEN
 from vlcpctl.data.sources.json_lists import NO_RECORD, NumberedRecord
 from vlcpctl.data.sources.limits import RECORD_LENGTH
@@ -42,7 +42,7 @@ def _record(line: bytes, number: int) -> Record:
     try:
         value = json.loads(line.decode())  # of bytes, it would accept UTF-16 and UTF-32 as well
     except UnicodeDecodeError as error:
-        return {MISSHAPEN: f"line {number}: it is not UTF-8: {error}"}
+        return {MISSHAPEN: f"line {number}: it is {not_utf8(error)}"}
     except json.JSONDecodeError as error:
         return {MISSHAPEN: f"line {number}: character {error.pos}: {error.msg}"}
     except (ValueError, RecursionError) as error:  # digits by the thousand, brackets

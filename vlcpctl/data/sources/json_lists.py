@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.input_files import open_text
+from vlcpctl.core.input_files import not_utf8, open_regular, open_text
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.limits import CAPTIONS_HELD, RECORD_LENGTH
 from vlcpctl.data.sources.records import Record
@@ -27,8 +28,29 @@ NO_RECORD = "expected a record in braces"
 _PARTS_OF_COCO = frozenset(
     {"images", "annotations", "info", "licenses", "type", "dataset", "categories"}
 )
+JSON, JSON_LINES = frozenset({".json"}), frozenset({".jsonl", ".ndjson"})
 _PIECE = 2**20
 _SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def is_lines(path: Path) -> bool:
+    """Whether a file has JSON Lines. Its start says so; only if that is malformed, its suffix.
+
+    Programs write lists and lines under either suffix, such as `Dataset.to_json("train.json")`.
+    """
+    with open_regular(path) as file:
+        start = file.read(_PIECE).removeprefix(BOM_UTF8).lstrip()
+    line, _, more = (part.strip() for part in start.partition(b"\n"))
+    try:
+        record = json.loads(line.decode())
+    except (ValueError, RecursionError):  # a line of a longer value, or damaged
+        opens = line[:1] == b"[" or (line == b"{" and more[:1] == b'"')
+        return path.suffix in JSON_LINES and not opens
+    if not isinstance(record, dict):
+        return path.suffix in JSON_LINES and not isinstance(record, list)
+    # A line may be a whole list: of objects by their ids (P9D), or one of COCO or Karpathy.
+    holds_objects = any(isinstance(value, dict) for value in record.values())
+    return bool(more) or not (holds_objects or _PARTS_OF_COCO & record.keys())
 
 
 def json_records(path: Path) -> Iterator[NumberedRecord]:
@@ -50,7 +72,7 @@ def json_records(path: Path) -> Iterator[NumberedRecord]:
 def _listed(reader: JsonReader) -> Iterator[NumberedRecord]:
     """The records of an ALBEF list, which is an array."""
     for number in reader.elements():
-        yield number, _record(reader)
+        yield number, described(_record(reader))
 
 
 def _keyed(reader: JsonReader) -> Iterator[NumberedRecord]:
@@ -95,7 +117,7 @@ def _images(reader: JsonReader) -> Iterator[NumberedRecord]:
     for number in reader.elements():
         image = _record(reader)
         if "sentences" in image:
-            yield number, _karpathy(image)
+            yield number, described(image)
             continue
         if captions is None:
             captions = _annotations(reader.path)
@@ -103,25 +125,35 @@ def _images(reader: JsonReader) -> Iterator[NumberedRecord]:
         yield number, {"image": image.get("file_name"), "captions": of_image, **image}
 
 
-def _karpathy(image: Record) -> Record:
-    sentences = image["sentences"] if isinstance(image["sentences"], list) else []
-    raw = [one.get("raw") if isinstance(one, dict) else one for one in sentences]
-    parts = [image.get("filepath"), image.get("filename")]
-    path = "/".join(part for part in parts if isinstance(part, str))
-    key = image.get("cocoid", image.get("imgid"))
-    return {"image": path, "captions": raw, "image_id": key, **image}
+def described(record: Record) -> Record:
+    """The record; one of Karpathy's with its path in one field, and its captions as texts."""
+    sentences = record.get("sentences")
+    parts = [record.get(name) for name in ("filepath", "filename")]
+    texts = [part for part in parts if isinstance(part, str)]
+    if not isinstance(sentences, list) and len(texts) < 2:
+        return record
+    if len(texts) == 2 and texts[0].endswith(texts[1]):  # the first is the whole path
+        texts.pop()
+    found: Record = {"image": "/".join(texts)}
+    if isinstance(sentences, list):
+        found["captions"] = [one.get("raw") if isinstance(one, dict) else one for one in sentences]
+    if keys := [record[name] for name in ("cocoid", "imgid") if name in record]:
+        found["image_id"] = keys[0]
+    return {**found, **record}
 
 
 def _annotations(path: Path) -> dict[str, list[object]]:
     """COCO's captions by image id; they come in no particular order, so all are kept in memory."""
     captions: dict[str, list[object]] = defaultdict(list)
     length = 0
+    has_annotations = False
     with open_json(path) as reader:
         for name in reader.members():
             if name != "annotations":
                 reader.skip()
                 continue
             for _ in reader.elements():
+                has_annotations = True
                 annotation = _record(reader)
                 caption = annotation.get("caption")
                 if caption is not None:
@@ -133,9 +165,9 @@ def _annotations(path: Path) -> dict[str, list[object]]:
                         "memory; write a list with the captions beside each image"
                     )
     if not captions:
-        raise BadInput(
-            f"{path} lists images without captions (expected 'sentences' or 'annotations')"
-        )
+        lacking = "its annotations have no 'caption'; captions_*.json of the same data set has"
+        expected = lacking if has_annotations else "expected 'sentences' or 'annotations'"
+        raise BadInput(f"{path} lists images without captions ({expected})")
     return captions
 
 
@@ -252,7 +284,7 @@ class JsonReader:
             # every time, then takes linear time.
             piece = self._file.read(max(_PIECE, left))
         except UnicodeDecodeError as error:
-            raise BadInput(f"{self.path} is not UTF-8: {error}") from error
+            raise BadInput(f"{self.path} is {not_utf8(error)}") from error
         if not piece:
             return False
         self._dropped += self._at

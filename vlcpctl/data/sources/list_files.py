@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from vlcpctl.core.console import say
@@ -19,18 +20,25 @@ from vlcpctl.data.sources.csv_tables import (
 )
 from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.sources.json_lines import line_records
-from vlcpctl.data.sources.json_lists import NumberedRecord, json_records
+from vlcpctl.data.sources.json_lists import NumberedRecord, described, is_lines, json_records
 from vlcpctl.data.sources.limits import Caps
-from vlcpctl.data.sources.records import in_batches, pair_of, text_of
+from vlcpctl.data.sources.records import (
+    FIRST_ROWS,
+    LISTS,
+    Record,
+    are_lists,
+    captions_in,
+    in_batches,
+    pair_of,
+    text_of,
+)
 from vlcpctl.data.tasks.index import split_named
 from vlcpctl.data.tasks.kept_columns import united
 from vlcpctl.data.tasks.samples import Pair
 
-JSON, JSON_LINES = frozenset({".json"}), frozenset({".jsonl", ".ndjson"})
 TABLES = frozenset({".csv", ".tsv", ".txt"})
 _SPLIT = "split"
 _MANY_COLUMNS = 10_000
-_NAMING_LINES = 100  # of JSON Lines, whose writers leave out fields without a value
 # P9D's directories of images, beside its lists or beside their directory.
 _FOLDERS = ("train_images", "gallery_images")
 
@@ -45,8 +53,9 @@ class ListFile:
         """None: the number of images is not known in advance."""
 
     def check_columns(self, columns: ColumnOptions) -> None:
-        """Raise BadInput if a column is missing; print which separator a text table has."""
-        self._roles(columns)
+        """Raise BadInput if a column is missing; print how the list is read."""
+        if self._roles(columns).lists:
+            say(LISTS.format(path=self.path))
         if self._is_table():
             say(f"{self.path}: columns separated by {SEPARATORS[separator_of(self.path)]}")
 
@@ -79,41 +88,48 @@ class ListFile:
         Collects no more records when there are more than `most`. Raises BadInput if the list is
         empty, or its first record malformed.
         """
-        names: dict[str, None] = {}
-        flaw: str | None = None
-        count = 0
-        for count, (_, record) in enumerate(self._records(), start=1):
-            flaw = flaw or record.get(MISSHAPEN)
-            names.update(dict.fromkeys(name for name in record if name != MISSHAPEN))
-            if not self._is_lines() or count >= _NAMING_LINES or len(names) > most:
-                break
-        if not count:
-            raise BadInput(f"{self.path} lists no images")
-        if flaw and not names:
-            raise BadInput(f"{self.path}, {flaw}")
-        return list(names)
+        return self._start(most)[0]
 
     def texts(self, names: Collection[str], caps: Caps) -> Iterator[str | None]:
         """The values of these columns in every row. Raises BadInput if the list is malformed."""
         for _, record in self._records():
             yield from (text_of(record.get(name)) for name in names)
 
-    def _records(self) -> Iterator[NumberedRecord]:
-        if self._is_table():
-            return table_records(self.path)
-        return line_records(self.path) if self._is_lines() else json_records(self.path)
+    def _start(self, most: int) -> tuple[list[str], list[Record]]:
+        """The columns and the first records, as `names`."""
+        names: dict[str, None] = {}
+        records: list[Record] = []
+        # Writers of JSON Lines leave out fields without a value; of others the first record counts.
+        naming = 1 if self._is_table() or not is_lines(self.path) else FIRST_ROWS
+        for _, record in islice(self._records(), FIRST_ROWS):
+            if len(records) < naming and len(names) <= most:
+                names.update(dict.fromkeys(name for name in record if name != MISSHAPEN))
+            records.append(record)
+            if len(names) > most:
+                break
+        flaw = next((record[MISSHAPEN] for record in records if MISSHAPEN in record), None)
+        if not records:
+            raise BadInput(f"{self.path} lists no images")
+        if flaw and not names:
+            raise BadInput(f"{self.path}, {flaw}")
+        return list(names), records
 
-    def _is_lines(self) -> bool:
-        return self.path.suffix in JSON_LINES
+    def _records(self) -> Iterator[NumberedRecord]:
+        if not self._is_table() and not is_lines(self.path):
+            return json_records(self.path)
+        records = table_records(self.path) if self._is_table() else line_records(self.path)
+        return ((place, described(record)) for place, record in records)
 
     def _is_table(self) -> bool:
         return self.path.suffix in TABLES
 
     def _roles(self, columns: ColumnOptions) -> Roles:
-        names = self.names(columns.caps.columns)
+        names, first = self._start(columns.caps.columns)
         if _SPLIT not in names and self.split() is not None:
             names.append(_SPLIT)
-        return roles_of(self.path, names, columns, images=True)
+        roles = roles_of(self.path, names, columns, images=True)
+        captions = [one for row in first for one in captions_in(row.get(roles.caption or ""))[0]]
+        return replace(roles, lists=are_lists(captions))
 
     def _listed(self, columns: ColumnOptions) -> Iterator[tuple[Pair, str | None]]:
         """Each image with the captions of the consecutive rows that name it."""
@@ -124,8 +140,7 @@ class ListFile:
             pair = pair_of(place, {_SPLIT: split, **record}, roles)
             name = text_of(record.get(roles.image or ""))
             if MISSHAPEN in record:
-                reason = "malformed line" if self._is_lines() else pair.reason
-                pair = pair._replace(flaw=record[MISSHAPEN], reason=reason)
+                pair = pair._replace(flaw=record[MISSHAPEN], reason="malformed line")
             elif self._is_table():
                 pair = pair._replace(value=number_in(pair.value))
             if before is not None and _is_same(before, (pair, name)):

@@ -12,13 +12,24 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.input_files import arrow_source
 from vlcpctl.core.library_errors import reading_source
-from vlcpctl.data.sources.arrow import arrow_roles, names_files, names_of, pairs_of_batch, plain
-from vlcpctl.data.sources.columns import ColumnOptions
+from vlcpctl.core.printable import shortened
+from vlcpctl.data.sources.arrow import (
+    arrow_roles,
+    names_files,
+    names_of,
+    pairs_of_batch,
+    plain,
+    with_lists,
+)
+from vlcpctl.data.sources.class_labels import Classes, class_names, named_schema, with_classes
+from vlcpctl.data.sources.columns import ColumnOptions, Roles
 from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.sources.limits import GROUP_RATIO, Caps, over
+from vlcpctl.data.sources.records import FIRST_ROWS, LISTS
 from vlcpctl.data.sources.sample_parts import ERROR, STATUS, SUCCESS
 from vlcpctl.data.tasks.samples import Pair
 
@@ -48,9 +59,10 @@ class ParquetFile:
             return list(self._schema(file).names)
 
     def check_columns(self, columns: ColumnOptions) -> None:
-        """Raise BadInput if a column is missing or has the wrong type."""
+        """Raise BadInput if a column is missing or has the wrong type; print what it holds."""
         with self._open() as file:
-            arrow_roles(self.path, self._schema(file), columns, images=True)
+            if self._roles(file, columns, images=True).lists:
+                say(LISTS.format(path=self.path))
 
     def names_files(self, columns: ColumnOptions) -> bool:
         """Whether some images are given by path."""
@@ -64,8 +76,8 @@ class ParquetFile:
         Raises BadInput if the file is damaged or a text is not UTF-8.
         """
         with self._open() as file:
-            schema = self._schema(file)
-            roles = arrow_roles(self.path, schema, columns, images=images)
+            schema, classes = self._schema(file), self._classes(file)
+            roles = self._roles(file, columns, images=images)
             leaves_out = _is_img2dataset(schema)
             names = list(dict.fromkeys(roles.names() + [STATUS] * leaves_out))
             most = _BATCH_PATHS if names_files(schema, roles) else _BATCH_ROWS
@@ -74,7 +86,8 @@ class ParquetFile:
             )
             row = 0
             for batch in self._batches(file, names, most, self._row_bytes(file, columns.caps)):
-                pairs = pairs_of_batch(self.path, batch, roles, files, row)
+                named = with_classes(batch, classes)
+                pairs = pairs_of_batch(self.path, named, roles, files, row)
                 yield _downloaded(batch, pairs) if leaves_out else pairs
                 row += batch.num_rows
 
@@ -94,11 +107,23 @@ class ParquetFile:
             return pq.ParquetFile(source, pre_buffer=False, buffer_size=2**20)
 
     def _schema(self, file: pq.ParquetFile) -> pa.Schema:
-        """The schema. Raises BadInput if it is malformed."""
+        """The schema, with text for class labels. Raises BadInput if it is malformed."""
         with reading_source(self.path):
             schema = file.schema_arrow
             "".join(schema.names).encode()  # decodes the names, which may not be UTF-8
-            return schema
+            return named_schema(schema, self._classes(file))
+
+    def _classes(self, file: pq.ParquetFile) -> Classes:
+        return class_names(self.path, file.schema_arrow)
+
+    def _roles(self, file: pq.ParquetFile, columns: ColumnOptions, *, images: bool) -> Roles:
+        roles = arrow_roles(self.path, self._schema(file), columns, images=images)
+        if roles.caption is None:
+            return roles
+        batches = file.iter_batches(FIRST_ROWS, columns=[roles.caption], use_threads=False)
+        where = f"{self.path}, column {shortened(roles.caption)!r}, the first rows"
+        with reading_source(self.path, where):
+            return with_lists(roles, next(batches, None))
 
     def _row_bytes(self, file: pq.ParquetFile, caps: Caps) -> int:
         """Decompressed bytes of a row, in the row group with the largest rows.

@@ -12,21 +12,22 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.library_errors import reading_source
 from vlcpctl.core.printable import shortened
-from vlcpctl.core.safe_json import parse_json, read_json_object
+from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.store_cache import whole
-from vlcpctl.data.sources.arrow import arrow_roles, names_files, pairs_of_batch
+from vlcpctl.data.sources.arrow import arrow_roles, names_files, pairs_of_batch, with_lists
+from vlcpctl.data.sources.class_labels import class_names, named_schema, with_classes
 from vlcpctl.data.sources.columns import ColumnOptions, Roles
 from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.sources.limits import BATCH_BYTES
+from vlcpctl.data.sources.records import LISTS
 from vlcpctl.data.tasks.samples import Pair
 
 _BATCH_BYTES = 8 * 2**20
@@ -37,7 +38,6 @@ _DICT, _STATE, _INFO = "dataset_dict.json", "state.json", "dataset_info.json"
 _FILES = "_data_files"
 # Fields of old versions for a data set that was shuffled or filtered, but not rewritten.
 _INDICES = ("_indices_files", "_indices_data_files")
-_FEATURES = b"huggingface"  # the metadata of a schema in which `datasets` writes its own types
 _END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
 
 
@@ -105,14 +105,16 @@ class ArrowFile:
             return sum(batch.num_rows for batch in stream.batches())
 
     def check_columns(self, columns: ColumnOptions) -> None:
-        """Raise BadInput if a column is missing or has the wrong type."""
+        """Raise BadInput if a column is missing or has the wrong type; print what it holds."""
         with self._stream() as stream:
-            self._roles(stream, columns, images=True)
+            roles = self._roles(stream, columns, images=True)
+        if self._with_lists(roles).lists:
+            say(LISTS.format(path=self.path))
 
     def names_files(self, columns: ColumnOptions) -> bool:
         """Whether some images may be given by path."""
         with self._stream() as stream:
-            return names_files(stream.named(), self._roles(stream, columns, images=True))
+            return names_files(stream.schema, self._roles(stream, columns, images=True))
 
     def pairs(self, columns: ColumnOptions, *, images: bool = True) -> Iterator[list[Pair]]:
         """The rows in order, in batches; with `images=False`, image files are not read.
@@ -121,8 +123,8 @@ class ArrowFile:
         """
         files = ImageFiles(columns.image_roots or (self.path.parent,), columns.log)
         with self._stream() as stream:
-            roles = self._roles(stream, columns, images=images)
-            most = _BATCH_PATHS if names_files(stream.named(), roles) else _BATCH_ROWS
+            roles = self._with_lists(self._roles(stream, columns, images=images))
+            most = _BATCH_PATHS if names_files(stream.schema, roles) else _BATCH_ROWS
             row = 0
             for batch in stream.checked(roles.names()):
                 for piece in self._pieces(batch, roles, most):
@@ -130,10 +132,16 @@ class ArrowFile:
                     row += piece.num_rows
 
     def _roles(self, stream: _Stream, columns: ColumnOptions, *, images: bool) -> Roles:
-        schema = stream.named()
+        schema = stream.schema
         if columns.split == _SPLIT and _SPLIT not in schema.names and self.split is not None:
             columns = replace(columns, split=None)  # the directory's name is the split
         return arrow_roles(self.path, schema, columns, images=images)
+
+    def _with_lists(self, roles: Roles) -> Roles:
+        if roles.caption is None:
+            return roles
+        with self._stream() as stream:
+            return with_lists(roles, next(stream.checked([roles.caption]), None))
 
     def _pieces(self, batch: pa.RecordBatch, roles: Roles, most: int) -> Iterator[pa.RecordBatch]:
         """Slices of a batch of any size, which share its memory."""
@@ -177,17 +185,10 @@ class _Stream:
     def __init__(self, path: Path, source: pa.MemoryMappedFile) -> None:
         self._path, self._source = path, source
         self._reader = pa.ipc.open_stream(source)
-        self.schema = self._reader.schema
-        "".join(self.schema.names).encode()  # decodes the names, which may not be UTF-8
-        self._classes = _class_names(path, self.schema)
-
-    def named(self) -> pa.Schema:
-        """The schema, with text for columns of class labels."""
-        fields = [
-            field.with_type(pa.string()) if field.name in self._classes else field
-            for field in self.schema
-        ]
-        return pa.schema(fields)
+        schema = self._reader.schema
+        "".join(schema.names).encode()  # decodes the names, which may not be UTF-8
+        self._classes = class_names(path, schema)
+        self.schema = named_schema(schema, self._classes)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The record batches, whose values have not been checked."""
@@ -210,51 +211,9 @@ class _Stream:
             with self._reading(row):
                 part = batch.select(names)
                 part.validate(full=True)
-                part = self._with_classes(part)
+                part = with_classes(part, self._classes)
             yield part
             row += batch.num_rows
 
     def _reading(self, row: int) -> AbstractContextManager[None]:
         return reading_source(self._path, f"{self._path} is damaged after row {row}")
-
-    def _with_classes(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        for place, name in enumerate(batch.schema.names):
-            if name in self._classes:
-                column = _named(batch.column(place), self._classes[name])
-                batch = batch.set_column(place, name, column)
-        return batch
-
-
-def _named(numbers: pa.Array, names: list[str]) -> pa.Array:
-    """The names of class labels; null for a number without one, such as the usual -1."""
-    is_known = pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, len(names)))
-    known = pc.if_else(is_known, numbers, pa.scalar(None, numbers.type))
-    return pa.array(names, pa.string()).take(known)
-
-
-def _class_names(path: Path, schema: pa.Schema) -> dict[str, list[str]]:
-    """The names of the classes of each column of labels, which are stored as numbers."""
-    text = (schema.metadata or {}).get(_FEATURES)
-    if text is None:
-        return {}
-    try:
-        described = parse_json(text)
-    except ValueError as error:
-        raise BadInput(f"{path}: the types of its columns are not readable: {error}") from error
-    features = _inside(_inside(described, "info"), "features")
-    names = {
-        field.name: _inside(features, field.name).get("names")
-        for field in schema
-        if _inside(features, field.name).get("_type") == "ClassLabel"
-        and pa.types.is_integer(field.type)
-    }
-    return {
-        name: classes
-        for name, classes in names.items()
-        if isinstance(classes, list) and all(isinstance(one, str) for one in classes)
-    }
-
-
-def _inside(value: object, name: str) -> dict[str, Any]:
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}

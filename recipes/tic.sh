@@ -9,7 +9,7 @@
 #   --out DIR            where everything is written [runs/tic]
 #   --protocols "A B"    sequential, patching, all, exp, equal [all five]
 #   --pairs PAIRS        what 'split' reads
-#   --time COLUMN        its column of times: numbers, or text in the order of time, such as 2016-05
+#   --time COLUMN        its column of times: numbers of one unit, or ISO 8601, such as 2016-05
 #   --tasks N            steps of time, with as equal numbers of pairs as possible [4]
 #   --split "WORDS"      options of split, such as "--split-column split"
 #   --start CHECKPOINT   a model to start from [a new one]
@@ -46,7 +46,7 @@ split_lines() {
     echo "split '$pairs' -o stream --by time:$time --tasks $tasks $split"
   else # code points stand in for time: newer emoji have higher ones
     echo "sample emoji9 -o pairs.parquet --size 32 --views 3 --limit 180"
-    echo "split pairs.parquet -o stream --by time:emoji --tasks $tasks --split-column split"
+    echo "split pairs.parquet -o stream --by time:time --tasks $tasks --split-column split"
   fi
 }
 
@@ -112,6 +112,18 @@ for name in pairs start; do
 done
 source "$recipes/environment.sh"
 cd "$here" && mkdir -p "$out" && cd "$out"
+if [ -z "$pairs" ]; then
+  split_lines | sed -n 1p | vlcpctl batch
+  python - <<'END'
+import pyarrow.parquet as pq
+pairs = pq.read_table("pairs.parquet")
+ranks = {emoji: rank for rank, emoji in enumerate(sorted({*pairs["emoji"].to_pylist()}))}
+times = [[ranks[emoji] for emoji in pairs["emoji"].to_pylist()]]
+pairs = pairs if "time" in pairs.column_names else pairs.append_column("time", times)
+pq.write_table(pairs, "timed.parquet")
+END
+  mv timed.parquet pairs.parquet
+fi
 split_lines | vlcpctl batch
 streamed=$(printf '%s ' stream/[0-9]*) # the names of steps are their times
 lines | vlcpctl batch --jobs "$jobs"

@@ -47,6 +47,7 @@ def split(
     out: StrPath,
     by: str,
     tasks: int | None = None,
+    time_format: str | None = None,
     take: int | None = None,
     only: str | Sequence[str] | None = None,
     order: str | Sequence[str] | None = None,

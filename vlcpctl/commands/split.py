@@ -48,6 +48,16 @@ Tasks = Annotated[
         rich_help_panel=options.METHOD,
     ),
 ]
+TimeFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--time-format",
+        metavar="FORMAT",
+        help="How the times of --by time are written, in the signs of strptime, such as %d.%m.%Y "
+        "(default: ISO 8601, or numbers).",
+        rich_help_panel=options.INPUT,
+    ),
+]
 Take = Annotated[
     int | None,
     typer.Option(
@@ -272,6 +282,7 @@ def run(
     out: options.Out,
     by: ByOption,
     tasks: Tasks = None,
+    time_format: TimeFormat = None,
     take: Take = None,
     only: Only = None,
     order: Order = None,
@@ -314,6 +325,9 @@ def run(
 
     --keep-columns stores columns of the sources in the index, as text: for each image the distinct
     values of all rows that became this image, skipped duplicates included. Buffers carry them on.
+
+    --by time:COLUMN takes ISO 8601 of any precision, in UTC unless it has a zone, or numbers of one
+    unit; --time-format says how other times are written. Each task's first and last are printed.
 
     Lists can be the JSON of ALBEF, Karpathy, COCO or P9D, JSON Lines, or text tables with a header.
     Consecutive rows with the same image become one image with several captions. Data sets of
@@ -373,6 +387,7 @@ def run(
         sources=sources,
         by=by,
         tasks=tasks,
+        time_format=time_format,
         take=take,
         only=only,
         order=order,

@@ -38,6 +38,7 @@ _MOST_KEPT = 100  # kept columns
 
 _GOES_WITH = (
     GoesWith("tasks", "by", ("iid", "classes", "time")),
+    GoesWith("time_format", "by", ("time",)),
     GoesWith("only", "by", ("column", "source")),
     GoesWith("holdout", "split_column", (), "the column decides every row's split"),
     GoesWith("label_column", "labels_from", (), "it replaces the sources' labels"),
@@ -63,6 +64,7 @@ class SplitOptions:
     sources: list[str]
     by: str
     tasks: int | None = None
+    time_format: str | None = None
     take: int | None = None
     only: str | None = None
     order: str | None = None
@@ -119,6 +121,7 @@ class SplitOptions:
             ),
             by=by,
             tasks=self.tasks,
+            time_format=self.time_format,
             seed=self.seed,
             holdout=self._holdout(),
             shard_bytes=parse_bytes(self.shard_size),
@@ -146,10 +149,9 @@ class SplitOptions:
         """
         settings = asdict(self)
         del settings["sources"], settings["leave_out"], settings["not_test_images"]
-        if self.only is None:  # streams that were made without it keep their identity
-            del settings["only"]
-        if not self.in_place:  # likewise
-            del settings["in_place"]
+        for name in ("only", "time_format", "in_place"):
+            if not settings[name]:  # streams that were made without it keep their identity
+                del settings[name]
         if self.not_test_images:
             itself = [SELF] if plan.tests_itself else []
             settings["not_test_images"] = sorted({one.content for one in plan.tests}) + itself

@@ -14,13 +14,24 @@ from typing import Protocol
 
 import numpy as np
 
-from vlcpctl.core.errors import BadInput, UsageError, unknown_name
+from vlcpctl.core.console import say
+from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.core.limits import MOST_TASKS
+from vlcpctl.core.printable import shortened
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.splitting.scratch_tables import scratch_table
+from vlcpctl.data.splitting.times import (
+    KeyOf,
+    Value,
+    iso_time,
+    number_of,
+    shown,
+    time_in,
+    unit_of,
+)
 from vlcpctl.data.tasks.samples import Pair, UnusablePair
 
-Value = str | int | float
+_Time = tuple[Value, Value, int]  # its key, how it is written, and the pairs with it
 TaskOf = Callable[[str, Pair], str]
 
 KINDS = {
@@ -38,6 +49,10 @@ NO_CLASSES = "(too many for classes; choose another column with --label-column)"
 _ADD = """
 INSERT INTO scratch VALUES (?, ?)
 ON CONFLICT (value) DO UPDATE SET pairs = pairs + excluded.pairs
+"""
+_TIMES = """
+CREATE TABLE times AS
+SELECT key_of(value) AS time, min(value) AS value, sum(pairs) AS pairs FROM scratch GROUP BY time
 """
 
 
@@ -156,26 +171,33 @@ class ByClass:
 
 @dataclass(frozen=True)
 class ByTime:
-    """One task per interval of a column's values; `firsts` has the first value of each."""
+    """One task per interval of a column's times, with the keys of its first and last."""
 
     names: list[str]
     firsts: list[Value]
+    lasts: list[Value]
     column: str
+    key_of: KeyOf
+
+    def times(self) -> Iterator[tuple[str, str, str]]:
+        """Each task with its first and last time."""
+        return zip(self.names, map(shown, self.firsts), map(shown, self.lasts), strict=True)
 
     def begin(self) -> TaskOf:
         """See `Rule`."""
 
         def task_of(_source: str, pair: Pair) -> str:
-            # Comparable: `by_time` has checked that all are numbers or all are text.
-            value = present(pair.value, self.column)
-            return self.names[bisect_right(self.firsts, value) - 1]
+            key = self.key_of(present(pair.value, self.column))
+            assert key is not None, "`by_time` has checked all values"
+            # Comparable: all are numbers, or all are text.
+            return self.names[bisect_right(self.firsts, key) - 1]
 
         return task_of
 
 
 def present(value: Value | None, column: str) -> Value:
-    """The value itself. Raises UnusablePair if it is None or NaN."""
-    if value is None or value != value:  # noqa: PLR0124 - NaN alone differs from itself
+    """The value itself. Raises UnusablePair if it is None."""
+    if value is None:
         raise UnusablePair("no value", f"no value in column {column!r}")
     return value
 
@@ -211,60 +233,84 @@ def by_class(batches: Iterable[list[Pair]], tasks: int, seed: int) -> ByClass:
     return ByClass(numbered("classes", tasks), task_of_label)
 
 
-def by_time(batches: Iterable[list[Pair]], column: str, tasks: int | None, scratch: Path) -> ByTime:
-    """Divide the values of a column into consecutive intervals, one per task.
+def by_time(
+    batches: Iterable[list[Pair]],
+    column: str,
+    tasks: int | None,
+    scratch: Path,
+    time_format: str | None = None,
+) -> ByTime:
+    """Divide the times in a column into consecutive intervals, one per task, and print these.
 
-    If `tasks` is None, every value is a task. Otherwise the tasks are as equal in pairs as
-    possible; pairs with the same value always stay together. The values are counted in a file at
-    `scratch`. Raises BadInput if the values cannot be ordered or do not fill the tasks, and
-    UsageError if `tasks` is None and there are more than MOST_TASKS values.
+    If `tasks` is None, every time is a task. Otherwise the tasks are as equal in pairs as possible;
+    pairs of the same time always stay together. The values are counted in a file at `scratch`.
+    Raises BadInput if they are no times or do not fill the tasks, and UsageError if `tasks` is
+    None and there are more than MOST_TASKS times.
     """
+    key_of: KeyOf = number_of if time_format is None else time_in(time_format)
     with scratch_table(scratch, "value PRIMARY KEY, pairs INTEGER") as database:
-        kinds: set[bool] = set()
         for batch in batches:
-            counts = Counter(
-                pair.value for pair in batch if pair.value is not None and pair.value == pair.value
-            )
-            kinds.update(isinstance(value, str) for value in counts)
-            if len(kinds) > 1:
-                raise BadInput(
-                    f"column {column!r} has both text and numbers, which cannot be ordered"
-                )
+            counts = Counter(pair.value for pair in batch if pair.value is not None)
+            if key_of is number_of and None in map(number_of, counts):
+                key_of = iso_time
             database.executemany(_ADD, counts.items())
-        values, total = database.execute("SELECT count(*), sum(pairs) FROM scratch").fetchone()
-        if not values:
+        database.create_function("key_of", 1, key_of, deterministic=True)
+        database.execute(_TIMES)
+        times, total = database.execute("SELECT count(*), sum(pairs) FROM times").fetchone()
+        if not times:
             raise BadInput(f"no pair has a value in column {column!r}")
-        if tasks is None and values > MOST_TASKS:
+        if tasks is None and times > MOST_TASKS:
             raise UsageError(
-                f"column {column!r} has {values} values, too many for one task each; give --tasks"
+                f"column {column!r} has {times} times, too many for one task each; give --tasks"
             )
-        rows = database.execute("SELECT value, pairs FROM scratch ORDER BY value")
-        return _cut(rows, column, tasks, total)
+        rows = database.execute("SELECT time, value, pairs FROM times ORDER BY time")
+        rule = _cut(_checked(rows, column), ByTime([], [], [], column, key_of), tasks, total)
+    spans = [f"{first} to {last}" for _, first, last in rule.times()]
+    say(f"split: first and last time of each task, in UTC: {some_names(spans)}")
+    return rule
 
 
-def _cut(rows: Iterable[tuple[Value, int]], column: str, tasks: int | None, total: int) -> ByTime:
-    firsts: list[Value] = []
-    lasts: list[Value] = []
+def _checked(rows: Iterable[tuple[Value | None, Value, int]], column: str) -> Iterator[_Time]:
+    """The times. Raises BadInput for a value that is none, and for numbers of two units."""
+    before = None
+    for key, value, pairs in rows:
+        if key is None:  # these come first
+            found = f"{shortened(repr(value))}, which is not a time in ISO 8601"
+            raise BadInput(
+                f"column {column!r} has {found}; say how its times are written with "
+                "--time-format, such as --time-format %d.%m.%Y"
+            )
+        unit = None if isinstance(key, str) else unit_of(key)
+        if before and unit and unit != before:
+            found = f"numbers of two units, {before} and {unit} ({value})"
+            raise BadInput(f"column {column!r} has {found}; write all its times in one")
+        before = unit
+        yield key, value, pairs
+
+
+def _cut(rows: Iterable[_Time], rule: ByTime, tasks: int | None, total: int) -> ByTime:
+    """The rule, to which the tasks are added."""
     task, before = -1, 0
-    for value, pairs in rows:
-        # The interval that contains the midpoint of this value's pairs.
+    first: Value = 0  # as it is written
+    for key, value, pairs in rows:
+        # The interval that contains the midpoint of this time's pairs.
         wanted = (
             task + 1 if tasks is None else min(int((before + pairs / 2) * tasks / total), tasks - 1)
         )
         before += pairs
         if wanted > task + 1:
-            found = f"value {value!r} of column {column!r} alone fills more than one task"
+            found = f"value {value!r} of column {rule.column!r} alone fills more than one task"
             raise BadInput(f"{found}; give fewer than {tasks} --tasks")
         if wanted > task:
-            firsts.append(value)
-            lasts.append(value)
-        lasts[-1] = value
+            first = value
+            rule.names.append(str(first))
+            rule.firsts.append(key)
+            rule.lasts.append(key)
+        else:
+            rule.names[-1] = f"{first} to {value}"
+            rule.lasts[-1] = key
         task = wanted
-    if tasks is not None and len(firsts) < tasks:
-        found = f"the values of column {column!r} fill only {len(firsts)} tasks"
+    if tasks is not None and len(rule.names) < tasks:
+        found = f"the values of column {rule.column!r} fill only {len(rule.names)} tasks"
         raise BadInput(f"{found}; give fewer than {tasks} --tasks")
-    names = [
-        str(first) if first == last else f"{first} to {last}"
-        for first, last in zip(firsts, lasts, strict=True)
-    ]
-    return ByTime(names, firsts, column)
+    return rule

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from vlcpctl.core.amounts import counted
@@ -19,7 +20,8 @@ from vlcpctl.data.splitting.holdout import Holdout
 from vlcpctl.data.splitting.leaving_out import sentence
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.pseudo_labels import Classifier, LoadClassifier, write_labels
-from vlcpctl.data.splitting.writing import SplitPlan, WrittenTasks, write_tasks
+from vlcpctl.data.splitting.rules import ByTime
+from vlcpctl.data.splitting.writing import SplitPlan, WrittenTasks, make_rule, write_tasks
 from vlcpctl.data.tasks.manifests import (
     digits_for,
     slug,
@@ -80,6 +82,7 @@ def _recorded(options: SplitOptions, plan: SplitPlan, holdout: str | None) -> di
         "by": options.by,
         "labels_from": options.labels_from,
         "tasks": options.tasks,
+        **({"time_format": options.time_format} if options.time_format else {}),
         "order": options.order,
         **({"only": list(plan.reader.only)} if plan.reader.only else {}),
         "holdout": holdout,
@@ -206,19 +209,29 @@ def _with_labels(plan: SplitPlan, classifier: Classifier, path: Path, threads: i
 
 
 def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> dict[str, Any]:
-    """What a split would read and by which rule, as JSON values; no image is read."""
+    """What a split would read and by which rule, as JSON values; no image is read.
+
+    By time, the column is read, so that the first and last time of each task are known.
+    """
     plan = options.plan()
     if _is_finished(options, plan, out, force=force):
         say(f"{out} is already finished")
     _check_columns(plan)
     files = [file for one in plan.reader.inputs for file in one.files]
+    times = []
+    if plan.by.kind == "time":
+        with TemporaryDirectory() as scratch:
+            rule = make_rule(plan, Path(scratch))
+        assert isinstance(rule, ByTime)
+        times = [dict(zip(("task", "first", "last"), one, strict=True)) for one in rule.times()]
     return {
         "sources": {one.name: [str(file.path) for file in one.files] for one in plan.reader.inputs},
         "bytes": sum(map(size_of, files)),
         "pairs": _rows(plan) or None,
         "by": options.by,
         "labels_from": options.labels_from,
-        "tasks": _known_tasks(plan),
+        "tasks": len(times) or _known_tasks(plan),
+        **({"times": times} if times else {}),
         "holdout": dict(plan.holdout.parts) if plan.holdout else f"column {options.split_column}",
         "shard_bytes": plan.shard_bytes,
         **({"holdout_most": options.holdout_most} if options.holdout_most else {}),

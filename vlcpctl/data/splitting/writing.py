@@ -63,6 +63,7 @@ class SplitPlan:
     holdout: Holdout | None = None  # None: --split-column decides
     shard_bytes: int = DEFAULT_SHARD_BYTES
     tolerance: Tolerance = field(default_factory=lambda: Tolerance.parse("0.1%"))
+    time_format: str | None = None
     tests: tuple[LeftOutList, ...] = ()  # whose images no pair for training may have
     tests_itself: bool = False  # nor those that a test row of this stream has
 
@@ -171,7 +172,7 @@ def make_rule(plan: SplitPlan, scratch: Path) -> Rule:
     batches: Iterator[list[Pair]] = (batch for _, _, batch in plan.reader.batches(images=False))
     if by.kind == "classes":
         return by_class(batches, tasks or 1, plan.seed)
-    return by_time(batches, str(by.column), tasks, scratch / "values.sqlite")
+    return by_time(batches, str(by.column), tasks, scratch / "values.sqlite", plan.time_format)
 
 
 def _split_chooser(plan: SplitPlan, rule: Rule, directory: Path) -> tuple[SplitOf, list[str]]:

@@ -1,0 +1,123 @@
+"""What the values of a column of times mean: numbers of one unit, ISO 8601, or a given format.
+
+A time that is text has a key: the time in UTC, as text whose order is that of time whatever its
+precision. What is not written is the earliest, so that 2023-10 is the start of 2023-10-01, and a
+time without a zone is in UTC.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.data.sources.records import kept_text
+
+Value = str | int | float
+KeyOf = Callable[[Value], Value | None]  # the key of a value; None for one that is no time
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_DIGITS = 18  # of a number with a sign of 64 bits
+_ISO = re.compile(
+    r"""(?P<year>\d{4})
+    (?:-(?P<month>\d\d)(?:-(?P<day>\d\d))?|(?P<both>\d{4})|-?W(?P<week>\d\d)(?:-?(?P<nth>\d))?)?
+    (?:[T ](?P<hours>[01]\d|2[0-4])
+        (?: :?(?P<minutes>[0-5]\d) (?: :?(?P<seconds>[0-5]\d|60)(?:[.,](?P<part>\d+))?)?)?
+        (?:[ ]?(?:Z|UTC|(?P<sign>[+-])(?P<ahead>\d\d)(?: :?(?P<further>\d\d))?))?)?""",
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
+)
+_YEARS = ("%Y", "%y", "%G", "%c", "%x")
+_UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+_EPOCH = range(10**8, 5 * 10**9)  # in seconds: the years 1973 to 2128
+_OTHER_UNITS = {"years": range(1900, 2101), "dates": range(19000101, 21001232)}
+
+
+def number_of(value: Value) -> int | float | None:
+    """The number that a value is or spells, such as 9 for "09"; None for other text."""
+    if not isinstance(value, str):
+        return value
+    match = _NUMBER.fullmatch(value.strip())
+    if match is None:
+        return None
+    if not any(match.groups()) and len(match[0]) <= _DIGITS:
+        return int(match[0])
+    number = float(match[0])
+    return number if math.isfinite(number) else None
+
+
+def iso_time(value: Value) -> str | None:
+    """The key of a time in ISO 8601; None for other text.
+
+    >>> iso_time("2023-10"), iso_time("2023-10-05T01:30+02:00"), iso_time("2023-9")
+    ('2023-10-01 00:00:00', '2023-10-04 23:30:00', None)
+    """
+    match = _ISO.fullmatch((kept_text(value) or "").strip())
+    if match is None or (match["hours"] and not (match["day"] or match["both"] or match["nth"])):
+        return None
+    hours, minutes, seconds, ahead, further = (
+        int(match[name] or 0) for name in ("hours", "minutes", "seconds", "ahead", "further")
+    )
+    offset = timedelta(hours=ahead, minutes=further) * (-1 if match["sign"] == "-" else 1)
+    try:
+        start = datetime.combine(_day(match), time())
+        found = start + timedelta(hours=hours, minutes=minutes, seconds=seconds) - offset
+    except (ValueError, OverflowError):  # no such day
+        return None
+    part = (match["part"] or "").rstrip("0")
+    return f"{found}.{part}" if part else str(found)
+
+
+def _day(match: re.Match[str]) -> date:
+    year, both = int(match["year"]), match["both"] or ""
+    if match["week"]:
+        return date.fromisocalendar(year, int(match["week"]), int(match["nth"] or 1))
+    return date(year, int(match["month"] or both[:2] or 1), int(match["day"] or both[2:] or 1))
+
+
+def time_in(form: str) -> KeyOf:
+    """The function that gives the key of a time in a format of `strptime`.
+
+    Raises UsageError if it is not such a format or has no year.
+    """
+    zone = "" if "%z" in form else " +0000"
+
+    def key_of(value: Value) -> str | None:
+        text, signs = f"{kept_text(value)}{zone}", f"{form} %z" if zone else form
+        try:
+            found = datetime.strptime(text, signs).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return None
+        return str(found.replace(tzinfo=None))
+
+    try:
+        example = datetime(2023, 10, 5, tzinfo=UTC).strftime(form)
+        is_known = any(year in form for year in _YEARS) and key_of(example)
+    except (ValueError, re.error):  # strptime does not catch a sign that is there twice
+        is_known = None
+    if not is_known:
+        raise UsageError(f"--time-format {form!r} is not a format with a year, such as %d.%m.%Y")
+    return key_of
+
+
+def unit_of(number: float) -> str | None:
+    """The unit in which a number is a time of these years; None for others, such as 9."""
+    for unit, scale in _UNITS.items():
+        if _EPOCH.start * scale <= number < _EPOCH.stop * scale:
+            return unit
+    return next((unit for unit, times in _OTHER_UNITS.items() if number in times), None)
+
+
+def shown(key: Value) -> str:
+    """A key for people: without midnight, and seconds since 1970 as a time.
+
+    >>> shown("2023-10-05 00:00:00"), shown(1696464000), shown(9)
+    ('2023-10-05', '2023-10-05', '9')
+    """
+    if not isinstance(key, str):
+        scale = _UNITS.get(unit_of(key) or "")
+        if scale is None:
+            return str(key)
+        key = str(datetime.fromtimestamp(key // scale, UTC).replace(tzinfo=None))
+    return key.removesuffix(" 00:00:00")

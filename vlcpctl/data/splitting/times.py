@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.sources.records import kept_text
@@ -20,14 +20,7 @@ KeyOf = Callable[[Value], Value | None]  # the key of a value; None for one that
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _DIGITS = 18  # of a number with a sign of 64 bits
-_ISO = re.compile(
-    r"""(?P<year>\d{4})
-    (?:-(?P<month>\d\d)(?:-(?P<day>\d\d))?|(?P<both>\d{4})|-?W(?P<week>\d\d)(?:-?(?P<nth>\d))?)?
-    (?:[T ](?P<hours>[01]\d|2[0-4])
-        (?: :?(?P<minutes>[0-5]\d) (?: :?(?P<seconds>[0-5]\d|60)(?:[.,](?P<part>\d+))?)?)?
-        (?:[ ]?(?:Z|UTC|(?P<sign>[+-])(?P<ahead>\d\d)(?: :?(?P<further>\d\d))?))?)?""",
-    re.ASCII | re.IGNORECASE | re.VERBOSE,
-)
+_COARSE = re.compile(r"\d{4}(-\d\d)?", re.ASCII)  # a year, or a month of it
 _YEARS = ("%Y", "%y", "%G", "%c", "%x")
 _UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 _EPOCH = range(10**8, 5 * 10**9)  # in seconds: the years 1973 to 2128
@@ -48,32 +41,22 @@ def number_of(value: Value) -> int | float | None:
 
 
 def iso_time(value: Value) -> str | None:
-    """The key of a time in ISO 8601; None for other text.
+    """The key of a time in ISO 8601, to the microsecond; None for other text.
 
     >>> iso_time("2023-10"), iso_time("2023-10-05T01:30+02:00"), iso_time("2023-9")
     ('2023-10-01 00:00:00', '2023-10-04 23:30:00', None)
     """
-    match = _ISO.fullmatch((kept_text(value) or "").strip())
-    if match is None or (match["hours"] and not (match["day"] or match["both"] or match["nth"])):
-        return None
-    hours, minutes, seconds, ahead, further = (
-        int(match[name] or 0) for name in ("hours", "minutes", "seconds", "ahead", "further")
-    )
-    offset = timedelta(hours=ahead, minutes=further) * (-1 if match["sign"] == "-" else 1)
+    text = (kept_text(value) or "").strip()
+    if coarse := _COARSE.fullmatch(text):  # which Python does not read
+        text += "-01" if coarse[1] else "-01-01"
     try:
-        start = datetime.combine(_day(match), time())
-        found = start + timedelta(hours=hours, minutes=minutes, seconds=seconds) - offset
-    except (ValueError, OverflowError):  # no such day
+        return _key(datetime.fromisoformat(text))
+    except (ValueError, OverflowError):
         return None
-    part = (match["part"] or "").rstrip("0")
-    return f"{found}.{part}" if part else str(found)
 
 
-def _day(match: re.Match[str]) -> date:
-    year, both = int(match["year"]), match["both"] or ""
-    if match["week"]:
-        return date.fromisocalendar(year, int(match["week"]), int(match["nth"] or 1))
-    return date(year, int(match["month"] or both[:2] or 1), int(match["day"] or both[2:] or 1))
+def _key(found: datetime) -> str:
+    return str(found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found)
 
 
 def time_in(form: str) -> KeyOf:
@@ -86,10 +69,9 @@ def time_in(form: str) -> KeyOf:
     def key_of(value: Value) -> str | None:
         text, signs = f"{kept_text(value)}{zone}", f"{form} %z" if zone else form
         try:
-            found = datetime.strptime(text, signs).astimezone(UTC)
+            return _key(datetime.strptime(text, signs).astimezone(UTC))
         except (ValueError, OverflowError):
             return None
-        return str(found.replace(tzinfo=None))
 
     try:
         example = datetime(2023, 10, 5, tzinfo=UTC).strftime(form)

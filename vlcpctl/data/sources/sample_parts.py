@@ -14,6 +14,8 @@ from vlcpctl.data.sources.tar_reader import TarMember
 from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD, NO_TEXT, Pair
 
 IMAGES = ("webp", "png", "jpg", "jpeg")  # in the order in which CLIP_benchmark tries them
+# Images in these formats are reported as skipped; other files are ignored.
+OTHER_IMAGES = ("gif", "bmp", "tif", "tiff", "heic", "heif", "avif", "jxl")
 TEXTS = ("txt", "json", "cls")
 # Fields of img2dataset: whether an image was downloaded, and why not.
 STATUS, ERROR, SUCCESS = "status", "error_message", "success"
@@ -26,14 +28,18 @@ def is_wanted(extension: str, size: int, *, images: bool) -> bool:
     return images and extension in IMAGES and size <= MAX_BYTES
 
 
+def unusable(place: str, flaw: str) -> Pair:
+    """A pair that is skipped as one without an image."""
+    return Pair(place, place, None, [], None, None, None, flaw)
+
+
 def pair_of_parts(key: str, parts: dict[str, TarMember], columns: ColumnOptions) -> Pair:
     """The pair made from the members of a sample, which are given by extension."""
     try:
         texts = _texts(parts)
         described = _parsed(texts.get("json"))
     except (ValueError, RecursionError) as error:
-        why = f"cannot read its .txt, .cls or .json: {error}"
-        return Pair(key, key, None, [], None, None, None, why)
+        return unusable(key, f"cannot read its .txt, .cls or .json: {error}")
     failure = _failed_download(described)
     if failure is not None:
         return Pair(key, key, None, [], None, None, None, failure, reason=FAILED_DOWNLOAD)

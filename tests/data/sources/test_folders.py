@@ -151,6 +151,55 @@ def test_img2dataset_as_parquet_leaves_out_what_was_not_downloaded(tmp_path: Pat
     assert not any(pair.flaw for pair in pairs)
 
 
+TABLES = {
+    "pairs.csv": "image,caption\na.png,one\nd/b.png,two\n",
+    "any name.tsv": "filepath\ttitle\na.png\tone\nd/b.png\ttwo\n",
+    "x.jsonl": '{"image": "a.png", "text": "one"}\n{"image": "d/b.png", "text": "two"}\n',
+    "captions.txt": "image,caption\na.png,one\nd/b.png,two\n",
+    "list.json": '[{"image": "a.png", "caption": "one"}, {"image": "d/b.png", "caption": "two"}]',
+    "metadata.csv": "image,caption\na.png,one\nd/b.png,two\n",
+    "d/below.csv": "image,caption\n../a.png,one\nb.png,two\n",
+}
+
+
+@pytest.mark.parametrize("name", [*TABLES, "pairs.parquet"])
+def test_of_a_folder_whose_images_have_no_texts_the_table_is_read(
+    tmp_path: Path, name: str
+) -> None:
+    for image in ("a.png", "d/b.png"):
+        (tmp_path / image).parent.mkdir(exist_ok=True)
+        (tmp_path / image).write_bytes(IMAGE)
+    (tmp_path / "README.txt").write_text("about these images, and others")
+    (tmp_path / "settings.json").write_text('{"size": 3}')
+    if name in TABLES:
+        (tmp_path / name).write_text(TABLES[name])
+    else:
+        rows = [{"image": "a.png", "caption": "one"}, {"image": "d/b.png", "caption": "two"}]
+        write_parquet(tmp_path / name, rows)
+    assert [(one.captions, one.image) for one in read(tmp_path)] == [
+        (["one"], IMAGE),
+        (["two"], IMAGE),
+    ]
+    if not name.endswith("parquet"):
+        (tmp_path / "more.csv").write_text(TABLES["pairs.csv"])
+        with pytest.raises(BadInput, match=rf"several tables.*{name.rpartition('/')[2]}"):
+            read(tmp_path)
+    (tmp_path / "a.txt").write_text("words")
+    if not name.endswith("parquet"):
+        assert {one.source_key: one.captions for one in read(tmp_path)}["a"] == ["words"]
+
+
+@pytest.mark.parametrize("kind", ["heic", "HEIF", "avif", "gif", "bmp", "tiff"])
+def test_a_folder_of_images_that_are_not_read_says_so(tmp_path: Path, kind: str) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.{kind}").write_bytes(b"x")
+        (tmp_path / f"{number}.txt").write_text("words")
+    with pytest.raises(BadInput, match=f"3 .{kind.lower()} files: images must be JPEG, PNG or"):
+        read(tmp_path)
+    (tmp_path / "3.png").write_bytes(IMAGE)
+    assert [kind in str(one.flaw) for one in read(tmp_path)] == [True, True, True, False]
+
+
 def failed(number: int, **described: object) -> dict[str, bytes]:
     """The description and caption of an image that img2dataset could not download."""
     whole = {"status": "failed_to_download", "error_message": "HTTP Error 404", **described}

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
-from vlcpctl.core.errors import BadInput, UsageError, missing
+from vlcpctl.core.errors import BadInput, UsageError, missing, some_names
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.manifest import is_artifact, kind_of
-from vlcpctl.data.sources.columns import ColumnOptions
+from vlcpctl.data.sources.columns import IMAGE, ColumnOptions, pick
 from vlcpctl.data.sources.folders import Folder
 from vlcpctl.data.sources.image_folders import METADATA, ImageFolder, split_of_directories
 from vlcpctl.data.sources.list_files import JSON, JSON_LINES, TABLES, ListFile
 from vlcpctl.data.sources.parquet import ParquetFile
+from vlcpctl.data.sources.sample_parts import IMAGES, OTHER_IMAGES, TEXTS
 from vlcpctl.data.sources.saved_datasets import ArrowFile, saved_files
 from vlcpctl.data.sources.task_splits import splits_in
 from vlcpctl.data.sources.webdataset import TarFile
@@ -26,6 +27,7 @@ from vlcpctl.data.tasks.index import SPLITS, split_named
 from vlcpctl.data.tasks.samples import Pair
 
 _PICKLES = frozenset({".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth"})
+_TABLES = (*JSON, *JSON_LINES, *TABLES)
 _GZIP = b"\x1f\x8b"
 _STATISTICS = "_stats.json"  # of img2dataset, written when a shard is complete
 
@@ -179,11 +181,30 @@ def _shards_in(tree: _Tree) -> list[Source]:
 
 
 def _images_in(tree: _Tree) -> list[Source]:
-    """The directory itself as a source. Raises BadInput if it contains no images."""
+    """The directory itself as a source, or the table in it, if its images have no texts.
+
+    Raises BadInput if it contains no images, or several tables.
+    """
     directory = tree.root
     folder = Folder(directory)
-    if folder.holds_images():
+    parts = [(stem, dot[1:].lower()) for stem, dot in map(os.path.splitext, tree.names)]
+    texts = {stem for stem, kind in parts if kind in TEXTS}
+    others = Counter(kind for _, kind in parts if kind in OTHER_IMAGES)
+    holds_images = folder.holds_images()
+    if not any(kind in IMAGES and stem in texts for stem, kind in parts):
+        tables = [path for path in tree.ending(*_TABLES) if _lists_images(path)]
+        if len(tables) > 1 and (holds_images or others):
+            names = some_names([str(path) for path in tables])
+            raise BadInput(f"{directory} contains several tables; name what to read: {names}")
+        if tables and (holds_images or others):
+            return [_opened(tables[0])]
+    if holds_images:
         return [folder]
+    if others:
+        counts = some_names([f"{count} .{kind} files" for kind, count in others.items()])
+        raise BadInput(
+            f"{directory} contains {counts}: images must be JPEG, PNG or WebP; convert them"
+        )
     if tree.ending(".arrow"):
         raise BadInput(
             f"{directory} contains .arrow files, but no data set that save_to_disk has finished; "
@@ -193,6 +214,16 @@ def _images_in(tree: _Tree) -> list[Source]:
         f"{directory} contains no .parquet, .tar or image files, no train.json or train.jsonl, and "
         "no data set saved by save_to_disk"
     )
+
+
+def _lists_images(path: Path) -> bool:
+    """Whether a file is a table; one of text or JSON is if it has a column of images."""
+    if path.suffix not in {".json", ".txt"}:
+        return path.is_file()
+    try:
+        return pick(path, ListFile(path).names(), None, IMAGE) is not None
+    except BadInput:
+        return False
 
 
 def _image_folders(tree: _Tree) -> list[Source]:

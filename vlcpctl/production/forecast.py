@@ -23,6 +23,7 @@ from vlcpctl.data.splitting.holdout import CountedHoldout
 from vlcpctl.data.splitting.leaving_out import KNOWN, Counts, counts_of
 from vlcpctl.data.splitting.rules import AllInOne
 from vlcpctl.data.splitting.selection import SelectionPass
+from vlcpctl.data.splitting.stream import check_columns
 from vlcpctl.data.splitting.writing import SplitPlan
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
@@ -110,9 +111,8 @@ def _read_pairs(lines: Lines) -> NewPairs:
         leave_out=tuple(map(str, lines.left_out())),
     )
     plan = options.plan()
+    check_columns(plan)
     inputs = plan.reader.inputs
-    for file in (file for one in inputs for file in one.files):
-        file.check_columns(plan.reader.columns)
     skips = SkipLog(None)
     selection = SelectionPass(plan.reader, AllInOne([""]), skips, is_last=False)
     keys, digests, captions = bytearray(), bytearray(), list[int]()

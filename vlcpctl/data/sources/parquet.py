@@ -78,6 +78,16 @@ class ParquetFile:
                 yield _downloaded(batch, pairs) if leaves_out else pairs
                 row += batch.num_rows
 
+    def image_paths(self, columns: ColumnOptions) -> Iterator[str | None]:
+        """The path of the image of each row; none if some rows have the bytes of theirs."""
+        with self._open() as file:
+            schema = self._schema(file)
+            roles = arrow_roles(self.path, schema, columns, images=True)
+        image = str(roles.image)
+        if not names_files(schema, roles) or pa.types.is_struct(schema.field(image).type):
+            return iter(())
+        return self.texts([image], columns.caps)
+
     def texts(self, names: list[str], caps: Caps) -> Iterator[str | None]:
         """The values of these columns in every row. Raises BadInput if the file is damaged."""
         with self._open() as file:

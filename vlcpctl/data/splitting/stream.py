@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,14 @@ from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.console import progress, say, warn
 from vlcpctl.core.errors import MOST_NAMES, UsageError, unknown_name
 from vlcpctl.core.manifest import kind_of
-from vlcpctl.core.printable import printable
+from vlcpctl.core.printable import printable, shortened
 from vlcpctl.core.seals import sealed_entries, write_sealed_manifest
 from vlcpctl.core.seeds import generator
+from vlcpctl.data.sources.columns import ColumnOptions
+from vlcpctl.data.sources.discovery import Source
 from vlcpctl.data.sources.fingerprints import size_of
+from vlcpctl.data.sources.list_files import ListFile
+from vlcpctl.data.sources.parquet import ParquetFile
 from vlcpctl.data.splitting.holdout import Holdout
 from vlcpctl.data.splitting.leaving_out import sentence
 from vlcpctl.data.splitting.options import SplitOptions
@@ -48,7 +53,7 @@ def make_stream(
     if _is_finished(options, plan, out, force=force):
         say(f"{out} is already finished")
         return sealed_entries(out, "stream")
-    _check_columns(plan)
+    check_columns(plan)
     with new_directory(out, "stream.json") as directory:
         if classifier is not None:
             plan = _with_labels(plan, classifier(), directory / "labels", threads)
@@ -210,7 +215,7 @@ def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> d
     plan = options.plan()
     if _is_finished(options, plan, out, force=force):
         say(f"{out} is already finished")
-    _check_columns(plan)
+    check_columns(plan)
     files = [file for one in plan.reader.inputs for file in one.files]
     return {
         "sources": {one.name: [str(file.path) for file in one.files] for one in plan.reader.inputs},
@@ -232,13 +237,35 @@ def _known_tasks(plan: SplitPlan) -> int | None:
     return of_rule.get(plan.by.kind, plan.tasks)
 
 
-def _check_columns(plan: SplitPlan) -> None:
+def check_columns(plan: SplitPlan) -> None:
+    """Raise BadInput if a source lacks a column, and UsageError if --image-root has no effect."""
     wanted = plan.reader.columns
     files = [file for one in plan.reader.inputs for file in one.files]
     for file in files:
         file.check_columns(wanted)
     if wanted.image_roots and not any(file.names_files(wanted) for file in files):
         raise UsageError("--image-root has no effect: these sources contain their images")
+    if wanted.image_roots:
+        _check_paths(files, wanted)
+
+
+def _check_paths(files: list[Source], wanted: ColumnOptions) -> None:
+    """Say how many paths of images are absolute. Raises UsageError if all are."""
+    lists = [file for file in files if isinstance(file, ListFile | ParquetFile)]
+    first, absolute, total = "", 0, 0
+    for path in (path for file in lists for path in file.image_paths(wanted) if path):
+        total += 1
+        if os.path.isabs(path):
+            first, absolute = first or path, absolute + 1
+    if not absolute:
+        return
+    said = (
+        f"--image-root has no effect on absolute paths: {absolute} of {total} paths of images are "
+        f"absolute; the first: {shortened(first)}"
+    )
+    if absolute == total and len(lists) == len(files):
+        raise UsageError(said)
+    warn(said)
 
 
 def _rows(plan: SplitPlan) -> int:

@@ -13,6 +13,7 @@ from typing import Protocol, Self
 from vlcpctl.core.errors import BadInput, UsageError, missing, some_names
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.manifest import is_artifact, kind_of
+from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.data.sources.columns import IMAGE, ColumnOptions, pick
 from vlcpctl.data.sources.folders import Folder
 from vlcpctl.data.sources.image_folders import METADATA, ImageFolder, split_of_directories
@@ -277,6 +278,29 @@ def _check_complete(tree: _Tree, shards: list[Path]) -> None:
                 f"{shard} has no {shard.stem}{_STATISTICS}: img2dataset has not finished it; "
                 "run img2dataset again, or move the shard away"
             )
+
+
+def failed_by_statistics(file: Source) -> Iterator[tuple[str, int, str]]:
+    """The statistics of img2dataset that list failed downloads: name, number and the reasons.
+
+    They are of downloads that are not in the tar or folder; tables list theirs.
+    """
+    if not isinstance(file, TarFile | Folder):
+        return
+    own = file.path.with_name(file.path.stem + _STATISTICS)
+    inside = file.path.glob(f"*{_STATISTICS}") if file.path.is_dir() else ()
+    for path in [own, *sorted(inside)]:
+        found = read_json_object(path) if path.is_file() else {}
+        total, whole = found.get("count"), found.get("successes")
+        if isinstance(total, int) and isinstance(whole, int) and total > whole:
+            yield path.name, total - whole, f"{total - whole} of {total} downloads failed"
+
+
+def failed_downloads(file: Source) -> int:
+    """The number of downloads of img2dataset that failed, by its table or statistics."""
+    if isinstance(file, ParquetFile):
+        return file.failed_downloads()
+    return sum(count for _, count, _ in failed_by_statistics(file))
 
 
 def _opened(path: Path) -> Source:

@@ -40,9 +40,12 @@ def pair_of_parts(key: str, parts: dict[str, TarMember], columns: ColumnOptions)
         described = _parsed(texts.get("json"))
     except (ValueError, RecursionError) as error:
         return unusable(key, f"cannot read its .txt, .cls or .json: {error}")
-    failure = _failed_download(described)
+    # The two fields together are img2dataset's: others have a status as well.
+    failure = (
+        failed_download(described.get(STATUS), described[ERROR]) if ERROR in described else None
+    )
     if failure is not None:
-        return Pair(key, key, None, [], None, None, None, failure, reason=FAILED_DOWNLOAD)
+        return unusable(key, failure)._replace(reason=FAILED_DOWNLOAD)
     captions, no_text = _captions(texts.get("txt"), described, columns.caption)
     if no_text:
         return Pair(key, key, None, [], None, None, None, no_text, reason=NO_TEXT)
@@ -62,14 +65,13 @@ def pair_of_parts(key: str, parts: dict[str, TarMember], columns: ColumnOptions)
     )
 
 
-def _failed_download(described: dict[str, Any]) -> str | None:
+def failed_download(status: object, error: object) -> str | None:
     """Why img2dataset did not download the image of a sample, or None if it did.
 
     Its own writer leaves such a sample out of tars and folders; programs that turn its tables into
-    tars may not. The two fields together are img2dataset's: others have a status as well.
+    tars may not.
     """
-    status, error = described.get(STATUS), described.get(ERROR)
-    if ERROR not in described or status in (None, SUCCESS):
+    if status in (None, SUCCESS):
         return None
     return shortened(f"{status}: {error}" if error else str(status))
 

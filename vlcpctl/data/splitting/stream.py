@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from vlcpctl.core.amounts import counted
 from vlcpctl.core.atomic import already_made, new_directory
@@ -16,7 +18,7 @@ from vlcpctl.core.printable import printable, shortened
 from vlcpctl.core.seals import sealed_entries, write_sealed_manifest
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import Source
+from vlcpctl.data.sources.discovery import Source, failed_downloads
 from vlcpctl.data.sources.fingerprints import size_of
 from vlcpctl.data.sources.list_files import ListFile
 from vlcpctl.data.sources.parquet import ParquetFile
@@ -31,6 +33,8 @@ from vlcpctl.data.tasks.manifests import (
     stream_content,
     write_task_manifest,
 )
+from vlcpctl.data.tasks.samples import DUPLICATE, FAILED_DOWNLOAD
+from vlcpctl.data.tasks.task import open_stream
 
 _TWO_DIGITS = 100  # tasks, numbered from 00
 _NEAR = 10  # tasks before that at which a growing stream is warned of: ten weeks
@@ -75,7 +79,7 @@ def make_stream(
     if result.others:
         pairs = counted(sum(result.others.values()), "pair")
         say(f"split: {pairs} of other tasks than those of --only are not in the stream")
-    say(f"split: {summary(manifest)}")
+    say(f"split: {summary(manifest, _distinct_images(out))}")
     return manifest
 
 
@@ -98,25 +102,49 @@ def _recorded(options: SplitOptions, plan: SplitPlan, holdout: str | None) -> di
     return found
 
 
-def summary(manifest: dict[str, Any]) -> str:
-    """What a stream contains, in one line for people.
+def _distinct_images(out: Path) -> dict[str, int]:
+    """The number of different images in each split of a stream, and in all of them (`all`)."""
+    found: dict[str, list[np.ndarray]] = {}
+    for task in open_stream(out):
+        for name in task.manifest.splits:
+            first_N = np.ascontiguousarray(task.split(name).digests()[:, :8]).view(np.uint64)
+            found.setdefault(name, []).append(np.unique(first_N))
+    parts = {name: np.unique(np.concatenate(lists)) for name, lists in found.items()}
+    every = np.unique(np.concatenate(list(parts.values())))
+    return {name: len(part) for name, part in parts.items()} | {"all": len(every)}
+
+
+def summary(manifest: dict[str, Any], images: Mapping[str, int]) -> str:
+    """What a stream contains, in one line for people; `images` as of `_distinct_images`.
 
     >>> skipped = {"duplicate": 3, "no caption": 1}
     >>> totals = {"train": {"images": 90, "captions": 180}, "test": {"images": 10, "captions": 20}}
-    >>> summary({"tasks": [{}] * 2, "totals": totals, "skipped": skipped})
+    >>> made = {"tasks": [{}] * 2, "totals": totals, "skipped": skipped}
+    >>> summary(made, {"train": 90, "test": 10, "all": 100})
     '2 tasks, 100 images with 200 captions; held out: test 10; 3 duplicates skipped'
+    >>> summary(made, {"train": 80, "test": 8, "all": 88})[9:-22]
+    '100 pairs of 88 images with 200 captions; held out: test 8 images, 10 pairs'
     """
     totals = manifest["totals"]
-    images, captions = (
+    pairs, captions = (
         sum(split[name] for split in totals.values()) for name in ("images", "captions")
     )
-    held_out = [f"{name} {split['images']}" for name, split in totals.items() if name != "train"]
-    duplicates = manifest["skipped"].get("duplicate", 0)
-    tasks = counted(len(manifest["tasks"]), "task")
-    content = f"{counted(images, 'image')} with {counted(captions, 'caption')}"
-    parts = [f"{tasks}, {content}", f"held out: {', '.join(held_out) or 'nothing'}"]
+    held_out = [
+        f"{name} {images[name]}"
+        + ("" if images[name] == split["images"] else f" images, {split['images']} pairs")
+        for name, split in totals.items()
+        if name != "train"
+    ]
+    duplicates = manifest["skipped"].get(DUPLICATE, 0)
+    failed = manifest["skipped"].get(FAILED_DOWNLOAD, 0)
+    content = "" if images["all"] == pairs else f"{counted(pairs, 'pair')} of "
+    content += f"{counted(images['all'], 'image')} with {counted(captions, 'caption')}"
+    parts = [f"{counted(len(manifest['tasks']), 'task')}, {content}"]
+    parts.append(f"held out: {', '.join(held_out) or 'nothing'}")
     if duplicates:
         parts.append(f"{counted(duplicates, 'duplicate')} skipped")
+    if failed:
+        parts.append(counted(failed, "failed download"))
     return "; ".join(parts)
 
 
@@ -217,10 +245,12 @@ def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> d
         say(f"{out} is already finished")
     check_columns(plan)
     files = [file for one in plan.reader.inputs for file in one.files]
+    failed, rows = sum(map(failed_downloads, files)), _rows(plan)
     return {
         "sources": {one.name: [str(file.path) for file in one.files] for one in plan.reader.inputs},
         "bytes": sum(map(size_of, files)),
-        "pairs": _rows(plan) or None,
+        "pairs": (rows if plan.reader.limit else rows - failed) if rows else None,
+        **({"failed_downloads": failed} if failed else {}),
         "by": options.by,
         "labels_from": options.labels_from,
         "tasks": _known_tasks(plan),
@@ -255,7 +285,7 @@ def _check_paths(files: list[Source], wanted: ColumnOptions) -> None:
     first, absolute, total = "", 0, 0
     for path in (path for file in lists for path in file.image_paths(wanted) if path):
         total += 1
-        if os.path.isabs(path):
+        if Path(path).is_absolute():
             first, absolute = first or path, absolute + 1
     if not absolute:
         return

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
+from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput, UsageError, missing, some_names
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.manifest import is_artifact, kind_of
@@ -152,6 +153,12 @@ class _Tree:
             names += [start + name for name in (*directories, *files) if name[0] != "."]
         return cls(root, names)
 
+    def parts(self) -> Iterator[tuple[str, str]]:
+        """Each path without its extension, and the extension in lower case."""
+        for name in self.names:
+            stem, _, kind = name.rpartition(".")
+            yield stem, kind.lower()
+
     def ending(self, *suffixes: str) -> list[Path]:
         """The paths that end with one of the suffixes, sorted."""
         return sorted(self.root / name for name in self.names if name.endswith(suffixes))
@@ -187,22 +194,21 @@ def _images_in(tree: _Tree) -> list[Source]:
     Raises BadInput if it contains no images, or several tables.
     """
     directory = tree.root
-    folder = Folder(directory)
-    parts = [(stem, dot[1:].lower()) for stem, dot in map(os.path.splitext, tree.names)]
-    texts = {stem for stem, kind in parts if kind in TEXTS}
-    others = Counter(kind for _, kind in parts if kind in OTHER_IMAGES)
-    holds_images = folder.holds_images()
-    if not any(kind in IMAGES and stem in texts for stem, kind in parts):
+    texts = {stem for stem, kind in tree.parts() if kind in TEXTS}
+    has_texts = any(kind in IMAGES and stem in texts for stem, kind in tree.parts())
+    others = Counter(kind for _, kind in tree.parts() if kind in OTHER_IMAGES)
+    holds_images = Folder(directory).holds_images()
+    if (holds_images or others) and not has_texts:
         tables = [path for path in tree.ending(*_TABLES) if _lists_images(path)]
-        if len(tables) > 1 and (holds_images or others):
+        if len(tables) == 1:
+            return [_opened(tables[0])]
+        if tables:
             names = some_names([str(path) for path in tables])
             raise BadInput(f"{directory} contains several tables; name what to read: {names}")
-        if tables and (holds_images or others):
-            return [_opened(tables[0])]
     if holds_images:
-        return [folder]
+        return [Folder(directory)]
     if others:
-        counts = some_names([f"{count} .{kind} files" for kind, count in others.items()])
+        counts = some_names([counted(count, f".{kind} file") for kind, count in others.items()])
         raise BadInput(
             f"{directory} contains {counts}: images must be JPEG, PNG or WebP; convert them"
         )

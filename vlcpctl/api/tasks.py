@@ -58,7 +58,9 @@ class Pairs(Sequence[Pair]):
             return [self[one] for one in range(len(self))[row]]
         row = range(len(self))[row]
         (columns,) = self._columns.slice(row, 1).to_pylist()
-        image = decode_image(self._split.image(row), f"{self._split.path}, key {columns['key']}")
+        data = self._split.image(row)
+        with self._split.naming(row):
+            image = decode_image(data)
         return Pair(image, self._split.captions(row), columns)
 
     @cached_property

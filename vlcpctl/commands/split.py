@@ -336,8 +336,9 @@ def run(
     named, not numbered.
 
     In folders and tars, files with the same name form a pair: an image, a .txt with one caption per
-    line, a .json. Tars that were joined end to end are read whole. Failed downloads of img2dataset
-    are skipped and do not count against --max-skip. Pickles are never read.
+    line, a .json. Tars that were joined end to end are read whole. Repeats of a pair and failed
+    downloads of img2dataset are skipped, and do not count against --max-skip. Pickles are never
+    read.
 
     --not leaves out pairs, which are counted and recorded: those of a deletion, by key, by image if
     --sha256 selected it, and by the value of a kept column if --where selected it; or those that a

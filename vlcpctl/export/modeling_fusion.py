@@ -337,6 +337,10 @@ def _resized(image: Image.Image, side: int, prepared: Mapping[str, Any]) -> Imag
         if width <= height
         else (int(side * width / height), side)
     )
-    whole = image.resize(target, resample)
-    left, top = round((whole.width - side) / 2.0), round((whole.height - side) / 2.0)
-    return whole.crop((left, top, left + side, top + side))
+    left, top = (round((one - side) / 2.0) for one in target)
+    corners = left, top, left + side, top + side
+    if max(target) > 16 * side:  # whole, an image of 1 x 12,000 pixels would take gigabytes
+        wide, high = width / target[0], height / target[1]
+        box = (left * wide, top * high, (left + side) * wide, (top + side) * high)
+        return image.resize((side, side), resample, box=box)
+    return image.resize(target, resample).crop(corners)

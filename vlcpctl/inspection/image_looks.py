@@ -6,7 +6,6 @@ Shapes: T images of all training splits together, N images of one other split, P
 from __future__ import annotations
 
 import importlib.util
-import io
 import struct
 import warnings
 from collections import Counter
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from vlcpctl.core.console import progress
 from vlcpctl.core.errors import UsageError
-from vlcpctl.data.images.header import BrokenImage, read_header
+from vlcpctl.data.images.header import BrokenImage, read_header, with_image
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.inspection.leaks import TrainingImages, contains
 from vlcpctl.inspection.split_columns import (
@@ -35,7 +34,6 @@ from vlcpctl.inspection.split_columns import (
 Value = TypeVar("Value")
 
 _CANDIDATES_AT_ONCE = 1 << 22
-_FORMATS = ("JPEG", "PNG", "WEBP")
 # What Pillow's readers raise besides OSError.
 _BROKEN = (*UNREADABLE, BrokenImage, SyntaxError, LookupError, struct.error, ArithmeticError)
 
@@ -63,10 +61,7 @@ def mixed_modes(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
 
 
 def _mode(data: bytes) -> str:
-    from PIL import Image
-
-    with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-        return str(image.mode)
+    return with_image(data, lambda image: str(image.mode))
 
 
 def _per_image(

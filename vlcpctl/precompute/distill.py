@@ -188,7 +188,9 @@ class ViewBatches(Dataset[Tensor]):
         source, row = place.tolist()
         splits, key = self.plan.splits, self.plan.splits[source].keys[row]
         view = TrainView(self.plan.transform, self.plan.request.seed, key, visit)
-        return view.render(self._cache.get(splits, source, row, view.reduction))
+        image = self._cache.get(splits, source, row, view.reduction)
+        with splits[source].naming(row):
+            return view.render(image)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from vlcpctl.data.splitting.holdout import CountedHoldout
 from vlcpctl.data.splitting.leaving_out import KNOWN, Counts, counts_of
 from vlcpctl.data.splitting.rules import AllInOne
 from vlcpctl.data.splitting.selection import SelectionPass
+from vlcpctl.data.splitting.stream import check_columns
 from vlcpctl.data.splitting.writing import SplitPlan
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
@@ -48,6 +49,7 @@ class NewPairs:
     """The pairs that the split of a week will keep, and how many it will leave out."""
 
     read: int
+    skipped: str  # by reason
     left_out: Counts
     keys: Keys  # (N,)
     images: Keys  # (N,) first bytes of the sha256 of each image
@@ -110,9 +112,8 @@ def _read_pairs(lines: Lines) -> NewPairs:
         leave_out=tuple(map(str, lines.left_out())),
     )
     plan = options.plan()
+    check_columns(plan)
     inputs = plan.reader.inputs
-    for file in (file for one in inputs for file in one.files):
-        file.check_columns(plan.reader.columns)
     skips = SkipLog(None)
     selection = SelectionPass(plan.reader, AllInOne([""]), skips, is_last=False)
     keys, digests, captions = bytearray(), bytearray(), list[int]()
@@ -136,6 +137,7 @@ def _read_pairs(lines: Lines) -> NewPairs:
     digest_N = np.frombuffer(digests, np.uint8).reshape(len(captions), -1)
     return NewPairs(
         read=selection.read,
+        skipped=skips.summary(),
         left_out={} if left_out is None else counts_of(left_out.lists, selection.left_out),
         keys=Keys(np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)),
         images=Keys(np.ascontiguousarray(digest_N[:, :KEY_BYTES])),
@@ -163,7 +165,8 @@ def _splits(plan: SplitPlan, digest_N: np.ndarray, named: Sequence[str | None]) 
 def _taken_in(lines: Lines, pairs: NewPairs) -> Iterator[str]:
     """What of the data is trained on, held out, known or deleted, and what leaks."""
     train, held_out = len(pairs.of("train")), len(pairs) - len(pairs.of("train"))
-    yield f"# pairs: {train} to train on, {held_out} held out"
+    skipped = f"; skipped: {pairs.skipped}" if pairs.skipped else ""
+    yield f"# pairs: {train} to train on, {held_out} held out{skipped}"
     trains_known = lines.settings.known == TRAIN
     known = _known(lines, pairs) if trains_known else {}
     said = described({**pairs.left_out, **known}, pairs.read, trains_known=trains_known)

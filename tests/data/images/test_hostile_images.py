@@ -35,12 +35,12 @@ def encoded(kind: str, image: Image.Image | str = "RGB", **options: object) -> b
     return file.getvalue()
 
 
+def chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
 def png(depth: int, colour: int, *, see_through: bool, interlaced: bool = False) -> bytes:
     """A PNG of 3 x 2 pixels in a form that Pillow does not write."""
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        checksum = zlib.crc32(name + data)
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", checksum)
 
     channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
     row = b"\0" + bytes(-(-3 * channels * depth // 8))
@@ -149,6 +149,74 @@ def test_junk_between_the_segments_of_a_jpeg_is_skipped_as_decoders_do() -> None
     place = data.index(b"\xff\xdb")
     junk = data[:place] + b"junk" + data[place:]
     assert ours(junk)[0] == pillows(junk, load=True) == (37, 13)
+
+
+def chunked(*parts: bytes) -> bytes:
+    """A PNG with chunks after its header."""
+    data = WHOLE["png RGB"]
+    return data[:33] + b"".join(parts) + data[33:]
+
+
+def segmented(marker: int, data: bytes) -> bytes:
+    """A JPEG with a segment after its start."""
+    whole = WHOLE["jpeg RGB"]
+    return whole[:2] + struct.pack(">BBH", 0xFF, marker, len(data) + 2) + data + whole[2:]
+
+
+LONG = zlib.compress(bytes(3 << 20))  # of more than Pillow's MAX_TEXT_CHUNK
+METADATA = {
+    "png text": chunked(chunk(b"zTXt", b"prompt\0\0" + LONG)),
+    "png international text": chunked(chunk(b"iTXt", b"prompt\0\1\0\0\0" + LONG)),
+    "png texts": chunked(*[chunk(b"tEXt", b"%d\0" % one + b"x" * (9 << 20)) for one in range(8)]),
+    "png text after the pixels": WHOLE["png RGB"][:-12]
+    + chunk(b"zTXt", b"prompt\0\0" + LONG)
+    + WHOLE["png RGB"][-12:],
+    "png profile": chunked(chunk(b"iCCP", b"print\0\0" + LONG)),
+    "png profile without a name": chunked(chunk(b"iCCP", b"print")),
+    "png gamma": chunked(chunk(b"gAMA", b"")),
+    "png frame": chunked(chunk(b"acTL", bytes(3)), chunk(b"fcTL", bytes(26))),
+    "jpeg profile": segmented(0xE2, b"ICC_PROFILE\0"),
+    "jpeg adobe": segmented(0xEE, b"Adobe"),
+    "jpeg jfif": segmented(0xE0, b"JFIF\0"),
+}
+
+
+@pytest.mark.parametrize("name", METADATA)
+def test_metadata_that_pillow_refuses_does_not_keep_pixels_from_being_decoded(name: str) -> None:
+    data = METADATA[name]
+    assert ours(data)[0] == (37, 13)
+    decode_fully(data)
+    plain = decode_image(WHOLE["png RGB" if name.startswith("png") else "jpeg RGB"])
+    assert decode_image(data).tobytes() == plain.tobytes()
+
+
+def test_a_text_of_gigabytes_is_not_decompressed() -> None:
+    data = chunked(chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(300 << 20))))
+    check_memory(lambda: decode_image(data), 20)
+
+
+def without_scan(data: bytes) -> bytes:
+    return data[: data.index(b"\xff\xda")] + b"\xff\xd9"
+
+
+CUT = {
+    "png pixels": WHOLE["png RGB"][:200] + WHOLE["png RGB"][-12:],
+    "png transparency": chunked(chunk(b"tRNS", b"\0")),
+    "png palette": WHOLE["png P"][:33]
+    + chunk(b"PLTE", bytes(1200))
+    + WHOLE["png P"][WHOLE["png P"].index(b"IDAT") - 4 :],
+    "jpeg scan": without_scan(WHOLE["jpeg RGB"]),
+    "jpeg codes": WHOLE["jpeg RGB"].replace(b"\xff\xc4\x00", b"\xff\xc4\x01", 1),
+    "jpeg scan header": WHOLE["jpeg RGB"].replace(b"\xff\xda\x00\x0c\x03", b"\xff\xda\x00\x0c\x09"),
+    "webp frame": WHOLE["webp"][:20] + b"\xff\xff\xff" + WHOLE["webp"][23:],
+    "webp chunk": WHOLE["webp"][:16] + b"\xff\xff\xff\x7f" + WHOLE["webp"][20:],
+    "webp lossless": WHOLE["webp lossless"][:24] + b"\xff" + WHOLE["webp lossless"][25:],
+}
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_what_no_decoder_reads_is_refused_by_its_header(name: str) -> None:
+    assert ours(CUT[name])[0] is pillows(CUT[name], load=True) is None
 
 
 def check_agreement(count: int, seed: int) -> None:

@@ -7,12 +7,19 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
+from support.hostile import check_memory
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.images import header
 from vlcpctl.data.images.randaugment import OPERATIONS
-from vlcpctl.data.images.transforms import decode_image, eval_view, train_view
+from vlcpctl.data.images.transforms import (
+    TrainView,
+    decode_image,
+    decode_reduced,
+    eval_view,
+    train_view,
+)
 
 VARIED = {"crop": "random", "flip": True, "randaugment": (2, 5)}
 
@@ -54,6 +61,29 @@ def test_evaluation_equals_open_clip_byte_for_byte(
         theirs = step(theirs)
     ours = eval_view(image, view(resize_mode=mode, interpolation=interpolation, fill_color=7))
     np.testing.assert_array_equal(ours, np.asarray(theirs))
+
+
+@pytest.mark.parametrize("size", [(1, 12_000), (12_000, 1), (3, 9000), (20_000, 40)])
+@pytest.mark.parametrize("how", [{}, {"resize": "torch"}, {"jpeg_decode": "scaled"}])
+def test_of_a_very_long_image_the_part_in_the_crop_alone_is_enlarged(
+    size: tuple[int, int], how: dict[str, str]
+) -> None:
+    ramp = np.linspace(0, 255, size[0] * size[1]).astype(np.uint8).reshape(size[::-1])
+    transform = view(224, crop="random", **how)
+
+    def make() -> None:
+        data = encoded(Image.fromarray(ramp), "JPEG", quality=95)
+        drawn = TrainView(transform, 0, "k", 0)
+        views = (
+            drawn.render(decode_reduced(data, drawn.reduction)),
+            eval_view(decode_image(data), transform),
+        )
+        for one in views[min(size) < 40 :]:  # of the last size, a random crop fits
+            assert one.shape == (224, 224, 3)
+            assert abs(int(one.mean()) - 127) <= 3
+
+    make()  # imports torch
+    check_memory(make, 60)
 
 
 def test_an_image_of_the_right_size_is_not_resampled() -> None:

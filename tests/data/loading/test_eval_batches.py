@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, VlcpError
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.loading.eval_batches import EvalImages, read_images
@@ -34,6 +34,19 @@ def test_batches_hold_the_rows_in_their_order(split: Split, workers: int) -> Non
     ]
     expected = [eval_view(decode_image(split.image(row)), VIEW) for row in ROWS.tolist()]
     assert torch.equal(torch.cat(batches), torch.from_numpy(np.stack(expected)))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't allocate memory: 9 bytes")])
+def test_an_image_at_which_memory_runs_out_is_named(
+    split: Split, workers: int, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def view(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("vlcpctl.data.loading.eval_batches.eval_view", view)
+    with pytest.raises(VlcpError, match=rf"{split.path.name}, row {ROWS[0]} .*out of memory"):
+        list(read_images(EvalImages(split, ROWS, VIEW, 2), workers))
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -17,7 +17,7 @@ from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import find_inputs
 from vlcpctl.data.sources.folders import Folder
 from vlcpctl.data.splitting.options import SplitOptions
-from vlcpctl.data.splitting.stream import make_stream
+from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.testing.tiny_stream import make_image
 
@@ -147,8 +147,57 @@ def test_img2dataset_as_parquet_leaves_out_what_was_not_downloaded(tmp_path: Pat
     )
     pq.write_table(table, tmp_path / "00000.parquet")
     pairs = read(tmp_path / "00000.parquet")
-    assert [(pair.place, pair.source_key) for pair in pairs] == [(0, "0"), (2, "2")]
-    assert not any(pair.flaw for pair in pairs)
+    assert [pair.flaw for pair in pairs] == [None, "failed_to_download: 404", None]
+    assert [(pair.image, pair.reason) for pair in pairs][1] == (None, "failed download")
+
+
+TABLES = {
+    "pairs.csv": "image,caption\na.png,one\nd/b.png,two\n",
+    "any name.tsv": "filepath\ttitle\na.png\tone\nd/b.png\ttwo\n",
+    "x.jsonl": '{"image": "a.png", "text": "one"}\n{"image": "d/b.png", "text": "two"}\n',
+    "captions.txt": "image,caption\na.png,one\nd/b.png,two\n",
+    "list.json": '[{"image": "a.png", "caption": "one"}, {"image": "d/b.png", "caption": "two"}]',
+    "metadata.csv": "image,caption\na.png,one\nd/b.png,two\n",
+    "d/below.csv": "image,caption\n../a.png,one\nb.png,two\n",
+}
+
+
+@pytest.mark.parametrize("name", [*TABLES, "pairs.parquet"])
+def test_of_a_folder_whose_images_have_no_texts_the_table_is_read(
+    tmp_path: Path, name: str
+) -> None:
+    for image in ("a.png", "d/b.png"):
+        (tmp_path / image).parent.mkdir(exist_ok=True)
+        (tmp_path / image).write_bytes(IMAGE)
+    (tmp_path / "README.txt").write_text("about these images, and others")
+    (tmp_path / "settings.json").write_text('{"size": 3}')
+    if name in TABLES:
+        (tmp_path / name).write_text(TABLES[name])
+    else:
+        rows = [{"image": "a.png", "caption": "one"}, {"image": "d/b.png", "caption": "two"}]
+        write_parquet(tmp_path / name, rows)
+    assert [(one.captions, one.image) for one in read(tmp_path)] == [
+        (["one"], IMAGE),
+        (["two"], IMAGE),
+    ]
+    if not name.endswith("parquet"):
+        (tmp_path / "more.csv").write_text(TABLES["pairs.csv"])
+        with pytest.raises(BadInput, match=rf"several tables.*{name.rpartition('/')[2]}"):
+            read(tmp_path)
+    (tmp_path / "a.txt").write_text("words")
+    if not name.endswith("parquet"):
+        assert {one.source_key: one.captions for one in read(tmp_path)}["a"] == ["words"]
+
+
+@pytest.mark.parametrize("kind", ["heic", "HEIF", "avif", "gif", "bmp", "tiff"])
+def test_a_folder_of_images_that_are_not_read_says_so(tmp_path: Path, kind: str) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.{kind}").write_bytes(b"x")
+        (tmp_path / f"{number}.txt").write_text("words")
+    with pytest.raises(BadInput, match=f"3 .{kind.lower()} files: images must be JPEG, PNG or"):
+        read(tmp_path)
+    (tmp_path / "3.png").write_bytes(IMAGE)
+    assert [kind in str(one.flaw) for one in read(tmp_path)] == [True, True, True, False]
 
 
 def failed(number: int, **described: object) -> dict[str, bytes]:
@@ -179,6 +228,32 @@ def test_failed_downloads_are_counted_but_are_no_errors(tmp_path: Path, kind: st
         "failed_to_download",
         "failed_to_download: HTTP Error 404",
     ]
+
+
+@pytest.mark.parametrize("kind", ["tar", "files", "parquet"])
+def test_downloads_that_img2dataset_left_out_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    directory = tmp_path / "in"
+    if kind == "tar":
+        write_tar(directory / "00000.tar", img2dataset_members(9))
+    elif kind == "files":
+        fill(directory / "00000", a_png=IMAGE, a_txt="c")
+    else:
+        good = {"jpg": IMAGE, "caption": "c", "status": "success", "error_message": None}
+        bad = {**good, "jpg": None, "status": "failed_to_resize", "error_message": "too small"}
+        write_parquet(directory / "00000.parquet", [good, bad, bad])
+    numbers = {"count": 3, "successes": 1, "failed_to_download": 2}
+    (directory / "00000_stats.json").write_text(json.dumps(numbers))
+    given = SplitOptions(sources=[str(directory)], by="source", holdout="none", max_skip="0")
+    planned = describe_plan(given, tmp_path / "stream")
+    assert planned["failed_downloads"] == 2
+    assert planned["pairs"] == (1 if kind == "parquet" else None)
+    manifest = make_stream(given, tmp_path / "stream")
+    assert manifest["skipped"] == {"failed download": 2}
+    assert manifest["read"] == (11 if kind == "tar" else 3)
+    assert "; 2 failed downloads" in capsys.readouterr().err
+    assert "failed download" in (tmp_path / "stream/skipped.ndjson").read_text()
 
 
 def test_failed_downloads_do_not_excuse_other_errors(tmp_path: Path) -> None:

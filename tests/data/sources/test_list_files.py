@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.pair_files import write_tar
+from support.pair_files import write_parquet, write_tar
 from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput, TooManySkipped, UsageError
@@ -330,6 +330,33 @@ def test_roots_that_change_nothing_or_are_not_there_are_refused(tmp_path: Path) 
     given = SplitOptions(sources=[str(tmp_path / "folder")], by="source", image_root=("/no",))
     with pytest.raises(BadInput, match="/no is not a directory"):
         given.plan()
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_a_root_of_absolute_paths_is_refused_also_before_anything_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    images(tmp_path, "a.jpg")
+    path = tmp_path / f"list.{kind}"
+
+    def plan(*names: str) -> None:
+        rows = [{"image": name, "caption": "c"} for name in names]
+        if kind == "parquet":
+            write_parquet(path, rows)
+        elif kind == "csv":
+            path.write_text("image,caption\n" + "".join(f"{name},c\n" for name in names))
+        else:
+            path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        given = SplitOptions(sources=[str(path)], by="source", image_root=(str(tmp_path),))
+        describe_plan(given, tmp_path / "out")
+
+    with pytest.raises(UsageError, match="--image-root has no effect on absolute paths: 2 of 2"):
+        plan("/export/a.jpg", str(tmp_path / "a.jpg"))
+    capsys.readouterr()
+    plan("/export/a.jpg", "a.jpg")
+    assert "1 of 2" in capsys.readouterr().err
+    plan("a.jpg", "sub/a.jpg")
+    assert "--image-root" not in capsys.readouterr().err
 
 
 def test_the_place_of_images_is_in_no_id(tmp_path: Path) -> None:

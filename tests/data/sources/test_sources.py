@@ -135,6 +135,38 @@ def test_lines_of_a_text_are_captions_unless_the_description_says_one(tmp_path: 
     assert [pair.captions for pair in pairs] == [["one", "two"], ["one\ntwo"]]
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("9.5.0.png 9.5.0.txt", {"9.5.0.png": "first dot"}),
+        ("9.5.0.png 9.5.1.PNG", {"9.5.0.png": "first dot", "9.5.1.PNG": "first dot"}),
+        ("s1.input.jpg s1.input.txt", {"s1.input.jpg": "first dot"}),
+        ("s1.input.jpg s1.target.jpg s1.txt", {"s1": "s1.input.jpg"}),
+        ("b.bmp b.txt", {"b": "b.bmp is not one of"}),
+        ("d/b.tiff", {"d/b.tiff": "not one of"}),
+        ("b.HEIC b.cls", {"b": "b.HEIC"}),
+        ("b.png b.seg.png b.bmp b.txt", {"b": ""}),
+        ("c.npy c.seg.npy classes.txt.gz", {}),
+        ("._a.png ._a.txt", {}),
+        ("__MACOSX/._a.png __MACOSX/d/b.png d/.DS_Store", {}),
+        ("./b.png ./._b.txt ./b.txt", {"./b": ""}),
+        ("../b.png ../b.txt", {"../b": ""}),
+    ],
+)
+def test_images_that_form_no_sample_are_named_and_hidden_members_left_out(
+    tmp_path: Path, names: str, expected: dict[str, str]
+) -> None:
+    members = {
+        name: b"words" if "txt" in name else IMAGE for name in f"a.png a.txt {names}".split()
+    }
+    found = {one.place: str(one.flaw or "") for one in read_tar(tmp_path / "x.tar", members)}
+    assert found.pop("a") == ""
+    assert found.keys() == expected.keys()
+    for place, words in expected.items():
+        assert words in found[place]
+        assert bool(words) == bool(found[place])
+
+
 def test_classes_and_columns_come_from_the_members(tmp_path: Path) -> None:
     described = {"captions": ["x", "y"], "week": 7, "category": "cat"}
     members = {

@@ -322,6 +322,39 @@ def test_too_many_skipped_is_an_error_that_names_the_first(tmp_path: Path, split
     assert not (tmp_path / "stream").exists()
 
 
+def test_repeats_are_counted_and_are_no_errors(
+    tmp_path: Path, split: Split, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = rows(10)
+    split(write_parquet(tmp_path / "p.parquet", pairs * 2), by="source", max_skip="0")
+    manifest = json.loads((tmp_path / "stream" / "stream.json").read_text())
+    assert (manifest["read"], manifest["skipped"]) == (20, {"duplicate": 10})
+    assert "10 duplicates skipped" in capsys.readouterr().err
+    pairs[2] = {**pairs[2], "image": b"no image"}
+    # One of 11 that are no repeats: more than 9 %.
+    for allowed in ("9%", "0"):
+        with pytest.raises(TooManySkipped, match=r"row 2: not a JPEG"):
+            split(
+                write_parquet(tmp_path / "p.parquet", pairs + rows(10)),
+                by="source",
+                max_skip=allowed,
+            )
+    split(write_parquet(tmp_path / "p.parquet", pairs + rows(10)), by="source", max_skip="10%")
+
+
+def test_what_is_held_out_is_counted_in_images_and_in_pairs(
+    tmp_path: Path, split: Split, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = [{**row, "caption": "other words"} for row in rows(10)]
+    split(write_parquet(tmp_path / "p.parquet", rows(30) + again), by="all:x", holdout="test=20")
+    made = json.loads((tmp_path / "stream" / "stream.json").read_text())["totals"]["test"]
+    said = capsys.readouterr().err
+    assert (
+        f"40 pairs of 30 images with 40 captions; held out: test 20 images, {made['images']} pairs"
+        in said
+    )
+
+
 def test_an_empty_task_is_an_error(tmp_path: Path, split: Split) -> None:
     with pytest.raises(BadInput, match="would be empty"):
         split(write_parquet(tmp_path / "p.parquet", rows(3)), by="iid", tasks=5)

@@ -6,11 +6,15 @@ import io
 import struct
 import warnings
 import zlib
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import product
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from vlcpctl.core.errors import first_line
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 MAX_PIXELS = 40_000_000
 MAX_BYTES = 256 * 2**20
@@ -27,6 +31,10 @@ _PNG_START = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
 _JPEG_END = b"\xff\xd9"
 _JPEG_SCAN = 0xDA
+_JPEG_CODES = 0xC4
+_JPEG_METADATA = frozenset((*range(0xE0, 0xF0), 0xFE))  # APP0 to APP15, and comments
+_JPEG_COLOURS = (0xE0, 0xEE)  # the JFIF and Adobe headers, which decide what the channels are
+_JPEG_COLOURS_LENGTH = 14  # the least at which a decoder heeds them
 _JPEG_SEGMENT = struct.Struct(">BBH")
 # Frames that libjpeg-turbo decodes: baseline, extended, progressive and lossless with Huffman
 # codes, and two with arithmetic codes. Others, such as hierarchical ones, it refuses.
@@ -38,9 +46,14 @@ _PNG_FORMS = frozenset({*product((1, 2, 4, 8, 16), (0,)), *product((1, 2, 4, 8),
 _PNG_FORMS |= frozenset(product((8, 16), (2, 4, 6)))
 _PNG_HEADER = struct.Struct(">I4sIIBBBBBII4s")  # the first chunk, and the start of the next one
 _PNG_CHUNK = struct.Struct(">I4s")
+_PNG_PIXELS = frozenset((b"PLTE", b"tRNS", b"IDAT", b"IEND"))
+_PNG_TRANSPARENCY = {0: 2, 2: 6}  # the least bytes by colour type; others may have none
+_PNG_PALETTES = {b"PLTE": 768, b"tRNS": 256}  # the most bytes, where pixels are in a palette
+_PNG_PALETTE = 3
 _WEBP_IMAGES = frozenset((b"VP8 ", b"VP8L", b"ANMF"))
 
 Bytes = bytes | memoryview
+T = TypeVar("T")
 
 
 class BrokenImage(ValueError):
@@ -96,10 +109,57 @@ def decode_fully(data: Bytes) -> None:
 
     _hush_pillow()
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            image.load()
+        with_image(data, lambda image: image.load())
     except (*DECODING_FAILS, Image.DecompressionBombError) as error:
         raise BrokenImage(f"does not decode: {first_line(error)}") from error
+
+
+def with_image(data: Bytes, use: Callable[[Image], T]) -> T:
+    """What `use` returns for the opened image.
+
+    Pillow refuses an image for metadata that is damaged or large, such as a colour profile of more
+    than 1 MiB; such an image is read without its metadata.
+    """
+    from PIL import Image
+
+    def used(data: Bytes) -> T:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            return use(image)
+
+    try:
+        return used(data)
+    except DECODING_FAILS:
+        return used(_without_metadata(data))
+
+
+def _without_metadata(data: Bytes) -> bytes:
+    """A JPEG or PNG with the parts alone that decide its pixels; anything else unchanged."""
+    if data[:8] == _PNG_START:
+        return b"".join([data[:33], *_png_pixels(data)])
+    return b"".join(_jpeg_pixels(data)) if data[:3] == b"\xff\xd8\xff" else bytes(data)
+
+
+def _png_pixels(data: Bytes) -> Iterator[Bytes]:
+    at = 33
+    while at + 12 <= len(data):
+        size, name = _PNG_CHUNK.unpack_from(data, at)
+        if name in _PNG_PIXELS:
+            yield data[at : at + 12 + size]
+        at += 12 + size
+
+
+def _jpeg_pixels(data: Bytes) -> Iterator[Bytes]:
+    done, at, marker = 0, 2, 0
+    while marker != _JPEG_SCAN:
+        at, marker = _find_jpeg_segment(data, at, _JPEG_METADATA)
+        length = int.from_bytes(data[at + 2 : at + 4], "big")
+        if marker != _JPEG_SCAN and not (
+            marker in _JPEG_COLOURS and length >= _JPEG_COLOURS_LENGTH
+        ):
+            yield data[done:at]
+            done = at + 2 + length
+        at += 2 + length
+    yield data[done:]
 
 
 @cache  # a filter is global, and slow to add
@@ -115,12 +175,14 @@ def _read_jpeg(data: Bytes) -> ImageHeader:
     bits, height, width, layers = struct.unpack_from(">BHHB", data, at + 4)
     if bits != 8 or layers not in (1, 3, 4):
         raise BrokenImage(f"a JPEG of {layers} channels of {bits} bits, which no reader decodes")
-    if data[-2:] != _JPEG_END:
-        # Phones append data of their own after the image. Compressed data never contains the end
-        # marker (0xFF bytes are escaped), so one after the start of the first scan is the real end.
-        at, _ = _find_jpeg_segment(data, at, frozenset())
-        if _JPEG_END not in bytes(data[at:]):
-            raise BrokenImage("truncated: a JPEG without its end marker")
+    at, _ = _find_jpeg_segment(data, at, frozenset())
+    # Phones append data of their own after the image. Compressed data never contains the end
+    # marker (0xFF bytes are escaped), so one after the start of the first scan is the real end.
+    if data[-2:] != _JPEG_END and _JPEG_END not in bytes(data[at:]):
+        raise BrokenImage("truncated: a JPEG without its end marker")
+    length, count = struct.unpack_from(">HB", data, at + 2)
+    if not 1 <= count <= layers or length != 6 + 2 * count:
+        raise BrokenImage("a JPEG with a damaged scan header")
     return ImageHeader("jpg", width, height)
 
 
@@ -140,8 +202,8 @@ def _find_jpeg_segment(data: Bytes, at: int, wanted: frozenset[int]) -> tuple[in
         elif marker < 0xC0:
             raise BrokenImage("a JPEG with a damaged header")
         else:
-            if marker == _JPEG_TABLES:
-                _check_tables(data, at + 4, at + 2 + length)
+            if marker in (_JPEG_TABLES, _JPEG_CODES):
+                _check_tables(data, at + 4, at + 2 + length, of_codes=marker == _JPEG_CODES)
             at += 2 + max(length, 2)
 
 
@@ -152,12 +214,15 @@ def _next_marker(data: Bytes, at: int) -> int:
     return at + found
 
 
-def _check_tables(data: Bytes, at: int, end: int) -> None:
-    """Raise BrokenImage if a segment does not consist of whole quantization tables."""
+def _check_tables(data: Bytes, at: int, end: int, *, of_codes: bool) -> None:
+    """Raise BrokenImage if a segment does not consist of whole tables of quantization or codes."""
     while at < end:
-        at += 65 if data[at] < 16 else 129
+        if of_codes:
+            at += 17 + sum(data[at + 1 : at + 17])
+        else:
+            at += 65 if data[at] < 16 else 129
     if at > end:
-        raise BrokenImage("a JPEG with a damaged quantization table")
+        raise BrokenImage("a JPEG with a damaged table")
 
 
 def _read_png(data: Bytes) -> ImageHeader:
@@ -167,21 +232,31 @@ def _read_png(data: Bytes) -> ImageHeader:
         raise BrokenImage("a PNG without a header chunk, or with a damaged one")
     if (depth, colour) not in _PNG_FORMS or filtering:
         raise BrokenImage("a PNG of an unknown kind")
-    if name_2 != b"IDAT" and width * height <= MAX_PIXELS:
-        _check_png_chunks(data, size_2, name_2)
+    if width * height <= MAX_PIXELS:
+        _check_png_chunks(data, size_2, name_2, colour)
     if data[-12:] != _PNG_END and _PNG_END not in bytes(data):
         raise BrokenImage("truncated: a PNG without its end chunk")
     return ImageHeader("png", width, height)
 
 
-def _check_png_chunks(data: Bytes, size: int, name: bytes) -> None:
-    """Raise BrokenImage if a chunk before the pixels, from the second one, has a wrong checksum."""
+def _check_png_chunks(data: Bytes, size: int, name: bytes, colour: int) -> None:
+    """Raise BrokenImage if a chunk from the second one to the pixels is damaged or cut off.
+
+    The checksum of the pixels is not compared.
+    """
     at = 33
     while name != b"IDAT":
         end = at + 8 + size
-        if zlib.crc32(data[at + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+        unfit = name == b"tRNS" and size < _PNG_TRANSPARENCY.get(colour, 0)
+        unfit |= colour == _PNG_PALETTE and size > _PNG_PALETTES.get(name, size)
+        if unfit or zlib.crc32(data[at + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
             raise BrokenImage(f"a PNG with a damaged chunk at byte {at}")
         at = end + 4
+        size, name = _PNG_CHUNK.unpack_from(data, at)
+    while name == b"IDAT":
+        at += 12 + size
+        if at + 8 > len(data):
+            raise BrokenImage("truncated: a PNG whose pixels are cut off")
         size, name = _PNG_CHUNK.unpack_from(data, at)
 
 
@@ -189,14 +264,18 @@ def _read_webp(data: Bytes) -> ImageHeader:
     length, _, chunk = struct.unpack_from("<I4s4s", data, 4)
     if len(data) < length + 8:
         raise BrokenImage(f"truncated: a WebP of {len(data)} bytes that says {length + 8}")
+    size = int.from_bytes(data[16:20], "little")
+    if size > length - 12:
+        raise BrokenImage("a WebP with a damaged chunk")
     if chunk == b"VP8 ":
+        tag = int.from_bytes(data[20:23], "little")  # a key frame, shown, and its first part's size
         sync, width, height = struct.unpack_from("<3sHH", data, 23)
-        if sync != b"\x9d\x01\x2a":
+        if sync != b"\x9d\x01\x2a" or tag & 0x11 != 0x10 or tag >> 5 > size - 10:
             raise BrokenImage("a WebP without a frame header")
         return ImageHeader("webp", width & 0x3FFF, height & 0x3FFF)
     if chunk == b"VP8L":
         signature, bits = struct.unpack_from("<BI", data, 20)
-        if signature != 0x2F:
+        if signature != 0x2F or bits >> 29:
             raise BrokenImage("a WebP without a frame header")
         return ImageHeader("webp", (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
     if chunk == b"VP8X":

@@ -6,7 +6,6 @@ does not depend on the order, process or run in which it is made.
 
 from __future__ import annotations
 
-import io
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +17,7 @@ from PIL import Image, ImageOps
 from vlcpctl.core.errors import BadInput, first_line
 from vlcpctl.core.seeds import generator
 from vlcpctl.core.transform import PILLOW, TORCH, ImageTransform
-from vlcpctl.data.images.header import DECODING_FAILS, FORMATS, read_header
+from vlcpctl.data.images.header import DECODING_FAILS, read_header, with_image
 from vlcpctl.data.images.randaugment import randaugment
 from vlcpctl.data.images.resizing import resized_by_torch
 
@@ -30,10 +29,11 @@ FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BIL
 
 
 Size = tuple[int, int]  # width and height in pixels
-Box = tuple[int, int, int, int]  # left, upper, right and lower edge in pixels
+Box = tuple[float, float, float, float]  # left, upper, right and lower edge in pixels
 Reduction = Callable[[Size], int]  # by how much a JPEG of a size may be reduced: 1, 2, 4 or 8
 _LOG_RATIOS = (np.log(3 / 4), np.log(4 / 3))  # of the width of a random crop to its height
 _REDUCTIONS = (8, 4, 2, 1)
+_LONG = 16  # how often a side has the other one from where the crop is taken before resizing
 _BYTES_OF_A_PIXEL = 4  # Pillow stores RGB with a byte to spare
 
 
@@ -110,11 +110,13 @@ def decode_reduced(data: bytes, reduction: Reduction, what: str = "image") -> De
 
 
 def _decoded(data: bytes, reduction: int = 1) -> Image.Image:
-    with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+    def pixels(image: Image.Image) -> Image.Image:
         if reduction > 1:
             # The mode None leaves the channels as they are; the size gives this very reduction.
             image.draft(None, (image.width // reduction, image.height // reduction))
         return _rgb(image)
+
+    return with_image(data, pixels)
 
 
 def eval_view(image: Image.Image, transform: ImageTransform) -> np.ndarray:
@@ -236,7 +238,13 @@ def _eval_view(image: Decoded, transform: ImageTransform) -> np.ndarray:
     size = transform.image_size
     if image.size == (size, size):
         return np.asarray(image.pixels)
-    resized = _resized(image, _target(image.size, transform), transform)
+    target = _target(image.size, transform)
+    if max(target) > _LONG * size:  # an image of 1 x 12,000 pixels would become one of gigabytes
+        box = _center_box(image.size, target, size)
+        return np.asarray(
+            image.resize((size, size), transform.interpolation, box, transform.resize)
+        )
+    resized = _resized(image, target, transform)
     if transform.resize_mode == "longest":
         solid = Image.new("RGB", (size, size), (transform.fill_color,) * 3)
         solid.paste(resized, ((size - resized.width) // 2, (size - resized.height) // 2))
@@ -258,6 +266,13 @@ def _target(size: Size, transform: ImageTransform) -> Size:
     if width <= height:
         return side, int(side * height / width)
     return int(side * width / height), side
+
+
+def _center_box(size: Size, target: Size, side: int) -> Box:
+    """The part of an image that the central square of `side` pixels has of it at size `target`."""
+    left, top = (round((one - side) / 2.0) for one in target)
+    wide, high = (one / other for one, other in zip(size, target, strict=True))
+    return left * wide, top * high, (left + side) * wide, (top + side) * high
 
 
 def _resized(image: Decoded, target: Size, transform: ImageTransform) -> Image.Image:

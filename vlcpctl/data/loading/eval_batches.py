@@ -165,8 +165,9 @@ class EvalImages(Dataset[Tensor]):
         return torch.from_numpy(np.stack([self._view(row) for row in rows]))
 
     def _view(self, row: int) -> np.ndarray:
-        what = f"{self.split.path}: the image of key {self.split.keys[row]}"
-        return eval_view(decode_image(self.split.image(row), what), self.transform)
+        data = self.split.image(row)
+        with self.split.naming(row):
+            return eval_view(decode_image(data), self.transform)
 
 
 def read_images(

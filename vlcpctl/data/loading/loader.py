@@ -65,9 +65,9 @@ class ImageCache:
         if image is not None and image.fits(reduction):
             self._images.move_to_end(key)
             return image
-        split = splits[source]
-        what = f"{split.path}: the image of key {split.keys[row]}"
-        image = decode_reduced(split.image(row), reduction, what)
+        data = splits[source].image(row)
+        with splits[source].naming(row):
+            image = decode_reduced(data, reduction)
         if self.limit:
             self._keep(key, image)
         return image
@@ -160,7 +160,9 @@ class PlannedBatches(Dataset[Batch]):
         if self.targets is not None:  # the student must see the very view that the teacher embedded
             seed, visit = self.targets.seed, self.targets.view(visit)
         view = TrainView(self.transform, seed, key, visit)
-        return view.render(self._cache.get(self.splits, *place, view.reduction))
+        image, (source, row) = self._cache.get(self.splits, *place, view.reduction), place
+        with self.splits[source].naming(row):
+            return view.render(image)
 
     def _targets_of(self, plan: BatchPlan, own: slice) -> tuple[Tensor, Tensor] | None:
         if self.targets is None:

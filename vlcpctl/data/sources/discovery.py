@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
-from vlcpctl.core.errors import BadInput, UsageError, missing
+from vlcpctl.core.amounts import counted
+from vlcpctl.core.errors import BadInput, UsageError, missing, some_names
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.manifest import is_artifact, kind_of
-from vlcpctl.data.sources.columns import ColumnOptions
+from vlcpctl.core.safe_json import read_json_object
+from vlcpctl.data.sources.columns import IMAGE, ColumnOptions, pick
 from vlcpctl.data.sources.folders import Folder
 from vlcpctl.data.sources.image_folders import METADATA, ImageFolder, split_of_directories
 from vlcpctl.data.sources.json_lists import JSON, JSON_LINES
 from vlcpctl.data.sources.list_files import TABLES, ListFile
 from vlcpctl.data.sources.parquet import ParquetFile
+from vlcpctl.data.sources.sample_parts import IMAGES, OTHER_IMAGES, TEXTS
 from vlcpctl.data.sources.saved_datasets import ArrowFile, saved_files
 from vlcpctl.data.sources.task_splits import splits_in
 from vlcpctl.data.sources.webdataset import TarFile
@@ -27,6 +30,7 @@ from vlcpctl.data.tasks.index import SPLITS, split_named
 from vlcpctl.data.tasks.samples import Pair
 
 _PICKLES = frozenset({".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth"})
+_TABLES = (*JSON, *JSON_LINES, *TABLES)
 _GZIP = b"\x1f\x8b"
 _STATISTICS = "_stats.json"  # of img2dataset, written when a shard is complete
 
@@ -150,6 +154,12 @@ class _Tree:
             names += [start + name for name in (*directories, *files) if name[0] != "."]
         return cls(root, names)
 
+    def parts(self) -> Iterator[tuple[str, str]]:
+        """Each path without its extension, and the extension in lower case."""
+        for name in self.names:
+            stem, _, kind = name.rpartition(".")
+            yield stem, kind.lower()
+
     def ending(self, *suffixes: str) -> list[Path]:
         """The paths that end with one of the suffixes, sorted."""
         return sorted(self.root / name for name in self.names if name.endswith(suffixes))
@@ -180,11 +190,29 @@ def _shards_in(tree: _Tree) -> list[Source]:
 
 
 def _images_in(tree: _Tree) -> list[Source]:
-    """The directory itself as a source. Raises BadInput if it contains no images."""
+    """The directory itself as a source, or the table in it, if its images have no texts.
+
+    Raises BadInput if it contains no images, or several tables.
+    """
     directory = tree.root
-    folder = Folder(directory)
-    if folder.holds_images():
-        return [folder]
+    texts = {stem for stem, kind in tree.parts() if kind in TEXTS}
+    has_texts = any(kind in IMAGES and stem in texts for stem, kind in tree.parts())
+    others = Counter(kind for _, kind in tree.parts() if kind in OTHER_IMAGES)
+    holds_images = Folder(directory).holds_images()
+    if (holds_images or others) and not has_texts:
+        tables = [path for path in tree.ending(*_TABLES) if _lists_images(path)]
+        if len(tables) == 1:
+            return [_opened(tables[0])]
+        if tables:
+            names = some_names([str(path) for path in tables])
+            raise BadInput(f"{directory} contains several tables; name what to read: {names}")
+    if holds_images:
+        return [Folder(directory)]
+    if others:
+        counts = some_names([counted(count, f".{kind} file") for kind, count in others.items()])
+        raise BadInput(
+            f"{directory} contains {counts}: images must be JPEG, PNG or WebP; convert them"
+        )
     if tree.ending(".arrow"):
         raise BadInput(
             f"{directory} contains .arrow files, but no data set that save_to_disk has finished; "
@@ -194,6 +222,16 @@ def _images_in(tree: _Tree) -> list[Source]:
         f"{directory} contains no .parquet, .tar or image files, no train.json or train.jsonl, and "
         "no data set saved by save_to_disk"
     )
+
+
+def _lists_images(path: Path) -> bool:
+    """Whether a file is a table; one of text or JSON is if it has a column of images."""
+    if path.suffix not in {".json", ".txt"}:
+        return path.is_file()
+    try:
+        return pick(path, ListFile(path).names(), None, IMAGE) is not None
+    except BadInput:
+        return False
 
 
 def _image_folders(tree: _Tree) -> list[Source]:
@@ -247,6 +285,29 @@ def _check_complete(tree: _Tree, shards: list[Path]) -> None:
                 f"{shard} has no {shard.stem}{_STATISTICS}: img2dataset has not finished it; "
                 "run img2dataset again, or move the shard away"
             )
+
+
+def failed_by_statistics(file: Source) -> Iterator[tuple[str, int, str]]:
+    """The statistics of img2dataset that list failed downloads: name, number and the reasons.
+
+    They are of downloads that are not in the tar or folder; tables list theirs.
+    """
+    if not isinstance(file, TarFile | Folder):
+        return
+    own = file.path.with_name(file.path.stem + _STATISTICS)
+    inside = file.path.glob(f"*{_STATISTICS}") if file.path.is_dir() else ()
+    for path in [own, *sorted(inside)]:
+        found = read_json_object(path) if path.is_file() else {}
+        total, whole = found.get("count"), found.get("successes")
+        if isinstance(total, int) and isinstance(whole, int) and total > whole:
+            yield path.name, total - whole, f"{total - whole} of {total} downloads failed"
+
+
+def failed_downloads(file: Source) -> int:
+    """The number of downloads of img2dataset that failed, by its table or statistics."""
+    if isinstance(file, ParquetFile):
+        return file.failed_downloads()
+    return sum(count for _, count, _ in failed_by_statistics(file))
 
 
 def _opened(path: Path) -> Source:

@@ -15,12 +15,16 @@ from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.file_log import FileLog, looks_only, state_of
 from vlcpctl.data.sources.records import in_batches
-from vlcpctl.data.sources.sample_parts import IMAGES, is_wanted, pair_of_parts
+from vlcpctl.data.sources.sample_parts import (
+    IMAGES,
+    OTHER_IMAGES,
+    is_wanted,
+    pair_of_parts,
+    unusable,
+)
 from vlcpctl.data.sources.tar_reader import TarMember
 from vlcpctl.data.tasks.samples import Pair
 
-# Images in these formats are reported as skipped; other files are ignored.
-_OTHER_IMAGES = ("gif", "bmp", "tif", "tiff", "heic", "avif")
 _UNFINISHED = "_tmp"  # a directory that img2dataset writes while it runs
 
 
@@ -55,14 +59,13 @@ class Folder:
     def _pairs(self, columns: ColumnOptions, *, images: bool) -> Iterator[Pair]:
         for stem, group in groupby(self._files(), key=itemgetter(0)):
             names = self._by_extension([(suffix, name) for _, suffix, name in group])
-            if not names.keys() & {*IMAGES, *_OTHER_IMAGES, "txt"}:
+            if not names.keys() & {*IMAGES, *OTHER_IMAGES, "txt"}:
                 continue  # statistics, lists of classes: not part of a pair
             # A file name that is not UTF-8 cannot be written to JSON or Parquet.
             key = stem.encode(errors="surrogateescape").decode(errors="replace")
-            other = next((names[kind] for kind in _OTHER_IMAGES if kind in names), None)
+            other = next((names[kind] for kind in OTHER_IMAGES if kind in names), None)
             if other is not None and not names.keys() & set(IMAGES):
-                flaw = f"{shortened(other)} is not one of JPEG, PNG and WebP"
-                yield Pair(key, key, None, [], None, None, None, flaw)
+                yield unusable(key, f"{shortened(other)} is not one of JPEG, PNG and WebP")
                 continue
             parts = {
                 kind: self._logged(name, kind, columns.log, images=images)
@@ -119,7 +122,7 @@ class Folder:
     def images_without(self, tables: Collection[str]) -> Iterator[str]:
         """Relative names of the images, without those below a directory that has such a table."""
         for _, suffix, name in self._files(tables):
-            if _extension(suffix) in IMAGES + _OTHER_IMAGES:
+            if _extension(suffix) in IMAGES + OTHER_IMAGES:
                 yield name
 
     def _files(self, tables: Collection[str] = ()) -> Iterator[tuple[str, str, str]]:

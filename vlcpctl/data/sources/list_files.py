@@ -76,6 +76,10 @@ class ListFile:
             files.with_image(pair, name) if images else pair for pair, name in listed
         )
 
+    def image_paths(self, columns: ColumnOptions) -> Iterator[str | None]:
+        """The path of the image of each row. Raises BadInput as `pairs` does."""
+        return self.texts([self._roles(columns).image or ""], columns.caps)
+
     def split(self) -> str | None:
         """The one split in the file's name, such as test in coco_karpathy_test.json, or None."""
         words = re.split(r"[^a-z]+", self.path.stem.lower())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -30,8 +30,13 @@ from vlcpctl.data.sources.columns import ColumnOptions, Roles
 from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.sources.limits import GROUP_RATIO, Caps, over
 from vlcpctl.data.sources.records import FIRST_ROWS, LISTS
-from vlcpctl.data.sources.sample_parts import ERROR, STATUS, SUCCESS
-from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.data.sources.sample_parts import (
+    ERROR,
+    STATUS,
+    SUCCESS,
+    failed_download,
+)
+from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD, Pair
 
 _BATCH_BYTES = 8 * 2**20  # four times faster than 32 MB: the allocator reuses its pages
 _BATCH_ROWS = 500
@@ -78,8 +83,8 @@ class ParquetFile:
         with self._open() as file:
             schema, classes = self._schema(file), self._classes(file)
             roles = self._roles(file, columns, images=images)
-            leaves_out = _is_img2dataset(schema)
-            names = list(dict.fromkeys(roles.names() + [STATUS] * leaves_out))
+            states = [STATUS, ERROR] if _is_img2dataset(schema.names) else []
+            names = list(dict.fromkeys(roles.names() + states))
             most = _BATCH_PATHS if names_files(schema, roles) else _BATCH_ROWS
             files = ImageFiles(
                 columns.image_roots or (self.path.parent,), columns.log, columns.is_contained
@@ -88,8 +93,24 @@ class ParquetFile:
             for batch in self._batches(file, names, most, self._row_bytes(file, columns.caps)):
                 named = with_classes(batch, classes)
                 pairs = pairs_of_batch(self.path, named, roles, files, row)
-                yield _downloaded(batch, pairs) if leaves_out else pairs
+                yield _with_failures(batch, pairs) if states else pairs
                 row += batch.num_rows
+
+    def failed_downloads(self) -> int:
+        """The number of downloads of img2dataset that failed; 0 if it did not make the table."""
+        if not _is_img2dataset(self.names()):
+            return 0
+        return sum(state not in (None, SUCCESS) for state in self.texts([STATUS], Caps()))
+
+    def image_paths(self, columns: ColumnOptions) -> Iterator[str | None]:
+        """The path of the image of each row; none if some rows have the bytes of theirs."""
+        with self._open() as file:
+            schema = self._schema(file)
+            roles = arrow_roles(self.path, schema, columns, images=True)
+        image = str(roles.image)
+        if not names_files(schema, roles) or pa.types.is_struct(schema.field(image).type):
+            return iter(())
+        return self.texts([image], columns.caps)
 
     def texts(self, names: list[str], caps: Caps) -> Iterator[str | None]:
         """The values of these columns in every row. Raises BadInput if the file is damaged."""
@@ -159,14 +180,20 @@ class ParquetFile:
             row += batch.num_rows
 
 
-def _is_img2dataset(schema: pa.Schema) -> bool:
-    return STATUS in schema.names and ERROR in schema.names
+def _is_img2dataset(names: Collection[str]) -> bool:
+    return STATUS in names and ERROR in names
 
 
-def _downloaded(batch: pa.RecordBatch, pairs: list[Pair]) -> list[Pair]:
-    """The pairs without img2dataset's failed downloads, which its tars leave out too."""
-    states = batch.column(STATUS).to_pylist()
-    return [pair for pair, state in zip(pairs, states, strict=True) if state in (None, SUCCESS)]
+def _with_failures(batch: pa.RecordBatch, pairs: list[Pair]) -> list[Pair]:
+    """The pairs, with img2dataset's failed downloads as such: they are in no task."""
+    states = zip(*(batch.column(name).to_pylist() for name in (STATUS, ERROR)), strict=True)
+    found = [failed_download(*state) for state in states]
+    return [
+        pair
+        if why is None
+        else pair._replace(image=None, label=None, value=None, flaw=why, reason=FAILED_DOWNLOAD)
+        for pair, why in zip(pairs, found, strict=True)
+    ]
 
 
 def prefetch(items: Iterator[T]) -> Iterator[T]:

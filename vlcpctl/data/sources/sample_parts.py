@@ -14,6 +14,8 @@ from vlcpctl.data.sources.tar_reader import TarMember
 from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD, NO_TEXT, Pair
 
 IMAGES = ("webp", "png", "jpg", "jpeg")  # in the order in which CLIP_benchmark tries them
+# Images in these formats are reported as skipped; other files are ignored.
+OTHER_IMAGES = ("gif", "bmp", "tif", "tiff", "heic", "heif", "avif", "jxl")
 TEXTS = ("txt", "json", "cls")
 # Fields of img2dataset: whether an image was downloaded, and why not.
 STATUS, ERROR, SUCCESS = "status", "error_message", "success"
@@ -26,17 +28,24 @@ def is_wanted(extension: str, size: int, *, images: bool) -> bool:
     return images and extension in IMAGES and size <= MAX_BYTES
 
 
+def unusable(place: str, flaw: str) -> Pair:
+    """A pair that is skipped as one without an image."""
+    return Pair(place, place, None, [], None, None, None, flaw)
+
+
 def pair_of_parts(key: str, parts: dict[str, TarMember], columns: ColumnOptions) -> Pair:
     """The pair made from the members of a sample, which are given by extension."""
     try:
         texts = _texts(parts)
         described = _parsed(texts.get("json"))
     except (ValueError, RecursionError) as error:
-        why = f"cannot read its .txt, .cls or .json: {error}"
-        return Pair(key, key, None, [], None, None, None, why)
-    failure = _failed_download(described)
+        return unusable(key, f"cannot read its .txt, .cls or .json: {error}")
+    # The two fields together are img2dataset's: others have a status as well.
+    failure = (
+        failed_download(described.get(STATUS), described[ERROR]) if ERROR in described else None
+    )
     if failure is not None:
-        return Pair(key, key, None, [], None, None, None, failure, reason=FAILED_DOWNLOAD)
+        return unusable(key, failure)._replace(reason=FAILED_DOWNLOAD)
     captions, no_text = _captions(texts.get("txt"), described, columns.caption)
     if no_text:
         return Pair(key, key, None, [], None, None, None, no_text, reason=NO_TEXT)
@@ -56,14 +65,13 @@ def pair_of_parts(key: str, parts: dict[str, TarMember], columns: ColumnOptions)
     )
 
 
-def _failed_download(described: dict[str, Any]) -> str | None:
+def failed_download(status: object, error: object) -> str | None:
     """Why img2dataset did not download the image of a sample, or None if it did.
 
     Its own writer leaves such a sample out of tars and folders; programs that turn its tables into
-    tars may not. The two fields together are img2dataset's: others have a status as well.
+    tars may not.
     """
-    status, error = described.get(STATUS), described.get(ERROR)
-    if ERROR not in described or status in (None, SUCCESS):
+    if status in (None, SUCCESS):
         return None
     return shortened(f"{status}: {error}" if error else str(status))
 

@@ -164,7 +164,7 @@ class _TarWalk:
 def members(
     path: Path, wants: Callable[[str, int], bool], *, reads_ahead: int = 2**20
 ) -> Iterator[TarMember]:
-    """Yield the members in order; `wants(name, size)` decides whose bytes are read.
+    """Yield the members in order but hidden ones; `wants(name, size)` decides whose bytes are read.
 
     `reads_ahead` is the size of the read buffer in bytes; make it small to read few members.
     Raises BadInput, with the position in the file, if the tar is compressed or damaged.
@@ -174,7 +174,14 @@ def members(
         file.seek(0)
         if start in _COMPRESSED:
             raise BadInput(f"{path} is compressed with {_COMPRESSED[start]}; unpack it first")
-        yield from _TarWalk(path, file, wants, os.fstat(file.fileno()).st_size).members()
+        walk = _TarWalk(path, file, wants, os.fstat(file.fileno()).st_size)
+        yield from (member for member in walk.members() if not _is_hidden(member.name))
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether a member is hidden, or of the directory of its own that macOS adds to archives."""
+    directory, _, base = name.rpartition("/")
+    return base.startswith(".") or "__MACOSX" in directory.split("/")
 
 
 def _name(block: bytes) -> str:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.records import in_batches
-from vlcpctl.data.sources.sample_parts import IMAGES, TEXTS, is_wanted, pair_of_parts
+from vlcpctl.data.sources.sample_parts import (
+    IMAGES,
+    OTHER_IMAGES,
+    TEXTS,
+    is_wanted,
+    pair_of_parts,
+    unusable,
+)
 from vlcpctl.data.sources.tar_reader import TarMember, members
 from vlcpctl.data.tasks.samples import Pair
 
@@ -42,19 +49,38 @@ class TarFile:
             return is_wanted(extension_of(name), size, images=images)
 
         groups = groupby(members(self.path, wants), key=sample_of)
-        found = (self._pair(key, group, columns) for (_, key), group in groups)
-        yield from in_batches(pair for pair in found if pair is not None)
+        found = (self._pairs(key, group, columns) for (_, key), group in groups)
+        yield from in_batches(chain.from_iterable(found))
 
-    def _pair(self, key: str, group: Iterator[TarMember], columns: ColumnOptions) -> Pair | None:
+    def _pairs(
+        self, key: str, group: Iterator[TarMember], columns: ColumnOptions
+    ) -> Iterator[Pair]:
+        """The pair of a sample; or, without an image in it, one for each member that looks so."""
         parts: dict[str, TarMember] = {}
+        others: list[str] = []
         # One at a time: the members of a sample are bounded only because none is there twice.
         for member in group:
             extension = extension_of(member.name)
             if extension in IMAGES + TEXTS and parts.setdefault(extension, member) is not member:
                 raise BadInput(f"{self.path} has two members named {shortened(member.name)!r}")
-        if not parts:
-            return None  # a directory, or a file that is not part of a pair
-        return pair_of_parts(key, parts, columns)
+            if extension not in IMAGES and extension.rpartition(".")[2] in IMAGES + OTHER_IMAGES:
+                others.append(member.name)
+        if others and not parts.keys() & set(IMAGES):
+            for name in others[:1] if parts else others:
+                yield unusable(key if parts else name, _why_not(name))
+        elif parts:  # else a directory, or a file that is not part of a pair
+            yield pair_of_parts(key, parts, columns)
+
+
+def _why_not(name: str) -> str:
+    """Why a member that looks like an image is not that of a sample."""
+    extension = extension_of(name)
+    if extension in OTHER_IMAGES:
+        return f"{shortened(name)} is not one of JPEG, PNG and WebP"
+    return (
+        f"{shortened(name)} has the extension {shortened(extension)}: the name of a sample ends at "
+        "its first dot; rename it"
+    )
 
 
 def sample_of(member: TarMember) -> tuple[int, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import NamedSource, Source
+from vlcpctl.data.sources.discovery import NamedSource, Source, failed_by_statistics
 from vlcpctl.data.sources.file_log import FileLog
 from vlcpctl.data.sources.fingerprints import fingerprint
 from vlcpctl.data.splitting.leaving_out import LeftOut
@@ -22,7 +22,14 @@ from vlcpctl.data.splitting.rules import Rule
 from vlcpctl.data.splitting.scratch_tables import RepeatedValues
 from vlcpctl.data.splitting.seen_keys import seen_keys
 from vlcpctl.data.tasks.index import split_named
-from vlcpctl.data.tasks.samples import Pair, Sample, UnusablePair, identify
+from vlcpctl.data.tasks.samples import (
+    DUPLICATE,
+    FAILED_DOWNLOAD,
+    Pair,
+    Sample,
+    UnusablePair,
+    identify,
+)
 from vlcpctl.data.tasks.skips import SkipLog
 
 # The task, the sample, and the split that its row names (None: the hold-out decides). A plain
@@ -113,6 +120,7 @@ class SelectionPass:
             for source, file, pairs in self.reader.batches(logs=logs):
                 if file not in self._digests:
                     self._fingerprint_all_but(file)
+                    self._count_failed(file)
                 self.read += len(pairs)
                 identified = self._without_left_out(self._identified(file, pairs))
                 fresh = seen.add_new([place for _, _, place in identified])
@@ -133,6 +141,12 @@ class SelectionPass:
             {"name": file.path.name, **found[file], "content": digest.hexdigest()}
             for file, digest in self._digests.items()
         ]
+
+    def _count_failed(self, file: Source) -> None:
+        """Count the downloads that img2dataset left out of a tar or folder."""
+        for statistics, count, why in failed_by_statistics(file):
+            self.read += count
+            self.skips.add(file.path, statistics, FAILED_DOWNLOAD, why, count)
 
     def _fingerprint_all_but(self, current: Source | None) -> None:
         """Fingerprint the files that have been read, while their bytes are still in memory."""
@@ -185,7 +199,7 @@ class SelectionPass:
                 if self.repeats is not None:
                     self.repeats.add(key, pair.kept)
                 detail = f"repeats an earlier pair (key {sample.key})"
-                self.skips.add(file.path, pair.place, "duplicate", detail)
+                self.skips.add(file.path, pair.place, DUPLICATE, detail)
 
     def _assigned(
         self, file: Source, unique: Iterator[tuple[Pair, Sample]], task_of: Callable[[Pair], str]

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import numpy as np
 
 from vlcpctl.core.amounts import counted
 from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.console import progress, say, warn
 from vlcpctl.core.errors import MOST_NAMES, UsageError, unknown_name
 from vlcpctl.core.manifest import kind_of
-from vlcpctl.core.printable import printable
+from vlcpctl.core.printable import printable, shortened
 from vlcpctl.core.seals import sealed_entries, write_sealed_manifest
 from vlcpctl.core.seeds import generator
+from vlcpctl.data.sources.columns import ColumnOptions
+from vlcpctl.data.sources.discovery import Source, failed_downloads
 from vlcpctl.data.sources.fingerprints import size_of
+from vlcpctl.data.sources.list_files import ListFile
+from vlcpctl.data.sources.parquet import ParquetFile
 from vlcpctl.data.splitting.holdout import Holdout
 from vlcpctl.data.splitting.leaving_out import sentence
 from vlcpctl.data.splitting.options import SplitOptions
@@ -28,6 +35,8 @@ from vlcpctl.data.tasks.manifests import (
     stream_content,
     write_task_manifest,
 )
+from vlcpctl.data.tasks.samples import DUPLICATE, FAILED_DOWNLOAD
+from vlcpctl.data.tasks.task import open_stream
 
 _TWO_DIGITS = 100  # tasks, numbered from 00
 _NEAR = 10  # tasks before that at which a growing stream is warned of: ten weeks
@@ -50,7 +59,7 @@ def make_stream(
     if _is_finished(options, plan, out, force=force):
         say(f"{out} is already finished")
         return sealed_entries(out, "stream")
-    _check_columns(plan)
+    check_columns(plan)
     with new_directory(out, "stream.json") as directory:
         if classifier is not None:
             plan = _with_labels(plan, classifier(), directory / "labels", threads)
@@ -72,7 +81,7 @@ def make_stream(
     if result.others:
         pairs = counted(sum(result.others.values()), "pair")
         say(f"split: {pairs} of other tasks than those of --only are not in the stream")
-    say(f"split: {summary(manifest)}")
+    say(f"split: {summary(manifest, _distinct_images(out))}")
     return manifest
 
 
@@ -96,25 +105,49 @@ def _recorded(options: SplitOptions, plan: SplitPlan, holdout: str | None) -> di
     return found
 
 
-def summary(manifest: dict[str, Any]) -> str:
-    """What a stream contains, in one line for people.
+def _distinct_images(out: Path) -> dict[str, int]:
+    """The number of different images in each split of a stream, and in all of them (`all`)."""
+    found: dict[str, list[np.ndarray]] = {}
+    for task in open_stream(out):
+        for name in task.manifest.splits:
+            first_N = np.ascontiguousarray(task.split(name).digests()[:, :8]).view(np.uint64)
+            found.setdefault(name, []).append(np.unique(first_N))
+    parts = {name: np.unique(np.concatenate(lists)) for name, lists in found.items()}
+    every = np.unique(np.concatenate(list(parts.values())))
+    return {name: len(part) for name, part in parts.items()} | {"all": len(every)}
+
+
+def summary(manifest: dict[str, Any], images: Mapping[str, int]) -> str:
+    """What a stream contains, in one line for people; `images` as of `_distinct_images`.
 
     >>> skipped = {"duplicate": 3, "no caption": 1}
     >>> totals = {"train": {"images": 90, "captions": 180}, "test": {"images": 10, "captions": 20}}
-    >>> summary({"tasks": [{}] * 2, "totals": totals, "skipped": skipped})
+    >>> made = {"tasks": [{}] * 2, "totals": totals, "skipped": skipped}
+    >>> summary(made, {"train": 90, "test": 10, "all": 100})
     '2 tasks, 100 images with 200 captions; held out: test 10; 3 duplicates skipped'
+    >>> summary(made, {"train": 80, "test": 8, "all": 88})[9:-22]
+    '100 pairs of 88 images with 200 captions; held out: test 8 images, 10 pairs'
     """
     totals = manifest["totals"]
-    images, captions = (
+    pairs, captions = (
         sum(split[name] for split in totals.values()) for name in ("images", "captions")
     )
-    held_out = [f"{name} {split['images']}" for name, split in totals.items() if name != "train"]
-    duplicates = manifest["skipped"].get("duplicate", 0)
-    tasks = counted(len(manifest["tasks"]), "task")
-    content = f"{counted(images, 'image')} with {counted(captions, 'caption')}"
-    parts = [f"{tasks}, {content}", f"held out: {', '.join(held_out) or 'nothing'}"]
+    held_out = [
+        f"{name} {images[name]}"
+        + ("" if images[name] == split["images"] else f" images, {split['images']} pairs")
+        for name, split in totals.items()
+        if name != "train"
+    ]
+    duplicates = manifest["skipped"].get(DUPLICATE, 0)
+    failed = manifest["skipped"].get(FAILED_DOWNLOAD, 0)
+    content = "" if images["all"] == pairs else f"{counted(pairs, 'pair')} of "
+    content += f"{counted(images['all'], 'image')} with {counted(captions, 'caption')}"
+    parts = [f"{counted(len(manifest['tasks']), 'task')}, {content}"]
+    parts.append(f"held out: {', '.join(held_out) or 'nothing'}")
     if duplicates:
         parts.append(f"{counted(duplicates, 'duplicate')} skipped")
+    if failed:
+        parts.append(counted(failed, "failed download"))
     return "; ".join(parts)
 
 
@@ -216,7 +249,7 @@ def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> d
     plan = options.plan()
     if _is_finished(options, plan, out, force=force):
         say(f"{out} is already finished")
-    _check_columns(plan)
+    check_columns(plan)
     files = [file for one in plan.reader.inputs for file in one.files]
     times = []
     if plan.by.kind == "time":
@@ -224,10 +257,12 @@ def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> d
             rule = make_rule(plan, Path(scratch))
         assert isinstance(rule, ByTime)
         times = [dict(zip(("task", "first", "last"), one, strict=True)) for one in rule.times()]
+    failed, rows = sum(map(failed_downloads, files)), _rows(plan)
     return {
         "sources": {one.name: [str(file.path) for file in one.files] for one in plan.reader.inputs},
         "bytes": sum(map(size_of, files)),
-        "pairs": _rows(plan) or None,
+        "pairs": (rows if plan.reader.limit else rows - failed) if rows else None,
+        **({"failed_downloads": failed} if failed else {}),
         "by": options.by,
         "labels_from": options.labels_from,
         "tasks": len(times) or _known_tasks(plan),
@@ -245,13 +280,35 @@ def _known_tasks(plan: SplitPlan) -> int | None:
     return of_rule.get(plan.by.kind, plan.tasks)
 
 
-def _check_columns(plan: SplitPlan) -> None:
+def check_columns(plan: SplitPlan) -> None:
+    """Raise BadInput if a source lacks a column, and UsageError if --image-root has no effect."""
     wanted = plan.reader.columns
     files = [file for one in plan.reader.inputs for file in one.files]
     for file in files:
         file.check_columns(wanted)
     if wanted.image_roots and not any(file.names_files(wanted) for file in files):
         raise UsageError("--image-root has no effect: these sources contain their images")
+    if wanted.image_roots:
+        _check_paths(files, wanted)
+
+
+def _check_paths(files: list[Source], wanted: ColumnOptions) -> None:
+    """Say how many paths of images are absolute. Raises UsageError if all are."""
+    lists = [file for file in files if isinstance(file, ListFile | ParquetFile)]
+    first, absolute, total = "", 0, 0
+    for path in (path for file in lists for path in file.image_paths(wanted) if path):
+        total += 1
+        if Path(path).is_absolute():
+            first, absolute = first or path, absolute + 1
+    if not absolute:
+        return
+    said = (
+        f"--image-root has no effect on absolute paths: {absolute} of {total} paths of images are "
+        f"absolute; the first: {shortened(first)}"
+    )
+    if absolute == total and len(lists) == len(files):
+        raise UsageError(said)
+    warn(said)
 
 
 def _rows(plan: SplitPlan) -> int:

@@ -14,7 +14,9 @@ KeptValues = tuple[tuple[str, ...], ...]
 
 NO_IMAGE = "no image"
 NO_TEXT = "caption that is not text"
-FAILED_DOWNLOAD = "failed download"  # of img2dataset: expected, so that --max-skip ignores it
+FAILED_DOWNLOAD = "failed download"  # of img2dataset
+DUPLICATE = "duplicate"
+EXPECTED = frozenset({FAILED_DOWNLOAD, DUPLICATE})  # no errors, so that --max-skip ignores them
 
 
 class UnusablePair(ValueError):

@@ -11,7 +11,7 @@ from typing import TextIO
 from vlcpctl.core.amounts import is_decimal
 from vlcpctl.core.errors import TooManySkipped, UsageError
 from vlcpctl.core.printable import shortened
-from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD
+from vlcpctl.data.tasks.samples import EXPECTED
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,14 @@ class SkipLog:
     first: str = ""  # the first skipped sample that is an error, for messages
     _file: TextIO | None = None
 
-    def add(self, file: Path, place: str | int, reason: str, detail: str) -> None:
-        """Record a skipped sample; `place` is its row number or the name of its tar member."""
+    def add(self, file: Path, place: str | int, reason: str, detail: str, count: int = 1) -> None:
+        """Record a skipped sample, or `count` of them in a line.
+
+        `place` is its row number or the name of its tar member.
+        """
         where = f"row {place}" if isinstance(place, int) else f"member {place}"
-        self.counts[reason] += 1
-        if reason != FAILED_DOWNLOAD:
+        self.counts[reason] += count
+        if reason not in EXPECTED:
             self.first = self.first or f"{file}, {shortened(where)}: {detail}"
         if self.path is None:
             return
@@ -77,10 +80,10 @@ class SkipLog:
     def check(self, tolerance: Tolerance, read: int) -> None:
         """Raise TooManySkipped, naming the first skipped sample, if there are too many.
 
-        Failed downloads are not errors of the data and do not count.
+        Failed downloads and duplicates are not errors of the data and do not count.
         """
-        errors = self._errors()
-        if not tolerance.allows(errors.total(), read - self.counts[FAILED_DOWNLOAD]):
+        errors = Counter({why: n for why, n in self.counts.items() if why not in EXPECTED})
+        if not tolerance.allows(errors.total(), read - self.counts.total() + errors.total()):
             raise TooManySkipped(
                 f"{errors.total()} of {read} samples cannot be used ({_listed(errors)}), "
                 f"more than --max-skip {tolerance.text}; the first: {self.first}"
@@ -89,9 +92,6 @@ class SkipLog:
     def summary(self) -> str:
         """The counts by reason, the most frequent first, such as "broken image 3, no image 1"."""
         return _listed(self.counts)
-
-    def _errors(self) -> Counter[str]:
-        return Counter({why: count for why, count in self.counts.items() if why != FAILED_DOWNLOAD})
 
 
 def _listed(counts: Counter[str]) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -15,10 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from vlcpctl.core.digests import verify_files
-from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.errors import BadInput, VlcpError, unreadable
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.open_files import OpenFiles
+from vlcpctl.core.printable import shortened
 from vlcpctl.core.recorded_files import RESTORE
+from vlcpctl.core.resource_limits import is_about_limits, limit_text
 from vlcpctl.core.store_cache import fetch_images, images_file, is_stored
 from vlcpctl.data.tasks.facts import (
     BufferManifest,
@@ -236,6 +239,24 @@ class Split:
             found = f"{where}: the image of key {self.keys[row]} does not match the index"
             raise BadInput(f"{found} (its sha256 differs); run 'vlcpctl check --deep'")
         return data
+
+    @contextmanager
+    def naming(self, row: int) -> Iterator[None]:
+        """Names the image at `row`, and its source key, in an error of decoding or resizing it."""
+        try:
+            yield
+        except BadInput as error:
+            advice = "'vlcpctl split --decode' names the row of its source and skips it"
+            raise BadInput(f"{self._named(row)}: {error}; {advice}") from error
+        except (MemoryError, RuntimeError) as error:
+            if not is_about_limits(error):
+                raise
+            raise VlcpError(f"{self._named(row)}: {limit_text(error)}") from error
+
+    def _named(self, row: int) -> str:
+        table = self.columns(["key", "source_key"])
+        at = table["key"].to_pylist().index(self.keys[row])  # not `row` if `lowest` was given
+        return f"{self.path}, row {at} (source key {shortened(str(table['source_key'][at]))})"
 
     def fetch(self, rows: Sequence[int]) -> None:
         """Fetch the images at `rows`, which are read next, if they are in an object store.

@@ -57,7 +57,7 @@ class Cached:
 class EmbeddingCache:
     """The files of a directory, which is made if it does not exist.
 
-    What killed processes left half-written there is removed: files that nobody wrote to for an hour.
+    What killed processes left half-written there is removed, if nobody wrote to it for an hour.
     Raises UsageError if it is not a directory, and OSError if it cannot be made.
     """
 

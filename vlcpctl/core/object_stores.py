@@ -50,8 +50,8 @@ def protocol_of(text: str) -> str | None:
 def find(url: str) -> list[StoredObject]:
     """The objects at a URL: one object, all below a directory, or those that match a glob.
 
-    Raises UsageError for a password in it and if there is no file system of its protocol, BadInput if nothing is there, and
-    VlcpError if the store cannot be asked.
+    Raises UsageError if it has a password, or there is no file system of its protocol, BadInput if
+    nothing is there, and VlcpError if the store cannot be asked.
     """
     if without_secrets(url) != url:
         raise UsageError(

@@ -105,6 +105,9 @@ def test_rows_are_returned_and_can_be_reported(tmp_path: Path) -> None:
     assert (report.path, kept.path) == (None, tmp_path / "report")
     assert report.summary == kept.summary == json.loads((kept.path / "summary.json").read_text())
     assert report.page == (kept.path / "report.html").read_text()
+    assert vlcpctl.Report.read(str(kept.path)) == kept
+    with pytest.raises(TypeError, match="DataFrame"):
+        vlcpctl.forgetting_report(vlcpctl.load_rows(rows), metric="rm")
 
 
 def test_a_report_is_shown_in_a_frame_that_cannot_reach_the_notebook(tmp_path: Path) -> None:

@@ -53,3 +53,11 @@ def test_text_and_paths_are_not_taken_apart() -> None:
         ["ab"],
         [3],
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("run", True), ("lr", True), ("previous", False), ("wait", True)]
+)
+def test_true_and_false_are_no_values(name: str, value: bool) -> None:
+    with pytest.raises(TypeError, match=f"^{name} must be .*, not {value}$"):
+        list(of(train_step, name).words(value))

@@ -19,6 +19,7 @@ from vlcpctl.commands.batch import run as run_batch
 from vlcpctl.core.errors import BadInput
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import parse
+from vlcpctl.testing.tiny_stream import make_task
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stand-in needs a fork")
 
@@ -212,6 +213,30 @@ def test_dry_run_prints_the_lines_and_runs_none(tmp_path: Path) -> None:
     ended = batch(f"check write '{tmp_path}/a b' # why\nwait\n", "--dry-run")
     assert ended.stdout == f"vlcpctl check write '{tmp_path}/a b'\nwait\n"
     assert not list(tmp_path.iterdir())
+
+
+def test_dry_run_is_that_of_each_line_whose_inputs_no_earlier_line_makes(tmp_path: Path) -> None:
+    task, run = make_task(tmp_path / "task", 3), tmp_path / "run"
+    train = f"train-step {task} --method seqf --preset tiny --model micro -o {run}\n"
+    follows = f"eval-retrieval {task} --checkpoint {run} -o {tmp_path}/rows\n"
+    good = batch(f"--help\n{train}wait\n{follows}", "--dry-run", "--quiet")
+    assert good.returncode == 0, good.stderr
+    assert good.stderr.splitlines() == [
+        "warning: not checked: 1 line whose command has no --dry-run",
+        "warning: not checked: 1 line whose inputs earlier lines make",
+    ]
+    bad = batch(f"{train}buffer {tmp_path}/nothing --size 3 -o {tmp_path}/b\n", "--dry-run")
+    assert bad.returncode == 3
+    assert "line 2 ended with code 3" in bad.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["task"]
+
+
+@pytest.mark.parametrize("engine", ["snakemake", "sbatch"])
+@pytest.mark.parametrize("line", ["--help", "--version"])
+def test_a_line_without_a_command_runs_on_another_engine(engine: str, line: str) -> None:
+    ended = batch(f"{line}\n", "--to", engine)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert line in ended.stdout
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])

@@ -28,6 +28,15 @@ def test_the_directory_that_one_is_in_and_the_uppermost_have_a_kind(
     assert kind_of(Path("/")) is None
 
 
+def test_a_password_of_the_command_line_is_not_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["vlcpctl", "--image-root=s3://KEY:pass/word@data"])
+    _make(tmp_path / "a")
+    words = read_manifest(tmp_path / "a", "task")["made_by"]["argv"]
+    assert words == ["vlcpctl", "--image-root=s3://***@data"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -57,6 +57,18 @@ def test_an_error_of_a_process_is_passed_on_in_one_line(
     assert "\n" not in record["message"]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+def test_on_a_full_disk_the_exit_code_is_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "error.json").symlink_to("/dev/full")
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
+    with pytest.raises(SystemExit) as ended, reporting_errors():
+        raise Diverged("the loss diverged")
+    assert ended.value.code == 8
+    assert list(tmp_path.iterdir()) == []  # torch's launcher cannot read an empty file
+
+
 def test_a_mistake_in_the_program_is_left_to_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,16 @@ def test_its_modes_are_those_of_the_umask(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    path = stored(tmp_path)
+    left, being_written = (path.with_name(f".{path.name}.tmp-{n}") for n in (1, 2))
+    for one, age in ((left, 7200), (being_written, 60)):
+        one.write_bytes(b"half")
+        os.utime(one, times=(time.time() - age,) * 2)
+    EmbeddingCache(tmp_path)
+    assert sorted(path.parent.iterdir()) == sorted([path, being_written])
 
 
 def test_a_file_of_another_schema_is_recognised_and_is_to_be_deleted(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from vlcpctl.jobs.script import CommandLine, parse
         ("check a \\\n  b", ("check", "a", "b")),
         ("check ''", ("check", "")),
         ("# data is in D:\\\ncheck a", ("check", "a")),
+        *((f"check 'a{sign}b'", ("check", f"a{sign}b")) for sign in "\f\v\x1c\x85\u2028\u2029"),
     ],
 )
 def test_a_line_is_read_as_a_shell_reads_it(text: str, words: tuple[str, ...]) -> None:

@@ -56,10 +56,16 @@ class Parameter:
         return kind(self.name, kind.POSITIONAL_OR_KEYWORD, annotation=self.annotation)
 
     def words(self, value: Any) -> Iterator[str]:
-        """The words for a value of the option; none for None, or a switch that is off."""
+        """The words for a value of the option; none for None, or a switch that is off.
+
+        Raises TypeError for True or False where a value is needed: the option alone would take the
+        next word for it.
+        """
         if value is None or self.default == "" == value:
             return
         if isinstance(value, bool):
+            if not self.annotation.startswith("bool"):
+                raise TypeError(f"{self.name} must be {self.annotation}, not {value}")
             yield from self.option[:1] if value else self.option[1:]
             return
         for one in each(value) if self.repeats and not _is_numbers(value) else [value]:
@@ -81,7 +87,15 @@ def parameters_of(run: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def each(value: Any) -> Iterator[Any]:
-    """The items of an iterable; what is text, a path or a row is one item."""
+    """The items of an iterable; what is text, a path or a row is one item.
+
+    Raises TypeError for a table of pandas, whose items are the names of its columns.
+    """
+    if type(value).__name__ == "DataFrame":
+        raise TypeError(
+            "a DataFrame is neither a path nor rows; give the files of rows, or the rows as "
+            "eval_retrieval returns them"
+        )
     if isinstance(value, str | os.PathLike | Mapping) or not hasattr(value, "__iter__"):
         yield value
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,9 @@ class Report:
     page: str = field(repr=False)
 
     @classmethod
-    def read(cls, path: Path) -> Report:
+    def read(cls, path: str | PathLike[str]) -> Report:
         """The report in a directory."""
+        path = Path(path)
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
         page = (path / "report.html").read_text(encoding="utf-8")
         return cls(path=path, summary=summary, page=page)

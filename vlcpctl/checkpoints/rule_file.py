@@ -67,13 +67,18 @@ def _guard(rule: type[MergeRule]) -> None:
 
 def _require_weights(place: str, found: Any, wanted: Weights) -> None:
     """Raise BadInput unless a rule returned the tensors of a model."""
-    from vlcpctl.core.tensors import require_same_names  # with torch, which loading a rule lacks
+    # With torch, which loading a rule lacks.
+    from torch import Tensor
+
+    from vlcpctl.core.tensors import require_same_names
 
     if not isinstance(found, Mapping):
         raise BadInput(f"{place} must return the weights by name, not a {type(found).__name__}")
     for name, value in found.items():
-        if getattr(value, "shape", None) is None:
+        if not isinstance(value, Tensor):
             raise BadInput(f"{place}: {name!r} must be a tensor, not a {type(value).__name__}")
+        if not value.is_floating_point():  # it would lose fractions, or its imaginary part
+            raise BadInput(f"{place}: {name!r} must be of floats, not {value.dtype}")
     try:
         require_same_names(found, wanted, f"{place}: what it returns")
     except Incompatible as error:

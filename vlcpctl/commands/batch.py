@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +17,7 @@ import typer
 from vlcpctl.commands import COMMANDS, module_name, options
 from vlcpctl.commands.processes import with_locks
 from vlcpctl.core import console
+from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name, unreadable
 from vlcpctl.core.input_files import require_file_or_pipe
 from vlcpctl.jobs.engines import ENGINES, sbatch_script, snakefile
@@ -70,6 +73,9 @@ def run(
     holds back all later lines until all earlier ones have ended. If a line fails, no further line
     starts, and its exit code is the exit code of batch. --quiet applies to every line.
 
+    --dry-run prints the lines and runs the dry run of each. Lines whose inputs earlier lines make,
+    or whose command has no --dry-run, are not checked, and counted.
+
     --to prints the same lines, with the same order, for Snakemake or Slurm. A comment such as
     '#: gpus=8 mem=64GB time=12h' says what a line needs, or, on a line of its own, what all later
     lines need: gpus, cpus and mem of each machine, time (min, h, d), nodes, partition and account.
@@ -89,18 +95,45 @@ def run(
         _export(lines, file, to, jobs)
         return
     if dry_run:
-        for line in lines:
-            console.emit(line)
+        _dry_run(lines, jobs, quiet=quiet)
         return
     warm = [line for line in lines if loads_model(line)]
     if sys.platform == "linux" and warm:
         from vlcpctl.models.imports import preload
 
         preload()
+    _run(lines, lines, jobs, quiet=quiet)
+
+
+def _dry_run(lines: Sequence[CommandLine], jobs: int, *, quiet: bool) -> None:
+    """Print the lines, and run the dry run of each whose inputs no earlier line makes."""
+    checked: list[CommandLine] = []
+    made: list[str | None] = []
+    not_checked: Counter[str] = Counter()
+    for line in lines:
+        console.emit(line)
+        if line.is_barrier:
+            continue
+        if not _has(line.words[0], "dry_run"):
+            not_checked["whose command has no --dry-run"] += 1
+        elif line.reads(made):
+            not_checked["whose inputs earlier lines make"] += 1
+        else:
+            checked.append(_with(line, "--dry-run"))
+        made.append(line.makes)
+    _run(checked, lines, jobs, quiet=quiet)
+    for reason, count in not_checked.items():
+        console.warn(f"not checked: {counted(count, 'line')} {reason}")
+
+
+def _run(
+    lines: Sequence[CommandLine], given: Sequence[CommandLine], jobs: int, *, quiet: bool
+) -> None:
+    """Run lines. Raises LineFailed, which shows the first one that failed as it was given."""
     console.release_stdout()  # each child claims stdout for itself
-    runner = JobRunner([_quieted(line) for line in lines] if quiet else lines, jobs)
+    runner = JobRunner([_with(line, "--quiet") for line in lines] if quiet else lines, jobs)
     runner.run()
-    _judge(runner, lines)
+    _judge(runner, given)
 
 
 def _export(lines: Sequence[CommandLine], file: Path, to: str, jobs: int) -> None:
@@ -112,18 +145,20 @@ def _export(lines: Sequence[CommandLine], file: Path, to: str, jobs: int) -> Non
     if not any(not line.is_barrier for line in lines):
         raise UsageError(f"{file} has no lines to export")
     name = "batch" if str(file) == "-" else str(file)
+    takes_wait = partial(_has, option="wait")
     if to == "snakemake":
-        found = snakefile(lines, name, _takes_wait)
+        found = snakefile(lines, name, takes_wait)
     else:
-        found = sbatch_script(lines, name, _takes_wait)
+        found = sbatch_script(lines, name, takes_wait)
     for line in [*found]:  # whole, or not at all
         console.emit(line)
 
 
-def _takes_wait(name: str) -> bool:
-    """Whether a command has the option --wait."""
-    command = with_locks(import_module(module_name(name)).run)
-    return "wait" in inspect.signature(command).parameters
+def _has(name: str, option: str) -> bool:
+    """Whether a command has an option; False for what is none, such as --help alone."""
+    if name not in COMMANDS:
+        return False
+    return option in inspect.signature(with_locks(import_module(module_name(name)).run)).parameters
 
 
 def _read(file: Path) -> str:
@@ -168,15 +203,12 @@ def loads_model(line: CommandLine) -> bool:
     return not option or any(word == option or word.startswith(f"{option}=") for word in line.words)
 
 
-def _quieted(line: CommandLine) -> CommandLine:
-    """The line with --quiet, if its command has that option."""
+def _with(line: CommandLine, switch: str) -> CommandLine:
+    """The line with a switch, if its command has that one."""
     name, *rest = line.words
-    if name not in COMMANDS:
+    if not _has(name, switch.removeprefix("--").replace("-", "_")):
         return line
-    command = import_module(module_name(name)).run
-    if "quiet" not in inspect.signature(command).parameters:
-        return line
-    return replace(line, words=(name, "--quiet", *rest))  # first: '--' may end the options
+    return replace(line, words=(name, switch, *rest))  # first: '--' may end the options
 
 
 def _judge(runner: JobRunner, lines: Sequence[CommandLine]) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import vlcpctl
 from vlcpctl.core.errors import BadInput, missing
 from vlcpctl.core.input_files import open_regular
-from vlcpctl.core.printable import utf8_json
+from vlcpctl.core.printable import utf8_json, without_secrets
 from vlcpctl.core.safe_json import read_json
 from vlcpctl.core.staging import read_path
 from vlcpctl.core.structs import converted
@@ -88,7 +88,7 @@ def write_manifest(
         **body,
         "made_by": {
             "version": vlcpctl.__version__,
-            "argv": sys.argv,
+            "argv": [without_secrets(word) for word in sys.argv],
             "python": sys.version.split()[0],
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         },

@@ -13,10 +13,12 @@ from importlib import import_module
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, first_line
+from vlcpctl.core.printable import without_secrets
 
 _WAITS = (0.1, 0.4, 1.6, 6.4)  # seconds between attempts
 _ATTEMPTS = len(_WAITS) + 1
 _LOCAL = ("file", "local", "http", "https")  # read as paths, or without a way to list a directory
+_OF_HOSTS = ("ftp", "sftp", "ssh", "smb", "webhdfs", "webdav")  # names in fsspec lack the host
 # What stores say of one version of an object; the first that is there is taken.
 _VERSIONS = ("ETag", "etag", "md5Hash", "generation", "blob_id", "LastModified", "mtime", "created")
 _MOST_BYTES = 1 << 26  # that are asked for at once, which bounds memory
@@ -41,15 +43,21 @@ def protocol_of(text: str) -> str | None:
     """
     protocol, found, _ = text.partition("://")
     is_word = protocol.isascii() and protocol.isalnum()
-    return protocol if found and is_word and protocol.lower() not in _LOCAL else None
+    is_store = found and is_word and protocol.lower() not in _LOCAL + _OF_HOSTS
+    return protocol if is_store else None
 
 
 def find(url: str) -> list[StoredObject]:
     """The objects at a URL: one object, all below a directory, or those that match a glob.
 
-    Raises UsageError if there is no file system of its protocol, BadInput if nothing is there, and
-    VlcpError if the store cannot be asked.
+    Raises UsageError if it has a password, or there is no file system of its protocol, BadInput if
+    nothing is there, and VlcpError if the store cannot be asked.
     """
+    if without_secrets(url) != url:
+        raise UsageError(
+            f"{url} has a password; give it as the store's own variables or files do, such as "
+            "AWS_SECRET_ACCESS_KEY"
+        )
     answer = _asked(url, lambda: _entries(url))
     objects = [
         StoredObject(f"{protocol_of(url)}://{name.lstrip('/')}", entry["size"], _version(entry))

@@ -13,6 +13,23 @@ _JSON_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNSAFE_BUT_NEWLINE = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 _MOST_SHOWN = 200  # characters
+# user:password@ of a URL, also after Path has turned // into /; what follows a port may have @. A
+# secret among the parameters of a URL; one among the options of a store, as Python shows them.
+_SECRET = re.compile(
+    r"""(:/{1,2})[^\s/:@'"]*:(?!\d+(?:/|$))[^\s'"]*(?=@)"""
+    r"""|(?<=[?&])([\w-]*(?:secret|password|token|signature|sig|key)[\w-]*=)[^\s&'"]+"""
+    r"""|(['"](?:secret|password|account_key|sas_token)['"]: ?['"])[^'"]+""",
+    re.IGNORECASE,
+)
+
+
+def without_secrets(text: object) -> str:
+    """The text with *** for the passwords and secrets of URLs.
+
+    >>> without_secrets("s3://KEY:se/cret@data/x, https://host:80/a@b?sig=x&n=1, {'secret': 'y'}")
+    "s3://***@data/x, https://host:80/a@b?sig=***&n=1, {'secret': '***'}"
+    """
+    return _SECRET.sub(lambda found: f"{found[1] or found[2] or found[3]}***", str(text))
 
 
 def printable(text: object) -> str:
@@ -21,7 +38,7 @@ def printable(text: object) -> str:
     >>> print(printable("a\x1b[31mb\nc\udcff"))
     a\x1b[31mb\nc\xff
     """
-    return _UNSAFE.sub(_escaped, str(text))
+    return _UNSAFE.sub(_escaped, without_secrets(text))
 
 
 def printable_lines(text: object) -> str:
@@ -31,7 +48,7 @@ def printable_lines(text: object) -> str:
     a
     b\x1b
     """
-    return _UNSAFE_BUT_NEWLINE.sub(_escaped, str(text))
+    return _UNSAFE_BUT_NEWLINE.sub(_escaped, without_secrets(text))
 
 
 def printable_json(text: object) -> str:
@@ -41,7 +58,7 @@ def printable_json(text: object) -> str:
     {"a": "\u007f\u009b\u2028"}
     """
     return _UNSAFE.sub(
-        lambda found: _JSON_SHORT.get(found[0]) or f"\\u{ord(found[0]):04x}", str(text)
+        lambda found: _JSON_SHORT.get(found[0]) or f"\\u{ord(found[0]):04x}", without_secrets(text)
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 import torch
@@ -114,7 +114,8 @@ def _error_of(rank: int, failure: ProcessFailure) -> ProcessFailed:
             "the last saved state",
             128 - code,
         )
-    return ProcessFailed(f"process {rank} exited with code {code}", code)
+    full = f"is {gettempdir()} full?"
+    return ProcessFailed(f"process {rank} exited with code {code} without a message; {full}", code)
 
 
 @contextmanager
@@ -166,7 +167,11 @@ def reporting_errors() -> Iterator[None]:
 def _report(message: str, code: int) -> None:
     # torch's launcher reads this file too and requires `message` and `timestamp`.
     record = {"message": message, "timestamp": time.time(), "code": code}
-    Path(os.environ["TORCHELASTIC_ERROR_FILE"]).write_text(json.dumps(record))
+    file = Path(os.environ["TORCHELASTIC_ERROR_FILE"])
+    try:
+        file.write_text(json.dumps(record))
+    except OSError:  # its disk is full; the launcher fails if the file is there, and empty
+        file.unlink(missing_ok=True)
 
 
 def process_device(name: str, ranks: ProcessRanks) -> torch.device:

@@ -7,6 +7,7 @@ memory map, and only if its digests hold. Shapes: N embeddings, S samples, D dim
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ SCHEMA = "vlcpctl.embedding-cache/2"  # the key of the metadata
 SUFFIX = ".safetensors"
 _ALIGNED = 64  # bytes, as torch aligns its own tensors
 _LENGTH = 8  # bytes of the header's length, in front of it
+_LEFT_S = 3600
 _EMBEDDINGS, _SAMPLES = "embeddings", "samples"
 
 Key = Mapping[str, Any]
@@ -55,6 +57,7 @@ class Cached:
 class EmbeddingCache:
     """The files of a directory, which is made if it does not exist.
 
+    What killed processes left half-written there is removed, if nobody wrote to it for an hour.
     Raises UsageError if it is not a directory, and OSError if it cannot be made.
     """
 
@@ -63,6 +66,10 @@ class EmbeddingCache:
             raise UsageError(f"--embedding-cache {directory} is not a directory")
         directory.mkdir(parents=True, exist_ok=True)
         self.directory, self._has_warned = directory, False
+        for left in directory.glob("*/.*.tmp-*"):
+            with suppress(OSError):  # it is gone, or the directory cannot be written to
+                if time.time() - left.stat().st_mtime > _LEFT_S:
+                    left.unlink()
 
     def get(self, key: Key) -> Cached | None:
         """The embeddings of a key; None if they are not stored.

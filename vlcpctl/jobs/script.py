@@ -148,7 +148,7 @@ def parse(text: str, *, has_resources: bool = False) -> list[CommandLine]:
 def _joined(text: str) -> Iterator[tuple[int, str]]:
     """Lines with their numbers; a backslash at the end of a line joins it with the next."""
     begun, start = "", 1
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not begun:
             start = number
         if line.endswith("\\") and (begun or not line.lstrip().startswith("#")):

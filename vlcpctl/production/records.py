@@ -15,6 +15,7 @@ import msgspec
 import vlcpctl
 from vlcpctl.core.atomic import new_part
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.printable import without_secrets
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.seals import SEAL, broken_seal, seal_of
 from vlcpctl.core.structs import converted, fields_beyond
@@ -36,7 +37,7 @@ def write_record(path: Path, schema: str, body: Mapping[str, Any]) -> None:
         SEAL: seal_of(body),
         "made_by": {
             "version": vlcpctl.__version__,
-            "argv": sys.argv,
+            "argv": [without_secrets(word) for word in sys.argv],
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         },
     }

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.class_folders import write_class_folder
 from support.object_store import put_in_memory
-from support.program import TINY, make_inputs, run_program
+from support.program import TINY, check_refused, make_inputs, run_program
 
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.commands.train_step import run as train_step
@@ -163,3 +163,23 @@ def test_a_directory_with_files_of_others_is_no_cache(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name in ("new", "empty", "empty"):
         assert is_cache(use_cache(tmp_path / name, 1000))
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("ftp://host/data", "ftp://host/data"),
+        ("sftp://host/data", "sftp://host/data"),
+        ("smb://host/data", "smb://host/data"),
+        ("s3://KEY:pass/word@data/x", "s3://***@data/x"),
+        ("https://me:pass@host/x?sig=pass", "https://***@host/x?sig=***"),
+    ],
+)
+def test_hosts_are_refused_and_passwords_not_shown(
+    url: str, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ("split", url, "-o", tmp_path / "s", "--by", "all:x", "--cache", tmp_path / "cache")
+    ended = run_program(capfd, *words)
+    check_refused(ended, "split", 2, said)
+    assert "KEY:" not in ended.err
+    assert ":pass" not in ended.err

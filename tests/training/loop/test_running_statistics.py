@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 import torch
 from torch import nn
 
 from vlcpctl.training.loop.running_statistics import RunningStatistics
+from vlcpctl.training.loop.train_run import TrainRun
 
 PARTS = [slice(0, 2), slice(2, 4), slice(4, 6)]
 
@@ -27,11 +30,12 @@ def _after(norms: nn.Module, batch: torch.Tensor) -> dict[str, torch.Tensor]:
     return after
 
 
-def test_parts_count_once_and_are_averaged() -> None:
+@pytest.mark.parametrize("parts", [PARTS, [slice(0, 4), slice(4, 6)]], ids=["even", "uneven"])
+def test_parts_count_once_by_their_size(parts: list[slice]) -> None:
     norms, batch = _norms(), torch.randn(6, 3)
-    each = [_after(norms, batch[part]) for part in PARTS]
+    each = [_after(norms, batch[part]) for part in parts for _ in range(part.start, part.stop)]
     statistics = RunningStatistics(norms)
-    for part in statistics.averaged(PARTS):
+    for part in statistics.averaged(parts):
         norms(batch[part])
     found = dict(norms.named_buffers())
     for name, value in found.items():
@@ -43,7 +47,11 @@ def test_parts_count_once_and_are_averaged() -> None:
 def test_a_second_pass_normalises_by_its_part_and_counts_nothing() -> None:
     norms, batch = _norms(), torch.randn(6, 3)
     before = {name: one.clone() for name, one in norms.named_buffers()}
-    with RunningStatistics(norms).kept():
+    statistics = RunningStatistics(norms)
+    with pytest.raises(RuntimeError, match="mat"), statistics.kept():
+        torch.zeros(2, 3) @ torch.zeros(2, 3)
+    assert all(norm.track_running_stats for norm in norms)
+    with statistics.kept():
         kept = norms(batch)
     assert all(torch.equal(before[name], one) for name, one in norms.named_buffers())
     assert torch.equal(kept, norms(batch))
@@ -68,3 +76,24 @@ def test_norms_without_statistics_stay_without() -> None:
     with statistics.kept():
         norms(torch.randn(6, 3))
     assert not norms[0].track_running_stats
+
+
+@pytest.mark.parametrize(
+    ("images", "micro_batch", "sizes"),
+    [
+        (6, 2, [2, 2, 2]),
+        (10, 4, [4, 4, 2]),
+        (9, 4, [4, 3, 2]),
+        (5, 2, [2, 3]),
+        (3, 2, [3]),
+        (2, 1, [1, 1]),
+        (7, None, [7]),
+    ],
+)
+def test_no_rest_of_a_batch_is_a_single_image(
+    images: int, micro_batch: int | None, sizes: list[int]
+) -> None:
+    run = Mock(**{"settings.micro_batch": micro_batch})
+    parts = TrainRun.parts(run, images)
+    assert [part.stop - part.start for part in parts] == sizes
+    assert [row for part in parts for row in range(images)[part]] == list(range(images))

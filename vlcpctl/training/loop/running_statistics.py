@@ -2,22 +2,20 @@
 
 A batch norm updates them in each forward pass in train mode, by the images of that pass. A batch
 that is encoded in parts, in micro-batches or by several processes, starts each part with the same
-values, and continues with the average over the parts.
+values, and continues with the average over the parts, weighted by their images.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar, final
+from typing import final
 
 import torch
 from torch import nn
 
 from vlcpctl.distributed.world import World
 from vlcpctl.models.execution import BATCH_NORMS
-
-Part = TypeVar("Part")
 
 
 @final
@@ -33,7 +31,7 @@ class RunningStatistics:
         self._counts = [count for count in counts if count is not None]
 
     @torch.no_grad()
-    def averaged(self, parts: Sequence[Part]) -> Iterator[Part]:
+    def averaged(self, parts: Sequence[slice]) -> Iterator[slice]:
         """Yield each part of a batch, to be encoded; after the last one they have counted once."""
         if not any(norm.training for norm in self._norms):
             yield from parts
@@ -41,21 +39,25 @@ class RunningStatistics:
         live = [*self._values, *self._counts]
         before = [one.clone() for one in live]
         sums = [torch.zeros_like(one) for one in self._values]
-        for part in parts:
+        sizes = [part.stop - part.start for part in parts]
+        shares = [size / sizes[0] for size in sizes]  # 1 if all are equal, which rounds nothing
+        for part, share in zip(parts, shares, strict=True):
             torch._foreach_copy_(live, before)
             yield part
-            torch._foreach_add_(sums, self._values)
+            torch._foreach_add_(sums, self._values, alpha=share)
         for value, total in zip(self._values, sums, strict=True):
-            value.copy_(total.div_(len(parts)))
+            value.copy_(total.div_(sum(shares)))
 
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Within the block batch norms normalise as before, and count nothing."""
         for norm in self._norms:
             norm.track_running_stats = False
-        yield
-        for norm in self._norms:
-            norm.track_running_stats = True
+        try:
+            yield
+        finally:
+            for norm in self._norms:
+                norm.track_running_stats = True
 
     def share(self, world: World) -> None:
         """Continue with the average over all processes, so that they keep equal models."""

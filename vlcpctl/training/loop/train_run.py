@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -278,9 +279,13 @@ class TrainRun:
         return self.parts(len(batch.texts))
 
     def parts(self, local: int) -> list[slice]:
-        """`local` samples cut into slices of at most a micro-batch."""
+        """`local` samples cut into slices of a micro-batch, of which no rest is a single sample."""
         size = min(self.settings.micro_batch or local, local)
-        return [slice(start, start + size) for start in range(0, local, size)]
+        starts = [*range(0, local, size)]
+        if size > 1 and local % size == 1:  # batch norms cannot normalise over a single image
+            last = starts.pop()
+            starts += [last - 1] if size > 2 else []
+        return [slice(*ends) for ends in pairwise([*starts, local])]
 
     def frozen_features(self, batch: Batch, weights: Weights, *, tokens: bool = False) -> Features:
         """The features of the global batch, (B, D) each, under other weights in eval mode.

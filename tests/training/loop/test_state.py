@@ -6,6 +6,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -63,9 +64,9 @@ def _edited(name: str, change: Callable[[bytes], bytes]) -> Damage:
     return lambda partial: (partial / name).write_bytes(change((partial / name).read_bytes()))
 
 
-def _as_directory(partial: Path) -> None:
-    (partial / "state.safetensors").unlink()
-    (partial / "state.safetensors").mkdir()
+def _as_directory(saved: Path) -> None:
+    (saved / "state.safetensors").unlink()
+    (saved / "state.safetensors").mkdir()
 
 
 def _of_before(partial: Path) -> None:
@@ -181,6 +182,25 @@ def test_slots_that_share_memory_resume_exactly(world: TrainingWorld, tmp_path: 
         return [replace(step, methods=(Sharing(),)) for step in chain(world, "seqf", root)]
 
     require_exact_resume(steps, tmp_path)
+
+
+def test_the_loss_scaler_of_fp16_resumes_exactly(
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With scales at which gradients of so small a model overflow, and back."""
+    scaler = partial(torch.amp.GradScaler, init_scale=2.0**19, growth_interval=3)
+    monkeypatch.setattr(torch.amp, "GradScaler", scaler)
+    cut, whole = (
+        request(world, "ctp", 0, tmp_path / at, buffered=False) for at in ("cut", "whole")
+    )
+    fp16 = replace(cut.settings, precision="fp16")
+    cut, whole = replace(cut, settings=fp16, save_every="2"), replace(whole, settings=fp16)
+    assert in_child(cut, kill_at("step=4")) == -signal.SIGKILL
+    saved, _ = ResumeDirectory(cut.out).load() or (SavedProgress(), {})
+    assert saved.scaler["scale"] not in {None, 2.0**19}
+    train_step(cut)
+    train_step(whole)
+    assert checkpoint_bytes(tmp_path / "cut") == checkpoint_bytes(tmp_path / "whole")
 
 
 @pytest.mark.parametrize(

@@ -71,22 +71,25 @@ class TrainingLoop:
     def train(self, tensors: Weights) -> Weights:
         """Run the remaining phases, with the optimizers and best weights of a saved state.
 
-        Its `tensors` are dropped: they hold its file, which the next state replaces. Returns the
-        best weights if `--keep` selects by validation, else {}. Raises Diverged if a loss is not
-        finite, and Interrupted after a signal, once the state is saved.
+        Its `tensors` are dropped. Returns the best weights if `--keep` selects by validation, else
+        {}. Raises Diverged if a loss is not finite, and Interrupted after a signal, once the state
+        is saved.
         """
-        for name in {phase.weights for phase in self.phases[: self.saved.phase + 1]}:
-            state = _below(tensors, f"{OPTIMIZERS}{name}:")
-            restore(self._optimizer(name), self.run.trained, state)
-        best = _below(tensors, BEST)
-        self.best = {name: one.to(self.run.device, copy=True) for name, one in best.items()}
-        tensors.clear()
+        self._restore(tensors)
+        tensors.clear()  # they map the file, which takes memory and disk until they are gone
         for number in range(self.saved.phase, len(self.phases)):
             self.run.position.phase = number
             self._phase(self.phases[number])
             self.saved.phase, self.saved.step, self.saved.scaler = number + 1, 0, {}
             self.observe(f"phase={number}")
         return self.best
+
+    def _restore(self, tensors: Weights) -> None:
+        for name in {phase.weights for phase in self.phases[: self.saved.phase + 1]}:
+            state = _below(tensors, f"{OPTIMIZERS}{name}:")
+            restore(self._optimizer(name), self.run.trained, state)
+        best = _below(tensors, BEST)
+        self.best = {name: one.to(self.run.device, copy=True) for name, one in best.items()}
 
     def _phase(self, phase: PhasePlan) -> None:
         run, first = self.run, self.saved.step

@@ -90,7 +90,10 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "no log": (lambda partial: (partial / "metrics.jsonl").unlink(), "metrics.jsonl is missing"),
     "log cut": (_edited("metrics.jsonl", lambda it: b""), "metrics.jsonl has changed"),
     "log edited": (_edited("metrics.jsonl", lambda it: it.replace(b"0", b"1", 1)), "metrics.jsonl"),
-    "no identity": (lambda partial: (partial / "identity.json").unlink(), "identity.json is mis"),
+    "no identity": (
+        lambda partial: (partial / "identity.json").unlink(),
+        "identity.json is missing",
+    ),
     "identity": (_edited("identity.json", lambda it: it + b" "), "identity.json has changed"),
 }
 
@@ -190,11 +193,9 @@ def test_the_loss_scaler_of_fp16_resumes_exactly(
     """With scales at which gradients of so small a model overflow, and back."""
     scaler = partial(torch.amp.GradScaler, init_scale=2.0**19, growth_interval=3)
     monkeypatch.setattr(torch.amp, "GradScaler", scaler)
-    cut, whole = (
-        request(world, "ctp", 0, tmp_path / at, buffered=False) for at in ("cut", "whole")
-    )
-    fp16 = replace(cut.settings, precision="fp16")
-    cut, whole = replace(cut, settings=fp16, save_every="2"), replace(whole, settings=fp16)
+    whole = request(world, "ctp", 0, tmp_path / "whole", buffered=False)
+    whole = replace(whole, settings=replace(whole.settings, precision="fp16"))
+    cut = replace(whole, out=tmp_path / "cut" / "00", save_every="2")
     assert in_child(cut, kill_at("step=4")) == -signal.SIGKILL
     saved, _ = ResumeDirectory(cut.out).load() or (SavedProgress(), {})
     assert saved.scaler["scale"] not in {None, 2.0**19}

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from case import Table, both, cut, edit_json, flipped, removed, setting, written
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
-from world import HALF, HALF_CTP, A, B
+from world import HALF, A, B
 
 BOMB = "[" * 100_000
 PARTIAL = Table("A half-written train-step is resumed")
 CHECKPOINT = Table("A finished checkpoint was edited")
-_STATE = ".half.vlcpctl/partial/at-*"
+_STATE = ".half.vlcpctl/partial/state.safetensors"
 _IDENTITY = ".half.vlcpctl/partial/identity.json"
 _REFUSED = 5
 
@@ -24,58 +24,43 @@ def _partial(fault: str, prepare: Callable[[Path], object], says: str = "", **mo
     PARTIAL.add(fault, HALF, _REFUSED, prepare=prepare, says=says, out="half", **more)
 
 
-def _overwrite(world: Path, name: str, data: str | bytes) -> None:
-    for state in world.glob(_STATE):
-        (state / name).write_bytes(data.encode() if isinstance(data, str) else data)
-
-
-def _edit_position(world: Path, **fields: object) -> None:
-    for path in world.glob(f"{_STATE}/position.json"):
-        value = {**json.loads(path.read_text()), **fields}
-        path.write_text(json.dumps({k: v for k, v in value.items() if v is not None}))
+def _facts(text: str) -> bytes:
+    """A file of no tensors whose metadata has these facts."""
+    header = json.dumps({"__metadata__": {"vlcpctl": text}}).encode()
+    return len(header).to_bytes(8, "little") + header
 
 
 def _swap_states(world: Path) -> None:
-    (mine,) = world.glob(_STATE)
-    (other,) = world.glob(".halfctp.vlcpctl/partial/at-*")
-    shutil.rmtree(mine)
-    other.rename(mine)
+    (world / ".halfctp.vlcpctl/partial/state.safetensors").rename(world / _STATE)
 
 
-def _as_directory(world: Path, name: str) -> None:
-    for state in world.glob(_STATE):
-        (state / name).unlink()
-        (state / name).mkdir()
+def _as_directory(world: Path) -> None:
+    (world / _STATE).unlink()
+    (world / _STATE).mkdir()
 
 
 def _rename_tensor(world: Path) -> None:
-    for path in world.glob(f"{_STATE}/optimizers/*.safetensors"):
-        tensors = load_file(path)
-        name = min(tensors)
-        tensors[f"{name}x"] = tensors.pop(name)
-        save_file(tensors, path)
+    tensors = load_file(world / _STATE)
+    name = max(tensors)
+    tensors[f"{name}x"] = tensors.pop(name)
+    with safe_open(world / _STATE, "numpy") as file:
+        metadata = file.metadata()
+    save_file(tensors, world / _STATE, metadata)
 
 
 PARTIAL.add("nothing", HALF, 0, out="half")
-for _name in ("model.safetensors", "optimizers/*.safetensors", "slots/*/*.safetensors"):
-    _file = _name.rpartition("/")[2].lstrip("*")
-    _partial(f"{_name} removed", removed(f"{_STATE}/{_name}"), _file)
-    _partial(f"one bit of {_name} flipped", flipped(f"{_STATE}/{_name}"), _file)
-    _partial(f"{_name} cut short", cut(f"{_STATE}/{_name}"), _file)
-for _name in ("position.json", "state.json"):
-    _partial(f"{_name} removed", removed(f"{_STATE}/{_name}"))
-    for _what, _data in {
-        "empty": "",
-        "a list": "[]",
-        "nested 100,000 deep": BOMB,
-        "not UTF-8": b"\xff\xfe{}",
-        "an empty object": "{}",
-        "an integer of 400 digits": '{"step": ' + "9" * 400 + "}",
-    }.items():
-        _partial(f"{_name} {_what}", lambda w, n=_name, d=_data: _overwrite(w, n, d))
-_partial("a counter in position.json edited", lambda w: _edit_position(w, step=2))
-_partial("an extra key in position.json", lambda w: _edit_position(w, zzz=1))
-_partial("plateau missing in position.json", lambda w: _edit_position(w, plateau=None))
+for _share in (0.0, 0.001, 0.1, 0.5, 0.9):
+    _partial(f"one bit of the state flipped, at {_share:.1%}", flipped(_STATE, _share), "state.saf")
+_partial("the state cut short", cut(_STATE), "state.safetensors")
+for _what, _data in {
+    "empty": b"",
+    "a list": _facts("[]"),
+    "nested 100,000 deep": _facts(BOMB),
+    "not UTF-8": b"\xff\xfe{}",
+    "an empty object": _facts("{}"),
+    "an integer of 400 digits": _facts('{"schema": ' + "9" * 400 + "}"),
+}.items():
+    _partial(f"the state {_what}", written(_STATE, _data), "state.safetensors")
 _partial("metrics.jsonl emptied", written(".half.vlcpctl/partial/metrics.jsonl", ""), "metrics")
 _partial("metrics.jsonl removed", removed(".half.vlcpctl/partial/metrics.jsonl"), "metrics")
 _partial(
@@ -109,21 +94,13 @@ _partial(
     "the state of another run's directory",
     _swap_states,
 )
-_partial("a file of the state is a directory", lambda w: _as_directory(w, "model.safetensors"))
-_partial("a tensor of an optimizer renamed", _rename_tensor)
-for _name in ("slots/*/*.safetensors", "optimizers/*.safetensors"):
-    PARTIAL.add(
-        f"ctp: {_name} removed",
-        HALF_CTP,
-        _REFUSED,
-        prepare=removed(f".halfctp.vlcpctl/partial/at-*/{_name}"),
-        out="halfctp",
-    )
+_partial("the state is a directory", _as_directory, "state.safetensors")
+_partial("a tensor of the state renamed", _rename_tensor, "state.safetensors")
 PARTIAL.add(
     "--force starts over whatever the state",
     f"{HALF} --force",
     0,
-    prepare=removed(f"{_STATE}/model.safetensors"),
+    prepare=cut(_STATE),
     out="half",
 )
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 A, B = "s/00-smileys-emotion", "s/01-people-body"
@@ -69,9 +70,11 @@ def _killed(world: Path, program: list[str], line: str) -> None:
     process = subprocess.Popen(
         [*program, *line.split()], cwd=world, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    partial = world / f".{out}.vlcpctl" / "partial"
+    state, saved = world / f".{out}.vlcpctl/partial/state.safetensors", set[int]()
     deadline = time.monotonic() + 120
-    while [path.name > "at-0000-0000000003" for path in partial.glob("at-*")] != [True]:
+    while len(saved) < 2:
+        with suppress(FileNotFoundError):
+            saved.add(state.stat().st_ino)
         if process.poll() is not None or time.monotonic() > deadline:
             sys.exit(f"the world cannot be made: {line} did not save in time")
         time.sleep(0.001)

@@ -75,4 +75,4 @@ def test_an_interrupt_of_the_group_reaches_the_command_once_and_it_saves(tmp_pat
         out, told = process.communicate(timeout=100)
     assert out == "interrupted\n"
     assert "the same command resumes" in told
-    assert list(tmp_path.rglob("partial/at-*/model.safetensors"))
+    assert list(tmp_path.rglob("partial/state.safetensors"))

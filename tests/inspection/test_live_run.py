@@ -31,7 +31,7 @@ from vlcpctl.inspection.live_run import LiveRun, RunState, last_below, running_b
 from vlcpctl.inspection.live_view import BLOCKS, chart, line, view
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.training.loop import metrics_log
-from vlcpctl.training.loop.progress_file import Ended, PhaseSteps, ProgressFile
+from vlcpctl.training.loop.state import Ended, PhaseSteps, ProgressFile
 from vlcpctl.training.train_step import train_step
 
 PHASES = (PhaseSteps("train", 0, 40), PhaseSteps("fisher", 0, 10))
@@ -51,8 +51,8 @@ class FakeRun:
     def __init__(self, out: Path) -> None:
         self.out, self.staging = out, Staging(out)
         self.journal = self.staging.partial / "metrics.jsonl"
-        self.facts = ProgressFile.of_this_process(
-            PHASES,
+        self.facts = ProgressFile(
+            phases=PHASES,
             run="ctp",
             method="ctp",
             tasks=("People & Body",),
@@ -520,7 +520,7 @@ def test_a_resumed_run_counts_the_steps_of_all_phases_before_it(
 
     def look(_point: str) -> None:
         if not firsts:
-            firsts.append(ProgressFile.read(Staging(step.out).partial / "progress.json").first)
+            firsts.append(ProgressFile.read(Staging(step.out).partial).first)
 
     with pytest.raises(Diverged):
         train_step(step, fail)

@@ -216,7 +216,7 @@ def wait_for(holds: Callable[[], object], what: str) -> None:
 
 
 def has_saved(run: Path) -> bool:
-    return any((run.parent / f".{run.name}.vlcpctl/partial").glob("at-*"))
+    return (run.parent / f".{run.name}.vlcpctl/partial/state.safetensors").exists()
 
 
 def training(where: Path) -> list[int]:

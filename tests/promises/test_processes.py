@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,11 @@ def _start(world: TrainingWorld, root: Path, number: int, steps: int) -> subproc
     return subprocess.Popen(command, text=True, stdout=-1, stderr=-1, env=environment)
 
 
-def _partial_step(root: Path, number: int) -> int:
-    states = sorted((root / f".{number:02d}.vlcpctl" / "partial").glob("at-*"))
-    return int(states[-1].name.rsplit("-", 1)[1]) if states else 0
+def _saved_at(root: Path, number: int) -> int:
+    state = root / f".{number:02d}.vlcpctl/partial/state.safetensors"
+    with suppress(FileNotFoundError):
+        return state.stat().st_mtime_ns
+    return 0
 
 
 def test_killed_at_random_times_equals_never_stopped(world: TrainingWorld, tmp_path: Path) -> None:
@@ -46,8 +49,8 @@ def test_killed_at_random_times_equals_never_stopped(world: TrainingWorld, tmp_p
     for number in (0, 1):
         while not (tmp_path / "cut" / f"{number:02d}").exists():
             process = _start(world, tmp_path / "cut", number, steps)
-            begun = _partial_step(tmp_path / "cut", number)
-            while process.poll() is None and _partial_step(tmp_path / "cut", number) == begun:
+            begun = _saved_at(tmp_path / "cut", number)
+            while process.poll() is None and _saved_at(tmp_path / "cut", number) == begun:
                 time.sleep(0.01)
             time.sleep(draw.uniform(0, 1.5))
             process.kill()
@@ -61,7 +64,7 @@ def test_sigterm_saves_and_exits_75_and_the_same_command_resumes(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
     process = _start(world, tmp_path, 0, 3000)
-    while not _partial_step(tmp_path, 0):
+    while not _saved_at(tmp_path, 0):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)

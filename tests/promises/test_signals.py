@@ -13,12 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 from support.marks import mostly_slow
 from support.processes import exit_code_of, run_line, start_child
 from support.program import check_refused, run_program
 from support.writers import lines, make_place
 
-from vlcpctl.training.loop import resume
+from vlcpctl.training.loop.state import ResumeDirectory
 
 SAMPLE = ["sample", "emoji9", "--limit", "30", "--views", "2", "--size", "16", "-q", "-o", "out"]
 each_signal = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -125,22 +126,23 @@ def test_a_second_signal_while_saving_keeps_the_older_state(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = [*lines(place)["train-step"], tmp_path / "out", "--save-every", 1]
-    write, written = resume.write_tensors, []
+    write, written = safetensors.torch.save_file, []
 
     def write_and_be_signalled(*given: object) -> None:
-        written.append(given[0])
+        written.append(given[1])
         write(*given)  # type: ignore[arg-type]
-        if "at-" not in str(given[0]) and len(written) > 3:
+        if len(written) > 1:
             os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patched:
-        patched.setattr(resume, "write_tensors", write_and_be_signalled)
+        patched.setattr(safetensors.torch, "save_file", write_and_be_signalled)
         pid = start_child(lambda _: run_line(words, tmp_path / "log"))
         assert exit_code_of(pid) == 128 + signal.SIGTERM
     assert (tmp_path / "log.err").read_text() == ""
     assert not (tmp_path / "out").exists()
-    newest = resume.ResumeDirectory(tmp_path / "out").newest()
-    assert newest is not None
+    saved, _ = ResumeDirectory(tmp_path / "out").load() or (None, {})
+    assert saved is not None
+    assert saved.step == 2
     assert exit_code_of(start_child(lambda _: run_line(words, tmp_path / "log"))) == 0
     assert (tmp_path / "log.err").read_text().startswith("")
     assert not (tmp_path / ".out.vlcpctl").exists()

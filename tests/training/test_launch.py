@@ -270,7 +270,7 @@ def test_sigterm_saves_and_the_same_line_ends_as_if_never_stopped(
     log, out = tmp_path / "log", tmp_path / "stopped"
     launched = _words(world, out, *many, "--nproc", 2)
     pid = start_child(lambda _: run_line(launched, log))
-    wait_until(lambda: any(tmp_path.glob(".stopped.vlcpctl/partial/at-*")))
+    wait_until((tmp_path / ".stopped.vlcpctl/partial/state.safetensors").exists)
     os.kill(pid, signal.SIGTERM)
     assert exit_code_of(pid) == 75
     assert log.with_suffix(".out").read_text() == ""

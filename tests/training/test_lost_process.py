@@ -21,7 +21,7 @@ from vlcpctl.models.imports import preload
 from vlcpctl.testing.battery import TrainingWorld, kill_at, make_world, request
 from vlcpctl.training import launch
 from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.loop.resume import ResumeDirectory
+from vlcpctl.training.loop.state import ResumeDirectory
 from vlcpctl.training.train_step import train_step
 
 pytestmark = pytest.mark.dist
@@ -70,7 +70,7 @@ def test_the_other_processes_end_with_one_line_and_the_same_line_resumes(
     assert len(lines) == 1
     assert "another process of the run has ended" in lines[0]
     assert "Traceback" not in "".join(told)
-    assert ResumeDirectory(tmp_path / "out").newest().name == "at-0000-0000000003"  # type: ignore[union-attr]
+    assert ResumeDirectory(tmp_path / "out").load()[0].step == 3  # type: ignore[index]
 
     assert run_together(lambda rank: run_line(words, tmp_path / f"log-{rank}")) == [0, 0]
     assert "resuming" in (tmp_path / "log-0.err").read_text()

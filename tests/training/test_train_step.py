@@ -23,6 +23,7 @@ from vlcpctl.testing.tiny_stream import make_pair, make_task
 from vlcpctl.training import identity
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import TrainRequest
+from vlcpctl.training.loop.state import ResumeDirectory
 from vlcpctl.training.train_step import train_step
 
 WEIGHTS = "open_clip_model.safetensors"
@@ -205,9 +206,7 @@ def test_two_signals_end_the_process_at_once(world: TrainingWorld, tmp_path: Pat
 def test_kill_loses_at_most_the_interval(world: TrainingWorld, tmp_path: Path) -> None:
     step = _first(world, tmp_path, save_every="2")
     assert in_child(step, kill_at("step=4")) == -signal.SIGKILL
-    assert [path.name for path in (tmp_path / ".00.vlcpctl" / "partial").glob("at-*")] == [
-        "at-0000-0000000004"
-    ]
+    assert ResumeDirectory(step.out).load()[0].step == 4  # type: ignore[index]
 
 
 def test_workers_change_nothing(world: TrainingWorld, tmp_path: Path) -> None:
@@ -254,7 +253,7 @@ def test_a_diverging_loss_names_the_step_the_term_and_the_last_good_state(
     )
     with pytest.raises(
         Diverged,
-        match=r"step \d+ of training: contrastive is nan; the last good state is .*at-0000",
+        match=r"step \d+ of training: contrastive is nan; the last good .*state\.safetensors",
     ):
         train_step(step)
 
@@ -374,8 +373,8 @@ def test_slow_models_take_or_average_the_statistics_of_batch_norm(
         steps=2,
     )
     assert in_child(step, kill_at("step=1")) == -signal.SIGKILL
-    slots = next((tmp_path / ".00.vlcpctl" / "partial").glob("at-*")) / "slots" / "ctp"
-    assert ("visual.bn1.running_mean" in load_file(slots / "momentum.safetensors")) == blends
+    names = load_file(tmp_path / ".00.vlcpctl" / "partial" / "state.safetensors")
+    assert ("slots/ctp/momentum:visual.bn1.running_mean" in names) == blends
     assert in_child(step) == 0
 
 

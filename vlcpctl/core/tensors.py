@@ -19,9 +19,23 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     Raises VlcpError if the file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    plain = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
     with writing_tensors(path):
-        save_file(plain, path)
+        save_file(on_cpu(tensors), path)
+
+
+def on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors by sorted name, contiguous and on the CPU, as safetensors takes them.
+
+    It refuses names that share memory, so that all but the first are copied.
+    """
+    found: dict[str, Tensor] = {}
+    storages = set()
+    for name in sorted(tensors):
+        one = tensors[name].detach().cpu().contiguous()
+        storage = one.untyped_storage().data_ptr()
+        found[name] = one.clone() if storage in storages else one
+        storages.add(storage)
+    return found
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -18,8 +18,7 @@ from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.staging import Staging, output_of
 from vlcpctl.inspection.journal_tail import JournalTail
 from vlcpctl.training.loop.metrics_log import FILE_NAME as JOURNAL
-from vlcpctl.training.loop.progress_file import FILE_NAME as PROGRESS
-from vlcpctl.training.loop.progress_file import Ended, PhaseSteps, ProgressFile
+from vlcpctl.training.loop.state import Ended, PhaseSteps, ProgressFile
 
 Status = Literal[
     "not started", "starting", "running", "finished", "diverged", "interrupted", "failed", "died"
@@ -99,7 +98,7 @@ class LiveRun:
         holder = holder_of(self._staging.marker)
         progress = None
         with suppress(BadInput):
-            progress = ProgressFile.read(self._staging.partial / PROGRESS)
+            progress = ProgressFile.read(self._staging.partial)
         if progress is not None and progress.started != self._started:
             self._started = progress.started
             self._tail.forget()  # a resumed run has cut its journal, which may have grown again
@@ -131,7 +130,7 @@ class LiveRun:
         last = rows[-1] if rows else {}
         phase, done, phase_done = _place(progress, last)
         rate = self._rate(done, progress) if status == "running" and progress else None
-        total = progress.total if progress else 0
+        total = sum(phase.steps for phase in progress.phases) if progress else 0
         terms = _terms(last)
         of_phase = [row for row in rows if row.get("phase") == last.get("phase")]
         validated = self._tail.validations[-1] if self._tail.validations else None

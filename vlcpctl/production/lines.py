@@ -25,6 +25,7 @@ from vlcpctl.production.layout import TASK, TRAINED, Layout, local_source, shown
 from vlcpctl.production.left_out import TRAIN, StopLists
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import State, guard_ids, unmeasured
+from vlcpctl.training.loop.state import STATE
 
 Words = list[str]
 
@@ -502,7 +503,7 @@ def evaluated_weeks(last: int) -> list[int]:
 def has_saved_state(pending: Path) -> bool:
     """Whether the training of a week was interrupted after it had saved its state."""
     places = (pending / TRAINED, pending / "checkpoint")
-    return any(True for place in places for _ in Staging(place).partial.glob("at-*"))
+    return any((Staging(place).partial / STATE).exists() for place in places)
 
 
 def is_pretrained(init: str) -> bool:

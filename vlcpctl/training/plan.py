@@ -39,6 +39,7 @@ from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.resolution import parse_replay, refuse_idle_settings
 from vlcpctl.training.config.settings import SIGMOID
 from vlcpctl.training.lineage import lineage_warnings
+from vlcpctl.training.loop.state import STATE
 from vlcpctl.training.method_notes import (
     policy_notes,
     queue_notes,
@@ -470,7 +471,7 @@ def _check_resume(request: TrainRequest) -> None:
         return
     if request.force:
         raise UsageError("--accept-inexact has no effect with --force: it starts over")
-    if not any(Staging(request.out).partial.glob("at-*")):
+    if not (Staging(request.out).partial / STATE).exists():
         raise UsageError(
             f"--accept-inexact has no effect: there is no unfinished run of {request.out} to resume"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial as bound
 from pathlib import Path
@@ -46,20 +46,17 @@ from vlcpctl.training.config.resolution import configuration
 from vlcpctl.training.config.settings import OF_ITS_MODEL, SIGMOID
 from vlcpctl.training.loop.adapters import FILE as ADAPTER
 from vlcpctl.training.loop.adapters import Adapters
-from vlcpctl.training.loop.expected_state import require_complete
 from vlcpctl.training.loop.loop import (
     Observer,
     TrainingLoop,
     ignore_point,
-    optimizer_states,
     restore_run,
 )
 from vlcpctl.training.loop.metrics_log import FILE_NAME as METRICS
 from vlcpctl.training.loop.metrics_log import MetricsLog
 from vlcpctl.training.loop.outcome import Outcome
-from vlcpctl.training.loop.progress_file import PhaseSteps, ProgressFile
-from vlcpctl.training.loop.resume import ResumeDirectory, SavedProgress
 from vlcpctl.training.loop.slots import carried_slots, check_slots, start_slots, stream_slots
+from vlcpctl.training.loop.state import PhaseSteps, ProgressFile, ResumeDirectory, SavedProgress
 from vlcpctl.training.loop.train_run import TrainRun
 from vlcpctl.training.model_checks import require_known_loss
 from vlcpctl.training.offline_teacher import check_transform, refuse_tokens, weight_users
@@ -130,16 +127,16 @@ def _train(
         )
     # Rank 0 may move an older run aside: the others must not read its state before that.
     world.barrier()
-    saved, tensors = partial.load() or (SavedProgress(), {})
-    if tensors:
-        require_complete(run, plan.phases, saved, tensors, request.out)
-        restore_run(run, tensors)
+    state = partial.load()
+    saved, tensors = state or (SavedProgress(), {})
+    if state:
+        restore_run(run, plan.phases, saved, tensors)
         run.inverting_seconds = saved.inverting_seconds
         phase = plan.phases[saved.phase].name
         console.say(f"resuming {request.out} at step {saved.step} of phase {phase}")
     with (
         _tracking(plan, semantic, saved) if leads else nullcontext(Trackers()) as trackers,
-        _progress_file(plan, partial, saved) if leads else nullcontext(),
+        _progress(plan, saved).kept_in(partial.path) if leads else nullcontext(),
     ):
         loop = TrainingLoop(
             run=run,
@@ -154,7 +151,6 @@ def _train(
             trackers=trackers,
             observe=observe,
             saved=saved,
-            best=tensors.get("best", {}),
         )
         _finish(plan, partial, semantic, loop, tensors, parent)
     world.barrier()  # no process returns before the checkpoint exists
@@ -165,13 +161,14 @@ def _finish(
     partial: ResumeDirectory,
     semantic: dict[str, Any],
     loop: TrainingLoop,
-    tensors: dict[str, Weights],
+    tensors: Weights,
     parent: ParentCheckpoint | None,
 ) -> None:
     """Train to the end; rank 0 then writes the checkpoint and reports the outcome."""
     request, run, saved, observe = plan.request, loop.run, loop.saved, loop.observe
+    resumed = bool(tensors)
     with closing(loop):
-        best = loop.train(optimizer_states(tensors))
+        best = loop.train(tensors)
     if best:
         run.load(best)
     if run.world.rank == 0:
@@ -198,16 +195,14 @@ def _finish(
             )
         observe("renamed")
         partial.remove()
-        _say_outcome(request, loop, resumed=bool(tensors))
+        _say_outcome(request, loop, resumed=resumed)
 
 
-def _progress_file(
-    plan: TrainPlan, partial: ResumeDirectory, saved: SavedProgress
-) -> AbstractContextManager[None]:
-    """Within the block, `watch` finds the plan of this process beside its journal."""
+def _progress(plan: TrainPlan, saved: SavedProgress) -> ProgressFile:
+    """What `watch` finds beside the journal of this process."""
     request = plan.request
-    file = ProgressFile.of_this_process(
-        [PhaseSteps(one.name, one.offset, one.steps) for one in plan.phases],
+    return ProgressFile(
+        phases=tuple(PhaseSteps(one.name, one.offset, one.steps) for one in plan.phases),
         run=request.run,
         method=request.method_name,
         tasks=tuple(task.name for task in plan.tasks),
@@ -215,7 +210,6 @@ def _progress_file(
         epoch_steps=plan.sampler.epoch_steps,
         first=steps_before(plan.phases, saved.phase) + saved.step,
     )
-    return file.kept_in(partial.path)
 
 
 @contextmanager

@@ -20,7 +20,8 @@ from vlcpctl.training.config.request import SaveEvery, save_every
 from vlcpctl.training.config.resolution import parse_replay, resolve
 from vlcpctl.training.config.run_options import RunOptions
 from vlcpctl.training.config.settings import RANDAUGMENT_MOST, SETTINGS, Settings
-from vlcpctl.training.loop.optim import Plateau, learning_rate
+from vlcpctl.training.loop.optim import learning_rate
+from vlcpctl.training.loop.state import Plateau
 
 
 def test_a_flag_wins_over_the_preset_and_says_so() -> None:
@@ -115,7 +116,7 @@ def test_every_preset_is_possible(name: str) -> None:
     resolve(name, {}, {})
 
 
-def test_more_phases_or_steps_than_a_saved_state_can_name_are_refused() -> None:
+def test_more_phases_or_steps_than_a_run_can_have_are_refused() -> None:
     how = {"first": False, "epoch_steps": 2, "epochs": 10**18, "steps": None}
     for method in ("seqf", "afec"):
         with pytest.raises(UsageError, match="are too many: at most 9999999999 steps and 9999"):

@@ -12,7 +12,7 @@ import torch
 from vlcpctl.training.config.request import SaveEvery
 from vlcpctl.training.loop import loop as loop_module
 from vlcpctl.training.loop.loop import TrainingLoop
-from vlcpctl.training.loop.resume import SavedProgress
+from vlcpctl.training.loop.state import SavedProgress
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import TRAIN, Method, Phase
 
-# A saved state is named after its position, whose numbers have this many digits and sort by name.
+# Of a run: a plan lists its phases, and more of them would fill the memory.
 MOST_PHASES, MOST_STEPS = 10**4 - 1, 10**10 - 1
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from vlcpctl.core import console
 from vlcpctl.core.batch import Batch, Weights
@@ -18,19 +17,21 @@ from vlcpctl.core.errors import Diverged, Incompatible, Interrupted
 from vlcpctl.core.method import TRAIN
 from vlcpctl.core.params import copy_of
 from vlcpctl.core.process_memory import keep_freed_memory
-from vlcpctl.core.tensors import first_not_finite
+from vlcpctl.core.tensors import first_not_finite, require_same_names
 from vlcpctl.distributed.signals import StopFlag
 from vlcpctl.tracking.trackers import Trackers
 from vlcpctl.training.config.phases import PhasePlan, steps_before
 from vlcpctl.training.config.request import SaveEvery
-from vlcpctl.training.loop.expected_state import BEST, MODEL, OPTIMIZERS, SLOTS
 from vlcpctl.training.loop.metrics_log import MetricsLog
 from vlcpctl.training.loop.optim import learning_rate, new_optimizer, restore, state_tensors
 from vlcpctl.training.loop.optimizers import Optimizer
-from vlcpctl.training.loop.resume import START_OVER, ResumeDirectory, SavedProgress
+from vlcpctl.training.loop.state import START_OVER, ResumeDirectory, SavedProgress
 from vlcpctl.training.loop.step import OptimizerStep
 from vlcpctl.training.loop.step_values import StepValues, read_in_order, steps_per_read
-from vlcpctl.training.loop.train_run import Slots, TrainRun
+from vlcpctl.training.loop.train_run import TrainRun
+
+# How the names of tensors in a saved state begin; a name of its own follows.
+MODEL, BEST, SLOTS, OPTIMIZERS = "model:", "best:", "slots/", "optimizers/"
 
 # Called with the name of each point a run passes: "step=3", "phase=1", "saved". Tests kill the
 # process there, to check that a resumed run ends with the same bytes.
@@ -67,20 +68,28 @@ class TrainingLoop:
         self._note = ""  # the last loss that was read, for the progress bar
         self.steps_per_read = steps_per_read(self.run.device)
 
-    def train(self, states: dict[str, dict[str, Tensor]]) -> Weights:
-        """Run the remaining phases, with the optimizers restored from `states`.
+    def train(self, tensors: Weights) -> Weights:
+        """Run the remaining phases, with the optimizers and best weights of a saved state.
 
-        Returns the best weights if `--keep` selects by validation, else {}. Raises Diverged if a
-        loss is not finite, and Interrupted after a signal, once the state is saved.
+        Its `tensors` are dropped. Returns the best weights if `--keep` selects by validation, else
+        {}. Raises Diverged if a loss is not finite, and Interrupted after a signal, once the state
+        is saved.
         """
-        for weights, state in states.items():
-            restore(self._optimizer(weights), self.run.trained, state)
+        self._restore(tensors)
+        tensors.clear()  # they map the file, which takes memory and disk until they are gone
         for number in range(self.saved.phase, len(self.phases)):
             self.run.position.phase = number
             self._phase(self.phases[number])
             self.saved.phase, self.saved.step, self.saved.scaler = number + 1, 0, {}
             self.observe(f"phase={number}")
         return self.best
+
+    def _restore(self, tensors: Weights) -> None:
+        for name in {phase.weights for phase in self.phases[: self.saved.phase + 1]}:
+            state = _below(tensors, f"{OPTIMIZERS}{name}:")
+            restore(self._optimizer(name), self.run.trained, state)
+        best = _below(tensors, BEST)
+        self.best = {name: one.to(self.run.device, copy=True) for name, one in best.items()}
 
     def _phase(self, phase: PhasePlan) -> None:
         run, first = self.run, self.saved.step
@@ -94,8 +103,8 @@ class TrainingLoop:
             run.swap(phase.weights)
         methods = [method for method in run.methods if method.name in phase.methods]
         step_once = OptimizerStep(run, self._optimizer(phase.weights), methods)
-        if first:
-            self._restore_scaler(step_once)
+        if self.saved.scaler:
+            step_once.scaler.load_state_dict(self.saved.scaler)
         run.encoder.module.train(phase.trains)
         batches = self.batches(phase.start + first, phase.start + phase.steps)
         keep_freed_memory()
@@ -122,18 +131,6 @@ class TrainingLoop:
         self.saved.step = step + 1
         if len(self._unread) >= self.steps_per_read:
             self._read(phase)
-
-    def _restore_scaler(self, step_once: OptimizerStep) -> None:
-        saved, own = self.saved.scaler, step_once.scaler.state_dict()
-        if {name: type(value) for name, value in saved.items()} != {
-            name: type(value) for name, value in own.items()
-        }:
-            raise Incompatible(
-                f"the saved state of {self.partial.out} lacks the loss scaler of "
-                f"--precision {self.run.settings.precision}{START_OVER}"
-            )
-        if saved:
-            step_once.scaler.load_state_dict(saved)
 
     def _optimizer(self, weights: str) -> Optimizer:
         """The optimizer of the model (""), or of the slot METHOD/SLOT trained in its place.
@@ -258,13 +255,10 @@ class TrainingLoop:
             journal = self.metrics_log.sync()
             self.saved.journal_bytes = journal["bytes"]
             self._refuse_diverged_weights()
-            tensors = {
-                MODEL: self.run.saved(),
-                **self._optimizer_files(),
-                **_slot_files(self.run.slots),
-            }
-            if self.best:
-                tensors[BEST] = self.best
+            tensors = _live(self.run) | {f"{BEST}{name}": one for name, one in self.best.items()}
+            for weights, optimizer in self._optimizers.items():
+                for name, one in state_tensors(optimizer, self.run.trained).items():
+                    tensors[f"{OPTIMIZERS}{weights}:{name}"] = one
             self.partial.save(self.saved, tensors, journal)
         self.run.world.barrier()
         self.observe("saved")
@@ -275,12 +269,6 @@ class TrainingLoop:
             where = self.phases[self.saved.phase].place_of(self.saved.step - 1)
             what = f"the weights diverged at {where}: {wrong} contains NaN or infinity"
             raise Diverged(self.diverged(what))
-
-    def _optimizer_files(self) -> dict[str, dict[str, Tensor]]:
-        return {
-            f"{OPTIMIZERS}{weights or MODEL}": state_tensors(optimizer, self.run.trained)
-            for weights, optimizer in self._optimizers.items()
-        }
 
     def close(self) -> None:
         """Close the journal."""
@@ -296,30 +284,37 @@ class TrainingLoop:
         return pairs / max(time.monotonic() - self._created, 1e-9)
 
 
-def optimizer_states(tensors: dict[str, dict[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
-    """The optimizer states in a saved state, keyed "" for the model's, else METHOD/SLOT."""
-    found = {
-        name.removeprefix(OPTIMIZERS): values
-        for name, values in tensors.items()
-        if name.startswith(OPTIMIZERS)
-    }
-    return {"" if name == MODEL else name: values for name, values in found.items()}
-
-
-def _slot_files(slots: Slots) -> dict[str, dict[str, Tensor]]:
-    return {
-        f"{SLOTS}{method}/{slot}": values
-        for method, named in slots.items()
-        for slot, values in named.items()
-    }
-
-
 @torch.no_grad()
-def restore_run(run: TrainRun, tensors: dict[str, dict[str, Tensor]]) -> None:
-    """Copy a saved state's weights and slots into the run, in place."""
-    run.load(tensors[MODEL])
-    for name, values in tensors.items():
-        if name.startswith(SLOTS):
-            _, method, slot_name = name.split("/")
-            for key, value in values.items():
-                run.slots[method][slot_name][key].copy_(value)
+def restore_run(
+    run: TrainRun, phases: Sequence[PhasePlan], saved: SavedProgress, tensors: Weights
+) -> None:
+    """Copy a saved state's weights and slots into the run, in place.
+
+    Raises Incompatible, with the first one that differs, if they are not those of the run: what is
+    missing must not start at zero.
+    """
+    live, found = _live(run), {n: one for n, one in tensors.items() if n.startswith((MODEL, SLOTS))}
+    try:
+        require_same_names(found, live, "the saved state")
+        if saved.phase >= len(phases) or saved.step > phases[saved.phase].steps:
+            raise Incompatible(f"the run has no step {saved.step} of phase {saved.phase}")
+    except Incompatible as error:
+        raise Incompatible(f"{error}{START_OVER}") from error
+    for name, one in live.items():
+        one.copy_(tensors[name])
+
+
+def _live(run: TrainRun) -> Weights:
+    """The weights and slots that a state holds, live, by their names in it."""
+    slots = {
+        f"{SLOTS}{method}/{slot}:{name}": one
+        for method, named in run.slots.items()
+        for slot, values in named.items()
+        for name, one in values.items()
+    }
+    return {**{f"{MODEL}{name}": one for name, one in run.saved().items()}, **slots}
+
+
+def _below(tensors: Weights, start: str) -> Weights:
+    """Those of the tensors whose names begin so, by the rest of their names."""
+    return {n.removeprefix(start): one for n, one in tensors.items() if n.startswith(start)}

@@ -6,9 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import torch
-from msgspec.structs import replace
 from torch import Tensor
 
 from vlcpctl.training.config.settings import Settings
@@ -98,24 +96,3 @@ def learning_rate(settings: Settings, step: int, steps: int, drops: int) -> floa
 
 
 PLATEAU_FACTOR = 0.1  # DHA, section 4.1
-
-
-class Plateau(msgspec.Struct, frozen=True):
-    """Counts validations without a lower loss; one more than the patience is a drop."""
-
-    best: float | None = None
-    stalled: int = 0
-    drops: int = 0
-
-    def after(self, loss: float, patience: int) -> Plateau:
-        """The state after one more validation, with this loss.
-
-        >>> state = Plateau().after(1.0, 1).after(1.0, 1).after(1.0, 1)
-        >>> state.drops
-        1
-        """
-        if self.best is None or loss < self.best:
-            return replace(self, best=loss, stalled=0)
-        if self.stalled < patience:
-            return replace(self, stalled=self.stalled + 1)
-        return replace(self, stalled=0, drops=self.drops + 1)

@@ -172,7 +172,7 @@ def test_a_lock_excludes_also_while_its_file_comes_and_goes(
                 time.sleep(0.001)
                 count.write_text(str(before + 1))
 
-    monkeypatch.setattr(locks, "POLL_S", 0.002)
+    monkeypatch.setattr(locks, "_POLL_S", 0.002)
     pids = [start_child(act, rank) for rank in range(4)]
     assert [exit_code_of(pid) for pid in pids] == [0] * 4
     assert count.read_text() == "80"

@@ -78,7 +78,7 @@ def merge(request: MergeRequest) -> Iterator[Path]:
     """
     with ExitStack() as locks:  # of all outputs, before any is examined
         for one in request.outputs:
-            locks.enter_context(Staging(one.path).locked_to_look())
+            locks.enter_context(Staging(one.path).locked())
         yield from _merge(request)
 
 

@@ -112,7 +112,7 @@ def _locked_outputs(arguments: Mapping[str, Any], wait: float | None) -> Iterato
     with ExitStack() as stack:
         for out in _to_lock(arguments):
             with naming_output(out):
-                stack.enter_context(Staging(out).locked_to_look())
+                stack.enter_context(Staging(out).locked())
         yield
 
 

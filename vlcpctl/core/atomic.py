@@ -25,18 +25,15 @@ from vlcpctl.core.manifest import (
     read_manifest,
     with_article,
 )
-from vlcpctl.core.printable import printable
 from vlcpctl.core.shown_paths import as_word
-from vlcpctl.core.staging import Staging, is_free, read_path, sync, unfinished
+from vlcpctl.core.staging import Staging, is_free, read_path, sync, sync_tree, unfinished
 from vlcpctl.core.structs import converted
 from vlcpctl.core.versions import NO_VERSIONS, Versions
 
-LONGEST_NAME = 255 - len("..vlcpctl")  # bytes; 255 is what Linux and macOS allow
 _OTHER = "was made with other settings"
 REPLACES = "--force replaces it"
 _UNFINISHED = "is an unfinished run of a different command"
 _REWRITTEN = "is an unfinished run on data from which 'vlcpctl forget' has removed pairs since"
-_SYNCED_AT_ONCE = 1024  # files
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -49,21 +46,40 @@ def new_directory(final: Path, manifest: str) -> Iterator[Path]:
     UsageError or OutputExists if `final` may not be written to.
     """
     check_output_path(final)
-    _refuse_foreign_directory(final)
+    refuse_foreign_directory(final)
     refuse_link(final)
+    with _directory(final) as (staging, temporary):
+        yield temporary
+        assert (temporary / manifest).is_file(), f"{temporary} has no {manifest}"
+        refuse_foreign_directory(final)  # it may have come while this one was written
+        refuse_link(final)
+        sync_tree(temporary)
+        _report_kept(final, staging.swap_in(temporary))
+
+
+@contextmanager
+def rewritten_directory(final: Path) -> Iterator[Path]:
+    """A fresh directory that takes the place of the artifact at `final`, which is deleted for good.
+
+    As `new_directory`, but nothing is kept. The block writes all files.
+    """
+    with _directory(final) as (staging, temporary):
+        yield temporary
+        sync_tree(temporary)
+        staging.swap_in(temporary, keeps=False)
+
+
+@contextmanager
+def _directory(final: Path) -> Iterator[tuple[Staging, Path]]:
     staging = Staging(final)
-    temporary = staging.writing
     with naming_output(final), staging.locked():
+        if not is_free(staging.output):
+            staging.refuse_layer()
         try:
-            temporary.mkdir()
-            yield temporary
-            assert (temporary / manifest).is_file(), f"{temporary} has no {manifest}"
-            _sync_tree(temporary)
-            _refuse_foreign_directory(final)  # it may have come while this one was written
-            refuse_link(final)
-            _report_kept(final, staging.swap_in(temporary))
+            staging.writing.mkdir()
+            yield staging, staging.writing
         finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            shutil.rmtree(staging.writing, ignore_errors=True)
 
 
 @contextmanager
@@ -83,54 +99,33 @@ def new_file(
     check_output_path(final)
     refuse_foreign_file(final, is_ours)
     refuse_link(final)
-    staging = Staging(final)
-    temporary = staging.writing
-    with naming_output(final), staging.locked():
-        try:
-            yield temporary
-            sync(temporary)
-            refuse_foreign_file(final, is_ours)
-            refuse_link(final)
-            replaces = keeps_replaced and final.exists() and final.stat().st_size
-            kept = staging.keep_file() if replaces else None
-            temporary.replace(final)
-            sync(staging.output.parent)
-            _report_kept(final, kept)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def rewritten_directory(final: Path) -> Iterator[Path]:
-    """A fresh directory that takes the place of the artifact at `final`, which is deleted for good.
-
-    As `new_directory`, but nothing is kept. The block writes all files.
-    """
-    staging = Staging(final)
-    temporary = staging.writing
-    with naming_output(final), staging.locked():
-        try:
-            temporary.mkdir()
-            yield temporary
-            _sync_tree(temporary)
-            staging.swap_out(temporary)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+    with _file(final) as (staging, temporary):
+        yield temporary
+        refuse_foreign_file(final, is_ours)
+        refuse_link(final)
+        kept = None
+        if keeps_replaced and final.exists() and final.stat().st_size:
+            kept = staging.keep_file()
+        _put(temporary, staging.output)
+        _report_kept(final, kept)
 
 
 @contextmanager
 def rewritten_file(final: Path) -> Iterator[Path]:
     """A path to write to, which takes the place of the file at `final`; nothing is kept of that."""
+    with _file(final) as (staging, temporary):
+        yield temporary
+        _put(temporary, staging.output)
+
+
+@contextmanager
+def _file(final: Path) -> Iterator[tuple[Staging, Path]]:
     staging = Staging(final)
-    temporary = staging.writing
     with naming_output(final), staging.locked():
         try:
-            yield temporary
-            sync(temporary)
-            temporary.replace(final)
-            sync(staging.output.parent)
+            yield staging, staging.writing
         finally:
-            temporary.unlink(missing_ok=True)
+            staging.writing.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -144,9 +139,7 @@ def new_part(final: Path) -> Iterator[Path]:
     with naming_output(final), at_signal(discard):
         try:
             yield temporary
-            sync(temporary)
-            temporary.replace(final)
-            sync(final.parent)
+            _put(temporary, final)
         finally:
             discard()
 
@@ -167,7 +160,7 @@ def already_made(
     that is not an artifact (that with `force`, too).
     """
     check_output_path(out)
-    _refuse_foreign_directory(out)
+    refuse_foreign_directory(out)
     found = read_path(out)
     if force or is_free(found.resolve()):
         refuse_link(out)
@@ -241,16 +234,13 @@ def refuse_unfinished(
 def check_output_path(out: Path, inputs: Iterable[Path] = (), option: str = "--out") -> None:
     """Refuse with UsageError a place, the value of `option`, where no output may be made.
 
-    These are `-` (stdout), pipes and devices, dangling links, paths through a directory that does
-    not exist and back, the home and the current directory, every directory above them, and a
-    directory that is or contains one of `inputs`.
+    These are `-` (stdout), pipes and devices, dangling links, the home and the current directory,
+    every directory above them, and a directory that is or contains one of `inputs`.
     """
     if out == Path("-"):
         raise UsageError("'-' is stdout, to which this result cannot be written; give a path")
     if is_pipe_or_device(out):
         raise UsageError(f"{out} is a pipe or device; give the path of a new file or directory")
-    _refuse_long_name(out)
-    _refuse_missing_way(out)
     if out.is_symlink() and not out.exists():
         raise UsageError(f"{out} is a broken symbolic link; remove it, or choose another {option}")
     real = Path(os.path.realpath(out))
@@ -283,25 +273,6 @@ def refuse_link(out: Path) -> None:
         raise OutputExists(f"{out} is a mount point, which cannot be replaced; choose {which}")
 
 
-def _refuse_missing_way(out: Path) -> None:
-    """Refuse MISSING/../NAME: the system finds nothing there, though NAME could be written."""
-    for number, part in enumerate(out.parts):
-        way = Path(*out.parts[:number])
-        if part == ".." and not way.is_dir():
-            raise UsageError(
-                f"the output {out} goes through {way}, which is not a directory; choose another "
-                "--out"
-            )
-
-
-def _refuse_long_name(out: Path) -> None:
-    if len(os.fsencode(out.name)) > LONGEST_NAME:
-        raise UsageError(
-            f"the name of the output {printable(out)} has {len(os.fsencode(out.name))} bytes; "
-            f"use at most {LONGEST_NAME}, because temporary files are named after it"
-        )
-
-
 def refuse_foreign_file(out: Path, is_ours: Callable[[Path], bool]) -> None:
     """Raise OutputExists unless a file may be written at `out`: none is there, or one of ours."""
     if out.is_dir():
@@ -311,6 +282,20 @@ def refuse_foreign_file(out: Path, is_ours: Callable[[Path], bool]) -> None:
     if out.exists() and out.stat().st_size and not is_ours(out):
         raise OutputExists(
             f"{out} already exists and was not written by this command; choose another --out"
+        )
+
+
+def refuse_foreign_directory(out: Path) -> None:
+    """Raise OutputExists unless a directory may be written at `out`: it is free, or an artifact."""
+    if is_free(Path(os.path.realpath(out))):
+        return
+    if not out.is_dir():
+        raise OutputExists(
+            f"{out} is a file, and this command writes a directory; choose another --out"
+        )
+    if not is_artifact(out):
+        raise OutputExists(
+            f"{out} already exists and is not a result of vlcpctl; choose another --out"
         )
 
 
@@ -330,18 +315,10 @@ def naming_output(output: Path) -> Iterator[None]:
         raise
 
 
-def _refuse_foreign_directory(out: Path) -> None:
-    """Only an artifact may be replaced by another one."""
-    if is_free(Path(os.path.realpath(out))):
-        return
-    if not out.is_dir():
-        raise OutputExists(
-            f"{out} is a file, and this command writes a directory; choose another --out"
-        )
-    if not is_artifact(out):
-        raise OutputExists(
-            f"{out} already exists and is not a result of vlcpctl; choose another --out"
-        )
+def _put(written: Path, final: Path) -> None:
+    sync(written)
+    written.replace(final)
+    sync(final.parent)
 
 
 def _report_kept(out: Path, kept: Path | None) -> None:
@@ -353,21 +330,3 @@ def _report_kept(out: Path, kept: Path | None) -> None:
 def _contains(directory: Path, path: Path) -> bool:
     real = Path(os.path.realpath(path))
     return directory == real or directory in real.parents
-
-
-def _sync_tree(directory: Path) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    paths = [directory, *directory.rglob("*")]
-    # A disk serves many requests at once faster than one after the other.
-    with ThreadPoolExecutor(8) as threads:
-        for start in range(0, len(paths), _SYNCED_AT_ONCE):  # an unbounded queue takes much memory
-            some = paths[start : start + _SYNCED_AT_ONCE]
-            try:
-                waiting = [threads.submit(sync, path) for path in some]
-            except RuntimeError:  # no thread can be started: a limit on memory or processes
-                waiting = []
-            for synced in waiting:
-                synced.result()
-            for path in some[len(waiting) :]:
-                sync(path)

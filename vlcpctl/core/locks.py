@@ -27,30 +27,26 @@ from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.printable import printable
 
 GRACE_S: Final = 0.3  # a lock that is held for a moment only, to tidy up, is not worth an error
-POLL_S: Final = 0.1
-MOST_BYTES: Final = 8192  # of a lock's file that are read
-MOST_CHARACTERS: Final = 500  # of the command line that are stored
+_POLL_S = 0.1
+_MOST_BYTES = 8192  # of a lock's file that are read
+_MOST_CHARACTERS = 500  # of the command line that are stored
 # NFS without a lock daemon, FUSE and other file systems refuse.
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
-Key = tuple[int, int]  # device and inode
+_held: dict[tuple[int, int], HeldLock] = {}  # by device and inode
 
 
 class _State:
-    patience = 0.0
+    patience_s = 0.0
     has_warned = False
 
 
-_state = _State()
-_held: dict[Key, HeldLock] = {}
-
-
-@dataclass
+@dataclass(eq=False)
 class HeldLock:
     """A lock of this process; it can be acquired again, and is free after as many releases."""
 
     descriptor: int
-    key: Key
+    is_real: bool  # False where the file system has no locks
     uses: int = 1
 
     def write_holder(self, text: str) -> None:
@@ -62,7 +58,7 @@ class HeldLock:
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "since": datetime.now(UTC).isoformat(timespec="seconds"),
-            "command": printable(" ".join(sys.argv))[:MOST_CHARACTERS],
+            "command": printable(" ".join(sys.argv))[:_MOST_CHARACTERS],
         }
         with suppress(OSError):
             os.ftruncate(self.descriptor, 0)
@@ -73,24 +69,24 @@ class HeldLock:
 
         After False, a shared lock may be gone: for the last moment before `release`.
         """
-        return _try_lock(self.descriptor, fcntl.LOCK_EX)
+        return self.is_real and _try_lock(self.descriptor, fcntl.LOCK_EX) is True
 
     def release(self) -> None:
         """Undo one acquisition; the last one frees the lock."""
         self.uses -= 1
-        if self.uses == 0 and _held.get(self.key) is self:  # a forked child has closed it
-            del _held[self.key]
+        if self.uses == 0 and self in _held.values():  # a forked child has closed it
+            del _held[_key(os.fstat(self.descriptor))]
             os.close(self.descriptor)
 
 
 def set_patience(seconds: float) -> None:
     """Set how long `acquire` waits for a lock that another process holds: --wait."""
-    _state.patience = seconds
+    _State.patience_s = seconds
 
 
 def patience() -> float:
     """The seconds that `acquire` waits for a lock that another process holds."""
-    return _state.patience
+    return _State.patience_s
 
 
 def acquire(
@@ -108,7 +104,7 @@ def acquire(
     process that holds it, if another process still does. Those that share the lock each hold one
     of `parts`, too: the file itself names the last that came, which may have ended.
     """
-    wait_s = _state.patience if wait_s is None else wait_s
+    wait_s = _State.patience_s if wait_s is None else wait_s
     started, has_reported = time.monotonic(), False
     while True:
         descriptor = open_file()
@@ -119,11 +115,11 @@ def acquire(
             return _held[key]
         is_locked = _try_lock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         # The last holder removes the file, and another process may have made a new one since.
-        if is_locked and _is_at(path, key):
-            return _held.setdefault(key, HeldLock(descriptor, key))
+        if is_locked is not False and _is_at(path, key):
+            return _held.setdefault(key, HeldLock(descriptor, is_real=is_locked is True))
         holder = next(filter(None, map(holder_of, parts())), None) or _holder(descriptor)
         os.close(descriptor)
-        if is_locked:
+        if is_locked is not False:
             continue
         waited = time.monotonic() - started
         if waited >= max(wait_s, GRACE_S):
@@ -131,14 +127,13 @@ def acquire(
         if wait_s and not has_reported and waited >= GRACE_S:
             say(f"{_being_written(output, holder)}; waiting for it")
             has_reported = True
-        time.sleep(POLL_S)
+        time.sleep(_POLL_S)
 
 
 def holder_of(path: Path) -> dict[str, Any] | None:
     """What the lock's file records about the process that holds its lock now; None if none does.
 
-    Only looks: a process that is about to lock the file does not notice. Where the file system has
-    no locks, the recorded process counts if it runs on this host.
+    Only looks: a process that is about to lock the file does not notice.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -148,27 +143,16 @@ def holder_of(path: Path) -> dict[str, Any] | None:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _holder(descriptor)
-    except OSError:
-        holder = _holder(descriptor)
-        return holder if _is_alive(holder) else None
+    except OSError:  # no locks here, so nobody holds one
+        return None
     else:
         return None
     finally:
         os.close(descriptor)
 
 
-def _is_alive(holder: dict[str, Any]) -> bool:
-    pid = holder.get("pid")
-    if holder.get("host") != socket.gethostname() or not isinstance(pid, int) or pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except OSError as error:
-        return error.errno == errno.EPERM
-    return True
-
-
-def _try_lock(descriptor: int, kind: int) -> bool:
+def _try_lock(descriptor: int, kind: int) -> bool | None:
+    """Whether the lock was taken; None where the file system has no locks."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -176,20 +160,21 @@ def _try_lock(descriptor: int, kind: int) -> bool:
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
-        if not _state.has_warned:
-            _state.has_warned = True
+        if not _State.has_warned:
+            _State.has_warned = True
             warn(
                 f"this file system does not support locks ({error.strerror}): do not start two "
                 "commands with the same --out"
             )
+        return None
     return True
 
 
-def _key(found: os.stat_result) -> Key:
+def _key(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _is_at(path: Path, key: Key) -> bool:
+def _is_at(path: Path, key: tuple[int, int]) -> bool:
     try:
         return _key(path.stat(follow_symlinks=False)) == key
     except OSError:
@@ -199,7 +184,7 @@ def _is_at(path: Path, key: Key) -> bool:
 def _holder(descriptor: int) -> dict[str, Any]:
     """What the lock's file records about its holder; {} if it cannot be read."""
     try:
-        lines = os.pread(descriptor, MOST_BYTES, 0).decode(errors="replace").splitlines()
+        lines = os.pread(descriptor, _MOST_BYTES, 0).decode(errors="replace").splitlines()
         found = json.loads(lines[-1])
     except (OSError, ValueError, IndexError, RecursionError):
         return {}

@@ -12,17 +12,23 @@ It is beside the output, so that a rename never crosses a file system, and hidde
 such as `weeks/*/` do not see it. A directory that is changed in place, and that may be a mounted
 volume, has it inside instead: NAME/.vlcpctl. Nothing outside of it is ever moved or removed except
 the output itself. The last of its writers removes the directory unless something is kept in it.
+
+A new file takes the name of an old one in one `rename`. A new directory exchanges names with the
+old one where the system can do that, as Linux can on local disks. Elsewhere a kill between two
+renames leaves the new one in `ready`, and the next reader or writer puts it in its place.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import re
 import secrets
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import final
 
@@ -35,14 +41,12 @@ _MARKER_TEXT = """\
 vlcpctl stores unfinished outputs here, and the previous output that --force replaced.
 This directory may be removed when no vlcpctl command is running.
 """
-_TRIES = 100
-_ROOT = 0  # its user id
 _NAME = re.compile(r"\.(.+)\.vlcpctl", re.DOTALL)
 _INSIDE = ".vlcpctl"
-
-
-class _AnothersStaging(OutputExists):
-    """The staging directory of an output is another user's."""
+_TRIES = 100
+# How a file system, a container or an old kernel says that it cannot exchange names.
+_CANNOT_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.ENOTSUP, errno.EPERM})
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of linux/fcntl.h and linux/fs.h
 
 
 @final
@@ -55,13 +59,14 @@ class Staging:
 
     def __init__(self, output: Path, *, inside: bool = False) -> None:
         self.output = Path(os.path.realpath(output)) if inside else place_of(output)
-        hidden = self.output.with_name(f".{self.output.name}.vlcpctl")  # see `staging_at`
+        hidden = self.output.with_name(f".{self.output.name}.vlcpctl")
         self.path = self.output / _INSIDE if inside else hidden
         self.marker = self.path / _MARKER
         self.ready = self.path / "ready" / self.output.name
         self.replaced = self.path / "replaced" / self.output.name
         self.partial = self.path / "partial"
         self.writing = self.path / f"writing-{socket.gethostname()}-{os.getpid()}"
+        self._replaced_by_this = self.path / f"{self.writing.name}-old"
 
     @contextmanager
     def locked(self, *, wait_s: float | None = None) -> Iterator[None]:
@@ -69,23 +74,9 @@ class Staging:
 
         What dead writers left is removed or completed first: no other writer is alive. Waits as
         `locks.acquire` does. Raises OutputExists if another process writes the output, or if the
-        directory was not made by vlcpctl or is another user's, and OSError where it cannot be made.
+        directory was not made by vlcpctl, and OSError where it cannot be made.
         """
         with self._locked(shared=False, wait_s=wait_s):
-            yield
-
-    @contextmanager
-    def locked_to_look(self) -> Iterator[None]:
-        """As `locked`, but without a lock where an output exists and nothing can be written.
-
-        A finished output on a read-only disk, or of another user, is still found to be finished.
-        """
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(self.locked())
-            except (OSError, _AnothersStaging):
-                if is_free(self.output):
-                    raise
             yield
 
     @contextmanager
@@ -119,41 +110,38 @@ class Staging:
             self.output,
             shared=shared,
             wait_s=wait_s,
-            parts=self._parts,
+            parts=lambda: _matching(self.path, "part-*"),
         )
         with at_signal(lambda: self._leave(lock, new_parents)):
             try:
                 if lock.uses == 1:
                     lock.write_holder(_MARKER_TEXT)
                     if not shared:
-                        self._tidy()
+                        self._tidy(lock)
                 yield
             finally:
                 self._leave(lock, new_parents)
 
-    def _parts(self) -> list[Path]:
-        try:
-            return list(self.path.glob("part-*"))
-        except FileNotFoundError:  # the last holder removed the directory meanwhile
-            return []
-
     def _leave(self, lock: HeldLock, new_parents: list[Path]) -> None:
         if lock.uses == 1 and lock.is_exclusive():
-            self._tidy()
+            self._tidy(lock)
             self.close()
         lock.release()
         with suppress(OSError):  # not empty, or there is none
             for parent in new_parents:
                 parent.rmdir()
 
-    def _tidy(self) -> None:
+    def _tidy(self, lock: HeldLock) -> None:
         """Complete a swap that was killed half-way; remove what dead writers were writing."""
         if not os.path.lexists(self.output):
             with suppress(FileNotFoundError):
                 self.ready.rename(self.output)
+        if not lock.is_real:
+            return  # another writer may be alive
         _remove(self.ready)
-        stale = [*self.path.glob("writing-*"), *self.path.glob("part-*")]
-        for path in [*stale, *self.partial.glob(".*.tmp-*")]:
+        for path in [*_matching(self.path, "writing-*"), *_matching(self.path, "part-*")]:
+            _remove(path)
+        for path in _matching(self.partial, ".*.tmp-*"):
             _remove(path)
 
     def open_partial(self) -> Path:
@@ -172,47 +160,47 @@ class Staging:
         """Whether the directory exists and vlcpctl made it."""
         return self.marker.is_file()
 
-    def is_trusted(self) -> bool:
-        """Whether what is in the directory is of this user, of root or of the owner of its parent.
-
-        Its name is known in advance: where everybody may write, anybody can have filled it. The
-        owner of the parent could replace the output itself. False if there is none.
-        """
-        with suppress(FileNotFoundError):
-            return self._owner() in {os.geteuid(), _ROOT, self.path.parent.stat().st_uid}
-        return False
-
-    def swap_in(self, written: Path) -> Path | None:
+    def swap_in(self, written: Path, *, keeps: bool = True) -> Path | None:
         """Put a complete directory in the output's place; returns where the old one is kept.
 
-        A kill at any point leaves the old or the new one, at its place or in `ready`.
+        Without `keeps` the old one is deleted for good. A kill at any point leaves the old or the
+        new one, at its place or in `ready`, and an old one that is kept in `replaced`. Raises
+        OSError if the old one cannot be deleted.
         """
         if is_free(self.output):
             written.rename(self.output)  # also over an empty directory, at once
             sync(self.output.parent)
             return None
-        _remove(self.ready)
-        self.ready.parent.mkdir(exist_ok=True)
-        written.rename(self.ready)
-        kept = self.keep(self.output)
-        self.ready.rename(self.output)
+        # The new one goes where the old one is to be, so that one exchange does all.
+        old = self.replaced if keeps else self._replaced_by_this
+        _remove(old)
+        old.parent.mkdir(exist_ok=True)
+        written.rename(old)
+        if not _exchange(old, self.output):
+            _remove(self.ready)
+            self.ready.parent.mkdir(exist_ok=True)
+            old.rename(self.ready)
+            self.output.rename(old)
+            self.ready.rename(self.output)
         sync(self.output.parent)
-        return kept
-
-    def swap_out(self, written: Path) -> None:
-        """Put a complete directory in the output's place, and delete the old one for good.
-
-        A kill at any point leaves the old or the new one, at its place or in `ready`; the next
-        writer deletes what is left of the old one. Raises OSError if it cannot be deleted.
-        """
-        _remove(self.ready)
-        self.ready.parent.mkdir(exist_ok=True)
-        written.rename(self.ready)
-        old = self.path / f"{self.writing.name}-old"  # dead writers' files are deleted
-        self.output.rename(old)
-        self.ready.rename(self.output)
-        sync(self.output.parent)
+        if keeps:
+            return old
         delete(old)
+        return None
+
+    def refuse_layer(self) -> None:
+        """Raise OutputExists for an old directory that the system does not let anybody rename.
+
+        In a container, directories of the image are so. Only for the holder of the lock.
+        """
+        try:
+            self.output.rename(self.path)  # fails: the marker is in it
+        except OSError as error:
+            if error.errno == errno.EXDEV:
+                raise OutputExists(
+                    f"{self.output} is part of a container's image, of which no directory can be "
+                    "replaced; write to a volume"
+                ) from None
 
     def delete_output(self, part: str = "") -> None:
         """Delete the output, or a directory in it, for good, in the holder of its lock.
@@ -220,13 +208,13 @@ class Staging:
         A kill at any point leaves it whole, or what the next writer deletes. Raises OSError if it
         cannot be deleted.
         """
-        old, deleted = self.path / f"{self.writing.name}-old", self.output / part
-        deleted.rename(old)
+        deleted = self.output / part
+        deleted.rename(self._replaced_by_this)
         sync(deleted.parent)
-        delete(old)
+        delete(self._replaced_by_this)
 
     def keep(self, path: Path) -> Path:
-        """Move the output, or its partial state, to `replaced`; drops what was kept before."""
+        """Move what is in the staging directory to `replaced`; drops what was kept before."""
         kept = self.replaced.with_name(path.name)
         with self.locked():  # never into, or out of, a directory that is not ours
             _remove(kept)
@@ -236,16 +224,16 @@ class Staging:
 
     def keep_file(self) -> Path:
         """Link the output, a file, into `replaced`, so that its name never vanishes."""
-        _remove(self.replaced)
         self.replaced.parent.mkdir(exist_ok=True)
-        link_or_copy(self.output, self.replaced)
+        link_or_copy(self.output, self._replaced_by_this)
+        self._replaced_by_this.replace(self.replaced)
         return self.replaced
 
     def finish_swap(self) -> None:
-        """Complete a swap that was killed between its two renames."""
+        """Complete a swap that was killed between two renames, unless nothing can be written."""
         if not os.path.lexists(self.output) and self.is_ours() and self.ready.exists():
             # Where another process holds the lock, it does so, or is in the middle of a swap.
-            with suppress(OutputExists), self.locked(wait_s=0):
+            with suppress(OutputExists, OSError), self.locked(wait_s=0):
                 pass
 
     def close(self) -> None:
@@ -267,44 +255,19 @@ class Staging:
         """Open the marker, in a directory that is made here or ours; any other is refused."""
         for number in range(_TRIES):  # another process may remove it between two of these lines
             try:
-                self._make_directory()
+                self.path.mkdir(parents=True, exist_ok=True)
                 # One listing: between two listings, its last user may remove the marker.
                 names = {path.name for path in self.path.iterdir()}
                 if names and _MARKER not in names:
                     break
                 return _open_to_lock(self.marker)
-            except (FileNotFoundError, NotADirectoryError):
+            except (FileExistsError, FileNotFoundError, NotADirectoryError):
                 if number == _TRIES - 1 and not os.path.lexists(self.path):
                     raise  # nothing can be made here, such as in /proc
         raise OutputExists(
             f"{self.path} already exists and was not made by vlcpctl, which needs this name for "
             "temporary files; move it away, or choose another --out"
         )
-
-    def _make_directory(self) -> None:
-        """Make the directory, or refuse one that somebody else has made."""
-        try:
-            self.path.mkdir(parents=True)
-        except FileExistsError:
-            if not self.is_trusted() and self._owner() != self._new_owner():
-                raise _AnothersStaging(
-                    f"{self.path} belongs to another user (id {self._owner()}), whose unfinished "
-                    "outputs are not used; choose another --out, or let that user remove it"
-                ) from None
-
-    def _owner(self) -> int:
-        return self.path.lstat().st_uid
-
-    def _new_owner(self) -> int | None:
-        """Whose a file is that this process makes in it: where a share maps users, not always ours.
-
-        None if it cannot make one.
-        """
-        from tempfile import TemporaryFile
-
-        with suppress(OSError), TemporaryFile(dir=self.path) as file:
-            return os.fstat(file.fileno()).st_uid
-        return None
 
 
 def place_of(output: Path) -> Path:
@@ -351,9 +314,9 @@ def staging_at(path: Path) -> Staging | None:
 
 
 def read_path(path: Path) -> Path:
-    """Where to read an input: its path, or inside a swap that was killed between two renames.
+    """Where to read an input: its path, after a swap has been completed that was killed half-way.
 
-    Readers never rename anything, so they look where the complete new output waits.
+    Where nothing can be written, that is the place where the complete new output waits.
     """
     try:
         whole = Path(os.path.realpath(path))
@@ -363,7 +326,8 @@ def read_path(path: Path) -> Path:
         if os.path.lexists(at):
             return path
         staging = Staging(at)
-        if staging.is_ours() and staging.ready.exists() and staging.is_trusted():
+        staging.finish_swap()
+        if not os.path.lexists(at) and staging.is_ours() and staging.ready.exists():
             return staging.ready / whole.relative_to(at)
     return path
 
@@ -397,6 +361,12 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_tree(directory: Path) -> None:
+    """Wait until a directory and everything below it is on the disk."""
+    for path in (*directory.rglob("*"), directory):
+        sync(path)
+
+
 def delete(path: Path) -> None:
     """Delete a file or a directory. Raises OSError if something of it would be left."""
     if path.is_dir() and not path.is_symlink():
@@ -404,6 +374,27 @@ def delete(path: Path) -> None:
     else:
         path.unlink(missing_ok=True)
     sync(path.parent)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two names at once; False where that cannot be done."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # of Linux's libraries
+    if rename is None:
+        return False
+    names = os.fsencode(one), os.fsencode(other)
+    if rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _CANNOT_EXCHANGE:
+        return False
+    raise OSError(number, os.strerror(number), str(one), None, str(other))
+
+
+def _matching(directory: Path, pattern: str) -> list[Path]:
+    try:
+        return list(directory.glob(pattern))
+    except FileNotFoundError:  # its last holder removed it meanwhile
+        return []
 
 
 def _remove(path: Path) -> None:

@@ -47,7 +47,7 @@ def _launch(request: TrainRequest, *, quiet: bool) -> Path | None:
     identity = semantic(request)
     # Rank 0 takes the lock again, so that it is held for as long as there is a writer, not for as
     # long as there is a launcher.
-    with Staging(request.out).locked_to_look():
+    with Staging(request.out).locked():
         is_made = already_trained(request, identity)
     if is_made:
         return request.out

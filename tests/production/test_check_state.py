@@ -104,6 +104,7 @@ def test_the_repair_sets_current(run: Run, state: Path, kind: str) -> None:
     current.unlink()
     if kind == "a copy":
         shutil.copytree(checkpoint, current)
+        (current / "mine.txt").write_text("of a user")
     elif kind == "another directory":
         shutil.copytree(state / "start/checkpoint", current)
     elif kind == "a link elsewhere":
@@ -111,7 +112,8 @@ def test_the_repair_sets_current(run: Run, state: Path, kind: str) -> None:
     assert len(problems(state)) == 1
     done = run("check", state, "--repair")
     assert (done.code, current.readlink()) == (0, Path("weeks/0001/checkpoint"))
-    assert (state / "current.old").exists() == (kind in {"another directory", "a link elsewhere"})
+    assert (state / "current.old").exists() == (kind != "nothing")
+    assert (state / "current.old/mine.txt").exists() == (kind == "a copy")
     assert f"{current} is a link to {state}/weeks/0001/checkpoint again" in done.err
     assert run("check", state, "--repair", "-q").code == 0
     check_refused(run("check", state / "start/buffer", "--repair"), "check", 2, "has no effect")
@@ -153,7 +155,7 @@ def test_a_restored_state_goes_on(run: Run, place: Path, state: Path, tmp_path: 
     done = run("check", restored, "--repair")
     assert (done.code, "can be read and written again" in done.err) == (0, True)
     assert os.access(restored / "weeks/0001/rows/guards.ndjson", os.W_OK)
-    # Guards and method files are relative to the state: their place is given again.
+    # Guards are relative to the state: their place is given again.
     words = [*week_words(place, restored, 2), *PASSES, "--dry-run"]
     guard = ["--guard", place / "golden/00-golden", "--small-guard"]
     assert run(*words, *guard).code == 0

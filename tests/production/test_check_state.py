@@ -69,6 +69,16 @@ def test_each_damage_is_found(
     assert (done.code, f"found in {state}" in done.err) == (3, True)
 
 
+def test_only_deep_finds_an_image_that_has_changed(state: Path) -> None:
+    tar = state / "weeks/0001/stream/00-week-0001/test-000000.tar"
+    found = bytearray(tar.read_bytes())
+    found[len(found) // 2] ^= 1
+    tar.write_bytes(found)
+    assert problems(state) == []
+    (said,) = check_state(state, deep=True)
+    assert said.startswith(f"{tar}, key ")
+
+
 def test_another_checkpoint_in_its_place_is_found(run: Run, state: Path) -> None:
     shutil.rmtree(state / "weeks/0001/checkpoint")
     shutil.copytree(state / "start/checkpoint", state / "weeks/0001/checkpoint")

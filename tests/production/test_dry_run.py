@@ -20,6 +20,11 @@ def flip(path: Path) -> None:
     path.write_bytes(found)
 
 
+def another(checkpoint: Path) -> None:
+    shutil.rmtree(checkpoint)
+    shutil.copytree(checkpoint.parents[2] / "start/checkpoint", checkpoint)
+
+
 def unfinished(pending: Path) -> None:
     shutil.copytree(pending.parent / "weeks/0001", pending)
     (pending / "verdict.json").unlink()
@@ -36,6 +41,7 @@ def unfinished(pending: Path) -> None:
         (f"start/{WEIGHTS}", flip, ["--rollback", "0"], 3, f"start/{WEIGHTS}.*restore it"),
         (f"start/{WEIGHTS}", flip, ["--redo", "1"], 3, f"start/{WEIGHTS}.*restore it"),
         (f"weeks/0001/{WEIGHTS}", flip, [], 3, f"weeks/0001/{WEIGHTS}.*restore it"),
+        ("weeks/0001/checkpoint", another, [], 3, "weeks/0001/checkpoint.*state.json"),
         ("weeks/0001/buffer", shutil.rmtree, [], 3, "weeks/0001/buffer"),
         ("pending", unfinished, [], 4, "--force"),
         ("", lambda _: None, ["--junit", "{place}"], 4, "directory"),
@@ -64,6 +70,16 @@ def test_both_refuse_it_and_nothing_changes(
         check_refused(refused, "update", code, *said.split(".*"))
         assert refused.out == ""
     assert tree(state) == before
+
+
+def test_a_week_that_is_put_back_is_taken_in_only_whole(run: Run, place: Path, state: Path) -> None:
+    assert run("update", "--state", state, "--rollback", "0").code == 0
+    (state / "rolled-back/0001").rename(state / "weeks/0001")
+    flip(state / "weeks/0001" / WEIGHTS)
+    for dry in (["--dry-run"], []):
+        refused = run(*week_words(place, state, 2), *dry)
+        check_refused(refused, "update", 3, f"weeks/0001/{WEIGHTS}", "restore it")
+    assert (state / "current").readlink() == Path("start/checkpoint")
 
 
 def test_a_damaged_checkpoint_of_init_is_refused(run: Run, place: Path, tmp_path: Path) -> None:

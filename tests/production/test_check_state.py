@@ -69,6 +69,16 @@ def test_each_damage_is_found(
     assert (done.code, f"found in {state}" in done.err) == (3, True)
 
 
+def test_only_deep_finds_an_image_that_has_changed(state: Path) -> None:
+    tar = state / "weeks/0001/stream/00-week-0001/test-000000.tar"
+    found = bytearray(tar.read_bytes())
+    found[len(found) // 2] ^= 1
+    tar.write_bytes(found)
+    assert problems(state) == []
+    (said,) = check_state(state, deep=True)
+    assert said.startswith(f"{tar}, key ")
+
+
 def test_another_checkpoint_in_its_place_is_found(run: Run, state: Path) -> None:
     shutil.rmtree(state / "weeks/0001/checkpoint")
     shutil.copytree(state / "start/checkpoint", state / "weeks/0001/checkpoint")
@@ -104,6 +114,7 @@ def test_the_repair_sets_current(run: Run, state: Path, kind: str) -> None:
     current.unlink()
     if kind == "a copy":
         shutil.copytree(checkpoint, current)
+        (current / "mine.txt").write_text("of a user")
     elif kind == "another directory":
         shutil.copytree(state / "start/checkpoint", current)
     elif kind == "a link elsewhere":
@@ -111,7 +122,8 @@ def test_the_repair_sets_current(run: Run, state: Path, kind: str) -> None:
     assert len(problems(state)) == 1
     done = run("check", state, "--repair")
     assert (done.code, current.readlink()) == (0, Path("weeks/0001/checkpoint"))
-    assert (state / "current.old").exists() == (kind in {"another directory", "a link elsewhere"})
+    assert (state / "current.old").exists() == (kind != "nothing")
+    assert (state / "current.old/mine.txt").exists() == (kind == "a copy")
     assert f"{current} is a link to {state}/weeks/0001/checkpoint again" in done.err
     assert run("check", state, "--repair", "-q").code == 0
     check_refused(run("check", state / "start/buffer", "--repair"), "check", 2, "has no effect")
@@ -153,7 +165,7 @@ def test_a_restored_state_goes_on(run: Run, place: Path, state: Path, tmp_path: 
     done = run("check", restored, "--repair")
     assert (done.code, "can be read and written again" in done.err) == (0, True)
     assert os.access(restored / "weeks/0001/rows/guards.ndjson", os.W_OK)
-    # Guards and method files are relative to the state: their place is given again.
+    # Guards are relative to the state: their place is given again.
     words = [*week_words(place, restored, 2), *PASSES, "--dry-run"]
     guard = ["--guard", place / "golden/00-golden", "--small-guard"]
     assert run(*words, *guard).code == 0

@@ -33,7 +33,7 @@ def test_pairs_and_steps_are_those_of_the_week(
     assert tree(state) == before
     said = said_in(dry.out)
     assert said["overlaps"] == "no pair is known from an accepted week, or was deleted"
-    assert said["leaks"] == "no training pair has a test image"
+    assert said["leaks"] == "no training pair of the week has a test image"
     assert said["disk"].startswith("about ")
     assert "are free" in said["disk"]
     assert "as in week 1; train-step, by its steps, " in said["time"]
@@ -75,7 +75,9 @@ def test_the_first_week_and_data_that_cannot_be_split(
 ) -> None:
     words = first_words(place, tmp_path / "new")
     at = words.index("--steps")
-    said = said_in(run(*words[:at], *words[at + 2 :], "--epochs", "1", "--dry-run").out)
+    dry = run(*words[:at], *words[at + 2 :], "--epochs", "1", "--dry-run").out
+    said = said_in(dry)
+    assert "\n# not compared with test images: --buffer-from" in dry
     assert said["steps"].startswith("at most ")
     assert "time" not in said
     assert "kB" in said["disk"]

@@ -1,36 +1,66 @@
-"""`update` remembers a --method-file with its digest, and never runs changed code unseen."""
+"""A state loads no code: --method-file is given with each call, and changed code is another run."""
 
 from __future__ import annotations
 
-import hashlib
-import json
+import tarfile
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.method_files import MINE, write_method
 from support.production import SETTINGS, make_place, week_words
-from support.program import check_refused, run_program
+from support.program import ProgramResult, check_refused, run_program
 
-from vlcpctl.production.settings import MethodCode, Settings, load_recorded
+from vlcpctl.methods.plugins.method_file import digest_of
+from vlcpctl.production.layout import Layout
+from vlcpctl.production.settings import MethodCode
+from vlcpctl.production.state import read_state
 
-
-def test_code_decides_whether_two_settings_are_the_same() -> None:
-    code = MethodCode("a/mine.py", "sha256:1", ("mine",))
-    assert code == MethodCode("b/mine.py", "sha256:1", ("mine",))
-    assert code != MethodCode("a/mine.py", "sha256:2", ("mine",))
-
-
-def test_recorded_code_is_loaded_by_another_process(tmp_path: Path) -> None:
-    file = write_method(tmp_path / "fresh.py", mine="fresh")  # which this one has not loaded
-    digest = f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
-    recorded = (MethodCode("fresh.py", digest, ("fresh",)),)
-    settings = Settings(run="shop", method="fresh", method_files=recorded)
-    assert not settings.is_loaded
-    load_recorded(tmp_path, recorded)
-    assert [method.name for method in settings.methods] == ["fresh"]
+Run = Callable[..., ProgramResult]
 
 
-def test_the_file_is_remembered_and_its_changes_are_noticed(
+@pytest.mark.parametrize(
+    ("recorded", "said"),
+    [
+        ({"method": "mine"}, "--method-file"),
+        ({"train_options": ("--method-file", "prod/mine.py")}, "--method-file"),
+        ({"deploy": "prod/rule.py"}, "--deploy"),
+    ],
+)
+def test_a_state_from_somebody_else_executes_nothing(
+    run: Run, place: Path, state: Path, tmp_path: Path, recorded: dict[str, Any], said: str
+) -> None:
+    ran = tmp_path / "ran"
+    trap = f"open({str(ran)!r}, 'w').close()\n"
+    code = write_method(state / "mine.py", MINE + trap).read_bytes()
+    (state / "rule.py").write_text(trap)
+    for name in ("on-accept", "on-reject", "hooks/on-accept"):
+        (state / name).parent.mkdir(exist_ok=True)
+        (state / name).write_text(f"#!/bin/sh\ntouch {ran}\n")
+        (state / name).chmod(0o755)
+    layout = Layout(state)
+    found = read_state(layout)
+    files = (MethodCode("mine.py", digest_of(code), ("mine",)),)
+    hostile = replace(found.settings, method_files=files, **recorded)
+    replace(found, settings=hostile).write(layout)
+    with tarfile.open(tmp_path / "prod.tar", "w") as tar:
+        tar.add(state, "theirs")
+    with tarfile.open(tmp_path / "prod.tar") as tar:
+        tar.extractall(tmp_path, filter="tar")
+    theirs = tmp_path / "theirs"  # as deep as the state: guards are relative to it
+    for words in (["check"], ["inspect"], ["update", "--rollback", "1", "--state"]):
+        assert run(*words, theirs).code == 0
+    for week in (1, 2):  # known and new data
+        for dry in (["--dry-run"], []):
+            refused = run(*week_words(place, theirs, week), *dry)
+            check_refused(refused, "update", 2, said)
+    check_refused(run("update", "--state", theirs, "--redo", "1", "--dry-run"), "update", 2, said)
+    assert not ran.exists()
+
+
+def test_the_file_is_given_with_each_call(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     place, state = make_place(tmp_path / "place"), tmp_path / "prod"
@@ -39,24 +69,15 @@ def test_the_file_is_remembered_and_its_changes_are_noticed(
     mine = ("--method", "mine", "--method-file", file)
     first = run_program(capfd, *week_words(place, state, 1), *how, *mine)
     assert first.code == 0, first.err
-    recorded = json.loads((state / "state.json").read_text())["settings"]["method_files"]
-    assert [(one["path"], one["methods"]) for one in recorded] == [("../mine.py", ["mine"])]
     second = [*week_words(place, state, 2), "--dry-run"]
-    assert f"--method-file {file}" in run_program(capfd, *second).out
-    (tmp_path / "trap").mkdir()
-    trap = f"open({str(tmp_path / 'trap' / 'ran')!r}, 'w').close()\n"
-    write_method(file, MINE + trap)
-    check_refused(run_program(capfd, *second), "update", 3, "mine.py has changed", "restore it")
-    assert not any((tmp_path / "trap").iterdir())  # it was not run
-    again = run_program(capfd, *second, "--method-file", file)
-    assert f"--method-file {file}" in again.out, again.err
-    file.unlink()
-    lost = run_program(capfd, *second)
-    check_refused(lost, "update", 3, "mine.py does not exist", "--method-file gives its place")
+    check_refused(run_program(capfd, *second), "update", 2, "--method-file")
     moved = write_method(tmp_path / "moved.py")
     found = run_program(capfd, *second, "--method-file", moved)
     assert f"--method-file {moved}" in found.out, found.err
+    known = [*week_words(place, state, 1), "--method-file"]
+    assert run_program(capfd, *known, moved).code == 0
+    write_method(moved, MINE + "# changed\n")
+    check_refused(run_program(capfd, *known, moved), "update", 4, "--method-file")
     # Another method needs neither the file nor its state.
     other = run_program(capfd, *second, "--method", "ctp", "--fresh-state")
-    assert other.code == 0, other.err
-    assert "--method-file" not in other.out
+    assert (other.code, "--method-file" in other.out) == (0, False), other.err

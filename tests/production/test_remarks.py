@@ -104,6 +104,11 @@ def test_a_week_that_learned_nothing_is_named(stream: Stream) -> None:
     assert stream.remarks() == ["the week was not learned: 9.2 before, 9.4 after"]
 
 
+def test_a_week_that_learned_more_than_a_point_is_not(stream: Stream) -> None:
+    stream.week(9.2, 10.3)
+    assert stream.remarks() == []
+
+
 def test_a_few_images_cannot_tell(stream: Stream) -> None:
     stream.week(12.5, 12.5, images=16)
     (found,) = stream.remarks()

@@ -18,6 +18,7 @@ def test_the_link_names_the_start_until_a_week_is_accepted(tmp_path: Path) -> No
     model, place = tmp_path / "model", Layout(tmp_path / "prod")
     model.mkdir()
     place.root.mkdir()
+    (model / "weights").write_text("as given")
     CheckpointManifest(identity={}, run="r", method="seqf").write(model, {}, {})
     source, settings = str(read_manifest(model, "checkpoint")["content"]), Settings(run="shop")
     start = Start(given=str(model), source=source, buffer_from=(), settings=settings)
@@ -26,3 +27,6 @@ def test_the_link_names_the_start_until_a_week_is_accepted(tmp_path: Path) -> No
         made = make_start(Lines(place, state, settings, Call(data=[])), lambda _lines: None)
     assert (made.start.ready, made.checkpoint) == (True, source)
     assert place.current.readlink() == Path("start/checkpoint")
+    with (model / "weights").open("r+") as edited:
+        edited.write("changed ")
+    assert (place.start / "checkpoint/weights").read_text() == "as given"

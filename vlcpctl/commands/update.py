@@ -41,7 +41,7 @@ Init = Annotated[
         "--init",
         metavar="CKPT|open_clip:MODEL,TAG",
         help="Start a new state directory from this checkpoint or pretrained model; it is "
-        "linked or copied (default: continue).",
+        "copied (default: continue).",
         rich_help_panel=options.INPUT,
     ),
 ]
@@ -870,13 +870,13 @@ def _roll_back(
     from vlcpctl.production.layout import Layout
     from vlcpctl.production.rollback import fate_of_pending, require_week, rollback
     from vlcpctl.production.state import read_state
-    from vlcpctl.production.update import recover
+    from vlcpctl.production.update import as_recovered, recover
 
     place = Layout(state)
-    before = read_state(place)  # before a lock is made in what is not a state directory
+    read_state(place)  # before a lock is made in what is not a state directory
     if dry_run:
+        before = as_recovered(place)
         require_week(place, before, week)
-        place.require_current(before.weeks_of_current(place))
         for number in range(week + 1, before.last + 1):
             console.emit(f"# {place.week(number)} becomes {place.next_rolled_back(number)}")
         if week < before.last and (fate := fate_of_pending(place)) is not None:

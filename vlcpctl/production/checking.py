@@ -249,8 +249,8 @@ def _tasks(directory: Path) -> Iterator[Path]:
 def repair(place: Layout) -> None:
     """Set `current` and the modes of all files and directories; only for the holder of the lock.
 
-    Says what it repairs. A directory in the place of `current` is removed if it is a copy of the
-    checkpoint, and else moved aside. Raises BadInput if state.json cannot be read.
+    Says what it repairs. What stands in the place of `current` is moved aside, since files of users
+    may be in it. Raises BadInput if state.json cannot be read.
     """
     _repair_modes(place.root)
     state = read_state(place)
@@ -258,10 +258,7 @@ def repair(place: Layout) -> None:
         return
     wanted = place.week(state.last) / "checkpoint"
     fault = place.fault_of_current([state.last])
-    if fault is not None and _is_copy(place.current, wanted):
-        place.discard(place.current)
-        say(f"{place.current}, a copy of {wanted}, is removed")
-    elif fault is not None:
+    if fault is not None:
         aside = _free(place.current)
         place.current.rename(aside)
         say(f"{place.current}, {fault}, is moved to {aside}")
@@ -288,17 +285,6 @@ def _repair_modes(root: Path) -> None:
         changed += sum(_repair_mode(Path(at) / name) for name in (*directories, *files))
     if changed:
         say(f"{root}: {changed} files and directories can be read and written again")
-
-
-def _is_copy(path: Path, checkpoint: Path) -> bool:
-    """Whether a directory is the checkpoint, and is whole."""
-    if not path.is_dir() or path.is_symlink():
-        return False
-    try:
-        same = CheckpointManifest.read(path).content == CheckpointManifest.read(checkpoint).content
-    except BadInput:
-        return False
-    return same and not list(check(path, deep=True))
 
 
 def _free(path: Path) -> Path:

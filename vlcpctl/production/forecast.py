@@ -30,6 +30,7 @@ from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
 from vlcpctl.data.tasks.skips import SkipLog
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.production.attempt import Judgement, trained_in
+from vlcpctl.production.guards import class_tasks
 from vlcpctl.production.layout import TRAINED, local_source, sizes_of
 from vlcpctl.production.leaks import leaked, leaked_reference, leaks_in_words
 from vlcpctl.production.left_out import TRAIN, described
@@ -173,10 +174,14 @@ def _taken_in(lines: Lines, pairs: NewPairs) -> Iterator[str]:
     yield f"# overlaps: {said or 'no pair is known from an accepted week, or was deleted'}"
     counts, leaked_N = leaked(lines, pairs.of("train").images, pairs.of("test").images)
     if not leaked_N.any():
-        yield "# leaks: no training pair has a test image"
+        yield "# leaks: no training pair of the week has a test image"
     else:
         what = "they are left out of training" if lines.settings.drop_leaks else "it ends with 3"
         yield f"# leaks: {leaks_in_words(counts, leaked_N)}; {what}"
+    if lines.state.start.buffer_from and not lines.state.start.ready:
+        yield "# not compared with test images: --buffer-from, until the update runs"
+    if len(class_tasks(lines.place.root, lines.settings)) < len(lines.settings.classes):
+        yield "# not compared with training pairs: sets of --guard-classes that are not tasks"
     found = leaked_reference(lines, pairs.of("test").images)
     if found is not None:
         said = f"{len(found[1])} pairs, and none has a test image"

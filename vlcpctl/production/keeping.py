@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.atomic import rewritten_directory
 from vlcpctl.core.console import say
+from vlcpctl.core.digests import verify_files
 from vlcpctl.core.errors import BadInput, UsageError, some_names
 from vlcpctl.data.splitting.known_keys import write_known
 from vlcpctl.data.tasks.task import Task, open_stream
@@ -21,10 +23,11 @@ from vlcpctl.deletion.removing import mirror
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop, rewrite_stream
 from vlcpctl.evaluation.embedding_cache import prune
-from vlcpctl.production.attempt import Attempt
+from vlcpctl.production.attempt import Attempt, trained_in
 from vlcpctl.production.layout import TRAINED, Layout
 from vlcpctl.production.state import State
 
+_RESTORE = "; restore it from a backup"
 _WEIGHTS = ("buffer", TRAINED, "checkpoint")  # in this order
 
 
@@ -98,6 +101,25 @@ def _not_evaluated(task: Task, count: int | None) -> Iterator[str]:
         keys = task.split(name).keys
         kept = set(task.split(name, count).keys) if name == "test" else set()
         yield from (key for key in keys if key not in kept)
+
+
+def require_intact(place: Layout, state: State, week: int) -> None:
+    """Raise BadInput unless the checkpoint of a week, or of the start (0), is what it was."""
+    wanted = state.weeks[week - 1].checkpoint if week else state.start.checkpoint
+    checkpoint, trained = place.week(week) / "checkpoint", trained_in(place.week(week))
+    for path in dict.fromkeys([checkpoint, trained]):
+        require_unchanged_weights(path, wanted if path == checkpoint else None)
+
+
+def require_unchanged_weights(checkpoint: Path, content: str | None = None) -> None:
+    """Raise BadInput if a file of a checkpoint has changed, or it has not this content id."""
+    found = CheckpointManifest.read(checkpoint)
+    if content is not None and found.content != content:
+        raise BadInput(
+            f"{checkpoint} is checkpoint {found.content[:12]}, and state.json lists {content[:12]}"
+            f"{_RESTORE}"
+        )
+    verify_files(checkpoint, found.digests, advice=_RESTORE, use_cache=False)
 
 
 def require_whole(place: Layout, state: State, week: int, what: str) -> None:

@@ -25,7 +25,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -217,8 +217,10 @@ class Layout:
         sync(source.parent)
         sync(target.parent)
 
-    def link_tree(self, source: Path, target: Path) -> None:
-        """Make `target` a directory with the files of `source`, hard-linked where possible.
+    def link_tree(
+        self, source: Path, target: Path, link: Callable[[Path, Path], None] = link_or_copy
+    ) -> None:
+        """Make `target` a directory with the files of `source`, each linked, or copied by `link`.
 
         It appears when it is complete. Only for the holder of the lock.
         """
@@ -229,7 +231,7 @@ class Layout:
                 place.mkdir(parents=True, exist_ok=True)
             else:
                 place.parent.mkdir(parents=True, exist_ok=True)
-                link_or_copy(path.resolve(), place)
+                link(path.resolve(), place)
         self.move(making, target)
 
     def point_to(self, number: int) -> None:

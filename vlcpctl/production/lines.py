@@ -249,7 +249,8 @@ class Lines:
             tests = [*self.guards(how).values(), *self.weeks().values()]
             itself = [SELF] if how.split_column is not None else []
             words += _options(*(("--not-test-images", one) for one in (*tests, *itself)))
-        return words + self._seed()
+        # An image that no decoder reads would end the training, whatever --max-skip allows.
+        return [*words, "--decode", *self._seed()]
 
     def _train(self, task: Path, pending: Path) -> Words:
         how, buffer = self.settings, self.buffer_of(self.state.last)

@@ -32,6 +32,7 @@ from vlcpctl.production.update import (
     Observe,
     Outcome,
     accept,
+    as_recovered,
     check_week,
     complete_acceptance,
     later_settings,
@@ -102,10 +103,7 @@ def redo(
         attempt = week.attempt
         call = replace(request.call, data=(str(week.task),), again=True)
         lines = Lines(aside, made, settings, call)
-        if all_left_out(call.data, lines.of_data, place.root, lines.left_out()):
-            raise UsageError(
-                f"all pairs of {week.directory} are in accepted weeks already, or were deleted"
-            )
+        _refuse_left_out(lines, week)
         data = NewData(attempt.sources, attempt.data)
         attempt, judged = make_week(lines, data, run, observe, force=False)
         outcome = Outcome(
@@ -126,6 +124,13 @@ def redo(
     say(f"{place.root}: {place.current} is week {state.last}, made again")
     outcomes = [replace(one, directory=place.week(one.number)) for one in outcomes]
     return _with_hook(request, outcomes, observe)
+
+
+def _refuse_left_out(lines: Lines, week: Again) -> None:
+    if all_left_out(lines.call.data, lines.of_data, lines.place.root, lines.left_out()):
+        raise UsageError(
+            f"all pairs of {week.directory} are in accepted weeks already, or were deleted"
+        )
 
 
 def _with_pending_moved(place: Layout, state: State, request: RedoRequest) -> RedoRequest:
@@ -175,11 +180,12 @@ def refuse_rejected(request: RedoRequest, outcomes: Sequence[Outcome]) -> None:
 def dry_run(request: RedoRequest) -> Iterator[str]:
     """The lines of the first week as `vlcpctl batch` takes them; other steps are comments."""
     place = Layout(request.state)
-    state = read_state(place)
+    state = as_recovered(place)
     first, todo, settings = _planned(place, state, request)
     aside = replace(place, aside=first)
     made = replace(state, weeks=state.weeks[: first - 1])
     call = replace(request.call, data=(str(todo[0].task),), again=True)
+    _refuse_left_out(Lines(aside, made, settings, call), todo[0])
     for number, week in enumerate(todo, start=first):
         yield f"# week {number} again, from {week.directory}"
         if number == first:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.production.attempt import Attempt, Judgement, read_attempt
-from vlcpctl.production.keeping import require_whole
+from vlcpctl.production.keeping import require_intact, require_whole
 from vlcpctl.production.layout import OF_WEEK, Layout
 from vlcpctl.production.ledger import ROLLED_BACK, Action, record
 from vlcpctl.production.rejected import set_aside, trim
@@ -20,7 +20,7 @@ def rollback(place: Layout, state: State, week: int, reason: str | None = None) 
 
     The later weeks are moved to `rolled-back/`; of the week in `pending/` see `fate_of_pending`.
     Settings are those of the week. Raises UsageError if there is no such week, and BadInput if its
-    settings cannot be read; then nothing has changed.
+    settings cannot be read, or its weights have changed; then nothing has changed.
     """
     require_week(place, state, week)
     if week == state.last:
@@ -83,13 +83,17 @@ def shown_pending(place: Layout) -> str | None:
 
 
 def require_week(place: Layout, state: State, week: int) -> None:
-    """Raise UsageError unless the week was accepted, or is the complete start."""
+    """Raise UsageError unless the week was accepted, or is the complete start.
+
+    Raises BadInput if its weights have changed.
+    """
     if not state.start.ready:
         raise UsageError(f"{place.root} has no week to go back to: its start is not complete")
     if week > state.last:
         known = f"0 to {state.last}" if state.last else "only 0, the start"
         raise UsageError(f"--rollback {week}: {place.root} has no such week (it has {known})")
     require_whole(place, state, week, f"--rollback {week}")
+    require_intact(place, state, week)
 
 
 def move_away(place: Layout, state: State) -> State:

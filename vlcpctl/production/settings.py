@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -10,17 +9,16 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-from vlcpctl.core.errors import BadInput, UsageError, unreadable
-from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
 from vlcpctl.core.object_stores import protocol_of
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, check_policy
 from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
-from vlcpctl.methods.plugins.method_file import load_method_code, load_method_file, loaded_file
+from vlcpctl.methods.plugins.method_file import load_method_file, loaded_file
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.production.deploying import LATEST, check_deployment
-from vlcpctl.production.layout import relative_to_root, shown_path
+from vlcpctl.production.layout import relative_to_root
 from vlcpctl.production.left_out import TRAIN
 from vlcpctl.production.records import LATER
 from vlcpctl.report.gates.grammar import Gate, parse_gate
@@ -89,7 +87,8 @@ class Guard:
 class MethodCode:
     """A file of --method-file: its path from the state directory, digest, and methods' names.
 
-    Two are equal if their code is, wherever the file is.
+    Two are equal if their code is, wherever the file is. It says what a week was trained with:
+    code is loaded from files that are given with the call, never because a state names them.
     """
 
     path: str = field(compare=False)
@@ -163,7 +162,7 @@ class Settings:
             changes["epochs"] = None
         if "epochs" in given and "steps" not in given:
             changes["steps"] = None
-        changes.setdefault("method_files", self.files_kept(given))
+        changes.setdefault("method_files", ())
         held_out = {n for n in ("holdout", "holdout_most") if given.get(n) is not None}
         if held_out and given.get("split_column") is not None:
             raise UsageError(
@@ -194,20 +193,9 @@ class Settings:
             lost += [f"guard {one}" for one in self.classes if one not in later.classes]
         return lost
 
-    def files_kept(self, given: Mapping[str, Any]) -> tuple[MethodCode, ...]:
-        """The recorded method files that are still used with these options."""
-        names = set(given.get("method", self.method).split("+"))
-        kept = tuple(file for file in self.method_files if names & set(file.methods))
-        return () if "method_files" in given else kept
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether this process has loaded all method files, so that `methods` can be composed."""
-        return all(loaded_file(file.digest) is not None for file in self.method_files)
-
     @property
     def methods(self) -> tuple[Method, ...]:
-        """The methods with their hyper-parameters; their files must be loaded.
+        """The methods with their hyper-parameters; their files were given with this call.
 
         Raises UsageError and BadInput as `compose` does.
         """
@@ -430,27 +418,3 @@ def record_method_files(root: Path, paths: Sequence[Path]) -> tuple[MethodCode, 
         MethodCode(relative_to_root(root, path), file.digest, tuple(file.methods))
         for path, file in zip(paths, files, strict=True)
     )
-
-
-def load_recorded(root: Path, recorded: Sequence[MethodCode]) -> None:
-    """Load the files that the state has recorded, so that their methods can be composed.
-
-    Raises BadInput if one is missing, or its code is not what it was when it was given: changed
-    code is never run unseen.
-    """
-    for file in recorded:
-        path = shown_path(root, file.path)
-        if not path.exists():
-            raise BadInput(f"the method file {path} does not exist; --method-file gives its place")
-        try:
-            with open_regular(path) as opened:
-                code = opened.read()
-        except OSError as error:
-            raise BadInput(unreadable(path, error)) from error
-        digest = f"sha256:{hashlib.sha256(code).hexdigest()}"
-        if digest != file.digest:
-            raise BadInput(
-                f"the method file {path} has changed: its digest was {file.digest} and is now "
-                f"{digest}; restore it, or give it again with --method-file to use it as it is now"
-            )
-        load_method_code(path, code)

@@ -11,6 +11,7 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError, missing
 from vlcpctl.core.printable import printable
+from vlcpctl.core.staging import clone
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.metrics.calibration import METRICS
@@ -86,18 +87,21 @@ def require_probabilities(place: Layout, state: State, settings: Settings) -> No
 
 
 def require_same_buffer(place: Layout, state: State, settings: Settings) -> None:
-    """Raise UsageError if the last buffer cannot be updated with these settings."""
+    """Raise UsageError if the last buffer cannot be updated with these settings.
+
+    Raises BadInput if it cannot be read.
+    """
     if state.last == 0 and not (state.start.ready and state.start.buffer_from):
         return
     before = state.settings
-    policy, stores_features = _of_last_buffer(place, state)
+    buffer = open_task(place.week(state.last) / "buffer").buffer
     pairs = {
-        "--policy": (policy, settings.buffer_policy),
+        "--policy": (buffer.policy, settings.buffer_policy),
         "--seed": (before.seed, settings.seed),
         "--buffer-size": tuple(
             "a share" if one.buffer_size.endswith("%") else "a number" for one in (before, settings)
         ),
-        "stored features": (stores_features, settings.stores_features),
+        "stored features": (buffer.features is not None, settings.stores_features),
     }
     for name, (was, now) in pairs.items():
         if was != now:
@@ -107,27 +111,17 @@ def require_same_buffer(place: Layout, state: State, settings: Settings) -> None
             )
 
 
-def _of_last_buffer(place: Layout, state: State) -> tuple[str, bool]:
-    """The policy of the last buffer, and whether it stores features."""
-    before = state.settings
-    if before.is_loaded:
-        return before.buffer_policy, before.stores_features
-    # The code that decided it is gone, or has been replaced.
-    entry = open_task(place.week(state.last) / "buffer").buffer
-    return entry.policy, entry.features is not None
-
-
 def make_start(lines: Lines, run: Callable[[Sequence[CommandLine]], None]) -> State:
     """Make what is missing of the start, and record that it is ready; returns the state."""
     place, state = lines.place, lines.state
     checkpoint = place.start / "checkpoint"
     place.start.mkdir(exist_ok=True)
     if not (is_pretrained(state.start.given) or checkpoint.exists()):
-        place.link_tree(Path(state.start.given), checkpoint)
+        place.link_tree(Path(state.start.given), checkpoint, clone)  # users may edit theirs
     run(lines.of_start())
     content = CheckpointManifest.read(checkpoint).content
     if not is_pretrained(state.start.given) and content != state.start.source:
-        raise BadInput(f"{state.start.given} has changed while it was being linked; try again")
+        raise BadInput(f"{state.start.given} has changed while it was being copied; try again")
     start = replace(
         state.start,
         ready=True,

@@ -55,11 +55,18 @@ from vlcpctl.production.hooks import (
     said_of_missed,
     why_not,
 )
-from vlcpctl.production.keeping import bound, require_whole, trim_weeks
+from vlcpctl.production.keeping import (
+    bound,
+    require_intact,
+    require_unchanged_weights,
+    require_whole,
+    trim_weeks,
+)
 from vlcpctl.production.layout import MOST_WEEKS, PAGE, TASK, TRAINED, Layout
 from vlcpctl.production.leaks import checked
 from vlcpctl.production.ledger import (
     REDO_REJECTED,
+    Action,
     judged_as,
     record,
     require_ledger,
@@ -79,7 +86,7 @@ from vlcpctl.production.rejected import said_of_rejected, set_aside, trim
 from vlcpctl.production.remarks import errors_of, remarks
 from vlcpctl.production.rollback import move_away, record_rollback, rejected_pending
 from vlcpctl.production.seconds import timed
-from vlcpctl.production.settings import NEW, NONE, Guard, Settings, load_recorded
+from vlcpctl.production.settings import NEW, NONE, Guard, Settings
 from vlcpctl.production.sources import NewData, all_left_out, identify_data, list_urls
 from vlcpctl.production.start import (
     begin,
@@ -197,8 +204,6 @@ def update(
     between which a kill matters. Raises LineFailed, and what reading the state raises.
     """
     place = Layout(request.state)
-    if request.call.junit is not None:
-        check_junit_path(request.call.junit, place.pending / "report")
     state, settings, data = prepare(request, place)
     known = state.week_of(data.content)
     if known is not None:
@@ -279,6 +284,7 @@ def dry_run(request: UpdateRequest) -> list[str]:
     state, settings, data = prepare(request, place, writes=False)
     known = state.week_of(data.content)
     if known is not None:
+        _refuse_of_accepted(request, place, known)
         junit = request.call.junit
         writes = f"; its verdicts are written to {junit}" if junit is not None else ""
         said = [f"# this data is already accepted as week {known.number}{writes}"]
@@ -288,7 +294,10 @@ def dry_run(request: UpdateRequest) -> list[str]:
         return said
     lines = Lines(place, state, settings, request.call)
     if counts := all_left_out(request.call.data, settings, place.root, lines.left_out()):
-        return [f"# {_nothing_new(counts)}"]
+        why = _nothing_new(counts)
+        _refuse_unapplied(f"{request.state}: {why}", request.given, state.settings, request.call)
+        return [f"# {why}"]
+    _continued(place, _attempt(place, state, settings, data, request.call), force=request.force)
     number, week = state.last + 1, place.week(state.last + 1)
     found = []
     if not state.start.ready:
@@ -297,7 +306,7 @@ def dry_run(request: UpdateRequest) -> list[str]:
         if not is_pretrained(given):
             found += [
                 _comment("mkdir", "-p", place.start),
-                _comment("cp", "-al", given, checkpoint),
+                _comment("cp", "-a", given, checkpoint),
             ]
         found += [str(line) for line in lines.of_start()]
     found += [f"# week {number}", *(str(line) for line in lines.of_week())]
@@ -337,6 +346,20 @@ def _page_lines(place: Layout, attempt: Attempt, line: CommandLine, width: int |
 
 def _of_accepted(request: UpdateRequest, place: Layout, known: Week) -> Outcome:
     """The outcome of data that were accepted before."""
+    week, junit = place.week(known.number), request.call.junit
+    why = _refuse_of_accepted(request, place, known)
+    say(f"{why}; nothing is trained or judged again")
+    if junit is not None:
+        write_junit(verdicts_of(known.verdicts, place.state), junit)
+    judged = Judgement.recorded(known)
+    return Outcome(number=known.number, directory=week, judged=judged, left_out=known.left_out)
+
+
+def _refuse_of_accepted(request: UpdateRequest, place: Layout, known: Week) -> str:
+    """Why no week is made of data that were accepted before.
+
+    Raises OutputExists if the call asks for what is not done then.
+    """
     week = place.week(known.number)
     why = f"{request.state}: this data is already accepted as week {known.number}"
     call = request.call
@@ -348,12 +371,9 @@ def _of_accepted(request: UpdateRequest, place: Layout, known: Week) -> Outcome:
         if lists.readmitted == accepted.readmitted:
             call = replace(call, readmit=())
         _refuse_unapplied(why, request.given, accepted.settings, call)
-    say(f"{why}; nothing is trained or judged again")
     if call.junit is not None:
         check_junit_path(call.junit, week / "report")
-        write_junit(verdicts_of(known.verdicts, place.state), call.junit)
-    judged = Judgement.recorded(known)
-    return Outcome(number=known.number, directory=week, judged=judged, left_out=known.left_out)
+    return why
 
 
 def _of_nothing_new(request: UpdateRequest, place: Layout, state: State, counts: Counts) -> Outcome:
@@ -434,7 +454,7 @@ def prepare(
     OutputExists.
     """
     if place.state.is_file():
-        state = recover(place) if writes else read_state(place)
+        state = recover(place) if writes else as_recovered(place)
         if state.start.ready or request.init is None:
             settings = later_settings(place, state, request.given)
         else:  # a call that begins again keeps no option of the one that failed
@@ -442,9 +462,6 @@ def prepare(
         start = request.init, request.buffer_from
         state = restarted(place, state, *start, settings, writes=writes)
         list_urls([] if state.start.ready else state.start.urls())
-        if not writes:
-            require_ledger(place)
-            place.require_current(state.weeks_of_current(place))
     else:
         state = begin(place, request.init, request.buffer_from, request.given)
         settings = state.settings
@@ -463,9 +480,8 @@ def prepare(
 def later_settings(place: Layout, state: State, given: Mapping[str, Any]) -> Settings:
     """The settings of the next week: those of the state, with the given ones in their place.
 
-    Raises UsageError and BadInput as `Settings.with_given` and `load_recorded` do.
+    Raises UsageError and BadInput as `Settings.with_given` does.
     """
-    load_recorded(place.root, state.settings.files_kept(given))
     settings = state.settings.with_given(given)
     list_urls(settings.urls())
     _refuse_other_run(place, state, settings)
@@ -479,6 +495,19 @@ def check_week(place: Layout, state: State, settings: Settings, call: Call) -> N
     require_probabilities(place, state, settings)
     _refuse_unfinished_deletion(place)
     _check_evaluation(place, state, settings, call)
+    _require_models(place, state, settings)
+    if call.junit is not None:
+        check_junit_path(call.junit, place.pending / "report")
+
+
+def _require_models(place: Layout, state: State, settings: Settings) -> None:
+    """Raise BadInput if weights that the next week continues, or is compared with, have changed."""
+    if state.start.ready and not state.redone:  # else a dry run finds weeks where they were
+        for week in sorted({0, state.last, settings.index_week or 0}):
+            require_intact(place, state, week)
+    elif not (state.start.ready or is_pretrained(state.start.given)):
+        copied = place.start / "checkpoint"
+        require_unchanged_weights(copied if copied.exists() else Path(state.start.given))
 
 
 def _warn_of_emptied(weeks: Sequence[int]) -> None:
@@ -564,6 +593,17 @@ def _refuse_other_run(place: Layout, state: State, settings: Settings) -> None:
         )
 
 
+def as_recovered(place: Layout) -> State:
+    """The state as `recover` will make it; nothing is written. Raises what `recover` raises."""
+    state = read_state(place)
+    require_ledger(place)
+    place.require_current(state.weeks_of_current(place))
+    if state.rolling_back or state.redone:  # weeks are moved away before any is looked at
+        return state
+    refuse_other_weeks(place, state.last + 1)
+    return _with_next(place, state)[0] if place.week(state.last + 1).exists() else state
+
+
 def recover(place: Layout, reason: str | None = None) -> State:
     """The state, after what a killed call left half-done has been completed.
 
@@ -626,17 +666,28 @@ def _record(place: Layout, state: State, observe: Observe) -> State:
 
     In this order, so that what a kill leaves can be told from a link that somebody has changed.
     """
+    state, action = _with_next(place, state)
+    if place.aside is None:  # else its lines follow when it replaces another week
+        record(place, [action])
+        observe("recorded")
+        place.point_to(state.last)
+        observe("pointed")
+    state.write(place)
+    return state
+
+
+def _with_next(place: Layout, state: State) -> tuple[State, Action]:
+    """The state with the week that was moved to `weeks/`, and the line of the ledger about it.
+
+    Raises BadInput if it is not the next accepted week, or its weights have changed.
+    """
     directory = place.week(state.last + 1)
     attempt, judged = require_judged(directory, state.last + 1, state.checkpoint)
     week = attempt.accepted(directory, judged.verdicts)
-    if place.aside is None:  # else its lines follow when it replaces another week
-        record(place, [judged_as(state, attempt, judged, week.checkpoint)])
-        observe("recorded")
-        place.point_to(week.number)
-        observe("pointed")
+    action = judged_as(state, attempt, judged, week.checkpoint)
     state = replace(state, settings=attempt.settings, weeks=(*state.weeks, week))
-    state.write(place)
-    return state
+    require_intact(place, state, state.last)
+    return state, action
 
 
 def _attempt(place: Layout, state: State, settings: Settings, data: NewData, call: Call) -> Attempt:
@@ -716,11 +767,31 @@ def _continue(
 ) -> tuple[Attempt, bool]:
     """Prepare `pending/` for this attempt; returns it, and whether all but its report is made.
 
-    An attempt that continues keeps the trainings of this week that were rejected.
+    An attempt that continues keeps the trainings of this week that were rejected. A rejected week
+    gives way to another one, and is kept in `rejected/`. Raises what `_continued` raises.
+    """
+    pending = place.pending
+    before = _continued(place, attempt, force=force)
+    if before is None:
+        _empty_pending(place, state, attempt, observe)
+        attempt.write(pending)
+        return attempt, False
+    is_same = before.settings.same_evaluation(attempt.settings)
+    is_made = is_same and Judgement.read(pending) is not None
+    # The report is always made again: gates may differ, and `forget` may have removed ranks.
+    for name in ("verdict.json", "report", *(() if is_same else ("ranks", "rows"))):
+        place.discard(pending / name)
+    inexact = before.accept_inexact or attempt.accept_inexact
+    attempt = replace(attempt, accept_inexact=inexact, rejected=before.rejected)
+    attempt.write(pending)
+    return attempt, is_made
 
-    A rejected week gives way to another one, and is kept in `rejected/`. Raises OutputExists for
-    the unfinished training of another one, unless `force`, and UsageError for --accept-inexact
-    without anything to resume.
+
+def _continued(place: Layout, attempt: Attempt, *, force: bool) -> Attempt | None:
+    """The attempt in `pending/` that this one goes on with, or judges again; None without one.
+
+    Raises OutputExists for the unfinished training of another one, unless `force`, and UsageError
+    for --accept-inexact without anything to resume.
     """
     pending = place.pending
     before = read_attempt(pending) if not force else None
@@ -730,30 +801,16 @@ def _continue(
             "or readmitted, since it was split"
         )
         before = None
-    judged = Judgement.read(pending) if before is not None else None
     differences = before.differences(attempt) if before is not None else []
-    is_made = judged is not None
-    if differences and judged is None and _has_trained(pending):
+    if differences and _has_trained(pending) and Judgement.read(pending) is None:
         raise OutputExists(
             f"{pending} is an unfinished week of a different command: {'; '.join(differences)};"
             " finish it with that command, or --force starts over"
         )
-    goes_on = before is not None and not differences and _has_trained(pending)
-    if attempt.accept_inexact and not goes_on:
+    before = None if differences else before
+    if attempt.accept_inexact and not (before is not None and _has_trained(pending)):
         raise UsageError(_IDLE_INEXACT)
-    if before is None or differences:
-        _empty_pending(place, state, attempt, observe)
-        is_made = False
-    else:
-        is_same = before.settings.same_evaluation(attempt.settings)
-        is_made = is_made and is_same
-        # The report is always made again: gates may differ, and `forget` may have removed ranks.
-        for name in ("verdict.json", "report", *(() if is_same else ("ranks", "rows"))):
-            place.discard(pending / name)
-        inexact = before.accept_inexact or attempt.accept_inexact
-        attempt = replace(attempt, accept_inexact=inexact, rejected=before.rejected)
-    attempt.write(pending)
-    return attempt, is_made
+    return before
 
 
 def _empty_pending(place: Layout, state: State, attempt: Attempt, observe: Observe) -> None:

@@ -63,6 +63,7 @@ def test_a_loss_that_chance_shows_as_well_passes_unresolved(tmp_path: Path) -> N
     weeks = guarded(tmp_path, [range(40), [*range(38)]], 50)  # 2 of 50
     (worst,) = judged(weeks, "worst_drop:gt:2")
     assert (worst.value, worst.outcome) == (4.0, "passes, not resolved")
+    assert (worst.is_resolved, worst.is_clear) == (False, False)
     assert worst.chance is not None
     assert worst.chance > 4
     assert "= 4.0000 (95 % -2.10 to 10.10)" in worst.sentence()
@@ -112,6 +113,15 @@ def test_of_several_guards_the_one_that_lost_beyond_chance_is_named(tmp_path: Pa
     weeks.files.clear()
     (plain,) = judged(weeks, "worst_drop:gt:2", has_ranks=False)
     assert (plain.data, plain.value) == ("golden", 6.0)
+
+
+def test_of_several_guards_the_one_that_is_not_resolved_comes_before_a_larger_loss(
+    tmp_path: Path,
+) -> None:
+    weeks = guarded(tmp_path, [range(40), range(39)], 50)  # 2 points, and up to 7
+    weeks.guard([range(800), range(770)], 1000, "large")  # 3 points, and up to 4
+    (worst,) = judged(weeks, "worst_drop:gt:5")
+    assert (worst.data, worst.value, worst.outcome) == ("golden", 2.0, "passes, not resolved")
 
 
 def test_a_loss_without_ranks_fails_beside_one_that_is_not_resolved(tmp_path: Path) -> None:

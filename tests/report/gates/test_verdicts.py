@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from support.eval_rows import MERGED, OWN, merged_rows, own_rows, read_back, row
 from vlcpctl.core.errors import BadInput, GateFailed, UsageError
 from vlcpctl.report.build import build
 from vlcpctl.report.document import Document, verdicts_table
-from vlcpctl.report.gates.verdicts import enforce
+from vlcpctl.report.gates.verdicts import Verdict, enforce, in_words
 from vlcpctl.report.identity import identity
 from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.summary_json import as_line
@@ -45,6 +46,24 @@ def _judged(path: Path, *fail_if: str, runs: tuple[str, ...] = ()) -> Document:
 def test_a_condition_is_compared_with_the_run(tmp_path: Path, condition: str, holds: bool) -> None:
     (verdict,) = _judged(tmp_path, condition, runs=("ctp",)).verdicts
     assert verdict.holds is holds
+
+
+@pytest.mark.parametrize(
+    ("resolved", "accepted", "words"),
+    [
+        ((True, True), True, "kept"),
+        ((True, None), True, "accepted"),  # one has no interval
+        ((True, False), True, "accepted, not resolved"),
+        ((), True, "accepted"),
+        ((True, False), False, "rejected"),
+    ],
+)
+def test_the_words_for_a_week_are_of_all_its_losses(
+    resolved: tuple[bool | None, ...], accepted: bool, words: str
+) -> None:
+    names = {"condition": "drop:gt:2", "run": "r", "metric": "drop.rm", "undefined": None}
+    verdict = partial(Verdict, **names, value=1.0, holds=False)
+    assert in_words([verdict(is_resolved=one) for one in resolved], accepted=accepted) == words
 
 
 def test_a_bare_key_is_the_merged_score_or_else_the_own_one(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Methods defined in a file of the user's, given with --method-file. Torch-free, unless it is not.
 
-Loading such a file runs its code. Nothing but --method-file, or the settings that `update` has
-recorded of it, names a file to load: a checkpoint records the digest of the code, never the code.
+Loading such a file runs its code. Nothing but --method-file names a file to load: a checkpoint
+records the digest of the code, and a state of `update` where it was, never the code.
 """
 
 from __future__ import annotations

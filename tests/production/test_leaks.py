@@ -112,7 +112,7 @@ def test_a_dry_run_counts_leaks(run: Run, place: Path, state: Path, tmp_path: Pa
     said = f"\n# leaks: 5 of 21 training pairs have a test image {tests}; "
     refused = run(*words).out
     assert f"{said}it ends with 3\n" in refused
-    assert "\n# pairs: 21 to train on, 8 held out\n" in refused
+    assert "\n# pairs: 21 to train on, 8 held out; no image was decoded\n" in refused
     assert f"{said}they are left out of training\n" in run(*words, "--drop-leaks").out
     assert not (state / "pending").exists()
 

@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from support.pair_files import write_parquet
 from support.processes import exit_code_of, run_line, start_child, wait_until
 from support.production import (
     FAILS,
@@ -45,6 +47,25 @@ Run = Callable[..., ProgramResult]
 def rows_of(directory: Path) -> list[dict[str, object]]:
     files = sorted((directory / "rows").glob("*.ndjson"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_an_image_that_only_decoding_finds_damaged_is_left_out_and_counted(
+    run: Run, place: Path, state: Path, tmp_path: Path
+) -> None:
+    """Its week could not be made, whatever --max-skip allows: each training would end at it."""
+    rows = pq.read_table(place / "week-2.parquet").to_pylist()
+    whole = rows[3]["image"]
+    at = whole.index(b"IDAT")
+    end = at + 4 + int.from_bytes(whole[at - 4 : at])
+    broken = b"IDAT" + whole[at + 4 : at + 6] + b"\xff" * (end - at - 6)  # all but zlib's header
+    checked = broken + zlib.crc32(broken).to_bytes(4)
+    rows[3]["image"] = whole[:at] + checked + whole[end + 4 :]
+    write_parquet(tmp_path / "week-2.parquet", rows)
+    words = ["update", tmp_path / "week-2.parquet", "--state", state, *PASSES, "-q"]
+    assert run(*words).code == 6
+    assert run(*words, "--max-skip", "1").code == 0
+    stream = state / "weeks/0002/stream/stream.json"
+    assert json.loads(stream.read_text())["skipped"] == {"broken image": 1}
 
 
 def test_a_week_is_accepted_and_the_link_names_its_checkpoint(

@@ -167,7 +167,7 @@ def _taken_in(lines: Lines, pairs: NewPairs) -> Iterator[str]:
     """What of the data is trained on, held out, known or deleted, and what leaks."""
     train, held_out = len(pairs.of("train")), len(pairs) - len(pairs.of("train"))
     skipped = f"; skipped: {pairs.skipped}" if pairs.skipped else ""
-    yield f"# pairs: {train} to train on, {held_out} held out{skipped}"
+    yield f"# pairs: {train} to train on, {held_out} held out{skipped}; no image was decoded"
     trains_known = lines.settings.known == TRAIN
     known = _known(lines, pairs) if trains_known else {}
     said = described({**pairs.left_out, **known}, pairs.read, trains_known=trains_known)

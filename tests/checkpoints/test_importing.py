@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -174,13 +175,83 @@ def test_trust_changes_nothing_for_a_file_of_plain_data(
     assert capsys.readouterr().err == ""
 
 
-def test_lists_of_a_buffer_beside_the_weights_need_trust(
+@pytest.mark.parametrize("made_by", [b"numpy._core", b"numpy.core"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(np.float64(3.5), np.float32(3.5), np.int64(3), np.bool_(1)),
+        *(np.arange(3.0), np.array(["a"])),
+    ],
+)
+def test_what_numpy_has_beside_the_weights_needs_no_trust(
+    trained: dict[str, Tensor], tmp_path: Path, value: object, made_by: bytes
+) -> None:
+    source = tmp_path / "epoch_1.pt"
+    found = {"state_dict": trained, "best": value}
+    torch.save(found, source, _use_new_zipfile_serialization=False)
+    source.write_bytes(source.read_bytes().replace(b"numpy._core", made_by))
+    assert not imported(source, tmp_path / "out", model="micro")["origin"]["ran_code"]
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        *("_orig_mod.", "module._orig_mod.", "module.", "model.", "_forward_module.clip."),
+        *("visual._orig_mod.", "visual._fsdp_wrapped_module._checkpoint_wrapped_module."),
+    ],
+)
+def test_wrappers_of_the_model_are_removed_from_names(
+    trained: dict[str, Tensor], tmp_path: Path, wrapper: str
+) -> None:
+    first, dot, _ = wrapper.partition("visual.")
+    named = {
+        name.replace("visual.", wrapper) if dot else first + name: trained[name] for name in trained
+    }
+    save_file(named, tmp_path / "weights.safetensors")
+    imported(tmp_path / "weights.safetensors", tmp_path / "out", model="micro")
+    assert torch.equal(load_file(tmp_path / "out" / WEIGHTS)[NAME], trained[NAME])
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:FutureWarning")
+def test_an_archive_of_openai_is_read_with_trust_only(
     trained: dict[str, Tensor], tmp_path: Path
 ) -> None:
-    source = epoch_file(tmp_path / "task_01.pth", trained, memory=np.array(["a"]))
-    with pytest.raises(Incompatible, match="numpy"):
+    whole = torch.nn.Module()
+    for name, value in {**trained, "context_length": torch.tensor(77)}.items():
+        *path, last = name.split(".")
+        part = whole
+        for one in path:
+            if one not in dict(part.named_children()):
+                part.add_module(one, torch.nn.Module())
+            part = part.get_submodule(one)
+        part.register_buffer(last, value.half() if value.is_floating_point() else value)
+    torch.jit.script(whole).save(str(tmp_path / "jit.pt"))
+    torch.save(whole.state_dict(), tmp_path / "plain.pt")
+    with pytest.raises(Incompatible, match=r"TorchScript archive; .*--trust-pickle"):
+        imported(tmp_path / "jit.pt", tmp_path / "out", model="micro")
+    for name, trusts in (("jit.pt", True), ("plain.pt", False)):
+        out = tmp_path / f"out-{name}"
+        imported(tmp_path / name, out, model="micro", trusts_pickle=trusts)
+        assert torch.equal(load_file(out / WEIGHTS)[NAME], trained[NAME].half().float())
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "said"),
+    [
+        ("weights.pt", "", "run 'git lfs pull'"),
+        ("weights.safetensors", "", "run 'git lfs pull'"),
+        ("adapter_config.json", "..", "is an adapter; merge it into its model first"),
+        ("adapter_model.bin", "", "is an adapter; merge it into its model first"),
+        ("config.json", "..", "open_clip:MODEL,TAG"),
+    ],
+)
+def test_other_forms_of_models_are_named(tmp_path: Path, made: str, given: str, said: str) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4\n"
+    text = '{"model_type": "clip"}' if made == "config.json" else pointer
+    (tmp_path / made).write_text(text)
+    source = Path(os.path.normpath(tmp_path / made / given))
+    with pytest.raises((BadInput, Incompatible), match=said):
         imported(source, tmp_path / "out", model="micro")
-    imported(source, tmp_path / "out", model="micro", trusts_pickle=True)
 
 
 @pytest.mark.parametrize("trusts", [False, True])

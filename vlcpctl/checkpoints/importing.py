@@ -14,6 +14,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.errors import BadInput, Diverged, UsageError, missing
+from vlcpctl.core.foreign import OPEN_CLIP, missing_model, refuse_other_models
 from vlcpctl.core.hashing import file_sha256
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.tensors import first_not_finite
@@ -28,7 +29,6 @@ from vlcpctl.models.weight_files import WeightFile, read_weights
 
 METHOD = "imported"
 EXAMPLE = "open_clip:ViT-B-32,laion2b_s34b_b79k"
-OPEN_CLIP = "open_clip:"  # the source open_clip:MODEL,TAG or open_clip:MODEL,FILE
 CTP_MODEL = "albef-base"  # what the CTP authors train
 
 
@@ -83,10 +83,11 @@ class ImportRequest:
             if not file.is_file():
                 raise BadInput(missing(file))
             return file
+        if not self.source.exists():
+            raise BadInput(missing_model(self.source))
+        refuse_other_models(self.source)
         if self.source.is_file():
             return self.source
-        if not self.source.exists():
-            raise BadInput(missing(self.source))
         if (self.source / CONFIG_FILE).is_file():
             return dual_encoder.weights_file(self.source)
         if (self.source / build.WEIGHTS_FILE).is_file():

@@ -17,7 +17,7 @@ from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.core.rows import Row, read_rows
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.jobs.script import CommandLine
-from vlcpctl.metrics.chance import margin_of
+from vlcpctl.metrics.chance import loss_at_chance, margin_of
 from vlcpctl.production.attempt import VERDICT_FILE, Attempt, trained_in, verdicts_of
 from vlcpctl.production.layout import PAGE, Layout, shown_path, sizes_of
 from vlcpctl.production.left_out import described
@@ -369,17 +369,7 @@ def _loss(checkpoint: Path, manifest: CheckpointManifest) -> LossCurve | None:
     batch = settings.get("batch_size")
     if term != _TERMS[0] or not isinstance(batch, int) or batch < 2:
         return LossCurve(curves[term], None)
-    return LossCurve(curves[term], _at_chance(batch, is_sigmoid=settings.get("loss") == SIGMOID))
-
-
-def _at_chance(batch: int, *, is_sigmoid: bool) -> float:
-    """The least contrastive loss of a model that gives all pairs of a batch the same similarity.
-
-    >>> round(_at_chance(64, is_sigmoid=False), 2), round(_at_chance(64, is_sigmoid=True), 2)
-    (4.16, 5.15)
-    """
-    negatives = (batch - 1) * math.log(batch / (batch - 1)) if is_sigmoid else 0.0
-    return math.log(batch) + negatives
+    return LossCurve(curves[term], loss_at_chance(batch, settings.get("loss") == SIGMOID))
 
 
 def _roll_out(document: Document) -> Table | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,21 @@ from torch import Tensor
 
 from vlcpctl.checkpoints.check import check_checkpoint
 from vlcpctl.checkpoints.importing import ImportRequest, import_checkpoint
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.commands.import_checkpoint import run as command
 from vlcpctl.commands.inspect import run as inspect
 from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, UsageError
 from vlcpctl.core.hashing import file_sha256
 from vlcpctl.core.manifest import read_manifest
+from vlcpctl.export.model_card import Facts, model_card
 from vlcpctl.models import dual_encoder, encoders
+from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.models.fusion.key_mapping import ctp_names
 from vlcpctl.models.imports import open_clip
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training.config.request import TrainRequest
+from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 
 NAME = "visual.proj"
@@ -304,6 +309,30 @@ def test_a_first_task_starts_from_it_as_from_a_step_before(
         assert manifest["step"] == 0
         assert len(manifest["tasks"]) == 1
         assert manifest["parent"] == read_manifest(tmp_path / "start", "checkpoint")["content"]
+
+
+def test_people_see_files_by_name_and_eight_digits(
+    world: TrainingWorld,
+    trained: dict[str, Tensor],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = json.loads((PACKAGED / "micro.json").read_text())
+    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
+    model = tmp_path / "tiny-clip.json"
+    model.write_text(json.dumps(config))
+    source = epoch_file(tmp_path / "epoch_30.pt", trained)
+    imported(source, tmp_path / "start", model=str(model))
+    digest = file_sha256(model)
+    step = going_on(request(world, "seqf", 0, tmp_path, buffered=False), tmp_path / "start")
+    (plan, *_) = make_plan(step).lines()
+    trained_step = CheckpointManifest.read(train_step(step))
+    inspect(step.out)
+    shown = [plan, capsys.readouterr().out, model_card(Facts(trained_step, trained_step.model))]
+    for text in shown:
+        assert f"tiny-clip.json {digest[:8]}" in text
+        assert not re.search("[0-9a-f]{64}", text)
+    assert trained_step.identity["settings"]["model"] == f"sha256:{digest}"
 
 
 def test_importing_again_is_free_and_another_file_is_refused(

@@ -118,14 +118,15 @@ def import_checkpoint(request: ImportRequest) -> Path:
     if request.hub is not None:
         tag = _tag(request)
         origin |= {"model": request.hub[0], **({} if tag is None else {"tag": tag})}
-    name, pretrained = _name(request, about), _tag(request) or f"sha256:{about['imported']}"
+    known, pretrained = _known(request, about), _tag(request) or f"sha256:{about['imported']}"
+    files = {**known.get("files", {}), "pretrained": request.file.name}
     manifest = CheckpointManifest(
         identity=about,
         run=_run(request),
         method=METHOD,
         step=request.step,
         origin=origin,
-        model=facts_of_encoder(encoder, name, pretrained),
+        model=facts_of_encoder(encoder, known["name"], pretrained, files),
     )
     write_checkpoint(request.out, encoder, manifest)
     return request.out
@@ -192,13 +193,13 @@ def _tag(request: ImportRequest) -> str | None:
     return request.hub[1]
 
 
-def _name(request: ImportRequest, about: dict[str, Any]) -> str | None:
-    """The architecture by the name that was given, or that of a checkpoint of ours; else None."""
-    if about["model"] is not None:
-        return str(about["model"])
-    if is_checkpoint(request.source):
-        return str(model_facts(request.source, CheckpointManifest.read(request.source))["name"])
-    return None
+def _known(request: ImportRequest, about: dict[str, Any]) -> dict[str, Any]:
+    """The name of the architecture, and of its file or directory; that of a checkpoint of ours."""
+    if about["model"] is None and is_checkpoint(request.source):
+        return model_facts(request.source, CheckpointManifest.read(request.source))
+    beside = request.source if request.source.is_dir() else request.source.parent
+    given = beside.resolve() if request.model is None else Path(request.model)
+    return {"name": about["model"], "files": {"name": given.name}}
 
 
 def _tokenizer(directory: Path) -> dict[str, str]:

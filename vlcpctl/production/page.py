@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.model_facts import shown, shown_settings
 from vlcpctl.checkpoints.step_config import step_config
 from vlcpctl.core.atomic import new_part
 from vlcpctl.core.manifest import MANIFESTS
@@ -289,20 +290,25 @@ def _date(judged: Mapping[str, Any]) -> str:
 
 def _model(manifest: CheckpointManifest, trained: CheckpointManifest) -> str:
     """The deployed model in words: architecture, method, how it was merged, and content."""
-    name = str((manifest.model or {}).get("name", ""))
     how = dict.fromkeys((trained.method, manifest.method))
-    return ", ".join(filter(None, (name, *how, f"checkpoint {manifest.content[:12]}")))
+    return ", ".join(
+        filter(None, (shown(manifest.model or {}), *how, f"checkpoint {manifest.content[:12]}"))
+    )
 
 
 def _settings(attempt: Attempt, manifest: CheckpointManifest, last: Path) -> Settings:
     """Every setting in the last week and in this one, those of training as they were resolved."""
-    texts = flattened((step_config(manifest) or {})["values"]) | _of_update(attempt)
+    texts = _texts(manifest, attempt)
     if attempt.number == 1:
         return {name: (text, text) for name, text in texts.items()}
-    made = CheckpointManifest.read(trained_in(last))
-    before = flattened((step_config(made) or {})["values"]) | _of_update(Attempt.read(last))
+    before = _texts(CheckpointManifest.read(trained_in(last)), Attempt.read(last))
     names = dict.fromkeys([*texts, *before])
     return {name: (before.get(name, "none"), texts.get(name, "none")) for name in names}
+
+
+def _texts(made: CheckpointManifest, attempt: Attempt) -> dict[str, str]:
+    found = flattened((step_config(made) or {})["values"])
+    return found | shown_settings(made.model or {}) | _of_update(attempt)
 
 
 def _of_update(attempt: Attempt) -> dict[str, str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import canonical_json, content_id
+from vlcpctl.core.printable import printable
 from vlcpctl.core.store_cache import stored
 from vlcpctl.data.sources.columns import UnknownColumn
 from vlcpctl.data.sources.fingerprints import identify
@@ -26,7 +27,7 @@ _ACCEPTED = frozenset({ACCEPTED, UNRESOLVED, REDONE})
 
 @dataclass(frozen=True)
 class NewData:
-    """The names of the sources of a week, and an id that copies of them elsewhere share."""
+    """The sources of a week by the last two parts of their paths, and an id of their content."""
 
     names: tuple[str, ...]
     content: str
@@ -46,7 +47,8 @@ def identify_data(data: Sequence[str], settings: Settings, root: Path) -> NewDat
     except UnknownColumn as error:
         raise BadInput(f"{error}{_recorded(Layout(root), settings, error)}") from error
     content = content_id(sorted(canonical_json(one) for one in found.values()))
-    return NewData(tuple(one.name for one in reader.inputs), content)
+    names = ("/".join(Path(one).absolute().parts[-2:]) for one in data)
+    return NewData(tuple(map(printable, names)), content)
 
 
 def _recorded(place: Layout, now: Settings, error: UnknownColumn) -> str:

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.model_facts import shown
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.method import TRAIN, Method
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
@@ -193,7 +194,8 @@ class TrainPlan:
         sizes = (settings.text_length, settings.image_size)
         words = model_in_words(str(request.previous or name), *sizes)
         if request.previous is not None:
-            name, origin = request.inherited.get("model", name), str(request.previous)
+            made = self.parent and self.parent.model
+            name, origin = shown(made) if made else name, str(request.previous)
         elif origin == "flag":
             origin = "--model"
         loss = ", for a sigmoid loss" if settings.loss == SIGMOID else ""

@@ -335,6 +335,40 @@ def test_people_see_files_by_name_and_eight_digits(
     assert trained_step.identity["settings"]["model"] == f"sha256:{digest}"
 
 
+@pytest.mark.parametrize(
+    ("model", "quick", "words"),
+    [
+        ("micro", False, ["micro, GELU"]),
+        ("own.json", False, ["own.json, GELU", '"quick_gelu": true in own.json']),
+        ("own.json", True, ["own.json, QuickGELU"]),
+    ],
+)
+def test_the_activation_is_that_of_the_configuration_and_said(
+    world: TrainingWorld,
+    trained: dict[str, Tensor],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    model: str,
+    words: list[str],
+    *,
+    quick: bool,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = json.loads((PACKAGED / "micro.json").read_text())
+    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
+    Path("own.json").write_text(json.dumps({**config, "quick_gelu": quick}))
+    torch.save(trained, "weights.pt")
+    command(Path("weights.pt"), tmp_path / "out", model=model, dry_run=True)
+    step = request(world, "seqf", 0, tmp_path, buffered=False)
+    step = replace(step, settings=replace(step.settings, model=model, pretrained="weights.pt"))
+    for text in (capsys.readouterr().err, "\n".join(make_plan(step).lines())):
+        (line,) = [one for one in text.splitlines() if "activation of" in one]
+        assert [one for one in words if one not in line] == []
+    fresh = replace(step, settings=replace(step.settings, pretrained=None))
+    assert "activation of" not in "\n".join(make_plan(fresh).lines())
+
+
 def test_importing_again_is_free_and_another_file_is_refused(
     trained: dict[str, Tensor], tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from vlcpctl.checkpoints.checkpoint import write_checkpoint
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.core.atomic import already_made
+from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, Diverged, UsageError, missing
 from vlcpctl.core.foreign import OPEN_CLIP, missing_model, refuse_other_models
 from vlcpctl.core.hashing import file_sha256
@@ -24,6 +25,7 @@ from vlcpctl.models.configuration import CONFIG_FILE, find_configuration, fusion
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.models.fusion import build
 from vlcpctl.models.fusion.key_mapping import is_ctp
+from vlcpctl.models.in_words import activation_note
 from vlcpctl.models.pretrained import find_pretrained, is_weight_file
 from vlcpctl.models.weight_files import WeightFile, read_weights
 
@@ -147,6 +149,8 @@ def read(request: ImportRequest) -> tuple[Encoder, WeightFile]:
             f"{request.file} contains NaN or infinity in {wrong}: the training has diverged"
         )
     model = _model(request, found.tensors)
+    if request.model is not None and (note := activation_note(model)) is not None:
+        say(f"note: {note}")
     what = f"{request.file} as {model}"
     tokenizer = None if request.tokenizer is None else str(request.tokenizer.absolute())
     return encoders.with_weights(model, found.tensors, what, tokenizer), found

@@ -176,7 +176,7 @@ def new_views(glyph: Glyph) -> Iterator[dict[str, Any]]:
 
 
 def outcome(made: Made) -> str:
-    """What became of a week: refused, rejected, kept, not resolved, or nothing new."""
+    """What became of a week: refused, rejected, accepted, not resolved, or nothing new."""
     if made.code == SAME:
         return "accepted before"
     if made.code:
@@ -184,7 +184,8 @@ def outcome(made: Made) -> str:
     verdicts = made.said["verdicts"]
     if not verdicts:
         return "nothing new"
-    return "not resolved" if any(one.get("is_resolved") is False for one in verdicts) else "kept"
+    is_open = any(one.get("is_resolved") is False for one in verdicts)
+    return "not resolved" if is_open else "accepted"
 
 
 def worst(made: Made) -> float | None:

@@ -92,6 +92,7 @@ def test_help_takes_little_more_than_typer_itself() -> None:
 
 def test_help_shows_every_command_whole() -> None:
     text = vlcpctl("--help", env={**os.environ, "COLUMNS": "80"}).stdout
+    assert "'vlcpctl COMMAND -h'" in text
     for name, command in COMMANDS.items():
         assert re.search(rf"^ +{name} +{re.escape(command.summary)}$", text, re.MULTILINE), name
 
@@ -159,6 +160,9 @@ def test_short_help_has_what_is_required_and_an_example(name: str) -> None:
     assert f"  {examples(name)[0]}" in lines
     found = [one for one in command(name).params if one.param_type_name == "option"]
     assert lines[-1] == f"--help shows all {len(found) + 1} options."  # with --help itself
+    whole = help_of(name, 80)
+    assert whole.splitlines()[-1].startswith("-h ")
+    assert "Show this message" not in whole
     required = [max(one.opts, key=len) for one in found if one.required]
     assert all(one in ended.stdout for one in (*required, *COMMANDS[name].usual.split()))
 

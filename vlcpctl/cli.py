@@ -30,6 +30,7 @@ from vlcpctl.core.printable import printable, printable_lines
 from vlcpctl.core.resource_limits import is_about_limits, limit_text, require_threads
 
 EPILOG = (
+    "'vlcpctl COMMAND -h' shows the usual options of a command in few words, --help all of them. "
     "Every option can be set with an environment variable, such as VLCPCTL_TRAIN_STEP_LR for --lr "
     "of train-step; an option that can be repeated takes several values with spaces between them, "
     "or colons between paths. --debug, anywhere on the command line, or VLCPCTL_DEBUG=1 prints the "
@@ -141,15 +142,23 @@ class _Command(typer.core.TyperCommand):
         warn_of_unknown(name, [variable_of(one, name) for one in with_variable])
         return rest
 
+    def get_help_option(self, ctx: Any) -> Any:
+        found: Any = super().get_help_option(ctx)
+        if found and COMMANDS[str(self.name)].usual:
+            found.help = "Show all options, or with -h the usual ones in few words, and exit."
+        return found
+
     def get_help(self, ctx: Any) -> str:
         return super().get_help(ctx).replace(HYPHEN, "-")
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        usual = COMMANDS[str(ctx.info_name)].usual.split() if ctx.meta.get(_IS_SHORT) else []
-        if usual:
+        usual = COMMANDS[str(self.name)].usual.split()
+        if usual and ctx.meta.get(_IS_SHORT):
             self._format_short_help(ctx, formatter, usual)
-        else:
-            super().format_help(ctx, formatter)
+            return
+        super().format_help(ctx, formatter)
+        if usual:
+            formatter.write("\n-h shows the usual options alone, in few words.\n")
 
     def _format_short_help(self, ctx: Any, formatter: Any, usual: Sequence[str]) -> None:
         """The first sentence, the required and the usual options in few words, and an example."""

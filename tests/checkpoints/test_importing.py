@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,17 +19,21 @@ from torch import Tensor
 
 from vlcpctl.checkpoints.check import check_checkpoint
 from vlcpctl.checkpoints.importing import ImportRequest, import_checkpoint
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.commands.import_checkpoint import run as command
 from vlcpctl.commands.inspect import run as inspect
 from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, UsageError
 from vlcpctl.core.hashing import file_sha256
 from vlcpctl.core.manifest import read_manifest
+from vlcpctl.export.model_card import Facts, model_card
 from vlcpctl.models import dual_encoder, encoders
+from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.models.fusion.key_mapping import ctp_names
 from vlcpctl.models.imports import open_clip
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training.config.request import TrainRequest
+from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 
 NAME = "visual.proj"
@@ -174,13 +180,83 @@ def test_trust_changes_nothing_for_a_file_of_plain_data(
     assert capsys.readouterr().err == ""
 
 
-def test_lists_of_a_buffer_beside_the_weights_need_trust(
+@pytest.mark.parametrize("made_by", [b"numpy._core", b"numpy.core"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(np.float64(3.5), np.float32(3.5), np.int64(3), np.bool_(1)),
+        *(np.arange(3.0), np.array(["a"])),
+    ],
+)
+def test_what_numpy_has_beside_the_weights_needs_no_trust(
+    trained: dict[str, Tensor], tmp_path: Path, value: object, made_by: bytes
+) -> None:
+    source = tmp_path / "epoch_1.pt"
+    found = {"state_dict": trained, "best": value}
+    torch.save(found, source, _use_new_zipfile_serialization=False)
+    source.write_bytes(source.read_bytes().replace(b"numpy._core", made_by))
+    assert not imported(source, tmp_path / "out", model="micro")["origin"]["ran_code"]
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        *("_orig_mod.", "module._orig_mod.", "module.", "model.", "_forward_module.clip."),
+        *("visual._orig_mod.", "visual._fsdp_wrapped_module._checkpoint_wrapped_module."),
+    ],
+)
+def test_wrappers_of_the_model_are_removed_from_names(
+    trained: dict[str, Tensor], tmp_path: Path, wrapper: str
+) -> None:
+    first, dot, _ = wrapper.partition("visual.")
+    named = {
+        name.replace("visual.", wrapper) if dot else first + name: trained[name] for name in trained
+    }
+    save_file(named, tmp_path / "weights.safetensors")
+    imported(tmp_path / "weights.safetensors", tmp_path / "out", model="micro")
+    assert torch.equal(load_file(tmp_path / "out" / WEIGHTS)[NAME], trained[NAME])
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:FutureWarning")
+def test_an_archive_of_openai_is_read_with_trust_only(
     trained: dict[str, Tensor], tmp_path: Path
 ) -> None:
-    source = epoch_file(tmp_path / "task_01.pth", trained, memory=np.array(["a"]))
-    with pytest.raises(Incompatible, match="numpy"):
+    whole = torch.nn.Module()
+    for name, value in {**trained, "context_length": torch.tensor(77)}.items():
+        *path, last = name.split(".")
+        part = whole
+        for one in path:
+            if one not in dict(part.named_children()):
+                part.add_module(one, torch.nn.Module())
+            part = part.get_submodule(one)
+        part.register_buffer(last, value.half() if value.is_floating_point() else value)
+    torch.jit.script(whole).save(str(tmp_path / "jit.pt"))
+    torch.save(whole.state_dict(), tmp_path / "plain.pt")
+    with pytest.raises(Incompatible, match=r"TorchScript archive; .*--trust-pickle"):
+        imported(tmp_path / "jit.pt", tmp_path / "out", model="micro")
+    for name, trusts in (("jit.pt", True), ("plain.pt", False)):
+        out = tmp_path / f"out-{name}"
+        imported(tmp_path / name, out, model="micro", trusts_pickle=trusts)
+        assert torch.equal(load_file(out / WEIGHTS)[NAME], trained[NAME].half().float())
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "said"),
+    [
+        ("weights.pt", "", "run 'git lfs pull'"),
+        ("weights.safetensors", "", "run 'git lfs pull'"),
+        ("adapter_config.json", "..", "is an adapter; merge it into its model first"),
+        ("adapter_model.bin", "", "is an adapter; merge it into its model first"),
+        ("config.json", "..", "open_clip:MODEL,TAG"),
+    ],
+)
+def test_other_forms_of_models_are_named(tmp_path: Path, made: str, given: str, said: str) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4\n"
+    text = '{"model_type": "clip"}' if made == "config.json" else pointer
+    (tmp_path / made).write_text(text)
+    source = Path(os.path.normpath(tmp_path / made / given))
+    with pytest.raises((BadInput, Incompatible), match=said):
         imported(source, tmp_path / "out", model="micro")
-    imported(source, tmp_path / "out", model="micro", trusts_pickle=True)
 
 
 @pytest.mark.parametrize("trusts", [False, True])
@@ -233,6 +309,64 @@ def test_a_first_task_starts_from_it_as_from_a_step_before(
         assert manifest["step"] == 0
         assert len(manifest["tasks"]) == 1
         assert manifest["parent"] == read_manifest(tmp_path / "start", "checkpoint")["content"]
+
+
+def test_people_see_files_by_name_and_eight_digits(
+    world: TrainingWorld,
+    trained: dict[str, Tensor],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = json.loads((PACKAGED / "micro.json").read_text())
+    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
+    model = tmp_path / "tiny-clip.json"
+    model.write_text(json.dumps(config))
+    source = epoch_file(tmp_path / "epoch_30.pt", trained)
+    imported(source, tmp_path / "start", model=str(model))
+    digest = file_sha256(model)
+    step = going_on(request(world, "seqf", 0, tmp_path, buffered=False), tmp_path / "start")
+    (plan, *_) = make_plan(step).lines()
+    trained_step = CheckpointManifest.read(train_step(step))
+    inspect(step.out)
+    shown = [plan, capsys.readouterr().out, model_card(Facts(trained_step, trained_step.model))]
+    for text in shown:
+        assert f"tiny-clip.json {digest[:8]}" in text
+        assert not re.search("[0-9a-f]{64}", text)
+    assert trained_step.identity["settings"]["model"] == f"sha256:{digest}"
+
+
+@pytest.mark.parametrize(
+    ("model", "quick", "words"),
+    [
+        ("micro", False, ["micro, GELU"]),
+        ("own.json", False, ["own.json, GELU", '"quick_gelu": true in own.json']),
+        ("own.json", True, ["own.json, QuickGELU"]),
+    ],
+)
+def test_the_activation_is_that_of_the_configuration_and_said(
+    world: TrainingWorld,
+    trained: dict[str, Tensor],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    model: str,
+    words: list[str],
+    *,
+    quick: bool,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = json.loads((PACKAGED / "micro.json").read_text())
+    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
+    Path("own.json").write_text(json.dumps({**config, "quick_gelu": quick}))
+    torch.save(trained, "weights.pt")
+    command(Path("weights.pt"), tmp_path / "out", model=model, dry_run=True)
+    step = request(world, "seqf", 0, tmp_path, buffered=False)
+    step = replace(step, settings=replace(step.settings, model=model, pretrained="weights.pt"))
+    for text in (capsys.readouterr().err, "\n".join(make_plan(step).lines())):
+        (line,) = [one for one in text.splitlines() if "activation of" in one]
+        assert [one for one in words if one not in line] == []
+    fresh = replace(step, settings=replace(step.settings, pretrained=None))
+    assert "activation of" not in "\n".join(make_plan(fresh).lines())
 
 
 def test_importing_again_is_free_and_another_file_is_refused(

@@ -216,7 +216,10 @@ def test_the_advice_of_an_unfinished_week_of_another_command_helps(
     assert run(*words, "--fail-if", "drop@data=nowhere:gt:2").code == 3
     refused = run(*other, *PASSES)
     assert refused.code == 4
-    assert "its data was week-2 and is now week-3" in refused.err
+    assert (
+        f"its data was {place.name}/week-2.parquet and is now {place.name}/week-3.parquet"
+        in refused.err
+    )
     assert "finish it with that command, or --force starts over" in refused.err
     kept = _copied(state)
     assert run(*other, *PASSES, "--force").code == 0

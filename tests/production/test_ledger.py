@@ -154,7 +154,11 @@ def test_the_ledger_tells_what_happened_to_a_state(run: Run, place: Path, state:
     made = json.loads((state / "rolled-back/0002/checkpoint/checkpoint.json").read_text())
     gates = {"fail_if": {"was": ["rm:lt:0"], "is": ["rm:ge:0"]}}
     (verdict,) = rejected["verdicts"]
-    assert (begun["action"], begun["week"], begun["names"]) == ("started", 2, ["week-2"])
+    assert (begun["action"], begun["week"], begun["names"]) == (
+        "started",
+        2,
+        [f"{place.name}/week-2.parquet"],
+    )
     assert (begun["settings"], begun["reason"]) == (gates, "Monday")
     assert (rejected["action"], rejected["settings"]) == ("rejected", gates)
     assert (verdict["condition"], verdict["outcome"], verdict["attempt"]) == ("rm:ge:0", "fails", 0)
@@ -166,7 +170,7 @@ def test_the_ledger_tells_what_happened_to_a_state(run: Run, place: Path, state:
     shown = run("inspect", state)
     assert shown.code == 0
     assert "  history, the last 5 of 7 actions:\n" in shown.out
-    assert "week 2 rejected (week-2; other fail_if): rm:ge:0: " in shown.out
+    assert f"week 2 rejected ({place.name}/week-2.parquet; other fail_if): rm:ge:0: " in shown.out
     assert "1 pair forgotten, see receipts/0001.json; reason: T-7\n" in shown.out
     assert "rolled back to week 1, from 1 later week; reason: too slow\n" in shown.out
     judged = json.loads((state / "rolled-back/0002/verdict.json").read_text())["made_by"]["time"]
@@ -201,7 +205,7 @@ def test_a_broken_ledger_is_refused_before_anything_is_made(
         check_refused(run(*words), "update", 3, said)
     shown = run("inspect", state)
     assert (shown.code, said in shown.err) == (3, True)
-    assert "week 1 accepted (week-1)" in shown.out
+    assert f"week 1 accepted ({place.name}/week-1.parquet)" in shown.out
     assert (path.read_bytes(), (state / "state.json").read_bytes()) == (before, recorded)
     assert not (state / "pending").exists()
     # The pairs are removed all the same.

@@ -36,7 +36,7 @@ def names(directory: Path) -> list[str]:
 def test_a_rejected_week_is_kept_until_its_data_are_accepted(
     run: Run, place: Path, rejected: Path
 ) -> None:
-    said = "(week-2, 24 pairs) was rejected and is in no later week"
+    said = f"({place.name}/week-2.parquet, 24 pairs) was rejected and is in no later week"
     # Other gates judge the same week; another setting is another week of the same data.
     again = run(*week_words(place, rejected, 2), *FAILS, "-q")
     other = run(*week_words(place, rejected, 2), *FAILS, "--steps", "2", "-q")

@@ -622,6 +622,27 @@ def test_a_column_can_have_the_splits_and_a_hold_out_takes_its_place(
 
 
 @pytest.mark.slow
+def test_columns_that_the_state_remembers_are_named_with_what_takes_them_back(
+    run: Run, place: Path, state: Path, tmp_path: Path
+) -> None:
+    table, third = (pq.read_table(place / f"week-{number}.parquet") for number in (2, 3))
+    names = {"image": "image_file", "caption": "alt_text"}
+    pq.write_table(table.rename_columns(names), tmp_path / "two.parquet")
+    pq.write_table(third.drop_columns(["customer"]), tmp_path / "three.parquet")
+    words = ("update", tmp_path / "three.parquet", "--state", state)
+    columns = ("--image-column", "image_file", "--caption-column", "alt_text")
+    how = (*columns, "--keep-columns", "customer", "-q")
+    assert run("update", tmp_path / "two.parquet", "--state", state, *how).code == 0
+    usual, kept = "--image-column none --caption-column none", "--keep-columns none"
+    for dry in ((), ("--dry-run",)):
+        check_refused(run(*words, *dry), "update", 3, "since week 2", f"add {usual} {kept}")
+    check_refused(run(*words, *usual.split()), "update", 3, f"add {kept}")
+    given = run(*words, "--image-column", "img", "--caption-column", "none")
+    check_refused(given, "update", 3, "unknown column 'img'")
+    assert "none" not in given.err
+    assert run(*words, *usual.split(), *kept.split(), "--dry-run").code == 0
+
+
 def test_inspect_shows_weeks_and_the_rejected_attempt(run: Run, place: Path, state: Path) -> None:
     assert run(*week_words(place, state, 2), *FAILS, "-q").code == 7
     shown = run("inspect", state)

@@ -204,8 +204,23 @@ def test_groups_of_single_pairs_are_enough_for_batch_and_queue() -> None:
     assert not [*Negatives(4, 8).warnings_if_all(singles)]
     (warning,) = Negatives(4, 8).warnings_if_all(singles[1:])
     assert "has 11 negatives (batch and queue)" in warning
-    (warning,) = Negatives(12, 0).warnings_if_all(singles[1:])
+    (warning,) = Negatives(12, 0).warnings_if_all(np.array([2, 3, 4]))
     assert "has 11 negatives, of which" in warning
+
+
+@pytest.mark.parametrize(
+    ("batch", "sizes", "warns"),
+    [
+        (243, np.ones(243, np.int64), False),  # distinct pairs
+        (300, np.ones(243, np.int64), False),
+        (243, np.r_[np.ones(239, np.int64), 4], False),  # 0.04 matches
+        (243, np.r_[np.ones(233, np.int64), [5, 5]], True),  # 0.2
+    ],
+)
+def test_true_matches_that_are_printed_as_none_are_no_warning(
+    batch: int, sizes: np.ndarray[Any, Any], *, warns: bool
+) -> None:
+    assert bool([*Negatives(batch, 0).warnings_if_all(sizes)]) == warns
 
 
 def test_the_number_of_matches_is_what_a_queue_holds_on_average() -> None:

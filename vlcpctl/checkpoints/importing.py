@@ -13,7 +13,9 @@ from vlcpctl.checkpoints.checkpoint import write_checkpoint
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.core.atomic import already_made
+from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, Diverged, UsageError, missing
+from vlcpctl.core.foreign import OPEN_CLIP, missing_model, refuse_other_models
 from vlcpctl.core.hashing import file_sha256
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.tensors import first_not_finite
@@ -23,12 +25,12 @@ from vlcpctl.models.configuration import CONFIG_FILE, find_configuration, fusion
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.models.fusion import build
 from vlcpctl.models.fusion.key_mapping import is_ctp
+from vlcpctl.models.in_words import activation_note
 from vlcpctl.models.pretrained import find_pretrained, is_weight_file
 from vlcpctl.models.weight_files import WeightFile, read_weights
 
 METHOD = "imported"
 EXAMPLE = "open_clip:ViT-B-32,laion2b_s34b_b79k"
-OPEN_CLIP = "open_clip:"  # the source open_clip:MODEL,TAG or open_clip:MODEL,FILE
 CTP_MODEL = "albef-base"  # what the CTP authors train
 
 
@@ -83,10 +85,11 @@ class ImportRequest:
             if not file.is_file():
                 raise BadInput(missing(file))
             return file
+        if not self.source.exists():
+            raise BadInput(missing_model(self.source))
+        refuse_other_models(self.source)
         if self.source.is_file():
             return self.source
-        if not self.source.exists():
-            raise BadInput(missing(self.source))
         if (self.source / CONFIG_FILE).is_file():
             return dual_encoder.weights_file(self.source)
         if (self.source / build.WEIGHTS_FILE).is_file():
@@ -117,14 +120,15 @@ def import_checkpoint(request: ImportRequest) -> Path:
     if request.hub is not None:
         tag = _tag(request)
         origin |= {"model": request.hub[0], **({} if tag is None else {"tag": tag})}
-    name, pretrained = _name(request, about), _tag(request) or f"sha256:{about['imported']}"
+    known, pretrained = _known(request, about), _tag(request) or f"sha256:{about['imported']}"
+    files = {**known.get("files", {}), "pretrained": request.file.name}
     manifest = CheckpointManifest(
         identity=about,
         run=_run(request),
         method=METHOD,
         step=request.step,
         origin=origin,
-        model=facts_of_encoder(encoder, name, pretrained),
+        model=facts_of_encoder(encoder, known["name"], pretrained, files),
     )
     write_checkpoint(request.out, encoder, manifest)
     return request.out
@@ -145,6 +149,8 @@ def read(request: ImportRequest) -> tuple[Encoder, WeightFile]:
             f"{request.file} contains NaN or infinity in {wrong}: the training has diverged"
         )
     model = _model(request, found.tensors)
+    if request.model is not None and (note := activation_note(model)) is not None:
+        say(f"note: {note}")
     what = f"{request.file} as {model}"
     tokenizer = None if request.tokenizer is None else str(request.tokenizer.absolute())
     return encoders.with_weights(model, found.tensors, what, tokenizer), found
@@ -191,13 +197,13 @@ def _tag(request: ImportRequest) -> str | None:
     return request.hub[1]
 
 
-def _name(request: ImportRequest, about: dict[str, Any]) -> str | None:
-    """The architecture by the name that was given, or that of a checkpoint of ours; else None."""
-    if about["model"] is not None:
-        return str(about["model"])
-    if is_checkpoint(request.source):
-        return str(model_facts(request.source, CheckpointManifest.read(request.source))["name"])
-    return None
+def _known(request: ImportRequest, about: dict[str, Any]) -> dict[str, Any]:
+    """The name of the architecture, and of its file or directory; that of a checkpoint of ours."""
+    if about["model"] is None and is_checkpoint(request.source):
+        return model_facts(request.source, CheckpointManifest.read(request.source))
+    beside = request.source if request.source.is_dir() else request.source.parent
+    given = beside.resolve() if request.model is None else Path(request.model)
+    return {"name": about["model"], "files": {"name": given.name}}
 
 
 def _tokenizer(directory: Path) -> dict[str, str]:

@@ -78,7 +78,7 @@ class CheckpointManifest(Manifest):
     """Imported checkpoints: name, size and digest of the file, and whether it ran code."""
     model: Mapping[str, Any] | None = None
     """Architecture, source of its first weights, family (`dual` or `fusion`), text length in
-    tokens, image size in pixels, temperature and heads."""
+    tokens, image size in pixels, temperature and heads; names of the files of the first two."""
     asked: Mapping[str, Any] | None = None
     """Settings as they were asked for, where the data changed them."""
     inverting_seconds: float | None = None

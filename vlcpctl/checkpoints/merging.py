@@ -104,7 +104,9 @@ def _merge(request: MergeRequest) -> Iterator[Path]:
     for one in request.outputs:
         if merged is not None and one in missing:
             encoder = merged.by(one.rule)
-            facts = facts_of_encoder(encoder, known["name"], known["pretrained"])
+            facts = facts_of_encoder(
+                encoder, known["name"], known["pretrained"], known.get("files")
+            )
             manifest = replace(manifest_of(inputs, one.rule, one.run), model=facts)
             write_checkpoint(one.path, encoder, manifest, parent=last)
         yield one.path

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,24 +28,60 @@ LEARNED = "learn"  # a learned temperature: its value is among the weights, and 
 _USUAL_LENGTH = 77  # open_clip's, for a configuration without one
 
 
-def facts_of_encoder(encoder: Encoder, name: str | None, pretrained: str | None) -> Facts:
+def facts_of_encoder(
+    encoder: Encoder,
+    name: str | None,
+    pretrained: str | None,
+    files: Mapping[str, str] | None = None,
+) -> Facts:
     """The facts about a model in memory, as its manifest records them.
 
     `name` is the architecture as --model takes it, or sha256:... of a JSON file; None if it is not
-    known. `pretrained` is the source of the weights that its first training started from.
+    known. `pretrained` is the source of the weights that its first training started from. `files`
+    has the names of both, for people, which count if they are files.
     """
     config, scale = encoder.config, encoder.weights()["logit_scale"]
     digest = hashlib.sha256(canonical_json(dict(config)).encode()).hexdigest()
     fixed = f"fixed:{math.exp(-float(scale.detach())):.6g}"
+    names = {"name": name or f"sha256:{digest}", "pretrained": pretrained}
+    known = {one: file for one, file in (files or {}).items() if _is_file(names[one])}
     return {
-        "name": name or f"sha256:{digest}",
-        "pretrained": pretrained,
+        **names,
         "family": encoder.family,
         "text_length": config["text_cfg"].get("context_length", _USUAL_LENGTH),
         "image_size": encoder.transform.image_size,
         "temperature": LEARNED if scale.requires_grad else fixed,
         "heads": config.get("heads"),
+        **({"files": known} if known else {}),
     }
+
+
+def shown(facts: Mapping[str, Any], what: str = "name") -> str:
+    """The `name` or `pretrained` of a model for people: of a file, its name and eight digits.
+
+    >>> shown({"name": f"sha256:{62544164:064}", "files": {"name": "tiny-clip.json"}})
+    'tiny-clip.json 00000000'
+    >>> shown({"name": "ViT-B-32"}), shown({"pretrained": "sha256:0ea4e312ee47"}, "pretrained")
+    ('ViT-B-32', 'sha256:0ea4e312')
+    """
+    value, files = str(facts.get(what) or ""), facts.get("files")
+    digits = value.removeprefix("sha256:")[:8]
+    if not _is_file(value):
+        return value
+    file = files.get(what) if isinstance(files, Mapping) else None
+    return f"{file} {digits}" if file else f"sha256:{digits}"
+
+
+def shown_settings(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The settings `model` and `pretrained` for people, if they were files."""
+    names = {"model": "name", "pretrained": "pretrained"}
+    return {
+        setting: shown(facts, name) for setting, name in names.items() if _is_file(facts.get(name))
+    }
+
+
+def _is_file(name: str | None) -> bool:
+    return str(name).startswith("sha256:")
 
 
 def has_batch_norms(checkpoint: Path) -> bool:
@@ -64,7 +101,8 @@ def model_facts(checkpoint: Path, made: CheckpointManifest) -> Facts:
 
     They are `name` (the architecture), `pretrained` (the source of its first weights), `family`,
     `text_length` (tokens), `image_size` (pixels), `temperature` ("learn" or "fixed:X") and `heads`,
-    as far as they are known. Raises BadInput if an unpublished version made the checkpoint.
+    as far as they are known, and `files`. Raises BadInput if an unpublished version made the
+    checkpoint.
     """
     if made.model is None:
         raise BadInput(f"{checkpoint} was made by an unpublished version; make it again")

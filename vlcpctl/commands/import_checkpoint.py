@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.commands.paths import require_paths
 from vlcpctl.core import console
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.foreign import OPEN_CLIP, missing_model
 from vlcpctl.core.limits import MOST_TASKS
 
 Source = Annotated[
@@ -110,8 +111,8 @@ def run(
           --tokenizer bert-base-chinese --step 8
     """
     options.start(quiet=quiet, threads=threads)
-    if ":" not in str(source):  # as in open_clip:MODEL,TAG
-        require_paths(source)
+    if not (source.exists() or str(source).startswith(OPEN_CLIP)):  # before torch is imported
+        raise BadInput(missing_model(source))
     from vlcpctl.checkpoints.importing import ImportRequest, import_checkpoint, read
 
     request = ImportRequest(

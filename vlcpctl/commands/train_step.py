@@ -129,8 +129,8 @@ def run(
             _try_hooks(request, method_files)
         console.emit(request.out)
         return
-    given = (request.previous, request.buffer, request.teacher, request.targets, request.reference)
-    require_paths(*request.tasks, *given, request.pseudo_texts)
+    given = (request.buffer, request.targets, request.reference, request.pseudo_texts)
+    require_paths(*request.tasks, *given)
     from vlcpctl.core.atomic import naming_output
     from vlcpctl.training.launch import train
 
@@ -188,9 +188,7 @@ def _preset_of_previous(flags: Mapping[str, Any]) -> str | None:
     from vlcpctl.checkpoints.step_config import preset_of
 
     previous = flags.get("previous")
-    if previous is None or not previous.exists():
-        return None
-    return preset_of(CheckpointManifest.read(previous))
+    return None if previous is None else preset_of(CheckpointManifest.read(previous))
 
 
 def _say_plan(request: TrainRequest) -> None:

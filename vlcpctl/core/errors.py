@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 MOST_NAMES = 20  # that a message lists
+LFS_START = b"version https://git-lfs"  # of the text that stands in the place of a file
 _MOST_ENTRIES = 1000  # of a directory, in which a name is looked for
 # The exit codes that no error of this module has: 128 and the number of a signal, and the rest.
 _OTHER_CODES = {
@@ -156,9 +158,21 @@ def unreadable(path: Path | str, error: BaseException) -> str:
     >>> unreadable("labels.txt", FileNotFoundError(2, "No such file or directory"))
     'cannot read labels.txt: No such file or directory'
     """
+    if (pointer := lfs_pointer(path)) is not None:
+        return pointer
     reason = getattr(error, "strerror", None) or first_line(error)
     beside = _beside(path) if isinstance(error, FileNotFoundError) else ""
     return f"cannot read {path}: {reason}{beside}"
+
+
+def lfs_pointer(path: Path | str) -> str | None:
+    """The message for a file that Git LFS has not fetched; None for any other path."""
+    with suppress(OSError, ValueError):
+        if Path(path).is_file():
+            with Path(path).open("rb") as file:
+                if file.read(len(LFS_START)) == LFS_START:
+                    return f"{path} is a Git LFS pointer, not the file: run 'git lfs pull'"
+    return None
 
 
 def _beside(path: Path | str) -> str:

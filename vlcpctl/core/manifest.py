@@ -17,6 +17,7 @@ from typing import Any
 
 import vlcpctl
 from vlcpctl.core.errors import BadInput, missing
+from vlcpctl.core.foreign import refuse_foreign
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.printable import utf8_json, without_secrets
 from vlcpctl.core.safe_json import read_json
@@ -109,12 +110,12 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
     """
     path = read_path(directory) / MANIFESTS[kind]
     if not path.is_file():
-        if not read_path(directory).exists():
-            raise BadInput(missing(directory))
         found = kind_of(directory)
         described = f" (it is {with_article(found)})" if found else _parts_of_state(directory, kind)
-        if kind == "task" and read_path(directory).is_file():
-            described = "; 'vlcpctl split' makes tasks of pairs"
+        if not described:
+            refuse_foreign(read_path(directory), kind)
+        if not read_path(directory).exists():
+            raise BadInput(missing(directory))
         raise BadInput(
             f"{directory} is not {with_article(kind)}: it has no {MANIFESTS[kind]}{described}"
         )

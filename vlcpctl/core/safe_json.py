@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.errors import BadInput, lfs_pointer, unreadable
 from vlcpctl.core.input_files import open_regular
 
 MOST_BYTES = 1 << 28
@@ -50,7 +50,7 @@ def read_json(path: Path, *, most_bytes: int = MOST_BYTES) -> Any:
     except OSError as error:
         raise BadInput(unreadable(path, error)) from error
     except ValueError as error:
-        raise BadInput(f"{path} is not readable JSON: {error}") from error
+        raise BadInput(lfs_pointer(path) or f"{path} is not readable JSON: {error}") from error
 
 
 def read_json_object(path: Path, *, most_bytes: int = MOST_BYTES) -> dict[str, Any]:

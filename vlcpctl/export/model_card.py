@@ -9,6 +9,7 @@ from typing import Any
 
 import vlcpctl
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.model_facts import shown, shown_settings
 from vlcpctl.core.amounts import counted
 from vlcpctl.core.markdown import escaped
 from vlcpctl.core.rows import Row
@@ -133,11 +134,11 @@ def _titles(method: str) -> str:
 
 def _model_rows(facts: Facts) -> Iterator[tuple[str, Any]]:
     made, model = facts.made, facts.model
-    yield "architecture", model["name"]
+    yield "architecture", shown(model)
     if facts.weights is not None:
         yield "weights", f"about {in_millions(facts.weights)}"
     if model.get("pretrained"):
-        yield "first weights", model["pretrained"]
+        yield "first weights", shown(model, "pretrained")
     yield "image size", f"{model['image_size']} pixels"
     yield "text length", f"{model['text_length']} tokens"
     yield "temperature", model["temperature"]
@@ -186,7 +187,7 @@ def _settings(made: CheckpointManifest) -> Iterator[str]:
     ]
     rows += [
         (name, json.dumps(value), made.origins.get(name, ""))
-        for name, value in settings.items()
+        for name, value in (settings | shown_settings(made.model or {})).items()
         if value is not None
     ]
     yield table(("setting", "value", "from"), rows)

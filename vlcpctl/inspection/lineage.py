@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.model_facts import shown as model_name
 from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM, METHOD_CODE
 from vlcpctl.core.errors import BadInput, first_line
 from vlcpctl.core.manifest import MANIFESTS, kind_of, read_manifest
@@ -26,6 +27,7 @@ from vlcpctl.models.in_words import model_in_words
 _LEVELS = 3  # of subdirectories
 _MOST_DIRECTORIES = 10_000
 _MOST_GENERATIONS = 200  # below Python's limit of nested calls
+_SHA256, _SHOWN = 64, 8  # digits of the digest of a foreign file, and those that people see
 _MOST_PARENTS = 2000  # in all: averages of averages have twice as many in every generation
 
 # Errors that an unforeseen change of a manifest may cause.
@@ -292,7 +294,8 @@ def lines(
     margin = "  " * depth
     role = f"{facts['role']}: " if "role" in facts else ""
     if "kind" not in facts:
-        yield f"{margin}{role}{facts['content']} ({facts['note']})"
+        digits = _SHOWN if len(facts["content"]) == _SHA256 else None
+        yield f"{margin}{role}{facts['content'][:digits]} ({facts['note']})"
         return
     line_of_parent = ", ".join(
         f"{name} {facts[name]}" for name in _HEADLINE if facts.get(name) is not None
@@ -309,7 +312,8 @@ def lines(
 def _lines_of_facts(facts: dict[str, Any]) -> Iterator[str]:
     """Lines about an artifact that only some kinds have."""
     if model := facts.get("model"):
-        yield f"model: {printable(model['name'])}" + (f" ({model['is']})" if model["is"] else "")
+        words = f" ({model['is']})" if model["is"] else ""
+        yield f"model: {printable(model_name(model))}{words}"
     yield from _lines_of_data(facts)
     for name, code in facts.get(METHOD_CODE, {}).items():
         own = code.get("file") or f"{code.get('distribution')} {code.get('version')}"

@@ -77,3 +77,13 @@ def few_samples_margin(losses_N: NDArray[np.float64]) -> float:
     """
     spread = float(np.sum((losses_N - losses_N.mean()) ** 2))
     return _Z95 * float(np.sqrt(spread + 2 * _ADDED**2)) / len(losses_N)
+
+
+def loss_at_chance(batch: int, is_sigmoid: bool) -> float:
+    """The least contrastive loss of a model that gives all pairs of a batch the same similarity.
+
+    >>> round(loss_at_chance(64, False), 2), round(loss_at_chance(64, True), 2)
+    (4.16, 5.15)
+    """
+    negatives = (batch - 1) * math.log(batch / (batch - 1)) if is_sigmoid else 0.0
+    return math.log(batch) + negatives

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypedDict, Unpack
 import msgspec
 
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
+from vlcpctl.core.foreign import OPEN_CLIP_CONFIG
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.structs import converted
 from vlcpctl.core.transform import INTERPOLATIONS, RESIZE_MODES, ImageTransform
@@ -21,7 +22,7 @@ from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FIL
 from vlcpctl.models.fusion.configuration import FusionConfig, read_fusion
 from vlcpctl.models.imports import open_clip
 
-CONFIG_FILE = "open_clip_config.json"
+CONFIG_FILE = OPEN_CLIP_CONFIG
 PACKAGED = Path(__file__).parent / "configs"
 
 _OF_SIGMOID = ("init_logit_bias", "init_logit_scale")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vlcpctl.models.bounds import dual_weights
-from vlcpctl.models.configuration import configuration_here, fusion_configuration
+from vlcpctl.models.configuration import configuration_here, fusion_configuration, is_path
 from vlcpctl.models.fusion.configuration import fusion_weights
 
 _MILLION = 1e6
@@ -39,6 +39,29 @@ def model_in_words(
     count = weights_of(model)
     weights = "" if count is None else f", about {in_millions(count)} weights"
     return f"{family}{weights}, {image_size or sizes[0]} px, text {text_length or sizes[1]}"
+
+
+def activation_note(model: str) -> str | None:
+    """Which activation weights from a file get: nothing in them says what they were trained with.
+
+    None where the configuration does not decide it, as for a fusion model. Raises as
+    `model_in_words` does.
+
+    >>> activation_note("ViT-B-32-quickgelu")
+    'the weights get the activation of ViT-B-32-quickgelu, QuickGELU'
+    """
+    found = configuration_here(model)
+    if found is None:
+        return None
+    name = "QuickGELU" if found.model.get("quick_gelu") else "GELU"
+    said = f"the weights get the activation of {model}, {name}"
+    quick = f"{model}-quickgelu"
+    if is_path(model):
+        quick = f'"quick_gelu": true in {model}'
+    elif configuration_here(quick) is None:
+        return said
+    of_others = f"; those trained with QuickGELU, as OpenAI's, need {quick}"
+    return said if name == "QuickGELU" else said + of_others
 
 
 def weights_of(model: str) -> float | None:

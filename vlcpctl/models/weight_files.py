@@ -5,20 +5,35 @@ from __future__ import annotations
 import re
 import warnings
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vlcpctl.core.console import warn
-from vlcpctl.core.errors import Incompatible, first_line
+from vlcpctl.core.errors import Incompatible, first_line, lfs_pointer
 from vlcpctl.core.tensors import read_tensors
 
 # The keys under which training programs store the weights: open_clip, and ALBEF or CTP.
 _WRAPPERS = ("state_dict", "model")
-_PARALLEL = "module."  # the prefix that DistributedDataParallel adds
-_REASON = re.compile(r"Unsupported (?:global: )?(?:GLOBAL )?[^\s]+(?: \d+)?")
+# Modules of torch between those of the model.
+_WRAPPED = re.compile(r"\b(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+# Numbers that OpenAI's files have beside the weights; open_clip drops them, too.
+_NUMBERS = frozenset({"context_length", "input_resolution", "vocab_size"})
+_REASON = re.compile(r"Unsupported (?:global: )?(?:GLOBAL )?[^\s]+(?: \d+)?|TorchScript archive")
+# What makes numpy's numbers and arrays, such as the best score beside the weights; under the name
+# of numpy 1, too. It runs no code of the file.
+_NUMBER: Any = np.float64(0).__reduce__()[0]
+_ARRAY: Any = np.zeros(0).__reduce__()[0]
+_CODES = "?SU" + np.typecodes["AllInteger"] + np.typecodes["AllFloat"]
+_NUMPY = [
+    *(_NUMBER, (_NUMBER, "numpy.core.multiarray.scalar")),
+    *(_ARRAY, (_ARRAY, "numpy.core.multiarray._reconstruct")),
+    *(np.ndarray, np.dtype, *{type(np.dtype(code)) for code in _CODES}),
+]
 
 
 @dataclass(frozen=True)
@@ -32,7 +47,8 @@ class WeightFile:
 def read_weights(path: Path, *, trusts_pickle: bool = False) -> WeightFile:
     """The weights in a .safetensors file or a torch pickle, alone or among other training state.
 
-    A pickle is read without running code from it. If that is impossible, it is unpickled in full
+    A prefix that all names have, as of a wrapper such as DistributedDataParallel, is removed. A
+    pickle is read without running code from it. If that is impossible, it is unpickled in full
     with `trusts_pickle`, which runs its code. Raises Incompatible if the file cannot be read or
     does not contain weights by name.
     """
@@ -43,7 +59,8 @@ def read_weights(path: Path, *, trusts_pickle: bool = False) -> WeightFile:
     except Incompatible as error:
         if path.is_file() and not _is_pickle(path):
             raise Incompatible(
-                f"cannot read the weights in {path}: it is neither a .safetensors file nor a "
+                lfs_pointer(path)
+                or f"cannot read the weights in {path}: it is neither a .safetensors file nor a "
                 "torch pickle; restore it, or give another file"
             ) from error
         if not trusts_pickle:
@@ -69,7 +86,7 @@ def _is_pickle(path: Path) -> bool:
 
 def _load(path: Path, *, weights_only: bool) -> Any:
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), torch.serialization.safe_globals(_NUMPY):
             warnings.simplefilter("ignore")  # about pickle protocols; a failure raises anyway
             return torch.load(path, map_location="cpu", weights_only=weights_only)
     except Exception as error:  # a damaged or hostile pickle raises anything
@@ -102,6 +119,7 @@ def _unwrapped(weights: Any, path: Path) -> dict[str, Tensor]:
         raise Incompatible(
             f"{path} does not contain weights by name, at its top level or as {wrappers}"
         )
-    if all(name.startswith(_PARALLEL) for name in weights):
-        return {name.removeprefix(_PARALLEL): value for name, value in weights.items()}
-    return dict(weights)
+    found = {_WRAPPED.sub("", name): weights[name] for name in weights.keys() - _NUMBERS}
+    levels = zip(*(name.split(".") for name in found), strict=False)
+    start = "".join(f"{one[0]}." for one in takewhile(lambda names: len(set(names)) == 1, levels))
+    return {name.removeprefix(start): found[name] for name in sorted(found)}

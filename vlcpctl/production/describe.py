@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.model_facts import shown
 from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.structs import converted
@@ -268,7 +269,7 @@ def _training(place: Layout, state: State) -> dict[str, Any] | None:
             settings = manifest.identity["settings"]
             names = ("lr", "epochs", "steps", "batch_size")
             return {
-                "architecture": str((manifest.model or {}).get("name", "")),
+                "architecture": shown(manifest.model or {}),
                 "method": manifest.method,
                 **{name: settings.get(name) for name in names},
             }

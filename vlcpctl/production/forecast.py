@@ -109,7 +109,6 @@ def _read_pairs(lines: Lines) -> NewPairs:
     options = replace(
         options,
         holdout_most=how.holdout_share,
-        keep_columns=how.keep_columns,
         leave_out=tuple(map(str, lines.left_out())),
     )
     plan = options.plan()

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.model_facts import shown, shown_settings
 from vlcpctl.checkpoints.step_config import step_config
 from vlcpctl.core.atomic import new_part
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.core.rows import Row, read_rows
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.jobs.script import CommandLine
-from vlcpctl.metrics.chance import margin_of
+from vlcpctl.metrics.chance import loss_at_chance, margin_of
 from vlcpctl.production.attempt import VERDICT_FILE, Attempt, trained_in, verdicts_of
 from vlcpctl.production.layout import PAGE, Layout, shown_path, sizes_of
 from vlcpctl.production.left_out import described
@@ -289,20 +290,25 @@ def _date(judged: Mapping[str, Any]) -> str:
 
 def _model(manifest: CheckpointManifest, trained: CheckpointManifest) -> str:
     """The deployed model in words: architecture, method, how it was merged, and content."""
-    name = str((manifest.model or {}).get("name", ""))
     how = dict.fromkeys((trained.method, manifest.method))
-    return ", ".join(filter(None, (name, *how, f"checkpoint {manifest.content[:12]}")))
+    return ", ".join(
+        filter(None, (shown(manifest.model or {}), *how, f"checkpoint {manifest.content[:12]}"))
+    )
 
 
 def _settings(attempt: Attempt, manifest: CheckpointManifest, last: Path) -> Settings:
     """Every setting in the last week and in this one, those of training as they were resolved."""
-    texts = flattened((step_config(manifest) or {})["values"]) | _of_update(attempt)
+    texts = _texts(manifest, attempt)
     if attempt.number == 1:
         return {name: (text, text) for name, text in texts.items()}
-    made = CheckpointManifest.read(trained_in(last))
-    before = flattened((step_config(made) or {})["values"]) | _of_update(Attempt.read(last))
+    before = _texts(CheckpointManifest.read(trained_in(last)), Attempt.read(last))
     names = dict.fromkeys([*texts, *before])
     return {name: (before.get(name, "none"), texts.get(name, "none")) for name in names}
+
+
+def _texts(made: CheckpointManifest, attempt: Attempt) -> dict[str, str]:
+    found = flattened((step_config(made) or {})["values"])
+    return found | shown_settings(made.model or {}) | _of_update(attempt)
 
 
 def _of_update(attempt: Attempt) -> dict[str, str]:
@@ -369,17 +375,7 @@ def _loss(checkpoint: Path, manifest: CheckpointManifest) -> LossCurve | None:
     batch = settings.get("batch_size")
     if term != _TERMS[0] or not isinstance(batch, int) or batch < 2:
         return LossCurve(curves[term], None)
-    return LossCurve(curves[term], _at_chance(batch, is_sigmoid=settings.get("loss") == SIGMOID))
-
-
-def _at_chance(batch: int, *, is_sigmoid: bool) -> float:
-    """The least contrastive loss of a model that gives all pairs of a batch the same similarity.
-
-    >>> round(_at_chance(64, is_sigmoid=False), 2), round(_at_chance(64, is_sigmoid=True), 2)
-    (4.16, 5.15)
-    """
-    negatives = (batch - 1) * math.log(batch / (batch - 1)) if is_sigmoid else 0.0
-    return math.log(batch) + negatives
+    return LossCurve(curves[term], loss_at_chance(batch, settings.get("loss") == SIGMOID))
 
 
 def _roll_out(document: Document) -> Table | None:

@@ -9,18 +9,25 @@ from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import canonical_json, content_id
+from vlcpctl.core.printable import printable
 from vlcpctl.core.store_cache import stored
+from vlcpctl.data.sources.columns import UnknownColumn
 from vlcpctl.data.sources.fingerprints import identify
 from vlcpctl.data.splitting import selection
 from vlcpctl.data.splitting.leaving_out import Counts, counts_of
 from vlcpctl.data.splitting.options import SplitOptions
-from vlcpctl.production.layout import shown_path
+from vlcpctl.production.layout import Layout, shown_path
+from vlcpctl.production.ledger import ACCEPTED, REDONE, UNRESOLVED, read_ledger
 from vlcpctl.production.settings import Settings
+from vlcpctl.production.state import read_state
+
+_COLUMNS, _KEPT = ("image_column", "caption_column", "split_column"), "keep_columns"
+_ACCEPTED = frozenset({ACCEPTED, UNRESOLVED, REDONE})
 
 
 @dataclass(frozen=True)
 class NewData:
-    """The names of the sources of a week, and an id that copies of them elsewhere share."""
+    """The sources of a week by the last two parts of their paths, and an id of their content."""
 
     names: tuple[str, ...]
     content: str
@@ -29,12 +36,48 @@ class NewData:
 def identify_data(data: Sequence[str], settings: Settings, root: Path) -> NewData:
     """What the sources are, by the digests of their files: neither their names nor paths count.
 
-    Raises UsageError or BadInput as `split` does.
+    Raises UsageError or BadInput as `split` does; for a column that is only recorded, with the
+    option that takes it back.
     """
     reader = split_options(data, settings, root).plan().reader
-    found = identify(reader.inputs, reader.columns, None)
+    try:
+        for file in (file for one in reader.inputs for file in one.files):
+            file.check_columns(reader.columns)
+        found = identify(reader.inputs, reader.columns, None)
+    except UnknownColumn as error:
+        raise BadInput(f"{error}{_recorded(Layout(root), settings, error)}") from error
     content = content_id(sorted(canonical_json(one) for one in found.values()))
-    return NewData(tuple(one.name for one in reader.inputs), content)
+    names = ("/".join(Path(one).absolute().parts[-2:]) for one in data)
+    return NewData(tuple(map(printable, names)), content)
+
+
+def _recorded(place: Layout, now: Settings, error: UnknownColumn) -> str:
+    """Which columns that the data lack are not given but recorded, and what takes them back."""
+    if not place.state.is_file():
+        return ""
+    before = read_state(place).settings
+    columns = {
+        name: [one.strip() for one in value.split(",")] if name == _KEPT else [value]
+        for name in (*_COLUMNS, _KEPT)
+        if (value := getattr(now, name)) and value == getattr(before, name)
+    }
+    lost = [name for name, found in columns.items() if not {*found} <= {*error.known}]
+    if not any(error.name in columns[name] for name in lost):
+        return ""
+    options = {name: f"--{name.replace('_', '-')}" for name in lost}
+    said = (f"{options[one]} {getattr(now, one)}{_since(place, now, one)}" for one in lost)
+    reset = " ".join(f"{option} none" for option in options.values())
+    return f"; {place.root} remembers {' and '.join(said)}; add {reset} to take this back"
+
+
+def _since(place: Layout, settings: Settings, name: str) -> str:
+    """Since which week a setting is what it is; empty if since the start."""
+    value = getattr(settings, name)
+    for action in reversed(read_ledger(place).actions):
+        if action and action.action in _ACCEPTED and name in (action.settings or {}):
+            changed = (action.settings or {})[name]
+            return f" since week {action.week}" if changed.get("is") == value else ""
+    return ""
 
 
 def list_urls(recorded: Sequence[tuple[str, str]]) -> None:
@@ -58,11 +101,7 @@ def all_left_out(
     """
     if not left_out:
         return None
-    options = replace(
-        split_options(data, settings, root),
-        keep_columns=settings.keep_columns,
-        leave_out=tuple(map(str, left_out)),
-    )
+    options = replace(split_options(data, settings, root), leave_out=tuple(map(str, left_out)))
     with suppress(BadInput):
         reader = options.plan().reader
         for file in (file for one in reader.inputs for file in one.files):
@@ -82,6 +121,7 @@ def split_options(data: Sequence[str], settings: Settings, root: Path) -> SplitO
         split_column=settings.split_column,
         image_column=settings.image_column,
         caption_column=settings.caption_column,
+        keep_columns=settings.keep_columns,
         image_root=tuple(str(shown_path(root, one)) for one in settings.image_root),
         max_skip=settings.max_skip or SplitOptions.max_skip,
     )

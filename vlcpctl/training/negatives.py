@@ -39,13 +39,14 @@ class Negatives:
         return float((mean - 1) * (self.batch - 1) / max(pairs - 1, 1) + mean * self.queue / pairs)
 
     def warnings_if_all(self, sizes_G: np.ndarray[Any, Any]) -> Iterator[str]:
-        """A warning if there are fewer groups than pairs in batch and queue."""
-        if len(sizes_G) >= self.batch + self.queue:
+        """A warning if there are fewer groups than pairs in batch and queue, and true matches."""
+        matches = f"{self.matches(sizes_G):.1f}"
+        if len(sizes_G) >= self.batch + self.queue or float(matches) == 0:
             return
         where = " (batch and queue)" if self.queue else ""
         yield (
             f"each of the {sizes_G.sum()} training pairs has {self.count} negatives{where}, of "
-            f"which about {self.matches(sizes_G):.1f} are true matches: the pair itself, or pairs "
+            f"which about {matches} are true matches: the pair itself, or pairs "
             "that share its image or a caption; --negatives distinct leaves them out"
         )
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.model_facts import shown
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.method import TRAIN, Method
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
@@ -24,7 +26,7 @@ from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.precomputed.stored_features import StoredProjections, read_features
 from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.models.in_words import model_in_words
+from vlcpctl.models.in_words import activation_note, model_in_words
 from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.adapters import check_lora, lora_lines
 from vlcpctl.training.config.execution import (
@@ -194,7 +196,8 @@ class TrainPlan:
         sizes = (settings.text_length, settings.image_size)
         words = model_in_words(str(request.previous or name), *sizes)
         if request.previous is not None:
-            name, origin = request.inherited.get("model", name), str(request.previous)
+            made = self.parent and self.parent.model
+            name, origin = shown(made) if made else name, str(request.previous)
         elif origin == "flag":
             origin = "--model"
         loss = ", for a sigmoid loss" if settings.loss == SIGMOID else ""
@@ -212,6 +215,10 @@ class TrainPlan:
 
     def _notes(self) -> Iterator[str]:
         """What differs from what the options say or a user may expect."""
+        settings = self.request.settings
+        is_file = bool(settings.pretrained) and Path(str(settings.pretrained)).is_file()
+        if is_file and (note := activation_note(settings.model)):
+            yield note
         yield from self.history.notes()
         yield from unprotected(self.request, self.parent)
         yield from policy_notes(self.request, self.buffer)

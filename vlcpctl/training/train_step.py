@@ -408,9 +408,12 @@ def _model_facts(plan: TrainPlan, semantic: dict[str, Any], encoder: Encoder) ->
     """The facts about the trained model: a step with --previous keeps its name and source."""
     if plan.parent is not None and plan.request.previous is not None:
         inherited = model_facts(plan.request.previous, plan.parent)
-        return facts_of_encoder(encoder, inherited["name"], inherited["pretrained"])
-    settings = semantic["settings"]
-    return facts_of_encoder(encoder, settings["model"], settings["pretrained"])
+        names = inherited["name"], inherited["pretrained"]
+        return facts_of_encoder(encoder, *names, inherited.get("files"))
+    settings, given = semantic["settings"], plan.request.settings
+    names = settings["model"], settings["pretrained"]
+    files = {"name": Path(given.model).name, "pretrained": Path(given.pretrained or "").name}
+    return facts_of_encoder(encoder, *names, files)
 
 
 def _manifest(

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from vlcpctl.core.errors import first_line
+from vlcpctl.core.errors import LFS_START, first_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -89,6 +89,8 @@ def read_header(data: Bytes) -> ImageHeader:
             found = _read_png(data)
         elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
             found = _read_webp(data)
+        elif data[: len(LFS_START)] == LFS_START:
+            raise BrokenImage("a Git LFS pointer, not the image: run 'git lfs pull'")
         else:
             raise BrokenImage("not a JPEG, PNG or WebP")
     except (IndexError, struct.error) as error:

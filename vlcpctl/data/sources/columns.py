@@ -114,9 +114,17 @@ def pick(path: Path, names: list[str], given: str | None, usual: Iterable[str]) 
     return next((lowered[name] for name in usual if name in lowered), None)
 
 
+class UnknownColumn(BadInput):
+    """A file has no column of this name; `known` are those that it has."""
+
+    def __init__(self, path: Path, name: str, known: list[str]) -> None:
+        super().__init__(f"{path}: {unknown_name('column', name, known)}")
+        self.name, self.known = name, known
+
+
 def _existing(path: Path, names: list[str], given: str) -> str:
     if given not in names:
-        raise BadInput(f"{path}: {unknown_name('column', given, names)}")
+        raise UnknownColumn(path, given, names)
     return given
 
 

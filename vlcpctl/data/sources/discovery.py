@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from vlcpctl.core.amounts import counted
-from vlcpctl.core.errors import BadInput, UsageError, missing, some_names
+from vlcpctl.core.errors import BadInput, UsageError, lfs_pointer, missing, some_names
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.manifest import is_artifact, kind_of
 from vlcpctl.core.safe_json import read_json_object
@@ -117,7 +117,7 @@ def _files_of(source: str) -> list[Source]:
 
 
 def _files_in(directory: Path) -> list[Source]:
-    _check_name(directory)
+    _check(directory)
     if kind_of(directory) == "stream" and is_artifact(directory):
         stream = read_stream(directory)
         if stream.in_place:  # its links lead to all samples of a tar
@@ -239,7 +239,7 @@ def _image_folders(tree: _Tree) -> list[Source]:
     directory = tree.root
     tables = [path for path in tree.ending(*METADATA) if path.name in METADATA]
     for path in tables:
-        _check_name(path)
+        _check(path)
     found = [
         ImageFolder(path, split_of_directories(path.relative_to(directory))) for path in tables
     ]
@@ -311,7 +311,7 @@ def failed_downloads(file: Source) -> int:
 
 
 def _opened(path: Path) -> Source:
-    _check_name(path)
+    _check(path)
     with open_regular(path) as file:
         start = file.read(4)
     if start == b"PAR1":
@@ -334,9 +334,11 @@ def _opened(path: Path) -> Source:
     raise BadInput(f"{path} is not a Parquet, Arrow, tar, JSON, JSON Lines, CSV or TSV file")
 
 
-def _check_name(path: Path) -> None:
-    """Raise BadInput for a name that no manifest can record, before any work is done."""
+def _check(path: Path) -> None:
+    """Raise BadInput for a name that no manifest can record, and for a pointer of Git LFS."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
         raise BadInput(f"the name of {path} is not UTF-8; rename it") from error
+    if (pointer := lfs_pointer(path)) is not None:
+        raise BadInput(pointer)

@@ -9,7 +9,8 @@ from itertools import islice
 from pathlib import Path
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.errors import BadInput, missing, unreadable
+from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.foreign import refuse_foreign
 from vlcpctl.core.manifest import MANIFESTS, kind_of, with_article
 
 LEVELS = 4  # of subdirectories below a given directory
@@ -70,10 +71,8 @@ def _none_at(path: Path) -> str:
 
 def _checkpoints_below(top: Path) -> Iterator[Path]:
     """The directories to look at, sorted; not those inside of artifacts, or that are hidden."""
-    if not top.exists():
-        raise BadInput(missing(top))
-    if not top.is_dir():
-        raise BadInput(f"{top} is not a checkpoint, it is a file")
+    if kind_of(top) is None:
+        refuse_foreign(top, "checkpoint")
 
     def refuse(error: OSError) -> None:
         if error.filename == str(top):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from vlcpctl.checkpoints.model_facts import shown
 from vlcpctl.core.amounts import counted
 from vlcpctl.report.cards.runs import Cards, RunCard, StepCard
 from vlcpctl.report.cards.settings import ABSENT, SettingTexts, differing
@@ -285,9 +286,9 @@ def provenance_facts(run: RunCard) -> list[str]:
     facts = [f"method {made.method}", *sorted(presets)]
     model = made.model or {}
     if isinstance(model.get("name"), str):
-        facts.append(f"model {model['name']}")
+        facts.append(f"model {shown(model)}")
     if isinstance(model.get("pretrained"), str):
-        facts.append(f"pretrained weights {model['pretrained']}")
+        facts.append(f"pretrained weights {shown(model, 'pretrained')}")
     if made.buffer:
         facts.append(f"buffer {made.buffer.get('policy')}, {made.buffer.get('size')} pairs")
     if made.alpha is not None:

@@ -158,17 +158,15 @@ def overall(verdicts: Sequence[Verdict]) -> str:
 
 
 def in_words(verdicts: Iterable[Verdict], *, accepted: bool) -> str:
-    """The verdict on a week: rejected, kept, accepted, or "accepted, not resolved".
+    """The verdict on a week: rejected, accepted, or "accepted, not resolved".
 
-    Kept: every loss that a condition judges is within its bound, even at 1.96 standard errors more.
-    Not resolved: none rejects the week, but one may be above its bound.
+    Not resolved: no loss rejects the week, but one may be above its bound.
     """
-    losses = [one for one in verdicts if one.name in LOSSES and one.value is not None]
     if not accepted:
         return "rejected"
-    if any(one.is_resolved is False for one in losses):
-        return "accepted, not resolved"
-    return "kept" if losses and all(one.is_resolved for one in losses) else "accepted"
+    losses = (one for one in verdicts if one.name in LOSSES and one.value is not None)
+    is_open = any(one.is_resolved is False for one in losses)
+    return "accepted, not resolved" if is_open else "accepted"
 
 
 def names_tracks(verdicts: Iterable[Verdict]) -> bool:

@@ -181,7 +181,7 @@ class WeekFacts:
         elif self.unresolved:
             yield "it may be deployed: no loss rejects it, but these may be above their bounds"
             shown = self.unresolved
-        elif self.verdict == "kept":
+        elif self.losses and all(one.is_resolved for one in self.losses):
             yield "it may be deployed: every loss plus 1.96 standard errors is within its bound"
         elif self.verdicts:
             yield "it may be deployed: no condition rejects it; some losses have no interval"

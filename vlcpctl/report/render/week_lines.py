@@ -1,9 +1,10 @@
-"""The page of a week in the terminal: at most 15 lines."""
+"""The page of a week in the terminal: at most 15 lines, or as many more as there are warnings."""
 
 from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Iterator
 
 from vlcpctl.core.printable import printable
@@ -12,6 +13,7 @@ from vlcpctl.report.render.week import Change, WeekFacts
 MOST_LINES = 15
 WIDTH = 80  # at least: columns that the lines are made for
 
+_FEWEST = 3  # lines of sentences, and of scores, that there is always room for
 _NAME, _SINCE = 23, 10  # characters of columns
 _HALF = 10  # of a bar, on each side of zero
 _DOTS = "..."
@@ -34,25 +36,34 @@ def week_lines(facts: WeekFacts, width: int | None = WIDTH) -> list[str]:
     """The verdict, the scores and one line for each other section of the page.
 
     Lines that are wider than `width` are cut, but for that of the page; None cuts none, as in a log
-    that nobody can widen. Scores and sentences that do not fit into 15 lines are left out.
+    that nobody can widen. Scores and sentences that do not fit into 15 lines are left out, those of
+    gains first; warnings are neither cut nor left out.
     """
     below = list(_below(facts))
     room = MOST_LINES - len(below) - 3  # the title, the heading of the scores, and the page
     changes = [*facts.learned, *facts.kept, *facts.guards]
-    said = [*facts.reasons(), *(f"warning: {one}" for one in facts.warnings)]
-    about = ["  " + _CHANCE.sub(r", chance \1", one) for one in said]
-    about = _cut(about, max(3, room - len(changes)), "the rest is on the page")
-    scores = _scores(facts, changes, room - len(about))
-    lines = [
-        f"{facts.title}: {facts.verdict}  ({facts.date})",
-        *about,
-        _heading(facts.scale),
-        *scores,
-        *below,
+    warnings = [
+        line for one in facts.warnings for line in _wrapped(f"  warning: {printable(one)}", width)
     ]
+    room = max(2 * _FEWEST, room - len(warnings))
+    said = sorted(facts.reasons(), key=lambda one: " gained " in one)
+    about = ["  " + _CHANCE.sub(r", chance \1", one) for one in said]
+    about = _cut(about, max(_FEWEST, room - len(changes)), "the rest is on the page")
+    scores = _scores(facts, changes, room - len(about))
+    title = f"{facts.title}: {facts.verdict}  ({facts.date})"
+
+    def shown(lines: list[str]) -> list[str]:
+        return [one if width is None else _clipped(one, width) for one in map(printable, lines)]
+
+    rest = [_heading(facts.scale), *scores, *below]
     page = f"  page      {printable(facts.page)}"
-    shown = map(printable, lines)
-    return [*(line if width is None else _clipped(line, width) for line in shown), page]
+    return [*shown([title, *about]), *warnings, *shown(rest), page]
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    if width is None:
+        return [text]
+    return textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _below(facts: WeekFacts) -> Iterator[str]:

@@ -19,9 +19,11 @@ from vlcpctl.core.params import copy_of
 from vlcpctl.core.process_memory import keep_freed_memory
 from vlcpctl.core.tensors import first_not_finite, require_same_names
 from vlcpctl.distributed.signals import StopFlag
+from vlcpctl.metrics.chance import loss_at_chance
 from vlcpctl.tracking.trackers import Trackers
 from vlcpctl.training.config.phases import PhasePlan, steps_before
 from vlcpctl.training.config.request import SaveEvery
+from vlcpctl.training.config.settings import SIGMOID
 from vlcpctl.training.loop.metrics_log import MetricsLog
 from vlcpctl.training.loop.optim import learning_rate, new_optimizer, restore, state_tensors
 from vlcpctl.training.loop.optimizers import Optimizer
@@ -65,7 +67,7 @@ class TrainingLoop:
         self._earlier_pairs = self.saved.pairs  # of processes before this one
         self._optimizers: dict[str, Optimizer] = {}
         self._unread: list[tuple[StepValues, float]] = []  # of the last steps, with learning rates
-        self._note = ""  # the last loss that was read, for the progress bar
+        self._note = ""  # the last losses that were read, for the progress bar
         self.steps_per_read = steps_per_read(self.run.device)
 
     def train(self, tensors: Weights) -> Weights:
@@ -161,8 +163,18 @@ class TrainingLoop:
         except Diverged as error:
             self.metrics_log.sync()
             raise Diverged(self.diverged(f"the loss diverged at {error}")) from error
-        loss = f"loss {values['loss']:.3f}, " if len(values) > 1 else ""  # a pass without any term
-        self._note = f"{loss}{self.pairs_per_second():.0f} pairs/s"
+        self._note = f"{self._shown(values)}{self.pairs_per_second():.0f} pairs/s"
+
+    def _shown(self, values: dict[str, float]) -> str:
+        """The contrastive term and what it is by chance, else the sum of what a method has instead.
+
+        With other terms the sum says little: a queue of negatives raises it while the model learns.
+        """
+        settings = self.run.settings
+        if "contrastive" in values:
+            chance = loss_at_chance(settings.batch_size, settings.loss == SIGMOID)
+            return f"contrastive {values['contrastive']:.3f} (chance {chance:.2f}), "
+        return f"loss {values['loss']:.3f}, " if len(values) > 1 else ""  # a pass without any term
 
     def diverged(self, what: str) -> str:
         """The message for a run that diverged: what happened, the last good state, what to do."""

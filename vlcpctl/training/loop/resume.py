@@ -39,7 +39,6 @@ from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.staging import Staging, sync
 from vlcpctl.core.structs import converted, fields_beyond
 from vlcpctl.core.tensors import read_tensors, write_tensors
-from vlcpctl.core.versions import NO_VERSIONS, Versions
 from vlcpctl.training.loop.metrics_log import FILE_NAME
 from vlcpctl.training.loop.optim import Plateau
 
@@ -96,12 +95,10 @@ class ResumeDirectory:
         *,
         force: bool,
         accept_inexact: bool,
-        versions: Versions = NO_VERSIONS,
     ) -> None:
         """Create the directory, or accept an existing one to resume from.
 
-        Raises OutputExists if it belongs to a run with other settings (`semantic`) or on data that
-        was rewritten since (`versions` are those of the inputs), and
+        Raises OutputExists if it belongs to a run with other settings (`semantic`), and
         Incompatible if the machine or library differs (`numeric`) without `accept_inexact`, or if
         a file of the saved state is missing, changed or added.
         """
@@ -111,7 +108,7 @@ class ResumeDirectory:
             state = _read_state(newest)
             _verify(self.path, {IDENTITY: state.identity})
             found = _read(self.path / IDENTITY, _Identity)
-            refuse_unfinished(self.path, found.semantic, semantic, versions)
+            refuse_unfinished(self.path, found.semantic, semantic)
             inexact = identity_differences(found.numeric, numeric)
             if inexact and not accept_inexact:
                 raise Incompatible(

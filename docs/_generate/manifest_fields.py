@@ -57,7 +57,7 @@ def _inside(kind: Any, way: str = ".") -> Iterator[tuple[str, type]]:
 
 # Of every manifest.
 COMMON = described(Manifest)
-_NEVER_REWRITTEN = tuple(name for name in COMMON if name != "was")
+_NEVER_REWRITTEN = tuple(name for name in COMMON if name != "id")
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ KINDS = {
             "inputs": "Content ids of the checkpoint and of the tasks.",
             "digests": "Size and digest of every file.",
         },
-        ("schema", "content", "identity", "was", "seal", "made_by"),
+        ("schema", "content", "identity", "id", "seal", "made_by"),
     ),
     "report": Kind(
         "A report, made by `forgetting-report`: every number of the page, for scripts.",

@@ -58,6 +58,7 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
         schema="vlcpctl.checkpoint/1",
         seal=entries["seal"],
         content=entries["content"],
+        id=entries["content"],
         files=FILES,
         digests=DIGESTS,
         made_by=entries["made_by"],
@@ -71,14 +72,14 @@ def test_the_content_id_covers_the_files_and_the_identity(tmp_path: Path) -> Non
 
 
 def test_every_field_is_written_whatever_made_the_checkpoint(tmp_path: Path) -> None:
-    own = [one.name for one in fields(CheckpointManifest) if one.name not in {"was", "data_was"}]
+    own = [one.name for one in fields(CheckpointManifest) if one.name not in {"id", "ids"}]
     imported = CheckpointManifest(identity={}, run="r", method="imported", origin={"name": "x.pt"})
     for made in (TRAINED, imported):
         entries = written(tmp_path, made)
         assert entries.keys() == set(own)
     assert (entries["alpha"], entries["parent"], entries["step"]) == (None, None, None)
-    rewritten = written(tmp_path, replace(TRAINED, data_was={"b": ["a"]}))
-    assert rewritten["data_was"] == {"b": ["a"]}
+    rewritten = written(tmp_path, replace(TRAINED, ids={"b": "a"}))
+    assert rewritten["ids"] == {"b": "a"}
 
 
 @pytest.mark.parametrize("name", ["identity", "run", "method"])

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from vlcpctl.checkpoints.checkpoint import ParentCheckpoint
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.merge_rules import Interpolate
 from vlcpctl.checkpoints.merging import MergeInputs, manifest_of
 
 
-def _parent(task: str, was: dict[str, list[str]]) -> ParentCheckpoint:
+def _parent(task: str) -> ParentCheckpoint:
     made = CheckpointManifest(
         run="r",
         method="seqf",
@@ -22,24 +20,13 @@ def _parent(task: str, was: dict[str, list[str]]) -> ParentCheckpoint:
         task_names=["week"],
         task_steps=[0],
         step=0,
-        data_was=was,
     )
     return ParentCheckpoint(Path(task), made)
 
 
-@pytest.mark.parametrize("order", [("new", "old"), ("old", "new"), ("new", "new")])
-def test_of_two_versions_of_a_task_the_older_one_is_recorded(order: tuple[str, str]) -> None:
-    """It has the pairs of both: one of them was rewritten without some."""
-    was: dict[str, dict[str, list[str]]] = {"new": {"new": ["old"]}, "old": {}}
-    models = tuple(_parent(task, was[task]) for task in order)
-    found = manifest_of(MergeInputs(models), Interpolate(alpha=0.5), "r")
-    assert list(found.tasks) == (["old"] if "old" in order else ["new"])
-    assert found.data_was == {"new": ["old"]}
-
-
 def test_tasks_learned_side_by_side_count_one_after_the_other() -> None:
     """Each is the first of a stream of its own; one that several have learned counts once."""
-    models = tuple(_parent(task, {}) for task in ("one", "other", "one", "third"))
+    models = tuple(_parent(task) for task in ("one", "other", "one", "third"))
     found = manifest_of(MergeInputs(models), Interpolate(alpha=0.5), "r")
     assert list(found.tasks) == ["one", "other", "third"]
     assert (list(found.task_steps), found.step) == ([0, 1, 2], 2)

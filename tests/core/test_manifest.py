@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.manifest import is_artifact, kind_of, read_manifest, write_manifest
+from vlcpctl.core.manifest import (
+    birth_id,
+    is_artifact,
+    kind_of,
+    read_manifest,
+    rewritten,
+    write_manifest,
+)
 
 
 def _make(directory: Path) -> None:
@@ -108,3 +115,24 @@ def test_what_a_manifest_lacks_is_named_with_its_file(tmp_path: Path) -> None:
         BadInput, match=r"task\.json has changed since it was written: it has no 'step'"
     ):
         manifest["step"]
+
+
+@pytest.mark.parametrize(
+    ("entries", "own"),
+    [
+        ({"content": "c"}, "c"),
+        ({"content": "c", "id": "a"}, "a"),
+        ({"content": "c", "was": ["a", "b"]}, "a"),  # version 0.3
+    ],
+)
+def test_a_rewritten_artifact_keeps_its_id(entries: dict[str, object], own: str) -> None:
+    assert birth_id(entries, "place") == own
+    again = rewritten(entries, "d", {"n": 1})
+    assert again == {"content": "d", "n": 1, "id": own}
+    assert rewritten(again, own, {}) == {"content": own, "n": 1}
+
+
+def test_an_id_that_is_not_text_is_refused() -> None:
+    for entries in ({"id": 3}, {"was": "a"}, {"was": [3]}):
+        with pytest.raises(BadInput, match="place: field"):
+            birth_id({"content": "c", **entries}, "place")

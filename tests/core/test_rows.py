@@ -307,13 +307,15 @@ def _read_or_refuse(paths: pytest.TempPathFactory, data: bytes) -> None:
 def test_an_evaluation_of_rewritten_data_replaces_that_of_the_data_before(
     tmp_path: Path, order: int
 ) -> None:
-    before = row(data="a0", n_images=9, metrics={"rm": 50.0})
-    after = row(data="a2", data_was=["a0", "a1"], n_images=8, metrics={"rm": 51.0})
+    before = row(data="a", n_images=9, metrics={"rm": 50.0})
+    after = row(data="a", data_content="a2", n_images=7, metrics={"rm": 51.0})
     (found,) = read_rows([write_rows(tmp_path / "r", [before, after][::order])])
-    assert (found.data, found.metrics, found.first_data) == ("a2", {"rm": 51.0}, "a0")
-    between = row(data="a1", data_was=["a0"], metrics={"rm": 52.0})
+    assert (found.data, found.data_content, found.metrics) == ("a", "a2", {"rm": 51.0})
+    between = row(data="a", data_content="a1", n_images=8, metrics={"rm": 52.0})
     (found,) = read_rows([write_rows(tmp_path / "r", [between, after, before][::order])])
-    assert found.data == "a2"
-    other = row(data="b", metrics={"rm": 51.0})
-    with pytest.raises(BadInput, match="data is"):
-        read_rows([write_rows(tmp_path / "r", [after, other][::order])])
+    assert found.data_content == "a2"
+    # A copy without another pair, and other data.
+    for other, what in (({"data_content": "a3"}, "a3"), ({"data": "b", "data_content": None}, "b")):
+        rows = [after, after | other][::order]
+        with pytest.raises(BadInput, match=f"data is .*{what}"):
+            read_rows([write_rows(tmp_path / "r", rows)])

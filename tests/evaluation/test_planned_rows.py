@@ -162,16 +162,15 @@ def test_a_file_that_is_not_rows_is_not_taken_for_them(tmp_path: Path) -> None:
         assert not holds(path, rows(checkpoint(0, 1), PLACES, "own"))
 
 
-def test_rows_of_data_that_was_rewritten_since_are_finished(tmp_path: Path) -> None:
-    """Also a merged gallery whose tasks were rewritten one after the other."""
+def test_rows_are_finished_if_what_was_evaluated_is_the_same(tmp_path: Path) -> None:
     manifest, path = checkpoint(1, 2), tmp_path / "rows"
-    once = [replace(PLACES[0], content="a1", was=["task 0"]), *PLACES[1:]]
-    twice = [once[0], replace(PLACES[1], content="b1", was=["task 1"]), *PLACES[2:]]
-    thrice = [replace(PLACES[0], content="a2", was=["task 0", "a1"]), *twice[1:]]
-    versions = [rows(manifest, places, "both") for places in (PLACES, once, twice, thrice)]
-    for written in versions:
-        lines = [{"schema": SCHEMA, **row.complete(MEASURED)} for row in written]
+    trained = [replace(PLACES[0], content="a1"), *PLACES[1:]]  # evaluated pairs are the same
+    evaluated = [replace(PLACES[0], content="a1", evaluated="test a1"), *PLACES[1:]]
+    copy = [replace(PLACES[0], content="a2", evaluated="test a2"), *PLACES[1:]]
+    for places, same in ((PLACES, [PLACES, trained]), (evaluated, [evaluated]), (copy, [copy])):
+        lines = [
+            {"schema": SCHEMA, **row.complete(MEASURED)} for row in rows(manifest, places, "both")
+        ]
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-        assert all(holds(path, planned) for planned in versions)
-    other = [replace(PLACES[0], content="a2", was=["another"]), *PLACES[1:]]
-    assert not holds(path, rows(manifest, other, "both"))
+        planned = (PLACES, trained, evaluated, copy)
+        assert [one for one in planned if holds(path, rows(manifest, one, "both"))] == same

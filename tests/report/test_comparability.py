@@ -141,12 +141,12 @@ def test_what_may_differ_is_not_refused(tmp_path: Path) -> None:
 
 
 def test_data_that_were_rewritten_are_the_same(tmp_path: Path) -> None:
-    last = [one | {"data": "new", "data_was": [one["data"]]} for one in FULL[3:4]]
+    last = [one | {"data_content": "new"} for one in FULL[3:4]]
     assert _build(tmp_path, [*FULL[:3], *last, *FULL[4:]]).tracks
 
 
 def test_a_baseline_from_before_data_were_rewritten_may_have_more_images(tmp_path: Path) -> None:
-    new = {"data": "new", "data_was": [FULL[0]["data"]], "n_images": 8}
+    new = {"data_content": "new", "n_images": 8}
     rows = [FULL[0] | {"n_images": 9}, FULL[0] | {"step": 1, "checkpoint": "c1"} | new]
     before, after = read_rows([write_rows(tmp_path / "r", rows)], frozenset())
     require_alike([(before, after)])
@@ -156,13 +156,9 @@ def test_a_baseline_from_before_data_were_rewritten_may_have_more_images(tmp_pat
 
 def test_rows_from_before_and_after_data_were_rewritten_have_one_note(tmp_path: Path) -> None:
     """Also where runs or seeds differ in it: it is no reason for a note about other data."""
-    later = {one["data"]: {"data": "new " + one["data"], "data_was": [one["data"]]} for one in FULL}
-    other = [one | later[one["data"]] for one in _other_seed()]
-    run = [one | later[one["data"]] for one in current(own_rows(run="er"))]
-    notes = _build(tmp_path, [*FULL, *other, *run]).notes
-    assert not [note for note in notes if "data" in note or "forget" in note]  # the same samples
-    fewer = [one | {"n_images": 3} for one in [*other, *run]]
-    notes = _build(tmp_path, [*FULL, *fewer]).notes
+    fewer = {"data_content": "new", "n_images": 3}
+    rows = [*FULL, *(one | fewer for one in [*_other_seed(), *current(own_rows(run="er"))])]
+    notes = _build(tmp_path, rows).notes
     assert not [note for note in notes if "data" in note]
     (note,) = [one for one in notes if "forget" in one]
     assert "'00-smileys', '01-people' and '02-animals'" in note

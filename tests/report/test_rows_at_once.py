@@ -22,6 +22,7 @@ from vlcpctl.core.rows import (
     PART_OF,
     SCHEMA,
     Row,
+    _lacks_pairs_of,
     are_apart,
     differences,
     distinct,
@@ -45,7 +46,7 @@ ODD: tuple[dict[str, Any], ...] = (
     {"options": {"duplicates": "keep", "prompts": "p"}},
     {"options": {"seed": 3, "duplicates": "unite"}},
     {"data": "other"},
-    {"data": "new", "data_was": ["data of 00-smileys"], "n_images": 49},
+    {"data_content": "new", "n_images": 49},
     {"config": {"id": "config 0", "values": {"lr": 0.2}}},
     {"config": {"id": "z", "values": {"lr": 0.2}}},
     {"config": None},
@@ -73,7 +74,7 @@ EVERY_FIELD: dict[str, Any] = {
     "n_gallery": 15,
     "n_train": 16,
     "n_distractor_images": 17,
-    "data_was": ["older"],
+    "data_content": "newer",
     "buffer": {"policy": "herding"},
 }
 OUTSIDE: dict[str, Any] = {"step": 2, "task_step": None, "task": "coco", "tasks": ["coco"]}
@@ -232,9 +233,9 @@ def _distinct_by_pairs(rows: Sequence[Row]) -> list[Row] | None:
         same = next((n for n, one in enumerate(group) if not are_apart(one, row_)), None)
         if same is None:
             group.append(row_)
-        elif group[same].data in row_.data_was:
+        elif _lacks_pairs_of(row_, group[same]):
             group[same] = row_
-        elif row_.data not in group[same].data_was:
+        elif not _lacks_pairs_of(group[same], row_):
             measured = (group[same].metrics, group[same].models)
             if measured != (row_.metrics, row_.models):
                 return None

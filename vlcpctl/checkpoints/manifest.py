@@ -18,10 +18,9 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.manifest import MANIFESTS, Manifest
 from vlcpctl.core.seals import read_sealed, write_sealed_manifest
-from vlcpctl.core.versions import DATA_WAS
 
 _KIND = "checkpoint"
-_OF_THE_FILE = {one.name for one in fields(Manifest)} | {"files", "digests"}
+_OF_THE_FILE = {one.name for one in fields(Manifest)} | {"files", "digests", "ids"}
 Step = Annotated[int, Meta(ge=0, lt=MOST_TASKS)]
 
 
@@ -53,7 +52,7 @@ class CheckpointManifest(Manifest):
     task_steps: Sequence[Step | None] = ()
     """Position of each task in the run; null for one learned before it."""
     tasks: Sequence[str] = ()
-    """Content ids of the tasks it was trained on, in order."""
+    """Content ids that the tasks it was trained on were made with, in order."""
     task_names: Sequence[str] = ()
     """Their names."""
     pairs: Annotated[int, Meta(ge=0)] = 0
@@ -87,6 +86,9 @@ class CheckpointManifest(Manifest):
     """Most memory used, in bytes: of the process, and of its GPU."""
     warnings: Sequence[str] | None = None
     """Warnings about what it continued from; null if there were none."""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """Content ids that tasks, buffer and reference were made with, by their content id in
+    `identity`, where `forget` had rewritten them before. Only if it had."""
     files: Mapping[str, str] = field(default_factory=dict)
     """sha256 of the files of the model and the method's state; with the identity, they decide the
     content id."""
@@ -133,6 +135,6 @@ class CheckpointManifest(Manifest):
         """
         content = content_id({"files": files, "identity": self.identity})
         body = {**self.body(), "files": files, "digests": digests}
-        if self.data_was:
-            body[DATA_WAS] = self.data_was
+        if self.ids:
+            body["ids"] = self.ids
         write_sealed_manifest(directory, _KIND, dict(self.identity), content, body)

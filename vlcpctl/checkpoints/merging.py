@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from functools import reduce
-from operator import or_
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,8 +25,7 @@ from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.manifest import leaves
 from vlcpctl.core.staging import Staging
 from vlcpctl.core.tensors import require_same_names
-from vlcpctl.core.versions import NO_VERSIONS, data_was
-from vlcpctl.data.tasks.task import Task, open_task
+from vlcpctl.data.tasks.task import Task, ids_by_content, open_task
 from vlcpctl.models.checkpoint_files import TOKENIZER_FILES
 from vlcpctl.models.encoders import Encoder
 
@@ -86,16 +83,11 @@ def _merge(request: MergeRequest) -> Iterator[Path]:
     base = open_parent(request.base) if request.base else None
     pairs = open_task(request.batch_norm_from) if request.batch_norm_from else None
     inputs = MergeInputs(tuple(map(open_parent, request.models)), base, pairs)
-    versions = pairs.manifest.versions if pairs else NO_VERSIONS
     missing = [
         one
         for one in request.outputs
         if not already_made(
-            one.path,
-            "checkpoint",
-            identity(inputs, one.rule, one.run),
-            force=request.force,
-            versions=versions,
+            one.path, "checkpoint", identity(inputs, one.rule, one.run), force=request.force
         )
     ]
     merged = _Merged(inputs) if missing else None
@@ -225,20 +217,14 @@ def manifest_of(inputs: MergeInputs, rule: MergeRule, run: str) -> CheckpointMan
     models = [one.manifest for one in inputs.models]
     everything = [one.manifest for one in inputs.all]
     last = models[-1]
-    rewritten = data_was([*everything, *([inputs.pairs.manifest] if inputs.pairs else [])])
-    versions = reduce(or_, (made.versions for made in everything))
-    learned: dict[str, tuple[str, str, int | None]] = {}  # by the first id of each task
+    learned: dict[str, tuple[str, int | None]] = {}  # by the id of each task
     taken: set[int] = set()
     for made in everything:
         for task, name, given in zip(made.tasks, made.task_names, made.task_steps, strict=True):
             # Trained side by side, each in a stream of its own: two tasks may not have one step.
-            is_new = versions.first(task) not in learned
-            step = max(taken) + 1 if is_new and given in taken else given
+            step = max(taken) + 1 if task not in learned and given in taken else given
             taken |= {step} if step is not None else set()
-            known = learned.get(versions.first(task), (task, name, step))[0]
-            # Of two versions of a task, the older one is recorded: it has the pairs of both.
-            older = task if task in rewritten.get(known, ()) else known
-            learned[versions.first(task)] = (older, name, step)
+            learned[task] = name, step
     return CheckpointManifest(
         identity=identity(inputs, rule, run),
         run=run,
@@ -249,10 +235,10 @@ def manifest_of(inputs: MergeInputs, rule: MergeRule, run: str) -> CheckpointMan
         stream=next((made.stream for made in reversed(models) if made.stream), None),
         stream_step=last.stream_step,
         step=max([*taken, *(one.step for one in models if one.step is not None)], default=None),
-        task_steps=[step for _, _, step in learned.values()],
-        tasks=[task for task, _, _ in learned.values()],
-        task_names=[name for _, name, _ in learned.values()],
-        data_was=rewritten,
+        task_steps=[step for _, step in learned.values()],
+        tasks=list(learned),
+        task_names=[name for name, _ in learned.values()],
+        ids=ids_by_content([inputs.pairs] if inputs.pairs else []),
         parents=[made.content for made in models],
         configs=[config_id(made) for made in models],
         **_start(everything),

@@ -204,10 +204,10 @@ def run(
         stores_features=store_features,
         candidates=candidates,
     )
-    if already_made(out, "task", request.identity(), force=force, versions=request.versions()):
+    if already_made(out, "task", request.identity(), force=force):
         say(f"buffer: {out} is already finished")
         if shards is not None and not dry_run:
-            drop_finished(out, request.embedded(), request.versions())
+            drop_finished(out, request.embedded())
     else:
         plan = plan_update(request)
         say(f"buffer: {plan}")
@@ -273,7 +273,7 @@ def _write(
     joined: dict[str, Shards] = {}  # by what they have
     if shards is not None:
         what, rows = to_embed(request, plan)
-        settings = request.embedded(), model.numeric(), request.versions()
+        settings = request.embedded(), model.numeric()
         if shards.index is not None:
             from vlcpctl.precompute.pair_features import PairWork, keep_pairs
 

@@ -178,10 +178,10 @@ def _make_targets(
     from vlcpctl.core.atomic import already_made
     from vlcpctl.core.resumable_parts import drop_finished
 
-    out, versions = plan.request.out, plan.versions
-    if already_made(out, "targets", plan.identity, force=force, versions=versions):
+    out = plan.request.out
+    if already_made(out, "targets", plan.identity, force=force):
         say(f"distill: {out} is already finished")
-        drop_finished(out, plan.identity, versions)
+        drop_finished(out, plan.identity)
         return True
     from vlcpctl.precompute.distill import Shard, distill
 

@@ -134,8 +134,8 @@ def run(
     data sets that contain the pairs are deleted: export their tasks again. Files that you added to
     them stay, and so does README.md if you changed it. Outputs that --force replaced, and
     unfinished work of distill and invert-texts, are deleted if they contain the pairs. Rewritten
-    artifacts list their earlier content ids as "was", and other commands treat them as the same
-    data.
+    artifacts keep the content id that they were made with, as "id": they are still the tasks that a
+    run has learned, but other data, so that a line which has read them needs --force to run again.
 
     Options that select pairs can be combined: each adds pairs. How many each selects is counted
     before anything is removed; if one selects nothing, the exit code is 3 and nothing is changed,

@@ -161,7 +161,7 @@ def run(
     if already_inverted(plan, force=force):
         say(f"invert-texts: {out} is already finished")
         if not dry_run:
-            drop_finished(out, plan.identity, plan.versions)
+            drop_finished(out, plan.identity)
     else:
         say(f"invert-texts: {plan}, {compute}")
         if dry_run:

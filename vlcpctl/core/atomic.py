@@ -28,12 +28,10 @@ from vlcpctl.core.manifest import (
 from vlcpctl.core.shown_paths import as_word
 from vlcpctl.core.staging import Staging, is_free, read_path, sync, sync_tree, unfinished
 from vlcpctl.core.structs import converted
-from vlcpctl.core.versions import NO_VERSIONS, Versions
 
 _OTHER = "was made with other settings"
 REPLACES = "--force replaces it"
 _UNFINISHED = "is an unfinished run of a different command"
-_REWRITTEN = "is an unfinished run on data from which 'vlcpctl forget' has removed pairs since"
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -150,12 +148,10 @@ def already_made(
     identity: dict[str, Any],
     *,
     force: bool,
-    versions: Versions = NO_VERSIONS,
 ) -> bool:
     """Whether the finished output of this very command exists.
 
-    `versions` are those of the inputs: one that was rewritten since is still the same input. With
-    `force` the answer is False, and `new_directory` will replace it. Raises OutputExists if
+    With `force` the answer is False, and `new_directory` will replace it. Raises OutputExists if
     another output is there, one whose files have changed since they were written, or anything
     that is not an artifact (that with `force`, too).
     """
@@ -171,7 +167,7 @@ def already_made(
             "or --force to replace it"
         )
     manifest = read_manifest(found, kind)
-    refuse_other(out, manifest["identity"], identity, versions)
+    refuse_other(out, manifest["identity"], identity)
     place = f"{found / MANIFESTS[kind]}, digests"
     recorded = converted(manifest.get("digests") or {}, dict[str, Any], place)
     verify_files(found, recorded, error=OutputExists, advice=f"; {REPLACES}")
@@ -185,7 +181,6 @@ def already_written(
     identity_of: Callable[[Path], dict[str, Any] | None],
     *,
     force: bool,
-    versions: Versions = NO_VERSIONS,
 ) -> bool:
     """Whether the finished file of this very command exists: as `already_made`, for a file.
 
@@ -196,39 +191,24 @@ def already_written(
     if force or not out.exists():
         refuse_link(out)
         return False
-    refuse_other(out, identity_of(out) or {}, identity, versions)
+    refuse_other(out, identity_of(out) or {}, identity)
     return True
 
 
-def refuse_other(
-    out: Path,
-    found: dict[str, Any],
-    wanted: dict[str, Any],
-    versions: Versions = NO_VERSIONS,
-) -> None:
+def refuse_other(out: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Raise OutputExists, naming the differences, if a finished output has another identity."""
-    differences = identity_differences(found, wanted, versions)
+    differences = identity_differences(found, wanted)
     if differences:
         raise OutputExists(f"{out} {_OTHER}: {'; '.join(differences)}; {REPLACES}")
 
 
 def refuse_unfinished(
-    partial: Path,
-    found: dict[str, Any],
-    wanted: dict[str, Any],
-    versions: Versions = NO_VERSIONS,
-    advice: str = REPLACES,
+    partial: Path, found: dict[str, Any], wanted: dict[str, Any], advice: str = REPLACES
 ) -> None:
-    """Raise OutputExists if unfinished work has another identity, or its data was rewritten since.
-
-    Work that was begun on one version of the data cannot go on with another.
-    """
+    """Raise OutputExists, naming the differences, if unfinished work has another identity."""
     differences = identity_differences(found, wanted)
-    if not differences:
-        return
-    is_rewritten = not identity_differences(found, wanted, versions)
-    what = _REWRITTEN if is_rewritten else _UNFINISHED
-    raise OutputExists(f"{partial} {what}: {'; '.join(differences)}; {advice}")
+    if differences:
+        raise OutputExists(f"{partial} {_UNFINISHED}: {'; '.join(differences)}; {advice}")
 
 
 def check_output_path(out: Path, inputs: Iterable[Path] = (), option: str = "--out") -> None:

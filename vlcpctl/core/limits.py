@@ -3,5 +3,4 @@
 from __future__ import annotations
 
 MOST_TASKS = 10_000  # in a stream, or learned in a run
-MOST_REWRITES = 1000  # of the same data, by 'vlcpctl forget'
 MOST_CAPTION_BYTES = 1 << 24  # of all captions of one image, in an index

@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 import vlcpctl
 from vlcpctl.core.errors import BadInput, missing
 from vlcpctl.core.foreign import refuse_foreign
@@ -23,7 +25,6 @@ from vlcpctl.core.printable import utf8_json, without_secrets
 from vlcpctl.core.safe_json import read_json
 from vlcpctl.core.staging import read_path
 from vlcpctl.core.structs import converted
-from vlcpctl.core.versions import NO_VERSIONS, Ids, Versions
 
 # What an artifact is, and the manifest that makes its directory exist.
 MANIFESTS = {
@@ -59,18 +60,40 @@ class Manifest:
     """Settings and inputs that decide the result; compared when the command runs again."""
     seal: str = ""
     """Digest of all other fields but `schema` and `made_by`, which detects changes."""
-    was: Ids = ()
-    """Earlier content ids, oldest first. Only if `forget` has rewritten the artifact."""
-    data_was: Mapping[str, Ids] = field(default_factory=dict)
-    """Earlier content ids of data that `forget` had rewritten before the artifact was made from
-    it, by its id then. Only if there are any."""
+    id: str = ""
+    """Content id that it was made with. Only if `forget` has rewritten it since, else it is
+    `content`."""
     made_by: Mapping[str, Any] = field(default_factory=dict)
     """Version of vlcpctl and of Python, command line, and time; part of no id."""
 
     @property
-    def versions(self) -> Versions:
-        """What is known about rewritten data among the artifact and what it was made from."""
-        return Versions.of([self])
+    def is_rewritten(self) -> bool:
+        """Whether `vlcpctl forget` has rewritten the artifact."""
+        return self.id != self.content
+
+
+class _Birth(Struct):
+    content: str = ""
+    id: str = ""
+    was: tuple[str, ...] = ()  # all earlier ids, which version 0.3 recorded
+
+
+def birth_id(manifest: Mapping[str, Any], place: object) -> str:
+    """The content id with which an artifact was made, which it keeps when `forget` rewrites it.
+
+    `place` is the manifest's file. Raises BadInput if an id is not text.
+    """
+    found = converted(manifest, _Birth, place)
+    return found.id or next(iter(found.was), found.content)
+
+
+def rewritten(
+    manifest: Mapping[str, Any], content: str, changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The fields of a manifest with some changed, and a new content id under the same id."""
+    own = birth_id(manifest, "manifest")
+    kept = {name: value for name, value in manifest.items() if name not in {"id", "was"}}
+    return {**kept, "content": content, **changes, **({"id": own} if own != content else {})}
 
 
 def write_manifest(
@@ -199,12 +222,8 @@ def with_article(kind: str) -> str:
     return f"an {kind}" if kind.startswith("e") else f"a {kind}"
 
 
-def identity_differences(
-    found: dict[str, Any], wanted: dict[str, Any], versions: Versions = NO_VERSIONS
-) -> list[str]:
+def identity_differences(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     """The differences between two identities, one phrase per value, sorted by dotted name.
-
-    Ids that are of the same data by `versions` are equal.
 
     >>> identity_differences({"seed": 0}, {"seed": 1})
     ['seed was 0 and is now 1']
@@ -215,7 +234,7 @@ def identity_differences(
     return [
         f"{name} was {_shown(there.get(name))} and is now {_shown(here.get(name))}"
         for name in sorted(there.keys() | here.keys())
-        if not versions.agree(name, there.get(name), here.get(name))
+        if there.get(name) != here.get(name)
     ]
 
 

@@ -24,7 +24,6 @@ from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
 from vlcpctl.core.manifest import identity_differences
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.staging import Staging
-from vlcpctl.core.versions import NO_VERSIONS, Versions
 
 IDENTITY = "identity.json"
 _ADVICE = "; --force starts over"
@@ -39,15 +38,14 @@ def claim(
     numeric: dict[str, Any],
     *,
     force: bool,
-    versions: Versions = NO_VERSIONS,
     advice: str = REPLACES,
 ) -> Path:
     """Create the directory of parts, or accept an existing one to resume from; return its path.
 
     `numeric` are the facts that decide the last bits of the parts. Raises OutputExists if the
-    directory belongs to a different command, or the data was rewritten since (`versions` are those
-    of the inputs), and Incompatible if its identity.json cannot be read or is missing beside
-    finished parts; `force` deletes it first, and `advice` ends the refusal of other settings.
+    directory belongs to a different command, and Incompatible if its identity.json cannot be read
+    or is missing beside finished parts; `force` deletes it first, and `advice` ends the refusal of
+    other settings.
     """
     staging = Staging(out)
     own = {**identity, "numeric": numeric}
@@ -58,7 +56,7 @@ def claim(
         partial = staging.partial
         stored = partial / IDENTITY
         if stored.exists() or any(partial.glob("part-*.json")):
-            refuse_unfinished(partial, _read(stored), own, versions, advice)
+            refuse_unfinished(partial, _read(stored), own, advice)
             return partial
         staging.open_partial()
         with new_part(stored) as temporary:
@@ -66,7 +64,7 @@ def claim(
     return partial
 
 
-def drop_finished(out: Path, identity: dict[str, Any], versions: Versions = NO_VERSIONS) -> None:
+def drop_finished(out: Path, identity: dict[str, Any]) -> None:
     """Delete the parts of an output that is finished, if a kill has left them.
 
     Those of another command stay, and so does everything while another process is at work.
@@ -76,7 +74,7 @@ def drop_finished(out: Path, identity: dict[str, Any], versions: Versions = NO_V
     with suppress(OSError, VlcpError):
         found = read_json_object(stored) if stored.exists() else identity
         alike = {**found, "numeric": None}, {**identity, "numeric": None}
-        if not identity_differences(*alike, versions):
+        if not identity_differences(*alike):
             staging.drop_partial()
 
 

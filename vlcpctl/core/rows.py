@@ -134,9 +134,9 @@ class Row(Struct, kw_only=True, eq=False, gc=False):  # an object without cycles
     split: Name
     """Split of the evaluated data; two are joined by +, as in `query+gallery`."""
     data: Name
-    """Content id of the evaluated data."""
-    data_was: Names = ()
-    """Earlier content ids of the same data, oldest first. Only if `forget` has rewritten it."""
+    """Content id with which the evaluated data was made."""
+    data_content: Name | None = None
+    """Content id of what was evaluated, if `forget` had removed pairs from it."""
     limit: Integer | None = None
     """Number of samples evaluated at most (`--limit`); null for all."""
     options: dict[str, Any]
@@ -204,9 +204,9 @@ class Row(Struct, kw_only=True, eq=False, gc=False):  # an object without cycles
         return {name: number for name, number in found.items() if number is not None}
 
     @property
-    def first_data(self) -> str:
-        """The content id under which the evaluated data was written first."""
-        return self.data_was[0] if self.data_was else self.data
+    def of_ranks(self) -> tuple[str, ...]:
+        """What names the data in files of ranks: as evaluated, or whole, before a deletion."""
+        return (self.data,) if self.data_content is None else (self.data_content, self.data)
 
     @property
     def searched(self) -> Searched:
@@ -295,7 +295,7 @@ def distinct(rows: Iterable[Row], allow_mixed: Collection[str] = ()) -> list[Row
     """The rows, each evaluation once. Raises BadInput for two that contradict each other.
 
     Different data outside the stream may have one name: rows of these do not contradict each other.
-    An evaluation of rewritten data replaces the same one of the data as it was before.
+    An evaluation without the pairs that `forget` removed replaces the one with them.
     """
     subjects = Subjects()
     found: dict[tuple[int, int], Row] = {}
@@ -310,13 +310,25 @@ def distinct(rows: Iterable[Row], allow_mixed: Collection[str] = ()) -> list[Row
             known.append(row)
             continue
         first = known[place]
-        if first.data in row.data_was:
+        if _lacks_pairs_of(row, first):
             known[place] = row
-        elif row.data not in first.data_was:
+        elif not _lacks_pairs_of(first, row):
             _refuse_contradiction(first, row, allow_mixed)
     if not repeated:
         return list(found.values())
     return [row for subject, first in found.items() for row in repeated.get(subject, [first])]
+
+
+def _lacks_pairs_of(row: Row, other: Row) -> bool:
+    """Whether a row is of the same data as another, after `forget` removed pairs from it.
+
+    Of two evaluations after deletions, the one with fewer samples of each kind.
+    """
+    if row.data != other.data or row.data_content in {None, other.data_content}:
+        return False
+    names = row.counts.keys() & other.counts.keys()
+    is_smaller = all(row.counts[name] < other.counts[name] for name in names)
+    return other.data_content is None or (bool(names) and is_smaller)
 
 
 def _require_no_directory(source: str, name: str) -> None:
@@ -354,14 +366,14 @@ def _rows_of(sources: Iterable[str]) -> Iterator[Row]:
 # parts are read once, and known again by their values, or by the text of their lists and objects.
 _OF_MODEL = ("run", "method", "seed", "step", "start", "parent", "preset", "checkpoint")
 _MODEL_TEXTS = ("alpha", "buffer", "config")
-_DATA_TEXTS = ("tasks", "data_was", "options")
+_DATA_TEXTS = ("tasks", "options")
 _OWN = ("metrics", "degrees", "place", "model_part", "data_part")
 _OF_DATA = tuple(
     name
     for name in Row.__struct_fields__
     if name not in {*_OF_MODEL, *_MODEL_TEXTS, *_DATA_TEXTS, *_OWN}
 )
-_HASHABLE = (*_OF_MODEL, *_OF_DATA, "tasks", "data_was")
+_HASHABLE = (*_OF_MODEL, *_OF_DATA, "tasks")
 # The part that has a field: rows with the same object there are equal in it.
 PART_OF = dict.fromkeys((*_OF_MODEL, *_MODEL_TEXTS), "model_part") | dict.fromkeys(
     (*_OF_DATA, *_DATA_TEXTS), "data_part"
@@ -491,8 +503,9 @@ def differences(one: Row, other: Row) -> dict[str, tuple[object, object]]:
     found: dict[str, tuple[object, object]] = {}
     if one.limit != other.limit:
         found["limit"] = one.limit, other.limit
-    if not are_same_data(one, other):
-        found["data"] = one.data, other.data
+    for name in ("data_content", "data"):
+        if getattr(one, name) != getattr(other, name):
+            found["data"] = getattr(one, name), getattr(other, name)
     if None not in (one.config, other.config) and one.config != other.config:
         found["config"] = one.config, other.config
     for name, pair in different_options(one, other).items():
@@ -503,13 +516,6 @@ def differences(one: Row, other: Row) -> dict[str, tuple[object, object]]:
     return found
 
 
-def are_same_data(one: Row, other: Row) -> bool:
-    """Whether two rows are of the same data, which may have been rewritten since."""
-    return one.data == other.data or not {one.data, *one.data_was}.isdisjoint(
-        (other.data, *other.data_was)
-    )
-
-
 def are_apart(one: Row, other: Row) -> bool:
     """Whether two rows are of different data, one of them outside the stream.
 
@@ -517,7 +523,7 @@ def are_apart(one: Row, other: Row) -> bool:
     """
     is_outside = one.task_step is None or other.task_step is None
     is_own = one.gallery == other.gallery == "own"
-    return is_own and is_outside and not are_same_data(one, other)
+    return is_own and is_outside and one.data != other.data
 
 
 def different_options(one: Row, other: Row) -> dict[str, tuple[object, object]]:

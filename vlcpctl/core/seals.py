@@ -15,11 +15,10 @@ import xxhash
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import canonical_json
-from vlcpctl.core.manifest import MANIFESTS, Manifest, read_manifest, write_manifest
+from vlcpctl.core.manifest import MANIFESTS, Manifest, birth_id, read_manifest, write_manifest
 from vlcpctl.core.printable import utf8_json
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.structs import converted
-from vlcpctl.core.versions import WAS
 
 SEAL = "seal"  # the field
 _M = TypeVar("_M", bound=Manifest)
@@ -62,11 +61,12 @@ def broken_seal(place: object, manifest: Mapping[str, Any]) -> str | None:
 
 
 def read_sealed(directory: Path, kind: str, fields: type[_M]) -> _M:
-    """The manifest of an artifact, as these fields.
+    """The manifest of an artifact, as these fields; `id` is also there if the file lacks it.
 
     Raises BadInput as `sealed_entries` does, and if a field is missing or of another type.
     """
-    return converted(sealed_entries(directory, kind), fields, directory / MANIFESTS[kind])
+    entries, place = sealed_entries(directory, kind), directory / MANIFESTS[kind]
+    return converted({**entries, "id": birth_id(entries, place)}, fields, place)
 
 
 def sealed_entries(directory: Path, kind: str) -> dict[str, Any]:
@@ -87,18 +87,6 @@ def write_sealed_manifest(
     """Write a manifest with its seal; see `write_manifest`."""
     seal = seal_of({"content": content, "identity": identity, **body})
     write_manifest(directory, kind, identity, content, {**body, SEAL: seal})
-
-
-def renewed(
-    manifest: Mapping[str, Any], content: str, changes: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The fields of a manifest with some changed and a new content id; the old one is in `was`.
-
-    The identity stays: the command that made the artifact finds it finished when it runs again.
-    """
-    earlier = [*manifest.get(WAS, ()), manifest["content"]]
-    was = [one for one in dict.fromkeys(earlier) if one != content]
-    return {**manifest, "content": content, **changes, **({WAS: was} if was else {})}
 
 
 def rewrite_sealed_manifest(directory: Path, kind: str, manifest: Mapping[str, Any]) -> None:

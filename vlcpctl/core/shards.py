@@ -25,7 +25,6 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.resumable_parts import IDENTITY, claim, is_finished, record_part, verify_part
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.staging import Staging
-from vlcpctl.core.versions import NO_VERSIONS, Versions
 
 START_OVER = "choose another --out; --force without --num-shards replaces it"
 _ARRAYS = ".npz"
@@ -53,33 +52,23 @@ class Shards:
             yield
 
     @contextmanager
-    def computing(
-        self,
-        identity: dict[str, Any],
-        numeric: Mapping[str, Any],
-        versions: Versions = NO_VERSIONS,
-    ) -> Iterator[None]:
+    def computing(self, identity: dict[str, Any], numeric: Mapping[str, Any]) -> Iterator[None]:
         """Within the block, the shard is computed; if the block does not raise, it is complete.
 
         Raises as `claim` and `Staging.locked_part` do.
         """
         assert self.index is not None
         with self.held():
-            self._claim(identity, numeric, versions)
+            self._claim(identity, numeric)
             yield
             record_part(_shard(self.index), [self._partial / IDENTITY])
         say(f"{self.out}: shard {self.index} of {self.count} is complete")
 
-    def check(
-        self,
-        identity: dict[str, Any],
-        numeric: Mapping[str, Any],
-        versions: Versions = NO_VERSIONS,
-    ) -> None:
+    def check(self, identity: dict[str, Any], numeric: Mapping[str, Any]) -> None:
         """Raise OutputExists for shards of something else, MissingShard if one is not complete."""
         known = [self._partial / IDENTITY]
         if known[0].exists():
-            self._claim(identity, numeric, versions)
+            self._claim(identity, numeric)
         self._refuse([one for one in range(self.count) if not is_finished(_shard(one), known)])
 
     def finished(self) -> set[str]:
@@ -181,11 +170,9 @@ class Shards:
         name = f"{content_id(about)}-{index:06d}"
         return name, self._partial / f"{name}{suffix}"
 
-    def _claim(
-        self, identity: dict[str, Any], numeric: Mapping[str, Any], versions: Versions
-    ) -> None:
+    def _claim(self, identity: dict[str, Any], numeric: Mapping[str, Any]) -> None:
         own = {**numeric, _COUNT: self.count}
-        claim(self.out, identity, own, force=False, versions=versions, advice=START_OVER)
+        claim(self.out, identity, own, force=False, advice=START_OVER)
 
     def _refuse(self, missing: list[int]) -> None:
         if missing:

@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from vlcpctl.core.digests import FileDigest, verify_files
-from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.core.manifest import MANIFESTS, birth_id, read_manifest
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.structs import converted
-from vlcpctl.core.versions import WAS
 from vlcpctl.data.precomputed.pseudo_texts import (
     PARENTS,
     open_pseudo_texts,
@@ -82,7 +81,7 @@ def trains(kind: str, removed: Collection[str]) -> bool:
 
 
 def ids_of(stored: Stored) -> list[str]:
-    """The content id of an artifact, after its earlier ones; [] for files that have none.
+    """The id of an artifact, and its content id; [] for files that have none.
 
     Raises BadInput if its manifest cannot be read.
     """
@@ -92,7 +91,7 @@ def ids_of(stored: Stored) -> list[str]:
         manifest = open_pseudo_texts(stored.path).metadata
     else:
         manifest = read_manifest(stored.path, stored.kind)
-    return [*manifest.get(WAS, ()), str(manifest["content"])]
+    return [birth_id(manifest, stored.path), str(manifest["content"])]
 
 
 def hit_of(stored: Stored, drop: Drop, tars: Tars) -> Hit | None:

@@ -70,7 +70,7 @@ def _checkpoint(path: Path) -> Dependent:
     return Dependent(
         path,
         made.content,
-        frozenset({*made.tasks, *ids_in(made.identity, _DATA)}),
+        frozenset({*made.tasks, *(made.ids.get(one, one) for one in ids_in(made.identity, _DATA))}),
         frozenset(one for one in models if one is not None),
         about,
     )

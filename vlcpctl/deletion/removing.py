@@ -13,8 +13,8 @@ from vlcpctl.core.console import say
 from vlcpctl.core.digests import digests_of
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.hashing import content_id
-from vlcpctl.core.manifest import read_manifest
-from vlcpctl.core.seals import renewed, rewrite_sealed_manifest
+from vlcpctl.core.manifest import read_manifest, rewritten
+from vlcpctl.core.seals import rewrite_sealed_manifest
 from vlcpctl.core.shown_paths import Shown
 from vlcpctl.core.staging import Staging, delete, link_or_copy, staging_at
 from vlcpctl.core.store_cache import empty_cache
@@ -179,4 +179,6 @@ def _rewrite_embeddings(path: Path, target: Path, drop: Drop) -> None:
     (target / "embeddings.json").unlink()
     digests = digests_of(target)
     content = content_id({"identity": manifest["identity"], "digests": digests})
-    rewrite_sealed_manifest(target, "embeddings", renewed(manifest, content, {"digests": digests}))
+    rewrite_sealed_manifest(
+        target, "embeddings", rewritten(manifest, content, {"digests": digests})
+    )

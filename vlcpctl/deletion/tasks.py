@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import content_id
+from vlcpctl.core.manifest import birth_id, rewritten
 from vlcpctl.core.safe_json import parse_json
-from vlcpctl.core.seals import renewed, rewrite_sealed_manifest, sealed_entries
-from vlcpctl.core.versions import DATA_WAS, data_was
+from vlcpctl.core.seals import rewrite_sealed_manifest, sealed_entries
 from vlcpctl.data.precomputed import stored_features
 from vlcpctl.data.tasks.facts import StoredFeatures
 from vlcpctl.data.tasks.index import write_index
@@ -154,7 +154,7 @@ class TaskRewriter:
         changes = {"splits": splits, "labels": _labels(manifest["labels"], tables)}
         if manifest.get("buffer"):
             changes["buffer"] = _buffer(manifest["buffer"], tables["train"], shard_rows, features)
-        found = renewed(manifest, content_with(content, features), changes)
+        found = rewritten(manifest, content_with(content, features), changes)
         rewrite_sealed_manifest(_emptied(self.target, "task.json"), "task", found)
         return found
 
@@ -190,6 +190,7 @@ class TaskRewriter:
             "shards": shards,
             "bytes": sum(table["size"].to_pylist() if hits.foreign else facts["shard_bytes"]),
             "content": content,
+            "id": listed.get("id", listed["content"]),
             **facts,
         }
 
@@ -208,28 +209,23 @@ class TaskRewriter:
 def rewrite_stream(path: Path, target: Path, tars: Tars, drop: Drop) -> None:
     """Write a stream without some pairs: the tasks that have them, and what lists those.
 
-    A task whose directory is gone stays listed as it was. `data_was` has the earlier ids of all
-    that were rewritten, so that they are known when their directories are gone, too. Raises
-    BadInput if the stream or a task is damaged.
+    A task whose directory is gone stays listed as it was. Raises BadInput if the stream or a task
+    is damaged.
     """
     manifest = sealed_entries(path, "stream")
-    entries, written = [], []
+    entries = []
     for entry in manifest["tasks"]:
         name = entry["path"]
         if (path / name).exists():
             task = open_task(path / name)
-            written.append(TaskRewriter(task, target / name, path / name, tars, drop).rewrite())
-            entries.append({**entry, **_listed(written[-1])})
+            written = TaskRewriter(task, target / name, path / name, tars, drop).rewrite()
+            entries.append({**entry, **_listed(written, path / name)})
         else:
             entries.append(entry)
     content = content_id({"tasks": [entry["content"] for entry in entries]})
     changes = {"tasks": entries, "totals": _totals(entries)}
-    listed = {entry["content"] for entry in entries}
-    known = data_was([{DATA_WAS: manifest.get(DATA_WAS)}, *written])
-    rewritten = {one: was for one, was in known.items() if one in listed}
-    changes |= {DATA_WAS: rewritten} if rewritten else {}
     rewrite_sealed_manifest(
-        _emptied(target, "stream.json"), "stream", renewed(manifest, content, changes)
+        _emptied(target, "stream.json"), "stream", rewritten(manifest, content, changes)
     )
     if skipped_lines(path, drop):
         kept = [line for line in _lines(path / SKIPPED) if not _names(line, drop)]
@@ -263,13 +259,14 @@ def _names(line: bytes, drop: Drop) -> bool:
     return place != member and bool(names & drop.source_keys)
 
 
-def _listed(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _listed(manifest: Mapping[str, Any], place: Path) -> dict[str, Any]:
     """What stream.json lists of a task."""
     counts = {
         name: {field: split[field] for field in _COUNTS}
         for name, split in manifest["splits"].items()
     }
-    return {"content": manifest["content"], "splits": counts}
+    own, content = birth_id(manifest, place), manifest["content"]
+    return {"content": content, **({"id": own} if own != content else {}), "splits": counts}
 
 
 def _totals(entries: list[dict[str, Any]]) -> dict[str, dict[str, int]]:

@@ -19,7 +19,6 @@ from vlcpctl.core.console import say
 from vlcpctl.core.gpu import in_words, worker_count
 from vlcpctl.core.resumable_parts import drop_finished
 from vlcpctl.core.shards import MissingShard, Result, Shards, refuse_shards
-from vlcpctl.core.versions import Versions
 from vlcpctl.distributed.pool import ALONE, Pool, pool_of
 from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.embedding_cache import EmbeddingCache, arithmetic
@@ -86,8 +85,8 @@ class ShardedEvaluator(Evaluator):
     shards: Shards | None = None
 
     @abstractmethod
-    def embedded(self) -> tuple[dict[str, Any], Versions]:
-        """The identity of what is embedded, and the versions of its data."""
+    def embedded(self) -> dict[str, Any]:
+        """The identity of what is embedded."""
 
     @abstractmethod
     def embed(self, session: Session) -> None:
@@ -296,13 +295,13 @@ def shards_before_rows(plan: Plan, compute: Compute, out: Path | None, *, force:
             refuse_shards(out, "these rows")
         return True
     assert isinstance(evaluator, ShardedEvaluator), "no other has shards"
-    identity, versions = evaluator.embedded()
+    identity = evaluator.embedded()
     if shards.index is None:
-        shards.check(identity, compute.numeric(), versions)
+        shards.check(identity, compute.numeric())
         return True
     with shards.held(), compute.started() as started:
         before = shards.finished()
-        with shards.computing(identity, compute.numeric(), versions):
+        with shards.computing(identity, compute.numeric()):
             for job in plan.jobs:
                 evaluator.embed(Session(plan, job, started, lambda _: None))
         if shards.finished() == before:
@@ -328,4 +327,4 @@ def drop_shards(plan: Plan) -> None:
     """Delete the shards of finished rows, if a kill has left them."""
     evaluator = plan.evaluator
     if isinstance(evaluator, ShardedEvaluator) and evaluator.shards is not None:
-        drop_finished(evaluator.shards.out, *evaluator.embedded())
+        drop_finished(evaluator.shards.out, evaluator.embedded())

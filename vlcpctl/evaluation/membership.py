@@ -18,7 +18,7 @@ name the data by content, so that a report can join them later.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.rows import run_label
@@ -32,8 +32,9 @@ class TaskPlace:
     slug: str
     step: int | None  # None: not part of a stream
     stream: str | None
-    content: str
-    was: Sequence[str] = ()  # earlier content ids of the same data
+    id: str
+    content: str = ""  # if `forget` has rewritten it
+    evaluated: str | None = None  # content of what is evaluated, if `forget` removed pairs from it
 
     def name_at(self, step: int | None, digits: int = 2) -> str:
         """Its slug, numbered by the step at which the model learned it if that is another.
@@ -86,12 +87,6 @@ def run_checkpoints(manifests: Sequence[CheckpointManifest]) -> list[RunCheckpoi
 def steps_of(chain: CheckpointManifest, places: Sequence[TaskPlace]) -> list[int | None]:
     """The step of each task in the stream of a run, given its last checkpoint; None if outside."""
     learned = _learned(chain)
-    # Under their first ids, as in `_learned`: the data may be older than what was learned. A later
-    # version of the data records its earlier ids by itself.
-    first = chain.versions.first
-    places = [
-        replace(place, was=[first(one) for one in (place.content, *place.was)]) for place in places
-    ]
     steps = [learned.get(_learned_id(learned, place) or "") for place in places]
     offsets = _offsets(chain, learned, places)
     taken = {step for step in learned.values() if step is not None}
@@ -111,15 +106,13 @@ def steps_of(chain: CheckpointManifest, places: Sequence[TaskPlace]) -> list[int
 
 
 def _learned(chain: CheckpointManifest) -> dict[str, int | None]:
-    """The step of each learned task by the oldest of its content ids that the chain knows."""
-    if not chain.task_steps:
-        return {}
-    return dict(zip(map(chain.versions.first, chain.tasks), chain.task_steps, strict=True))
+    """The step of each learned task by its id."""
+    return dict(zip(chain.tasks, chain.task_steps, strict=True)) if chain.task_steps else {}
 
 
 def _learned_id(learned: Mapping[str, int | None], place: TaskPlace) -> str | None:
     """The content id by which the run has learned the data; None if it has not."""
-    return next((one for one in (place.content, *place.was) if one in learned), None)
+    return next((one for one in (place.id, place.content) if one in learned), None)
 
 
 def _offsets(

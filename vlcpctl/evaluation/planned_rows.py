@@ -20,20 +20,21 @@ from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 GALLERIES = ("own", "merged", "both")
 _FIRST = (
     *("run", "method", "seed", "buffer", "step", "task_step", "stream", "evaluator"),
-    *("protocol", "gallery", "task", "tasks", "split", "data", "data_was", "limit", "options"),
+    *("protocol", "gallery", "task", "tasks", "split", "data", "data_content", "limit", "options"),
 )
-_SEARCHED = ("gallery", "tasks", "data", "options")
+_SEARCHED = ("gallery", "tasks", "data", "data_content", "options")
 _LAST = ("start", "parent", "preset", "config", "checkpoint")
 
 
 def place_of(data: Task | DataSet, *splits: str) -> TaskPlace:
     """The place of a task in its stream; of data outside streams, only its name and content.
 
-    `splits` are those evaluated: they decide the content id of data that has none of its own.
+    `splits` are those evaluated: they decide the content ids.
     """
     task = data.task if isinstance(data, TaskData) else data
     if isinstance(task, Task):
-        return TaskPlace(task.slug, task.step, task.manifest.stream, task.content, task.was)
+        place = task.slug, task.step, task.manifest.stream
+        return TaskPlace(*place, *task.ids, task.changed(*splits))
     return TaskPlace(task.name, None, None, task.content(*splits))
 
 
@@ -47,7 +48,10 @@ class PlannedRow:
 
     def search(self, what: str) -> dict[str, Any]:
         """What identifies a search for the row, among those of one line: `what` is searched for."""
-        return {"what": what, **{name: self.fields[name] for name in _SEARCHED}}
+        return {
+            "what": what,
+            **{name: self.fields[name] for name in _SEARCHED if name in self.fields},
+        }
 
     def complete(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """The complete row, in the order of the schema, given its measured fields."""
@@ -113,10 +117,7 @@ def gallery_rows(
 
 
 def holds(path: Path, expected: Iterable[PlannedRow]) -> bool:
-    """Whether a file holds these rows, whatever their measured values.
-
-    Rows of data that was rewritten since are the same: they say what was evaluated.
-    """
+    """Whether a file holds these rows, whatever their measured values."""
     try:
         rows = [parse_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except ValueError:
@@ -124,17 +125,10 @@ def holds(path: Path, expected: Iterable[PlannedRow]) -> bool:
     planned = list(expected)
     return len(rows) == len(planned) and all(
         isinstance(row, dict)
-        and as_first_written({name: row[name] for name in row if name not in one.measured})
-        == as_first_written({"schema": SCHEMA, **one.fields})
+        and {name: row[name] for name in row if name not in one.measured}
+        == {"schema": SCHEMA, **one.fields}
         for row, one in zip(rows, planned, strict=True)
     )
-
-
-def as_first_written(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fixed fields of a row as if the data had never been rewritten."""
-    found = dict(fields)
-    was = found.pop("data_was", None)
-    return found | {"data": was[0]} if isinstance(was, list) and was else found
 
 
 def checkpoint_fields(checkpoint: RunCheckpoint) -> dict[str, Any]:
@@ -151,15 +145,10 @@ def checkpoint_fields(checkpoint: RunCheckpoint) -> dict[str, Any]:
 
 
 def data_fields(places: Sequence[TaskPlace]) -> dict[str, Any]:
-    """The content id of the data of a row, and earlier ids of the same data, if there are any."""
-    ids = _data_id([place.content for place in places])
-    most = max(len(place.was) for place in places)
-    # Oldest first; data that was rewritten less often than the other data keeps its last id.
-    was = [
-        _data_id([(*place.was, place.content)[min(time, len(place.was))] for place in places])
-        for time in range(most)
-    ]
-    return {"data": ids, **({"data_was": was} if was else {})}
+    """The id of the data of a row; with a content id, if `forget` has removed evaluated pairs."""
+    data = _data_id([place.id for place in places])
+    content = _data_id([place.evaluated or place.id for place in places])
+    return {"data": data, **({"data_content": content} if content != data else {})}
 
 
 def row_fields(checkpoint: RunCheckpoint, about: Mapping[str, Any]) -> dict[str, Any]:

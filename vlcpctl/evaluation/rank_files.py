@@ -43,13 +43,13 @@ from vlcpctl.core.parquet_files import read_about, read_columns, table_writer, w
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.rows import Row, Searched, searched
 from vlcpctl.core.safe_json import parse_json
-from vlcpctl.core.versions import WAS, earlier_ids
-from vlcpctl.evaluation.planned_rows import PlannedRow, as_first_written
+from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.search.index import Ids
 from vlcpctl.evaluation.search.queries import ExactRanks
 
 SCHEMA = "vlcpctl.ranks/1"
 METADATA = b"vlcpctl.ranks"
+REMOVED = "removed"  # the number of queries that `vlcpctl forget` has removed
 
 _OF_ROW = ("run", "seed", "step", "checkpoint", "data", "gallery", "task", "split")
 _IN_IDENTITY = (*_OF_ROW, "evaluator", "protocol", "limit", "options")
@@ -127,13 +127,15 @@ class RankFile:
     ) -> None:
         """Add the ranks (Q,) of queries; `sides` are the queries (Q,) and the gallery (G,)."""
         queries, gallery = sides
+        of_row = {name: row.fields[name] for name in _OF_ROW}
+        of_row["data"] = row.fields.get("data_content", of_row["data"])
         for start in range(0, len(ranks.rank), _GROUP_ROWS):
             rows = np.arange(start, min(start + _GROUP_ROWS, len(ranks.rank)))
             query, query_caption = queries.at(rows)
             wrong, wrong_caption = gallery.at(ranks.wrong[rows])
             no_rank = ranks.wrong[rows] < 0
             found = {
-                **{name: [row.fields[name]] * len(rows) for name in _OF_ROW},
+                **{name: [value] * len(rows) for name, value in of_row.items()},
                 "direction": [direction] * len(rows),
                 "query": query,
                 "query_caption": query_caption,
@@ -167,8 +169,7 @@ def plan_ranks(
         return None
     if rows_out is not None and out.resolve() == rows_out.resolve():
         raise UsageError(f"--save-ranks and --out are both {out}; give two files")
-    # The ranks of data that was rewritten since are finished, as the rows are.
-    known = [as_first_written(row.fields) for row in rows]
+    known = [row.fields for row in rows]
     identity: dict[str, Any] = {
         name: _different(fields[name] for fields in known) for name in _IN_IDENTITY
     }
@@ -262,13 +263,13 @@ class QueryRanks:
 class SavedRanks:
     """A file of ranks that --save-ranks wrote, found intact; `digest` is that of its data.
 
-    `was` has the earlier digests, oldest first, if `vlcpctl forget` has removed queries.
+    `is_reduced` is whether `vlcpctl forget` has removed queries.
     """
 
     path: Path
     digest: str
     protocols: frozenset[tuple[str, str]]
-    was: tuple[str, ...] = ()
+    is_reduced: bool = False
     gallery_checkpoint: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -291,7 +292,7 @@ class SavedRanks:
             path,
             about["digest"][ALGORITHM],
             frozenset(product(evaluators, protocols)),
-            earlier_ids(about, path),
+            not {REMOVED, "was"}.isdisjoint(about),  # version 0.3 recorded the digests before
             *_gallery_of(about),
         )
 
@@ -359,9 +360,8 @@ class SavedRanks:
         ways = {way: self._ranks(part) for (way,), part in _parts(table, ("direction",))}
         checkpoint, data, split = names
         has = searched(self.gallery_checkpoint or checkpoint, self.options)
-        is_reduced = bool(self.was)
         return GalleryRanks(
-            self.path, self.protocols, has, checkpoint, data, split, ways, is_reduced
+            self.path, self.protocols, has, checkpoint, data, split, ways, self.is_reduced
         )
 
     def _ranks(self, table: pa.Table) -> QueryRanks:
@@ -422,8 +422,8 @@ def rows_about(path: Path, keys: Collection[str]) -> tuple[np.ndarray, np.ndarra
 def write_without(path: Path, out: Path, keys: Collection[str]) -> None:
     """Write ranks again without the queries of some pairs, and without their names as answers.
 
-    The ranks of other queries stay what they are. The digest of the old file is added to `was` in
-    the metadata. Raises BadInput if the file cannot be read or was changed since it was written.
+    The ranks of other queries stay what they are; the metadata counts those `removed`. Raises
+    BadInput if the file cannot be read or was changed since it was written.
     """
     about = _metadata(path) or {}
     changed = changed_prefix(path, about.get("digest", {}))
@@ -436,13 +436,13 @@ def write_without(path: Path, out: Path, keys: Collection[str]) -> None:
         empty = pa.scalar(None, table.schema.field(name).type)
         table = table.set_column(place, name, pc.if_else(pa.array(wrong_N), empty, table[name]))
     table = table.filter(pa.array(~query_N)).replace_schema_metadata(None)
-    was = [*about.get(WAS, ()), about["digest"][ALGORITHM]]
+    removed = about.get(REMOVED, 0) + int(query_N.sum())
     with out.open("wb") as sink, table_writer(sink, table.schema) as writer:
         writer.write_table(table, row_group_size=_GROUP_ROWS)
         sink.flush()
         size = sink.tell()
         digest = {"bytes": size, ALGORITHM: prefix_digest(out, size)}
-        write_about(writer, METADATA, {**about, "digest": digest, WAS: was})
+        write_about(writer, METADATA, {**about, "digest": digest, REMOVED: removed})
 
 
 def holds_ranks(path: Path) -> bool:

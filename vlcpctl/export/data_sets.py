@@ -13,7 +13,6 @@ from vlcpctl.core.console import progress, say
 from vlcpctl.core.digests import digests_of
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.seals import write_sealed_manifest
-from vlcpctl.core.versions import DATA_WAS, data_was
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES
 from vlcpctl.data.tasks.exported import (
     CARD,
@@ -128,8 +127,6 @@ def _write_manifest(
     digests = digests_of(directory)
     card = digests.pop(CARD, None)  # people fill it in
     content = content_id({"identity": identity, "pairs": digests[PAIRS]})
-    manifests = [task.manifest for task in request.tasks]
-    rewritten = data_was(manifests)
     body = {
         "to": request.to,
         "inputs": [task.content for task in request.tasks],
@@ -137,7 +134,6 @@ def _write_manifest(
             name: {what: found.count(what, name) for what in ("images", "captions")}
             for name in found.splits
         },
-        **({DATA_WAS: rewritten} if rewritten else {}),
         **({CARD_DIGEST: card} if card else {}),
         "digests": digests,
     }

@@ -21,7 +21,6 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.rows import Row, read_rows
 from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.core.staging import read_path
-from vlcpctl.core.versions import DATA_WAS
 from vlcpctl.data.tasks.exported import CARD, KIND, MANIFEST
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.model_card import Facts as CardFacts
@@ -158,7 +157,6 @@ def _write_manifest(
         "inputs": [made.content],
         **{name: getattr(made, name) for name in ("run", "method", "step", "seed")},
         "tasks": list(made.tasks),
-        **({DATA_WAS: made.data_was} if made.data_was else {}),
         "digests": digests,
     }
     write_sealed_manifest(directory, KIND, identity, content_id(identity), body)

@@ -13,7 +13,6 @@ from vlcpctl.checkpoints.model_facts import shown, shown_settings
 from vlcpctl.core.amounts import counted
 from vlcpctl.core.markdown import escaped
 from vlcpctl.core.rows import Row
-from vlcpctl.core.versions import Versions
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.data_card import LICENSES, front_matter, table
 from vlcpctl.methods import TABLE
@@ -155,10 +154,8 @@ def _data(facts: Facts) -> str:
     made = facts.made
     if not made.tasks:
         return "No task of vlcpctl."
-    manifests = [task.manifest for task in facts.tasks]
-    versions = Versions.of(manifests) | made.versions
     rows = [
-        (name, task, _pairs(task, facts.tasks, versions))
+        (name, task, _pairs(task, facts.tasks))
         for name, task in zip(made.task_names, made.tasks, strict=True)
     ]
     text = table(("task", "data id", "training images"), rows)
@@ -170,8 +167,8 @@ def _data(facts: Facts) -> str:
     return text
 
 
-def _pairs(content: str, tasks: Sequence[Task], versions: Versions) -> str:
-    found = next((task for task in tasks if versions.same(task.content, content)), None)
+def _pairs(content: str, tasks: Sequence[Task]) -> str:
+    found = next((task for task in tasks if content in task.ids), None)
     return "not given" if found is None else str(found.counts.get("train", 0))
 
 

@@ -25,7 +25,7 @@ from vlcpctl.data.tasks.index import SCHEMA, ContentId, index_batches, read_inde
 from vlcpctl.data.tasks.index_checks import row_problems
 from vlcpctl.data.tasks.rows import is_of, map_batch, rows_path
 from vlcpctl.data.tasks.tar import BLOCK, END, caption_text, header
-from vlcpctl.data.tasks.task import Task, not_listed
+from vlcpctl.data.tasks.task import Task, is_listed, not_listed
 from vlcpctl.inspection.split_columns import opened_index
 
 IndexRow = dict[str, Any]
@@ -42,7 +42,7 @@ def check_stream(path: Path, *, deep: bool) -> Iterator[str]:
         task = path / entry.path
         try:
             found = read_task(task)
-            if not found.versions.same(found.content, entry.content):
+            if not is_listed(found, entry):
                 yield not_listed(task, found.content)
             yield from check_task(task, deep=deep)
         except BadInput as error:

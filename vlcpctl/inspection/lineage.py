@@ -14,10 +14,9 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import shown as model_name
 from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM, METHOD_CODE
 from vlcpctl.core.errors import BadInput, first_line
-from vlcpctl.core.manifest import MANIFESTS, kind_of, read_manifest
+from vlcpctl.core.manifest import MANIFESTS, birth_id, kind_of, read_manifest
 from vlcpctl.core.printable import printable, shortened
 from vlcpctl.core.structs import converted
-from vlcpctl.core.versions import WAS, earlier_ids
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.facts import SplitCounts, StreamTask
 from vlcpctl.inspection.diagnosis import why_no_artifact
@@ -108,12 +107,12 @@ def _described_texts(path: Path, search: _Search) -> dict[str, Any]:
             ParentArtifact(role, converted(file.identity[role], str, f"{path}, {role}"))
             for role in ("checkpoint", "buffer")
         ]
-        content, texts, was = str(file.content), file.count, _was(file.metadata)
+        content, texts, own = str(file.content), file.count, _id(file.metadata, path)
     return {
         "path": str(path),
         "kind": "pseudo texts",
         "content": content,
-        **was,
+        **own,
         "texts": texts,
         "parents": [_parent(parent, search, ()) for parent in made_from],
     }
@@ -172,7 +171,7 @@ def _facts(manifest: Mapping[str, Any], kind: str, place: Path) -> dict[str, Any
     facts = {
         "kind": "buffer" if is_buffer else kind,
         "content": manifest["content"],
-        **_was(manifest),
+        **_id(manifest, place),
         **{one.name: manifest[one.name] for one in fields(_Facts) if one.name in manifest},
     }
     if kind == "targets":
@@ -185,9 +184,10 @@ def _facts(manifest: Mapping[str, Any], kind: str, place: Path) -> dict[str, Any
     return facts
 
 
-def _was(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The earlier content ids, if the artifact was rewritten."""
-    return {WAS: manifest[WAS]} if manifest.get(WAS) else {}
+def _id(manifest: Mapping[str, Any], place: object) -> dict[str, Any]:
+    """The id, if the artifact was rewritten."""
+    own = birth_id(manifest, place)
+    return {"id": own} if own != manifest["content"] else {}
 
 
 def _parent(parent: ParentArtifact, search: _Search, seen: Sequence[str]) -> dict[str, Any]:
@@ -254,7 +254,7 @@ def _input(one: dict[str, Any] | str) -> ParentArtifact:
 def _artifacts_near(path: Path) -> dict[str, tuple[str, Path, str]]:
     """Kind, path and present content id of the artifacts near `path`, by content id.
 
-    Rewritten data is also there under its earlier ids, unless other data has them. The search
+    Rewritten data is also there under its id, unless other data has that. The search
     covers its parent directory and grandparent directory, to a limited depth.
     """
     path = path.resolve()
@@ -269,8 +269,7 @@ def _artifacts_near(path: Path) -> dict[str, tuple[str, Path, str]]:
                     manifest = read_manifest(place, kind)
                     here = kind, place, str(manifest["content"])
                     found.setdefault(here[2], here)
-                    for content in earlier_ids(manifest, place):
-                        earlier.setdefault(content, here)
+                    earlier.setdefault(birth_id(manifest, place), here)
     return earlier | found
 
 
@@ -302,8 +301,8 @@ def lines(
     )
     yield f"{margin}{role}{facts['kind']} {shown(facts['path'])}"
     yield f"{margin}  {line_of_parent + ', ' if line_of_parent else ''}content {facts['content']}"
-    if WAS in facts:
-        yield f"{margin}  rewritten by 'vlcpctl forget', was {', '.join(facts[WAS][::-1])}"
+    if "id" in facts:
+        yield f"{margin}  rewritten by 'vlcpctl forget', id {facts['id']}"
     yield from (f"{margin}  {line}" for line in _lines_of_facts(facts))
     for parent in facts["parents"]:
         yield from lines(parent, shown, depth + 1)

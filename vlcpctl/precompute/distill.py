@@ -67,7 +67,7 @@ def distill(
     alone, part = shard.count == 1, f"{shard.index}-of-{shard.count}"
     with staging.locked() if alone else staging.locked_part(part):
         if _is_made(plan, force=force):
-            drop_finished(out, plan.identity, plan.versions)
+            drop_finished(out, plan.identity)
             return True
         facts = _compute(plan, compute, shard, force=force)
         if alone and facts is not None:
@@ -83,8 +83,7 @@ def distill(
 
 
 def _is_made(plan: DistillPlan, *, force: bool) -> bool:
-    out, versions = plan.request.out, plan.versions
-    return already_made(out, "targets", plan.identity, force=force, versions=versions)
+    return already_made(plan.request.out, "targets", plan.identity, force=force)
 
 
 def _part_files(plan: DistillPlan) -> list[tuple[Path, Path]]:
@@ -106,8 +105,7 @@ def _compute(
     out = plan.request.out
     torch.set_num_threads(compute.threads)
     advice = REPLACES if shard.count == 1 else START_OVER
-    numeric, versions = compute.numeric(), plan.versions
-    claim(out, plan.identity, numeric, force=force, versions=versions, advice=advice)
+    claim(out, plan.identity, compute.numeric(), force=force, advice=advice)
     files = _part_files(plan)
     own = range(shard.index, plan.parts, shard.count)
     missing = missing_parts(out, {number: files[number] for number in own})
@@ -135,7 +133,7 @@ def _facts(plan: DistillPlan, teacher: Encoder) -> dict[str, Any]:
     identity = plan.identity
     return {
         "teacher": identity["teacher"],
-        "sources": [*identity["tasks"], *([identity["buffer"]] if identity["buffer"] else [])],
+        "sources": list(plan.sources),
         "width": teacher.width,
         "scale": teacher.weights()["logit_scale"].detach().exp().item(),
         "pairs": len(plan.pair_rows),

@@ -13,7 +13,6 @@ import numpy as np
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.transform import ImageTransform
-from vlcpctl.core.versions import NO_VERSIONS, Versions
 from vlcpctl.data.buffer.update import open_buffer
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Split, Task, open_task
@@ -48,11 +47,11 @@ class DistillPlan:
     """A checked request, its opened splits, and the image transform and number of its views."""
 
     request: DistillRequest
+    sources: Sequence[str]  # ids of the tasks and the buffer
     splits: Sequence[Split]
     transform: ImageTransform
     views: int
     identity: dict[str, Any]
-    versions: Versions = NO_VERSIONS  # of the tasks and the buffer
 
     @cached_property
     def pair_rows(self) -> np.ndarray:
@@ -122,8 +121,7 @@ def make_plan(request: DistillRequest) -> DistillPlan:
     }
     sources = [*tasks, *([buffer] if buffer else [])]
     splits = [_train_split(task) for task in sources]
-    versions = Versions.of(one.manifest for one in sources)
-    return DistillPlan(request, splits, transform, views, identity, versions)
+    return DistillPlan(request, [one.id for one in sources], splits, transform, views, identity)
 
 
 def _settings(request: DistillRequest, teacher: CheckpointManifest) -> Settings:

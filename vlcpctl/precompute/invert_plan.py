@@ -10,13 +10,11 @@ from vlcpctl.core.atomic import already_written
 from vlcpctl.core.batch import InversionSettings
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.manifest import content_of
-from vlcpctl.core.versions import NO_VERSIONS, Versions
 from vlcpctl.data.buffer.update import open_buffer
 from vlcpctl.data.precomputed.pseudo_texts import holds_pseudo_texts, open_pseudo_texts
 from vlcpctl.data.tasks.task import Split
 
 # The size of a mini-batch where it is that of the whole buffer: what was rewritten was larger.
-_COUNTS = ("inversion.texts", "inversion.pairs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +37,6 @@ class InvertPlan:
     buffer: Split
     settings: InversionSettings
     identity: dict[str, Any]
-    versions: Versions = NO_VERSIONS  # of the buffer
 
     @property
     def parts(self) -> int:
@@ -78,8 +75,7 @@ def make_plan(request: InversionRequest) -> InvertPlan:
         "inversion": asdict(settings),
         "seed": request.seed,
     }
-    versions = Versions.of([buffer.manifest], _COUNTS if pairs < request.settings.pairs else ())
-    return InvertPlan(request, split, settings, identity, versions)
+    return InvertPlan(request, split, settings, identity)
 
 
 def already_inverted(plan: InvertPlan, *, force: bool) -> bool:
@@ -93,5 +89,4 @@ def already_inverted(plan: InvertPlan, *, force: bool) -> bool:
         holds_pseudo_texts,
         lambda out: open_pseudo_texts(out).identity,
         force=force,
-        versions=plan.versions,
     )

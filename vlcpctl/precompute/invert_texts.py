@@ -48,13 +48,13 @@ def invert_texts(
     torch.set_num_threads(compute.threads)
     settings = plan.identity, compute.numeric()
     if shards is None:
-        claim(plan.request.out, *settings, force=force, versions=plan.versions)
+        claim(plan.request.out, *settings, force=force)
         encoder = _compute(plan, compute, range(plan.parts))
     elif shards.index is None:
-        shards.check(*settings, plan.versions)
+        shards.check(*settings)
         encoder = SavedEncoder(plan.request.checkpoint).load(compute.device)
     else:
-        with shards.computing(*settings, plan.versions):
+        with shards.computing(*settings):
             _compute(plan, compute, shards.share(plan.parts))
         return False
     _join(plan, encoder)

@@ -128,7 +128,7 @@ def find_guards(
         if "test" not in task.manifest.splits:
             raise BadInput(f"{option} {path} has no test split; give a task that has one")
         recorded = _recorded(root, path, option)
-        found[recorded] = Guard(recorded, task.content, task.slug)
+        found[recorded] = Guard(recorded, task.id, task.slug)
     name, count = Counter(guard.name for guard in found.values()).most_common(1)[0]
     if count > 1:
         raise UsageError(
@@ -147,7 +147,7 @@ def find_reference(root: Path, text: str) -> Guard:
     path = Path(text)
     task = open_task(path)
     task.require("train")
-    return Guard(_recorded(root, path, "--reference"), task.content, task.slug)
+    return Guard(_recorded(root, path, "--reference"), task.id, task.slug)
 
 
 def _recorded(root: Path, path: Path, option: str) -> str:
@@ -202,7 +202,7 @@ def require_unchanged(root: Path, settings: Settings) -> None:
         if not path.exists():
             raise BadInput(f"the {option} {path} does not exist; --{option} gives its new place")
         manifest = read_task(path)
-        if guard.content not in {manifest.content, *manifest.was}:
+        if guard.content not in {manifest.id, manifest.content}:
             raise BadInput(
                 f"the {option} {path} has changed: its content id was {guard.content} and is now "
                 f"{manifest.content}; restore it, or give {which} again with --{option}"

@@ -214,8 +214,8 @@ def _with_forgotten(
     from vlcpctl.report.forgotten.finding import find_forgotten, find_lost
     from vlcpctl.report.forgotten.library import Library
 
-    shown = {one for task in files.images for one in (task.content, *task.manifest.was)}
-    if files.images and shown.isdisjoint(one for row in rows for one in (row.data, *row.data_was)):
+    shown = {one for task in files.images for one in task.ids}
+    if files.images and shown.isdisjoint(row.data for row in rows):
         raise UsageError("--images has no effect: no row is of the tasks that it names")
     found = find_forgotten(rows, files.ranks, most, request.recent)
     intervals.note_used(found.used)

@@ -14,7 +14,6 @@ from vlcpctl.core.rows import (
     OPTIONS_OF_SEED,
     PART_OF,
     Row,
-    are_same_data,
     different_options,
     firsts,
 )
@@ -224,7 +223,7 @@ def _curve(row: Row) -> Hashable:
 
 def _same_data(row: Row) -> Hashable:
     """Rows of the same data, whatever their run."""
-    return *track_of(row), row.since is None, row.data
+    return *track_of(row), row.since is None, row.data, row.data_content
 
 
 def _counted(row: Row) -> Hashable:
@@ -255,14 +254,10 @@ def _differ(name: str) -> Callable[[Row, Row], Difference]:
     return differ
 
 
-def _data_differ(one: Row, other: Row) -> Difference:
-    return {} if are_same_data(one, other) else {"data": (one.data, other.data)}
-
-
 def _counts_differ(one: Row, other: Row) -> Difference:
     if one.limit != other.limit or different_options(one, other):
         return {}
-    if one.data != other.data and are_same_data(one, other):
+    if one.data == other.data and one.data_content != other.data_content:
         return {}  # `vlcpctl forget` has removed pairs between the two; a note says so
     mine, others = one.counts, other.counts
     pairs = {name: (mine[name], others[name]) for name in sorted(mine.keys() & others.keys())}
@@ -312,7 +307,7 @@ _RULES = (
     _Rule("options", _COLUMN, _table, _options_differ(_is_of_protocol)),
     _Rule(
         "options",
-        (*_TRACK, "since", "data"),
+        (*_TRACK, "since", "data", "data_content"),
         _same_data,
         _options_differ(lambda name: name in OPTIONS_OF_DATA),
     ),
@@ -322,7 +317,7 @@ _RULES = (
         lambda row: (*track_of(row), row.run, row.seed),
         _options_differ(lambda name: name in OPTIONS_OF_SEED),
     ),
-    _Rule("data", (*_COLUMN, "run", "seed"), _curve, _data_differ),
+    _Rule("data", (*_COLUMN, "run", "seed"), _curve, _differ("data")),
     _Rule("counts", (*_TRACK, "since", "limit", "options"), _counted, _counts_differ),
     _Rule("checkpoint", ("run", "seed", "step"), _at_step, _differ("checkpoint")),
     _Rule("seed", ("run", "step", "checkpoint"), _of_checkpoint, _differ("seed")),
@@ -332,8 +327,8 @@ _RULES = (
 _FACTS: dict[str, tuple[str, ...]] = {
     "limit": ("limit",),
     "options": ("options",),
-    "data": ("data", "data_was"),
-    "counts": (*COUNTS, "data"),
+    "data": ("data",),
+    "counts": (*COUNTS, "data", "data_content"),
     "checkpoint": ("checkpoint",),
     "seed": ("seed",),
     "config": ("config",),
@@ -342,6 +337,6 @@ _FACTS: dict[str, tuple[str, ...]] = {
 _ALIKE: dict[str, Callable[[Row, Row], Difference]] = {
     "limit": _differ("limit"),
     "options": _options_differ(lambda name: name not in OPTIONS_OF_SEED),
-    "data": _data_differ,
+    "data": _differ("data"),
     "counts": _counts_differ,
 }

@@ -26,7 +26,7 @@ def _seed_notes(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         key = (*track_of(row), row.run, row.gallery, column_of(row))
         seeds = found.setdefault(key, {})
-        seeds.setdefault(row.first_data, row.seed)
+        seeds.setdefault(row.data, row.seed)
         if len(set(seeds.values())) > 1:
             runs.add(row.run)
     if not runs:
@@ -44,7 +44,7 @@ def _name_notes(rows: Iterable[Row]) -> list[str]:
     for row in rows:
         if row.gallery == "own":
             by_run = found.setdefault((*track_of(row), row.task, row.tasks), {})
-            by_run.setdefault(row.run, set()).add(row.first_data)
+            by_run.setdefault(row.run, set()).add(row.data)
     tasks = {
         str(key[4])
         for key, by_run in found.items()
@@ -61,21 +61,15 @@ def _rewritten_notes(rows: Sequence[Row]) -> list[str]:
 
     Only if they were evaluated: with pairs for training alone, the rows are of the same samples.
     """
-    if not any(row.data_was for row in rows):
+    if all(row.data_content is None for row in rows):
         return []
-    ids: dict[Hashable, set[tuple[str, Hashable]]] = {}
+    contents: dict[Hashable, set[str | None]] = {}
     names: dict[Hashable, str] = {}
     for row in rows:
-        key = *track_of(row), row.first_data
-        ids.setdefault(key, set()).add((row.data, tuple(row.counts.items())))
+        key = *track_of(row), row.data
+        contents.setdefault(key, set()).add(row.data_content)
         names.setdefault(key, row.task)
-    found = sorted(
-        {
-            names[key]
-            for key, versions in ids.items()
-            if len(versions) > 1 and len({counts for _, counts in versions}) > 1
-        }
-    )
+    found = sorted({names[key] for key, different in contents.items() if len(different) > 1})
     if not found:
         return []
     note = (

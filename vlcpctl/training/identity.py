@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.hashing import file_sha256
-from vlcpctl.core.manifest import content_of, read_manifest
+from vlcpctl.core.manifest import content_of
 from vlcpctl.core.transform import PILLOW
-from vlcpctl.core.versions import AnyManifest, Versions
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.methods.plugins.source import facts_of
@@ -74,27 +73,12 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
     }
 
 
-def versions(request: TrainRequest) -> Versions:
-    """The versions of the inputs, by which `semantic` may differ from that of a finished run."""
-    inputs: list[AnyManifest] = [open_task(path).manifest for path in request.tasks]
-    given = ((request.buffer, "task"), (request.reference, "task"), (request.targets, "targets"))
-    for path, kind in given:
-        inputs += [read_manifest(path, kind)] if path is not None else []
-    texts = request.pseudo_texts
-    inputs += [open_pseudo_texts(texts).metadata] if texts is not None else []
-    # A batch that was cut to the data was larger before pairs were removed.
-    sizes = ("settings.batch_size", "settings.micro_batch")
-    counts = sizes if "batch_size" in request.asked else ()
-    return Versions.of(inputs, counts)
-
-
 def already_trained(request: TrainRequest, identity: dict[str, Any]) -> bool:
     """Whether the finished checkpoint of this very run exists.
 
     `identity` is what `semantic` returns for the request. Raises as `already_made` does.
     """
-    known = versions(request)
-    return already_made(request.out, "checkpoint", identity, force=request.force, versions=known)
+    return already_made(request.out, "checkpoint", identity, force=request.force)
 
 
 def numeric(request: TrainRequest, device: torch.device) -> dict[str, Any]:

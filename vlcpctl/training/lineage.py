@@ -12,7 +12,6 @@ from itertools import takewhile
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.errors import UsageError, some_names
-from vlcpctl.core.versions import Versions
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.neighbours import shared_with_evaluation, stream_entries
 from vlcpctl.data.tasks.task import Split, Task
@@ -76,9 +75,7 @@ def _of_stream(tasks: Sequence[Task], parent: CheckpointManifest) -> Iterator[st
             continue
         entries = stream_entries(task)
         new = [
-            one.slug
-            for one in entries[: task.step or 0]
-            if not (parent.versions | one.versions).among(one.content, parent.tasks)
+            one.slug for one in entries[: task.step or 0] if set(one.ids).isdisjoint(parent.tasks)
         ]
         is_grown = bool(task.step and entries and not new)
         if task.step and not is_grown:
@@ -101,13 +98,12 @@ def _of_buffer(
     """Tasks that only the buffer or only the model has seen."""
     seen = buffer.buffer.seen
     learned = parent.tasks if parent is not None else ()
-    versions = _versions(buffer, parent)
-    unknown = versions.missing(seen, learned)
+    unknown = [one for one in seen if one not in learned]
     # An imported model is not known to have learned any task: its buffer may hold what it did.
     if unknown and (parent is None or learned):
-        _refuse_later(tasks, buffer, unknown, versions)
+        _refuse_later(tasks, buffer, unknown)
         # Nor is the start of a run: what its first buffer was filled with stays in later ones.
-        before = list(takewhile(lambda content: not versions.among(content, learned), seen))
+        before = list(takewhile(lambda one: one not in learned, seen))
         unknown = unknown[len(before) :] if parent and parent.start else unknown
     if unknown and (parent is None or learned):
         streams = {*(task.manifest.stream for task in tasks), parent and parent.stream}
@@ -115,7 +111,7 @@ def _of_buffer(
         model = " that --previous was not trained on" if parent else ", but there is no --previous"
         yield f"--buffer contains pairs of {_tasks(len(unknown))}{other}{model}"
     names = dict(zip(learned, parent.task_names, strict=False)) if parent is not None else {}
-    lacking = [str(names.get(content, content)) for content in versions.missing(learned, seen)]
+    lacking = [str(names.get(content, content)) for content in learned if content not in seen]
     if lacking:
         whose = "its" if len(lacking) == 1 else "their"
         yield (
@@ -134,8 +130,7 @@ def _of_features(
     if not used or parent is None or made_by is None:
         return
     # A buffer that was not updated with the parent's last task is told of by `_of_buffer`.
-    versions = _versions(buffer, parent)
-    is_current = not parent.tasks or versions.among(parent.tasks[-1], entry.seen)
+    is_current = not parent.tasks or parent.tasks[-1] in entry.seen
     if is_current and made_by not in {parent.content, *(parent.parents or ())}:
         yield (
             "--buffer was last updated with the features of another checkpoint than --previous: "
@@ -143,23 +138,11 @@ def _of_features(
         )
 
 
-def _versions(buffer: Task, parent: CheckpointManifest | None) -> Versions:
-    """The earlier ids of the tasks that the buffer and the model have seen."""
-    known = buffer.manifest.versions
-    return known if parent is None else known | parent.versions
-
-
-def _refuse_later(
-    tasks: Sequence[Task], buffer: Task, unknown: Sequence[str], versions: Versions
-) -> None:
+def _refuse_later(tasks: Sequence[Task], buffer: Task, unknown: Sequence[str]) -> None:
     """Refuse a buffer with pairs of a task that comes later in the stream."""
     for task in tasks:
         later = stream_entries(task)[(task.step or 0) + 1 :]
-        found = [
-            entry.slug
-            for entry in later
-            if (versions | entry.versions).among(entry.content, unknown)
-        ]
+        found = [one.slug for one in later if not set(one.ids).isdisjoint(unknown)]
         if found:
             raise UsageError(
                 f"--buffer {buffer.path} contains pairs of {some_names(found)}, later in the "

@@ -10,7 +10,6 @@ from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.manifest import content_of, identity_differences
 from vlcpctl.core.method import Method
 from vlcpctl.core.transform import EXACT, ImageTransform
-from vlcpctl.core.versions import Versions
 from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory, TeacherTargets, open_targets
 from vlcpctl.data.tasks.task import Split, Task
 from vlcpctl.training.config.request import TrainRequest
@@ -57,8 +56,7 @@ def open_teacher_targets(
     targets = open_targets(request.targets)
     _check_teacher(targets, request.teacher or request.previous)
     for source in sources:
-        versions = Versions.of([source.manifest])
-        if not versions.among(source.content, targets.manifest["sources"]):
+        if not source.is_among(targets.manifest["sources"]):
             raise Incompatible(
                 f"{targets.path} does not contain the pairs of {source.path}; run 'vlcpctl "
                 "distill' on every task and the buffer of this run"

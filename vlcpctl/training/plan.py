@@ -19,7 +19,6 @@ from vlcpctl.core.method import TRAIN, Method
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.core.staging import Staging
 from vlcpctl.core.transform import TORCH
-from vlcpctl.core.versions import Versions
 from vlcpctl.data.images.resizing import slow_note
 from vlcpctl.data.loading.groups import pair_groups, sizes
 from vlcpctl.data.loading.sampler import PairSampler
@@ -346,18 +345,16 @@ def _check_chain(
 
 def _refuse_twice(tasks: tuple[Task, ...]) -> None:
     """Refuse a task that is given twice: its pairs would count twice, and its step too."""
-    versions = Versions.of(task.manifest for task in tasks)
     first: dict[str, Task] = {}
     for task in tasks:
-        same = first.setdefault(versions.first(task.content), task)
+        same = first.setdefault(task.id, task)
         if same is not task:
             raise UsageError(f"{task.path} contains the same task as {same.path}; give it once")
 
 
 def _refuse_repeated(tasks: tuple[Task, ...], buffer: Task) -> None:
-    versions = Versions.of([buffer.manifest, *(task.manifest for task in tasks)])
     for task in tasks:
-        if versions.among(task.content, buffer.buffer.seen):
+        if task.is_among(buffer.buffer.seen):
             raise UsageError(
                 f"--buffer {buffer.path} contains pairs of {task.path}, which this run trains on; "
                 "use the buffer made before this task"
@@ -408,8 +405,7 @@ def _check_parent(
                 f"{request.previous} was trained on {len(parent.tasks)}"
             )
     _refuse_learned_step(request, tasks, parent)
-    versions = parent.versions | Versions.of(task.manifest for task in tasks)
-    seen = [task.path for task in tasks if versions.among(task.content, parent.tasks)]
+    seen = [task.path for task in tasks if task.is_among(parent.tasks)]
     if seen:
         raise UsageError(f"{request.previous} was already trained on {seen[0]}")
 

@@ -11,7 +11,6 @@ from vlcpctl.core.batch import InversionSettings
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.manifest import content_of
 from vlcpctl.core.method import Method
-from vlcpctl.core.versions import Versions
 from vlcpctl.data.loading.order import Order
 from vlcpctl.data.loading.sampler import BufferSampler
 from vlcpctl.data.precomputed.pseudo_texts import PseudoTextFile, open_pseudo_texts
@@ -132,16 +131,16 @@ def _from_file(
     file = open_pseudo_texts(request.pseudo_texts)
     teacher = request.teacher or request.previous
     assert teacher is not None, "in a first task no method needs pseudo texts"
-    wanted = {"checkpoint": content_of(teacher, "checkpoint")}
+    content = content_of(teacher, "checkpoint")
+    wanted: dict[str, tuple[str, ...]] = {"checkpoint": (content,)}
     paths = {"checkpoint": teacher}
     if buffer is not None:
-        wanted["buffer"], paths["buffer"] = buffer.content, buffer.path
-    versions = Versions.of([buffer.manifest] if buffer is not None else [])
-    for name, content in wanted.items():
-        if not versions.same(file.identity[name], content):
+        wanted["buffer"], paths["buffer"] = buffer.ids, buffer.path
+    for name, ids in wanted.items():
+        if file.identity[name] not in ids:
             raise Incompatible(
                 f"{file.path} was made with a different {name} than {paths[name]}: "
-                f"content {file.metadata['identity'][name]}, not {content}"
+                f"content {file.identity[name]}, not {ids[-1]}"
             )
     file.verify()
     if file.count < settings.texts:

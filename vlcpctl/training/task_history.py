@@ -10,7 +10,6 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import config_id
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.core.versions import data_was
 from vlcpctl.data.tasks.task import Task
 
 
@@ -66,14 +65,12 @@ class TaskHistory:
         own = [step for step in self._steps_in_stream() if step is not None]
         steps = [step for step in self.steps() if step is not None]
         parent = self.parent
-        learned = [] if parent is None else [parent]
         return {
             "stream": self._stream,
             "stream_step": max(own, default=None),
             "step": max(steps, default=len(self.earlier_steps())),
             "task_steps": [*self.earlier_steps(), *self.steps()],
-            "tasks": [*(parent.tasks if parent else ()), *(task.content for task in self.tasks)],
-            "data_was": data_was([*learned, *(task.manifest for task in self.tasks)]),
+            "tasks": [*(parent.tasks if parent else ()), *(task.id for task in self.tasks)],
             "task_names": [
                 *(parent.task_names if parent else ()),
                 *(task.name for task in self.tasks),

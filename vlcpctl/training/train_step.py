@@ -28,6 +28,7 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.process_memory import peak_memory
 from vlcpctl.core.tensors import write_tensors
 from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory
+from vlcpctl.data.tasks.task import ids_by_content, open_task
 from vlcpctl.distributed.signals import StopFlag, stop_flag
 from vlcpctl.distributed.world import World
 from vlcpctl.models import encoders
@@ -123,7 +124,6 @@ def _train(
             numeric,
             force=request.force,
             accept_inexact=request.accept_inexact,
-            versions=identity.versions(request),
         )
     # Rank 0 may move an older run aside: the others must not read its state before that.
     world.barrier()
@@ -429,8 +429,10 @@ def _manifest(
         console.say(f"generating pseudo texts took {share}")
     request = plan.request
     buffer = plan.buffer.buffer if plan.buffer else None
+    paths = [path for path in (request.buffer, request.reference) if path is not None]
     return CheckpointManifest(
         identity=semantic,
+        ids=ids_by_content([*plan.tasks, *map(open_task, paths)]),
         run=request.run,
         method=request.method_name,
         seed=request.seed,

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.rewritten import rewrite_task
+from support.rewritten import forget_pair
 
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.core.manifest import read_manifest
@@ -74,6 +74,6 @@ def test_a_buffer_with_fewer_images_because_it_was_rewritten_has_evicted_none(
     tasks: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], size: str, *, told: bool
 ) -> None:
     buffer(tasks[0], tmp_path / "0", policy="ring", size=size, quiet=True)
-    rewrite_task(tmp_path / "0")
+    forget_pair(tmp_path / "0")
     buffer(tasks[1], tmp_path / "1", policy="ring", size="9", previous=tmp_path / "0", quiet=True)
     assert ("the items of earlier tasks that it evicted" in capsys.readouterr().err) == told

@@ -18,7 +18,7 @@ def update_warnings(request: BufferRequest) -> Iterator[str]:
     grows = (size.count or 0) > (held.count or 0) or (size.share or 0) > (held.share or 0)
     images = sum(held.seen.values())
     # A buffer with room for all images may have fewer because it was rewritten.
-    has_evicted = not (previous.was and (held.count or 0) >= images)
+    has_evicted = not (previous.manifest.is_rewritten and (held.count or 0) >= images)
     if grows and previous.counts["train"] < images and has_evicted:
         yield (
             f"{previous.path} was smaller: the items of earlier tasks that it evicted are not "
@@ -27,8 +27,7 @@ def update_warnings(request: BufferRequest) -> Iterator[str]:
     step = task.step or 0
     same_stream = previous.manifest.stream == task.manifest.stream
     entries = stream_entries(task)
-    known = previous.manifest.versions
-    seen = [(known | one.versions).among(one.content, held.seen) for one in entries]
+    seen = [not set(one.ids).isdisjoint(held.seen) for one in entries]
     skipped = [one.slug for one, is_seen in zip(entries[:step], seen, strict=False) if not is_seen]
     later = [entries[place].slug for place in range(step + 1, len(entries)) if seen[place]]
     if skipped:

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from msgspec import to_builtins
 
 from vlcpctl.core.seals import write_sealed_manifest
-from vlcpctl.core.versions import DATA_WAS, Versions, data_was
 from vlcpctl.data.buffer.policies import CTP, NEEDS_FEATURES, PAPER
 from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.tasks.facts import BufferManifest, SplitManifest, StoredFeatures
@@ -85,10 +84,6 @@ def write_buffer_manifest(
     }
     if contents.warnings:
         body["warnings"] = contents.warnings
-    known = {} if request.previous is None else request.previous.manifest.data_was
-    rewritten = data_was([{DATA_WAS: known}, request.task.manifest])
-    if rewritten:
-        body[DATA_WAS] = rewritten
     content = content_with(summary.content, contents.features)
     write_sealed_manifest(directory, "task", request.identity(), content, body)
 
@@ -132,15 +127,6 @@ class BufferRequest:
         found = self.identity()
         task, previous = found.pop("task"), found.pop("previous")
         return {"tasks": [task], "buffer": previous, **found}
-
-    def versions(self) -> Versions:
-        """The versions of the inputs, by which `identity` may differ from that of a finished one.
-
-        A percentage of the stream was of as many images as the stream had then.
-        """
-        inputs = [self.task, *([self.previous] if self.previous is not None else [])]
-        counts = ("of",) if self.size.is_of_stream else ()
-        return Versions.of((one.manifest for one in inputs), counts)
 
     def kept_columns(self) -> list[str]:
         """The columns that the buffer keeps: those of the previous one, and more of the task."""

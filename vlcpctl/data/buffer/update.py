@@ -87,7 +87,7 @@ def plan_update(request: BufferRequest) -> UpdatePlan:
     """
     request.task.require("train")
     split = request.task.split("train")
-    seen = {**request.seen(), request.task.content: len(split)}
+    seen = {**request.seen(), request.task.id: len(split)}
     held_task = np.empty(0, dtype=np.int64)
     priority = np.empty(0)
     is_fresh = split.keys.firsts()
@@ -195,7 +195,7 @@ def _no_features(_places: np.ndarray) -> np.ndarray:
 def _check_continues(request: BufferRequest, previous: Task) -> None:
     """Refuse a task that was added before, and settings the held items were not chosen with."""
     held, size = previous.buffer, request.size
-    if request.versions().among(request.task.content, held.seen):
+    if request.task.is_among(held.seen):
         raise BadInput(
             f"{previous.path} was already updated with {request.task.path}; give the next task"
         )
@@ -244,7 +244,7 @@ def _admit(
     rows = split.take(numbers[ascending], schema)
     rows = writer.add(split, numbers[ascending], rows, request.task.name)
     more = {
-        "origin_task": pa.repeat(request.task.content, len(rows)),
+        "origin_task": pa.repeat(request.task.id, len(rows)),
         "rank": pa.array(ranks[ascending], pa.int64()),
         "order": pa.array(plan.order[picked[ascending]], pa.float64()),
     }

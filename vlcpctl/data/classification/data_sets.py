@@ -224,4 +224,4 @@ def _list_stream(directory: Path) -> None:
 
 
 def _is_stream(manifest: StreamManifest, content: str) -> bool:
-    return manifest.versions.same(manifest.content, content)
+    return manifest.id == content

@@ -24,11 +24,10 @@ from vlcpctl.core.atomic import new_file, new_part
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.library_errors import reading
+from vlcpctl.core.manifest import rewritten
 from vlcpctl.core.parquet_files import read_about, read_columns, table_writer, write_about
 from vlcpctl.core.recorded_files import RESTORE
-from vlcpctl.core.seals import renewed
 from vlcpctl.core.structs import converted, decoded
-from vlcpctl.core.versions import earlier_ids
 
 SCHEMA = "vlcpctl.pseudo-texts/1"
 METADATA = b"vlcpctl.pseudo-texts"
@@ -186,7 +185,7 @@ def write_without(file: PseudoTextFile, out: Path, drop_N: np.ndarray) -> None:
     removed = file.metadata.get(REMOVED, 0) + int(drop_N.sum())
     with table_writer(out, _schema(file.shape)) as writer:
         writer.write_table(kept)
-        write_about(writer, METADATA, renewed(file.metadata, content.id(), {REMOVED: removed}))
+        write_about(writer, METADATA, rewritten(file.metadata, content.id(), {REMOVED: removed}))
 
 
 def open_pseudo_texts(path: Path) -> PseudoTextFile:
@@ -202,7 +201,6 @@ def open_pseudo_texts(path: Path) -> PseudoTextFile:
         found = metadata.get("schema")
         raise BadInput(f"{path} has schema {found!r:.80}; this version reads {SCHEMA}")
     facts = converted(metadata, _Metadata, place)
-    earlier_ids(metadata, place)
     numbers = facts.length * facts.width
     if numbers > _MOST_NUMBERS or count * numbers > _MOST_COMPRESSED * path.stat().st_size:
         raise BadInput(

@@ -25,15 +25,13 @@ from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.digests import changed_files, digests_of, verify_files
 from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.core.hashing import content_id
-from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.core.manifest import MANIFESTS, read_manifest, rewritten
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.seals import (
     broken_seal,
-    renewed,
     rewrite_sealed_manifest,
     write_sealed_manifest,
 )
-from vlcpctl.core.versions import WAS
 from vlcpctl.data.precomputed.vector_files import VectorFile, join_vectors, write_rows_without
 from vlcpctl.data.tasks.task import Split
 
@@ -109,7 +107,7 @@ class TargetsDirectory:
                 advice = (
                     "'vlcpctl forget' has removed pairs from the targets, remove them from the "
                     "data, too"
-                    if self.manifest.get(WAS)
+                    if not {"id", "was"}.isdisjoint(self.manifest)
                     else "run 'vlcpctl distill' on all tasks used"
                 )
                 raise Incompatible(
@@ -217,7 +215,7 @@ def write_without(targets: TargetsDirectory, out: Path, keys: Collection[str]) -
     content = _content(manifest["identity"], files, manifest["scale"])
     names = [one for name in files for one in (name, str(Path(name).with_suffix(".npy")))]
     changes = {"files": files, "pairs": pairs, "digests": digests_of(out, names)}
-    found = renewed(manifest, content, changes)
+    found = rewritten(manifest, content, changes)
     rewrite_sealed_manifest(out, "targets", found)
     return found
 

@@ -42,7 +42,7 @@ def write_known(path: Path, task: Task) -> None:
         np.save(file, np.ascontiguousarray(keys.raw), allow_pickle=False)
     body: dict[str, Any] = {
         "name": task.name,
-        "content": (*task.was, task.content)[0],
+        "content": task.id,
         "pairs": len(keys),
         "digest": cached_digest(path.with_name(KEYS)),
     }

@@ -68,8 +68,8 @@ def read_lists(paths: Iterable[Path]) -> list[LeftOutList]:
 
 def _of_task(task: Task) -> LeftOutList:
     keys = Keys.joined([task.split(name).keys for name in task.manifest.splits])
-    # As it was written first, so that a split stays the same one after `forget` in the task.
-    return LeftOutList(KNOWN, task.name, (*task.was, task.content)[0], keys)
+    # By its id, so that a split stays the same one after `forget` in the task.
+    return LeftOutList(KNOWN, task.name, task.id, keys)
 
 
 def images_of(task: Task, split: str) -> Keys:
@@ -92,10 +92,7 @@ def read_test_images(paths: Iterable[Path]) -> list[LeftOutList]:
         tasks = open_stream(path) if kind_of(path) == "stream" else [open_task(path)]
         if not any("test" in task.manifest.splits for task in tasks):
             raise BadInput(f"--not-test-images {path} has no test split; give a task that has one")
-        found += [
-            LeftOutList(LEAKED, one.name, (*one.was, one.content)[0], images_of(one, "test"))
-            for one in tasks
-        ]
+        found += [LeftOutList(LEAKED, one.name, one.id, images_of(one, "test")) for one in tasks]
     return found
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from vlcpctl.core.digests import FileDigest
 from vlcpctl.core.limits import MOST_TASKS
@@ -37,6 +37,8 @@ class SplitManifest:
     """Size of the tars; of a split that was made in place, of its images."""
     content: str
     """Content id of the samples."""
+    id: str | UnsetType = UNSET
+    """Content id of the samples at first. Only if `forget` has removed some."""
     index: FileDigest
     """Size and digest of the Parquet index, `NAME.parquet`."""
     rows: FileDigest
@@ -84,7 +86,7 @@ class BufferManifest:
     checkpoint: str | None
     """Content id of the model that computed the features."""
     seen: dict[str, Count]
-    """Number of images of each task so far, by its content id."""
+    """Number of images of each task so far, by the content id that it was made with."""
     items: dict[str, Count]
     """Number of images in the buffer, by task."""
     shard_rows: dict[str, Count]
@@ -159,6 +161,8 @@ class StreamTask:
     """Name of the task."""
     content: str
     """Content id of the task."""
+    id: str = ""
+    """Content id that it was made with. Only if `forget` has rewritten it since."""
     splits: dict[str, SplitCounts]
     """Images, captions and bytes of each split."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,6 @@ import numpy as np
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.manifest import MANIFESTS
-from vlcpctl.core.versions import Versions
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.data.tasks.index import read_keys
 from vlcpctl.data.tasks.keys import Keys
@@ -23,24 +23,13 @@ TRAIN = "train"
 class StreamEntry:
     """A task as its stream lists it; the directory may have been deleted since."""
 
-    content: str
     path: Path
-    known: Versions  # what its stream records of rewritten tasks
+    ids: tuple[str, ...]  # as `Task.ids`
 
     @property
     def slug(self) -> str:
         """The name of its directory, such as 02-animals-nature."""
         return self.path.name
-
-    @property
-    def versions(self) -> Versions:
-        """The versions of the task, if the stream was rewritten and it is still there."""
-        if not self.known.firsts:
-            return self.known
-        try:
-            return self.known | read_task(self.path).versions
-        except BadInput:
-            return self.known
 
 
 def stream_entries(task: Task) -> list[StreamEntry]:
@@ -52,10 +41,16 @@ def stream_entries(task: Task) -> list[StreamEntry]:
         manifest = read_stream(directory)
     except BadInput:  # it only helps to find mistakes: not needed to train
         return []
-    versions = manifest.versions
-    if not versions.same(manifest.content, str(task.manifest.stream)):
+    if manifest.id != task.manifest.stream:
         return []
-    return [StreamEntry(one.content, directory / one.path, versions) for one in manifest.tasks]
+    found = []
+    for one in manifest.tasks:
+        ids = one.id or one.content, one.content
+        if manifest.is_rewritten and not one.id:  # version 0.3 did not record it here
+            with suppress(BadInput):
+                ids = read_task(directory / one.path).id, one.content
+        found.append(StreamEntry(directory / one.path, ids))
+    return found
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from vlcpctl.core.digests import verify_files
 from vlcpctl.core.errors import BadInput, VlcpError, unreadable
+from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.open_files import OpenFiles
 from vlcpctl.core.printable import shortened
@@ -26,6 +27,7 @@ from vlcpctl.core.store_cache import fetch_images, images_file, is_stored
 from vlcpctl.data.tasks.facts import (
     BufferManifest,
     SplitManifest,
+    StreamTask,
     TaskManifest,
     read_stream,
     read_task,
@@ -63,9 +65,30 @@ class Task:
         return self.manifest.content
 
     @property
-    def was(self) -> tuple[str, ...]:
-        """Earlier content ids of the data, oldest first, if 'vlcpctl forget' has rewritten it."""
-        return tuple(self.manifest.was)
+    def id(self) -> str:
+        """The content id with which the task was made; 'vlcpctl forget' keeps it."""
+        return self.manifest.id
+
+    @property
+    def ids(self) -> tuple[str, str]:
+        """What names the task in manifests: its id, and its content, which 0.3 named it by."""
+        return self.id, self.content
+
+    def is_among(self, tasks: Collection[str]) -> bool:
+        """Whether one of these tasks, by content id, is this one."""
+        return not set(self.ids).isdisjoint(tasks)
+
+    def changed(self, *splits: str) -> str | None:
+        """The content id of these splits, if 'vlcpctl forget' has removed pairs from one.
+
+        A task that version 0.3 has rewritten does not say from which: then they count as changed.
+        """
+        every = self.manifest.splits
+        is_known = not self.manifest.is_rewritten or any(one.id for one in every.values())
+        found = [every[name] for name in splits if name in every]
+        if is_known and not any(split.id for split in found):
+            return None
+        return content_id([split.content for split in found])
 
     @property
     def kept_columns(self) -> tuple[str, ...]:
@@ -313,16 +336,28 @@ def open_task(path: Path) -> Task:
 def open_stream(path: Path) -> list[Task]:
     """The tasks of a stream directory, in order.
 
-    Raises BadInput if it is not a stream, or if a task is not the one that it lists. A task that
-    was rewritten since is still the same.
+    Raises BadInput if it is not a stream, or if a task is not the one that it lists.
     """
     tasks = []
     for entry in read_stream(path).tasks:
         task = open_task(path / entry.path)
-        if not task.manifest.versions.same(task.content, entry.content):
+        if not is_listed(task.manifest, entry):
             raise BadInput(f"{not_listed(task.path, task.content)}{RESTORE}")
         tasks.append(task)
     return tasks
+
+
+def ids_by_content(tasks: Iterable[Task]) -> dict[str, str]:
+    """The ids of the tasks that 'vlcpctl forget' has rewritten, by their content ids."""
+    return {one.content: one.id for one in tasks if one.manifest.is_rewritten}
+
+
+def is_listed(task: TaskManifest, entry: StreamTask) -> bool:
+    """Whether a task is the one that its stream lists.
+
+    In a stream of links to tasks, `forget` rewrites the tasks, but not the list.
+    """
+    return entry.content in {task.content, task.id}
 
 
 def not_listed(path: Path, content: str) -> str:

@@ -19,7 +19,6 @@ from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.shards import Result, Shards
-from vlcpctl.core.versions import Versions
 from vlcpctl.data.classification.data_sets import CLASSES, DataSet, TaskData, open_data_sets
 from vlcpctl.data.classification.prompts import read_templates
 from vlcpctl.data.tasks.class_names import distinct_labels
@@ -137,12 +136,12 @@ class Zeroshot(ShardedEvaluator):
         found = [self._result(session, number) for number in row.tasks]
         return asdict(found[0] if len(found) == 1 else _average(found))
 
-    def embedded(self) -> tuple[dict[str, Any], Versions]:
+    def embedded(self) -> dict[str, Any]:
         """See `ShardedEvaluator`."""
         data = [one.data for one in self._data_sets]
         tasks = [one.task for one in data if isinstance(one, TaskData)]
         others = [one for one in data if not isinstance(one, TaskData)]
-        identity = {
+        return {
             "checkpoints": [CheckpointManifest.read(path).content for path in self.checkpoints],
             "tasks": [task.content for task in tasks],
             "data_sets": [one.content(self.split) for one in others],
@@ -150,7 +149,6 @@ class Zeroshot(ShardedEvaluator):
             "split": self.split,
             "limit": self.limit,
         }
-        return identity, Versions.of(task.manifest for task in tasks)
 
     def embed(self, session: Session) -> None:
         """See `ShardedEvaluator`; an average has no images of its own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -15,7 +15,6 @@ from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import MANIFESTS, write_manifest
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
-from vlcpctl.core.versions import Versions
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.evaluation.embedding_files import write_part
 from vlcpctl.evaluation.evaluator import Job, Plan, Session, ShardedEvaluator
@@ -92,7 +91,7 @@ class Retrieval(ShardedEvaluator):
                 _check_split(task, split)
         checkpoints = self.read_checkpoints()
         self._check_models()
-        places = [place_of(task) for task in self.tasks]
+        places = self._places()
         jobs = [
             Job(path, one.manifest, self._rows(one, places)) for path, one in checkpoints.items()
         ]
@@ -141,11 +140,11 @@ class Retrieval(ShardedEvaluator):
         variant = self.map_variant or DEFAULT_VARIANT
         return MultiModal(self._sources, self.duplicates, backend, variant)
 
-    def embedded(self) -> tuple[dict[str, Any], Versions]:
+    def embedded(self) -> dict[str, Any]:
         """See `Evaluator`; which galleries are made of the embeddings does not matter."""
         tasks, distractors = self.tasks, self.distractors or ()
         checkpoints = [CheckpointManifest.read(path).content for path in self.checkpoints]
-        identity = {
+        return {
             "checkpoints": checkpoints,
             "gallery_checkpoint": self._gallery_content,
             "tasks": [task.content for task in tasks],
@@ -156,7 +155,6 @@ class Retrieval(ShardedEvaluator):
             "limit": self.limit,
             "sample": self.sample,
         }
-        return identity, Versions.of(task.manifest for task in (*tasks, *distractors))
 
     def embed(self, session: Session) -> None:
         """See `Evaluator`; saved embeddings are of all tasks, also those without a row."""
@@ -253,6 +251,17 @@ class Retrieval(ShardedEvaluator):
         for task in self.tasks if self.protocol == MULTI_MODAL else ():
             require_classes(task)
 
+    def _places(self) -> list[TaskPlace]:
+        """The places of the tasks; distractors without their deleted pairs are evaluated, too."""
+        places = [place_of(task, *self.splits) for task in self.tasks]
+        added = {one.id: one.changed(*self.splits) for one in self.distractors or ()}
+        if not any(added.values()):
+            return places
+        more = sorted(content or own for own, content in added.items())
+        return [
+            replace(one, evaluated=content_id([one.evaluated or one.id, *more])) for one in places
+        ]
+
     def _rows(self, checkpoint: RunCheckpoint, places: Sequence[TaskPlace]) -> list[PlannedRow]:
         # The options that decide the numbers; batch size, device and backend do not.
         options: dict[str, Any] = {"duplicates": self.duplicates}
@@ -260,10 +269,7 @@ class Retrieval(ShardedEvaluator):
             options["map_variant"] = self.map_variant or DEFAULT_VARIANT
         measured = _MEASURED[self.protocol]
         if self.distractors:
-            # Data that was rewritten since is the same, as evaluated data is.
-            options["distractors"] = sorted(
-                {(*one.was, one.content)[0] for one in self.distractors}
-            )
+            options["distractors"] = sorted({one.id for one in self.distractors})
             measured += COUNTS
         if self.sample is not None:
             options["sample"] = self.sample
@@ -284,12 +290,12 @@ class Retrieval(ShardedEvaluator):
         """The directories of the checkpoints' embeddings, without those that are already saved."""
         if self.save_embeddings is None:
             return {}
-        found, versions = {}, Versions.of(task.manifest for task in self.tasks)
+        found = {}
         for job in jobs:
             several, out = len(self.checkpoints) > 1, self.save_embeddings
             out = out / job.checkpoint.name if several else out
             identity = self._identity(job)
-            if not already_made(out, "embeddings", identity, force=self.force, versions=versions):
+            if not already_made(out, "embeddings", identity, force=self.force):
                 found[job.checkpoint] = out
         return found
 

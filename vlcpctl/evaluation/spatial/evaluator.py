@@ -49,7 +49,7 @@ class Spatial(Evaluator):
                 raise BadInput(
                     f"{task.path} has no images in split {self.split!r} (it has: {known})"
                 )
-        places = [place_of(task) for task in self.tasks]
+        places = [place_of(task, self.split) for task in self.tasks]
         found = self.read_checkpoints()
         paths, checkpoints = list(found), list(found.values())
         manifests = [one.manifest for one in checkpoints]

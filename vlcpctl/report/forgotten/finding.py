@@ -21,7 +21,6 @@ from vlcpctl.report.forgotten.choice import changes, confusions
 from vlcpctl.report.scores.collect import TrackKey, track_key
 from vlcpctl.report.scores.drops import Against, Curve
 from vlcpctl.report.scores.intervals import scores_of
-from vlcpctl.report.scores.joining import current_ids
 from vlcpctl.report.scores.runs import step_of
 
 _CLOSE = 1e-6  # points between a score in a row and the same score computed from ranks
@@ -96,12 +95,7 @@ def _name(row: Row) -> str:
 class _Ranks:
     """The ranks of some rows, found in all files."""
 
-    def __init__(self, files: Sequence[SavedRanks], rows: Iterable[Row]) -> None:
-        known = list(rows)
-        self._known_as = current_ids(known)
-        self._versions: dict[str, list[str]] = {}
-        for one, current in self._known_as.items():
-            self._versions.setdefault(current, []).append(one)
+    def __init__(self, files: Sequence[SavedRanks]) -> None:
         self._files = files
         self.used: set[Path] = set()
         self.notes: dict[str, None] = {}
@@ -113,28 +107,20 @@ class _Ranks:
 
     def of(self, rows: Collection[Row], gallery: str) -> dict[int, GalleryRanks]:
         """By the id of a row: the ranks that belong to it, if there are any."""
-        places = {(row.checkpoint, data) for row in rows for data in self._ids(row)}
+        places = {(row.checkpoint, data) for row in rows for data in row.of_ranks}
         found: dict[tuple[str, str, str], list[GalleryRanks]] = {}
         for file in self._files:
             for one in file.read(places, gallery, has_answers=True):
-                found.setdefault((one.checkpoint, self._current(one.data), one.split), []).append(
-                    one
-                )
+                found.setdefault((one.checkpoint, one.data, one.split), []).append(one)
         chosen = {id(row): self._chosen(row, found) for row in rows}
         return {place: one for place, one in chosen.items() if one is not None}
-
-    def _ids(self, row: Row) -> list[str]:
-        data = row.data or ""
-        return self._versions.get(self._current(data), [data])
-
-    def _current(self, data: str) -> str:
-        return self._known_as.get(data, data)
 
     def _chosen(
         self, row: Row, found: Mapping[tuple[str, str, str], list[GalleryRanks]]
     ) -> GalleryRanks | None:
-        place = (row.checkpoint, self._current(row.data), row.split)
-        candidates = [one for one in found.get(place, ()) if one.may_be_of(row) and one.ways]
+        places = ((row.checkpoint, data, row.split) for data in row.of_ranks)
+        every = [one for place in places for one in found.get(place, ())]
+        candidates = [one for one in every if one.may_be_of(row) and one.ways]
         whole = [one for one in candidates if _agrees(one, row)]
         chosen = next(iter([*whole, *(one for one in candidates if one.is_reduced)]), None)
         if chosen is not None:
@@ -174,7 +160,7 @@ def find_forgotten(
     runs: dict[tuple[TrackKey, str], list[int]] = {}
     for track, run, seed in sorted(chains):
         runs.setdefault((track, run), []).append(seed)
-    ranks = _Ranks(files, rows)
+    ranks = _Ranks(files)
     budget = _Budget(runs, chains, most)
     tasks: list[TaskChanges] = []
     for (track, run), seeds in runs.items():
@@ -197,7 +183,7 @@ def find_lost(
     known = list(curves)
     pairs = [[pair for one in against for pair in curve.pairs(one)[:1]] for curve in known]
     rows = [row for found in pairs for pair in found for row in pair]
-    of_rows = _Ranks(files, rows).of(rows, "own")
+    of_rows = _Ranks(files).of(rows, "own")
     found = []
     for curve, candidates in zip(known, pairs, strict=True):
         wanted = [one for pair in candidates if _has_ranks(one := _Wanted(*pair, "own"), of_rows)]

@@ -111,7 +111,7 @@ class Curve:
     def is_of(self, data: Collection[str]) -> bool:
         """Whether the last model was evaluated on data with one of these content ids."""
         last = (one.steps.get(self.run.last) for one in self.seeds)
-        return any({row.data, *row.data_was} & set(data) for row in last if row)
+        return any(row.data in data for row in last if row)
 
     @cached_property
     def images(self) -> int | None:

@@ -66,9 +66,8 @@ def joined(
     unless its name is in `kept`. Raises BadInput for rows that contradict each other, and for a
     baseline without rows on own galleries.
     """
-    known_as = current_ids(rows)
     chains = _chains_by_start(rows)
-    places = _places(rows, known_as, chains)
+    places = _places(rows, chains)
     names: dict[str, dict[str, None]] = {}
     found = []
     for row in rows:
@@ -77,15 +76,13 @@ def joined(
         for run, seed in starting:
             names.setdefault(run, {})[row.run] = None
             start = structs.replace(row, run=run, seed=seed, step=None)
-            found.append(
-                _placed(start, places[run, seed], known_as, keeps_place=_is_untrained(row))
-            )
+            found.append(_placed(start, places[run, seed], keeps_place=_is_untrained(row)))
         if not starting or row.step is not None or row.run in kept:
             place = places.get((row.run, row.seed), {})
-            found.append(_placed(_since_start(row, chains), place, known_as))
+            found.append(_placed(_since_start(row, chains), place))
     starts = {run: tuple(sorted(models)) for run, models in names.items()}
-    of_baseline = _baseline_rows(rows, places, known_as, baseline) if baseline else []
-    named = numbered_alike(_with_one_name([*found, *of_baseline], known_as, len(found)))
+    of_baseline = _baseline_rows(rows, places, baseline) if baseline else []
+    named = numbered_alike(_with_one_name([*found, *of_baseline], len(found)))
     return JoinedRows(
         distinct(named[: len(found)], allow_mixed),
         starts,
@@ -96,7 +93,6 @@ def joined(
 def _baseline_rows(
     rows: Iterable[Row],
     places: Mapping[Chain, dict[str, _Position]],
-    known_as: dict[str, str],
     baseline: Baseline,
 ) -> list[Row]:
     """The rows of the baseline with the places that each run gave its data."""
@@ -108,7 +104,6 @@ def _baseline_rows(
         _placed(
             structs.replace(row, run=run, seed=seed, step=None),
             of_run,
-            known_as,
             keeps_place=_is_untrained(row),
         )
         for (run, seed), of_run in places.items()
@@ -120,22 +115,6 @@ def _baseline_rows(
             "evaluate it on the data to compare"
         )
     return found
-
-
-def current_ids(rows: Iterable[Row]) -> dict[str, str]:
-    """For each id of data that were rewritten: one id that all of their versions share."""
-    leader: dict[str, str] = {}
-
-    def find(one: str) -> str:
-        while leader.setdefault(one, one) != one:
-            leader[one] = one = leader[leader[one]]
-        return one
-
-    for row in firsts(rows, "data_part"):
-        for earlier in row.data_was:
-            one, other = find(row.data), find(earlier)
-            leader[max(one, other)] = min(one, other)
-    return {one: find(one) for one in list(leader)}
 
 
 def _chains_by_start(rows: Iterable[Row]) -> dict[str, dict[Chain, None]]:
@@ -151,9 +130,7 @@ def _chains_by_start(rows: Iterable[Row]) -> dict[str, dict[Chain, None]]:
     return chains
 
 
-def _places(
-    rows: Sequence[Row], known_as: dict[str, str], starts: Collection[str]
-) -> dict[Chain, dict[str, _Position]]:
+def _places(rows: Sequence[Row], starts: Collection[str]) -> dict[Chain, dict[str, _Position]]:
     """The place of each data id in each run, as the run's latest checkpoint has it.
 
     An upper bound has the places of the other runs where these agree: it is compared with them.
@@ -172,9 +149,8 @@ def _places(
             step = row.task_step
             found = _Position(step_of(row), step is not None, -(step or 0), row.task)
             of_run = places[row.run, row.seed]
-            data = known_as.get(row.data, row.data)
-            if found >= of_run.setdefault(data, found):
-                of_run[data] = found
+            if found >= of_run.setdefault(row.data, found):
+                of_run[row.data] = found
     _share(places, bounds, before)
     return places
 
@@ -193,16 +169,14 @@ def _share(
                 (places[chain][data],) = said.values()
 
 
-def _placed(
-    row: Row, places: dict[str, _Position], known_as: dict[str, str], *, keeps_place: bool = True
-) -> Row:
+def _placed(row: Row, places: dict[str, _Position], *, keeps_place: bool = True) -> Row:
     """The row with the place of its data in the run.
 
     Data that the run does not know are outside its stream, unless the row `keeps_place`.
     """
     if row.gallery != "own":
         return row
-    place = places.get(known_as.get(row.data, row.data))
+    place = places.get(row.data)
     if place is None:
         return row if keeps_place else structs.replace(row, task_step=None)
     if (place.task_step, place.task) == (row.task_step, row.task):
@@ -224,7 +198,7 @@ def _since_start(row: Row, chains: dict[str, dict[Chain, None]]) -> Row:
     return structs.replace(row, since=replace(since, run=row.run, step=None))
 
 
-def _with_one_name(rows: Sequence[Row], known_as: dict[str, str], first: int) -> list[Row]:
+def _with_one_name(rows: Sequence[Row], first: int) -> list[Row]:
     """The rows, with one name for data outside the stream that have several, and no other's.
 
     The `first` of the rows are of other checkpoints than the rest, whatever their runs.
@@ -232,17 +206,15 @@ def _with_one_name(rows: Sequence[Row], known_as: dict[str, str], first: int) ->
     names: dict[str, str] = {}
     for row in firsts(rows, "data_part"):
         if is_outside(row):
-            data = known_as.get(row.data, row.data)
-            names[data] = min(names.get(data, row.task), row.task)
+            names[row.data] = min(names.get(row.data, row.task), row.task)
     if not names:
         return list(rows)
-    named = [_renamed(row, names.get(known_as.get(row.data, row.data), row.task)) for row in rows]
+    named = [_renamed(row, names.get(row.data, row.task)) for row in rows]
     parts = named[:first], named[first:]
-    shared = set().union(*(_with_name_of_another(part, known_as) for part in parts))
+    shared = set().union(*(_with_name_of_another(part) for part in parts))
     return [
-        _renamed(row, f"{row.task} ({data[:_DIGITS]})") if data in shared else row
+        _renamed(row, f"{row.task} ({row.data[:_DIGITS]})") if row.data in shared else row
         for row in named
-        for data in [known_as.get(row.data, row.data)]
     ]
 
 
@@ -252,7 +224,7 @@ def _renamed(row: Row, name: str) -> Row:
     return structs.replace(row, task=name, tasks=(name,) if len(row.tasks) == 1 else row.tasks)
 
 
-def _with_name_of_another(rows: Iterable[Row], known_as: dict[str, str]) -> set[str]:
+def _with_name_of_another(rows: Iterable[Row]) -> set[str]:
     """The data outside the stream with the name of other data, evaluated on the same checkpoint.
 
     Data of one name that no checkpoint was evaluated on together may be one data set that was
@@ -263,7 +235,7 @@ def _with_name_of_another(rows: Iterable[Row], known_as: dict[str, str]) -> set[
     for row in rows:
         if row.gallery == "own":
             ids = found.setdefault(subjects.of(row), {})
-            ids[known_as.get(row.data, row.data)] = row.task_step is None
+            ids[row.data] = row.task_step is None
     return {
         data
         for ids in found.values()

@@ -16,7 +16,6 @@ from vlcpctl.core.rows import Row
 from vlcpctl.metrics.chance import critical_value, margin_of
 from vlcpctl.report.scores.drops import Against, Curve, Drop, SeedRows
 from vlcpctl.report.scores.intervals import Interval
-from vlcpctl.report.scores.joining import current_ids
 from vlcpctl.report.scores.runs import START
 from vlcpctl.report.scores.saved_ranks import RankIntervals
 from vlcpctl.report.scores.summary import Spread, over_seeds
@@ -129,7 +128,6 @@ class _Measured:
     """Rows by who embedded queries, gallery and distractors; empty without rows on an index."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        self._known_as = current_ids(rows)
         self._at: dict[Hashable, Row] = {}
         self._indexed: dict[Hashable, list[Row]] = {}
         if all(row.gallery_checkpoint is None for row in rows):
@@ -151,8 +149,7 @@ class _Measured:
         return () if own is None else self._indexed.get(self._model(own), ())
 
     def _model(self, row: Row, checkpoint: str | None = None) -> Hashable:
-        data = self._known_as.get(row.data, row.data)
-        return data, row.evaluator, row.protocol, row.split, checkpoint or row.checkpoint
+        return row.data, row.evaluator, row.protocol, row.split, checkpoint or row.checkpoint
 
     def _place(self, row: Row, query: str, index: str, by: str | None) -> Hashable:
         return self._model(row, query), index, _gallery(row, by)

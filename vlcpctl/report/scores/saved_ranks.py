@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from vlcpctl.core.rows import Row
 from vlcpctl.report.scores.drops import Against, Curve
 from vlcpctl.report.scores.intervals import Interval, have_same_queries, intervals, scores_of
-from vlcpctl.report.scores.joining import current_ids
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.rank_files import GalleryRanks, SavedRanks
@@ -39,23 +38,14 @@ class RankIntervals:
         """
         pairs = [pair for curve in curves for one in against for pair in curve.pairs(one)]
         rows = [row for pair in (*pairs, *more) for row in pair] if files else []
-        self._known_as = current_ids(rows)
         self._found: dict[tuple[str, str, str], list[GalleryRanks]] = {}
         self._used: set[object] = set()
         self._notes: dict[str, None] = {}
-        versions: dict[str, list[str]] = {}
-        for version, current in self._known_as.items():
-            versions.setdefault(current, []).append(version)
-        wanted = {
-            (row.checkpoint, data)
-            for row in rows
-            for data in versions.get(self._known_as.get(row.data, row.data), [row.data])
-        }
+        wanted = {(row.checkpoint, data) for row in rows for data in row.of_ranks}
         self._files = len(files)
         for file in files:
             for one in file.read(wanted):
-                place = (one.checkpoint, self._known_as.get(one.data, one.data), one.split)
-                self._found.setdefault(place, []).append(one)
+                self._found.setdefault((one.checkpoint, one.data, one.split), []).append(one)
 
     def of(self, curve: Curve, against: Against = "baseline") -> Mapping[str, Interval]:
         """The intervals on a curve by metric; empty if a seed has no ranks of the same queries."""
@@ -100,8 +90,8 @@ class RankIntervals:
 
     def _ranks(self, row: Row, curve: Curve) -> GalleryRanks | None:
         """The ranks that belong to a row: of its checkpoint and data, and with its scores."""
-        data = self._known_as.get(row.data or "", row.data or "")
-        found = self._found.get((row.checkpoint, data, row.split), [])
+        places = ((row.checkpoint, data, row.split) for data in row.of_ranks)
+        found = [one for place in places for one in self._found.get(place, ())]
         found = [one for one in found if one.may_be_of(row)]
         found.sort(key=lambda one: one.is_reduced)  # whole ones first
         whole = [one for one in found if _agree(scores_of(one), row.metrics)]
@@ -137,8 +127,5 @@ def _agree(found: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
 
 
 def files_digest(files: Iterable[SavedRanks]) -> list[str]:
-    """What identifies files of ranks, whatever their names and order.
-
-    A file from which `vlcpctl forget` has removed queries is still the same.
-    """
-    return sorted({(*file.was, file.digest)[0] for file in files})
+    """What identifies files of ranks, whatever their names and order."""
+    return sorted({file.digest for file in files})

@@ -33,7 +33,6 @@ from vlcpctl.core.manifest import identity_differences
 from vlcpctl.core.safe_json import parse_json, read_json_object
 from vlcpctl.core.staging import Staging
 from vlcpctl.core.structs import converted
-from vlcpctl.core.versions import NO_VERSIONS, Versions
 from vlcpctl.training.loop.metrics_log import FILE_NAME
 
 if TYPE_CHECKING:
@@ -103,13 +102,12 @@ class ResumeDirectory:
         *,
         force: bool,
         accept_inexact: bool,
-        versions: Versions = NO_VERSIONS,
     ) -> None:
         """Create the directory, or accept an existing one to resume from.
 
-        Raises OutputExists if it belongs to a run with other settings (`semantic`) or on data that
-        was rewritten since (`versions` are those of the inputs), and Incompatible if the machine
-        or library differs (`numeric`) without `accept_inexact`, or if the state cannot be resumed.
+        Raises OutputExists if it belongs to a run with other settings or data (`semantic`), and
+        Incompatible if the machine or library differs (`numeric`) without `accept_inexact`, or if
+        the state cannot be resumed.
         """
         if force and self.path.exists():
             self.staging.keep(self.path)
@@ -126,7 +124,7 @@ class ResumeDirectory:
         recorded = {IDENTITY: facts.identity}
         verify_files(self.path, recorded, error=Incompatible, advice=START_OVER, use_cache=False)
         found = read_json_object(self.path / IDENTITY)
-        refuse_unfinished(self.path, found["semantic"], semantic, versions)
+        refuse_unfinished(self.path, found["semantic"], semantic)
         inexact = identity_differences(found["numeric"], numeric)
         if inexact and not accept_inexact:
             raise Incompatible(

@@ -17,6 +17,7 @@ from vlcpctl.core.errors import Diverged, Incompatible, Interrupted, OutputExist
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.loading.loader import ImageCache
+from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.testing.tiny_stream import make_pair, make_task
@@ -77,6 +78,28 @@ def test_the_manifest_says_what_was_trained(world: TrainingWorld, tmp_path: Path
     assert manifest["parent"] == read_manifest(tmp_path / "00", "checkpoint")["content"]
     assert len(manifest["tasks"]) == 2
     assert manifest["peak_memory"]["process"] > 1_000_000
+
+
+@pytest.mark.parametrize(("length", "share"), [(40, None), (6, "25 %")])
+def test_captions_beyond_the_text_length_are_counted(
+    world: TrainingWorld,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    length: int,
+    share: str | None,
+) -> None:
+    def pair(number: int) -> Pair:
+        text = "a cat" if number % 4 else "a cat and a dog and a cat and a dog"
+        return make_pair(number)._replace(captions=[text])
+
+    task = make_task(tmp_path / "task", 12, pair=pair)
+    step = _with(replace(_first(world, tmp_path), tasks=(task,)), text_length=length)
+    train_step(step)
+    said = [one for one in capsys.readouterr().err.splitlines() if "fill the text length" in one]
+    assert len(said) == (share is not None)
+    assert all(
+        f"about {share} of the captions" in one and f"{length} tokens" in one for one in said
+    )
 
 
 def test_a_finished_command_does_nothing_again(world: TrainingWorld, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from functools import partial as bound
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from vlcpctl.checkpoints.checkpoint import (
@@ -63,6 +64,8 @@ from vlcpctl.training.model_checks import require_known_loss
 from vlcpctl.training.offline_teacher import check_transform, refuse_tokens, weight_users
 from vlcpctl.training.plan import TrainPlan, make_plan
 from vlcpctl.training.validation import validate
+
+_LOOKED_AT = 200  # images of a task whose captions are measured
 
 
 def train_step(
@@ -118,6 +121,7 @@ def _train(
     run = _new_run(plan, parent, world)
     validation = _validation(plan, run)
     if leads:
+        _say_of_long_captions(plan, run.encoder)
         numeric = identity.numeric(request, run.device)
         partial.claim(
             semantic,
@@ -154,6 +158,25 @@ def _train(
         )
         _finish(plan, partial, semantic, loop, tensors, parent)
     world.barrier()  # no process returns before the checkpoint exists
+
+
+def _say_of_long_captions(plan: TrainPlan, encoder: Encoder) -> None:
+    """A note on captions that fill the text length, as the tokenizer cuts what is beyond it.
+
+    It comes after the plan, which has no tokenizer: that imports torch.
+    """
+    splits = plan.sampler.splits
+    rows = [(one, np.linspace(0, len(one) - 1, _LOOKED_AT).astype(int)) for one in splits]
+    texts = [text for one, found in rows for row in {*found.tolist()} for text in one.captions(row)]
+    ids = encoder.tokenizer(texts)
+    padding = encoder.tokenizer([""])[0].mode().values
+    full = int(((ids[:, 0] != padding) & (ids[:, -1] != padding)).sum())
+    if full:
+        share = f"about {100 * full / len(texts):.0f} %"
+        console.say(
+            f"  note: {share} of the captions fill the text length of {ids.shape[1]} tokens; what "
+            "is beyond it is cut"
+        )
 
 
 def _finish(

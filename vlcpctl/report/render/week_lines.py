@@ -13,7 +13,7 @@ from vlcpctl.report.render.week import Change, WeekFacts
 MOST_LINES = 15
 WIDTH = 80  # at least: columns that the lines are made for
 
-_FEWEST = 3  # lines of sentences, and of scores, that there is always room for
+_FEWEST = 3  # lines of sentences that there is always room for
 _NAME, _SINCE = 23, 10  # characters of columns
 _HALF = 10  # of a bar, on each side of zero
 _DOTS = "..."
@@ -45,10 +45,10 @@ def week_lines(facts: WeekFacts, width: int | None = WIDTH) -> list[str]:
     warnings = [
         line for one in facts.warnings for line in _wrapped(f"  warning: {printable(one)}", width)
     ]
-    room = max(2 * _FEWEST, room - len(warnings))
     said = sorted(facts.reasons(), key=lambda one: " gained " in one)
     about = ["  " + _CHANCE.sub(r", chance \1", one) for one in said]
-    about = _cut(about, max(_FEWEST, room - len(changes)), "the rest is on the page")
+    most = max(_FEWEST, room - len(changes) - len(warnings))
+    about = _cut(about, most, "the rest is on the page")
     scores = _scores(facts, changes, room - len(about))
     title = f"{facts.title}: {facts.verdict}  ({facts.date})"
 

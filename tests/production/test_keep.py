@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from support.program import ProgramResult, check_refused
 from vlcpctl.data.splitting.known_keys import KEYS, read_known
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.inspection.check import check
+from vlcpctl.production.keeping import _too_old
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.state import read_state
 
@@ -54,6 +56,14 @@ def test_an_old_week_keeps_what_is_evaluated_and_its_keys(
     (week / KEYS).write_bytes((week / KEYS).read_bytes()[:-1])
     refused = run("update", tmp_path / "both.parquet", "--state", state)
     assert (refused.code, f"{week / KEYS}" in refused.err) == (3, True)
+
+
+def test_the_week_of_the_index_stays_whole(state: Path) -> None:
+    found = read_state(Layout(state))
+    for index, old in ((0, [1, 2]), (1, [2]), (None, [1, 2])):
+        settings = replace(found.settings, kept_weeks=1, index_week=index)
+        weeks = tuple(replace(found.weeks[0], number=number) for number in (1, 2, 3))
+        assert _too_old(replace(found, settings=settings, weeks=weeks)) == old
 
 
 @pytest.mark.slow

@@ -72,7 +72,8 @@ def test_a_loss_that_is_clear_is_not_trained_again(state: Path) -> None:
         settings = attempt.settings.with_given({"retries": retries})
         one = Attempt(**{**vars(attempt), "settings": settings})
         found = {"holds": True, "is_clear": is_clear}
-        judged = Judgement(accepted=False, gates=(), undefined="", verdicts=(found,))
+        other = {"holds": False, "is_clear": True}  # above its bound, and not above chance
+        judged = Judgement(accepted=False, gates=(), undefined="", verdicts=(found, other))
         assert _is_retried(one, judged) == is_retried
         passed = Judgement(accepted=True, gates=(), undefined="", verdicts=(found,))
         assert not _is_retried(one, passed)

@@ -192,18 +192,6 @@ RECORDS = {
         },
         ("schema", "seal", "made_by"),
     ),
-    "known-keys": Kind(
-        "The keys of an old week of which `--keep` has removed the pairs, in `keys.npy` beside it, "
-        "an (N, 16) uint8 array. `split --not` takes it.",
-        "trimmed.json",
-        {
-            "name": "Name of the task of the week.",
-            "content": "Content id of the task as it was first written.",
-            "pairs": "Number of keys.",
-            "digest": "xxh3_128 of `keys.npy`.",
-        },
-        ("schema", "seal"),
-    ),
     "week": Kind(
         "What a week was made from, written by `update`.",
         "week.json",

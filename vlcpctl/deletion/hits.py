@@ -21,11 +21,12 @@ from vlcpctl.data.precomputed.pseudo_texts import (
     texts_of_parents,
 )
 from vlcpctl.data.precomputed.teacher_targets import open_targets
+from vlcpctl.data.splitting.known_keys import SPLIT, read_known
 from vlcpctl.data.tasks import exported
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.deletion import reports
-from vlcpctl.deletion.places import CACHED, PSEUDO_TEXTS, RANKS, Stored
+from vlcpctl.deletion.places import CACHED, KNOWN, PSEUDO_TEXTS, RANKS, Stored
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import FEATURES, SKIPPED, Drop, hits_of, skipped_lines
 from vlcpctl.evaluation.embedding_cache import samples_of
@@ -76,7 +77,7 @@ class Hit:
 
 def trains(kind: str, removed: Collection[str]) -> bool:
     """Whether models are trained on the pairs that an artifact has, counted under these names."""
-    if kind in {"task", "buffer"}:
+    if kind in {"task", "buffer", KNOWN}:
         return not _TRAINED.isdisjoint(removed)
     return kind in {"targets", PSEUDO_TEXTS}
 
@@ -88,6 +89,8 @@ def ids_of(stored: Stored) -> list[str]:
     """
     if stored.kind in {RANKS, CACHED}:
         return []
+    if stored.kind == KNOWN:
+        return [read_known(stored.path).content]
     if stored.kind == PSEUDO_TEXTS:
         manifest = open_pseudo_texts(stored.path).metadata
     else:
@@ -174,6 +177,16 @@ def _in_ranks(hit: Hit, drop: Drop) -> None:
     hit.files, hit.keys = [""], named_in(hit.path) & drop.keys
 
 
+def _in_known(hit: Hit, drop: Drop) -> None:
+    table = read_known(hit.path).table
+    for key, split in zip(table["key"].to_pylist(), table[SPLIT].to_pylist(), strict=True):
+        if key in drop.keys:
+            hit.keys.add(key)
+            name = split or "train"  # version 0.3.0 did not record it
+            hit.removed[name] = hit.removed.get(name, 0) + 1
+    hit.files = [""] if hit.keys else []
+
+
 def _in_export(hit: Hit, drop: Drop) -> None:
     counts = exported.exported_counts(hit.path, drop.keys)
     hit.keys = set(counts)
@@ -197,6 +210,7 @@ _LOOKERS: dict[str, Callable[[Hit, Drop], None]] = {
     "report": _in_report,
     PSEUDO_TEXTS: _in_pseudo_texts,
     RANKS: _in_ranks,
+    KNOWN: _in_known,
     CACHED: _in_cache,
     exported.KIND: _in_export,
 }

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput, some_names
+from vlcpctl.data.splitting.known_keys import read_known
 from vlcpctl.data.tasks.exported import KIND, exported_pairs
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.deletion.places import Places
+from vlcpctl.deletion.places import KNOWN, Places
 from vlcpctl.deletion.selectors import Selectors, is_among
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop, unlisted_shards
@@ -57,21 +58,25 @@ def find(places: Places, selectors: Selectors, tars: Tars, more: frozenset[str])
     for task, split in _splits(tasks):
         columns.update(split.table.column_names)
         _add_rows(found, split.table, selectors)
-        _add_valued(valued, split)
+        _add_valued(valued, split.table)
         _add_samples(found, task, split, selectors, tars)
     exported = [exported_pairs(one.path) for one in places.stored if one.kind == KIND]
     exports = [table for table in exported if table is not None]
-    for table in exports:
+    trimmed = [read_known(one.path).table for one in places.stored if one.kind == KNOWN]
+    for table in (*exports, *trimmed):
         columns.update(table.column_names)
         _add_rows(found, table, selectors)
+    for table in trimmed:
+        _add_valued(valued, table)
     _require_columns(selectors, columns)
     if valued:
-        found.evicted = _evicted(tasks, tars) - found.keys
+        of_trimmed = {key for table in trimmed for key in table["key"].to_pylist()}
+        found.evicted = _evicted(tasks, tars) - found.keys - of_trimmed
         known = set.intersection(*valued.values())
-        for _, split in _splits(tasks):
-            found.unlabelled.update(key for key in split.keys if key not in known)
+        for keys in (*(split.keys for _, split in _splits(tasks)), of_trimmed):
+            found.unlabelled.update(key for key in keys if key not in known)
         found.unlabelled -= found.keys
-    for table in [*(split.table for _, split in _splits(tasks)), *exports]:
+    for table in [*(split.table for _, split in _splits(tasks)), *exports, *trimmed]:
         _add_facts(found, table)
     return found
 
@@ -87,15 +92,15 @@ def _add_rows(found: Matches, pairs: pa.Table, selectors: Selectors) -> None:
         found.match(words, key)
 
 
-def _add_valued(valued: dict[str, set[str]], split: Split) -> None:
+def _add_valued(valued: dict[str, set[str]], table: pa.Table) -> None:
     """Add the keys of the pairs that have a value in each column."""
     for name, keys in valued.items():
-        if name in split.table.column_names:
-            column = split.table[name]
+        if name in table.column_names:
+            column = table[name]
             has_N = pc.is_valid(column)
             if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
                 has_N = pc.greater(pc.fill_null(pc.list_value_length(column), 0), 0)
-            keys.update(split.table["key"].filter(has_N).to_pylist())
+            keys.update(table["key"].filter(has_N).to_pylist())
 
 
 def _add_samples(
@@ -139,7 +144,7 @@ def _add_facts(found: Matches, pairs: pa.Table) -> None:
     """Add the images and source keys of the pairs, and the other pairs that have these images."""
     table = pairs.select(["key", "sha256", "source_key"])
     rows = table.filter(pa.array(is_among(table["key"], found.keys)))
-    found.images.update(rows["sha256"].to_pylist())
+    found.images.update(image for image in rows["sha256"].to_pylist() if image is not None)
     found.source_keys.update(key for key in rows["source_key"].to_pylist() if key is not None)
 
 

@@ -19,6 +19,7 @@ from vlcpctl.core.staging import Staging, staging_at
 from vlcpctl.core.store_cache import is_cache
 from vlcpctl.data.precomputed import pseudo_texts
 from vlcpctl.data.precomputed.stored_features import FILE, IMAGES, TEXTS
+from vlcpctl.data.splitting.known_keys import FILES_0_3, METADATA, is_known_keys
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.data.tasks.rows import ENDING as ROWS_ENDING
 from vlcpctl.deletion.tars import Inode
@@ -26,8 +27,8 @@ from vlcpctl.evaluation import rank_files
 from vlcpctl.evaluation.embedding_cache import is_cache_file
 
 _WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings", "export")
-PSEUDO_TEXTS, RANKS, CACHED = "pseudo texts", "ranks", "cached embeddings"
-_FORMATS = {pseudo_texts.METADATA: PSEUDO_TEXTS, rank_files.METADATA: RANKS}
+PSEUDO_TEXTS, RANKS, CACHED, KNOWN = "pseudo texts", "ranks", "cached embeddings", "trimmed week"
+_FORMATS = {pseudo_texts.METADATA: PSEUDO_TEXTS, rank_files.METADATA: RANKS, METADATA: KNOWN}
 _OURS = re.compile(rb'"schema": ?"vlcpctl\.')
 _STATE = re.compile(rb'"schema": ?"vlcpctl\.state/')
 _LEFT = re.compile("writing-|ready$")
@@ -236,6 +237,9 @@ def _own_files(stored: Stored) -> set[str] | None:
 
 def _kind_of_file(path: Path) -> tuple[str | None, bool]:
     """The kind of a Parquet file or cache file of ours, and whether vlcpctl wrote a file."""
+    keys, about = (path.with_name(name) for name in FILES_0_3)
+    if path in {about, keys} and keys.exists() and is_known_keys(about):
+        return (KNOWN if path == about else None), True
     with path.open("rb") as file:
         start = file.read(_START_BYTES)
     if start.startswith(b"PAR1"):

@@ -16,12 +16,13 @@ from vlcpctl.core.shown_paths import Shown
 from vlcpctl.deletion.hits import Hit, hit_of, ids_of, trains
 from vlcpctl.deletion.lineage import Dependent, affected, dependents, outdated_parts
 from vlcpctl.deletion.matches import Matches, add_same_images, find
-from vlcpctl.deletion.places import PSEUDO_TEXTS, Places, is_left_over, places_under
+from vlcpctl.deletion.places import KNOWN, PSEUDO_TEXTS, Places, is_left_over, places_under
 from vlcpctl.deletion.receipt import Receipt
 from vlcpctl.deletion.selectors import Selectors
 from vlcpctl.deletion.tars import Tars, inode_of
 
 _DATA = ("task", "targets", PSEUDO_TEXTS)
+_LEARNED = (*_DATA, KNOWN)
 _WITHOUT_DATA = frozenset(MANIFESTS.values())  # with labels at most, and content ids
 
 
@@ -70,12 +71,12 @@ def make_plan(selectors: Selectors, tops: Sequence[Path], receipt: Receipt, show
     add_same_images(matches, places)
     plan = Plan(selectors, tops, places, matches, hits)
     _refuse_other_links(plan, shown)
-    known = {one for stored in places.stored if stored.kind in _DATA for one in ids_of(stored)}
+    known = {one for stored in places.stored if stored.kind in _LEARNED for one in ids_of(stored)}
     touched = [hit.stored for hit in hits if hit.stored.kind in _DATA]
     data = {one for stored in touched for one in ids_of(stored)}
     plan.parts = outdated_parts(places.unfinished, data, known, shown)
     trained = [hit.stored for hit in hits if hit.trains]
-    trained += [one for one in places.stored if str(one.path) in done and one.kind in _DATA]
+    trained += [one for one in places.stored if str(one.path) in done and one.kind in _LEARNED]
     found = dependents(places.stored)
     chosen = affected(found, {one for stored in trained for one in ids_of(stored)})
     plan.checkpoints = [one for one in chosen if one.about]

@@ -19,13 +19,14 @@ from vlcpctl.core.shown_paths import Shown
 from vlcpctl.core.staging import Staging, delete, link_or_copy, staging_at
 from vlcpctl.core.store_cache import empty_cache
 from vlcpctl.data.precomputed import pseudo_texts, teacher_targets
+from vlcpctl.data.splitting.known_keys import FILES_0_3, read_known
 from vlcpctl.data.splitting.stop_lists import add_to_stop_list, read_stop_list
 from vlcpctl.data.tasks.exported import KIND
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion import reports
 from vlcpctl.deletion.exports import delete_export
 from vlcpctl.deletion.hits import Hit
-from vlcpctl.deletion.places import CACHED, PSEUDO_TEXTS, RANKS, places_under
+from vlcpctl.deletion.places import CACHED, KNOWN, PSEUDO_TEXTS, RANKS, places_under
 from vlcpctl.deletion.plan import Plan, make_plan
 from vlcpctl.deletion.receipt import Receipt
 from vlcpctl.deletion.records import complete, record
@@ -124,7 +125,12 @@ def _carry_out(plan: Plan, observe: Observe, shown: Shown) -> None:
 
 def _rewrite(hit: Hit, tars: Tars, drop: Drop, observe: Observe) -> None:
     unit, kind = hit.stored.unit, hit.stored.kind
-    if kind in {PSEUDO_TEXTS, RANKS}:
+    if kind == KNOWN:
+        with rewritten_file(unit.with_suffix(".parquet")) as temporary:
+            read_known(unit).without(drop.keys).write(temporary)
+        for name in FILES_0_3 if unit.suffix == ".json" else ():
+            unit.with_name(name).unlink()
+    elif kind in {PSEUDO_TEXTS, RANKS}:
         with rewritten_file(unit) as temporary:
             if kind == RANKS:
                 rank_files.write_without(unit, temporary, drop.keys)
@@ -133,7 +139,12 @@ def _rewrite(hit: Hit, tars: Tars, drop: Drop, observe: Observe) -> None:
                 drop_N = pseudo_texts.texts_of_parents(file, drop.keys)
                 pseudo_texts.write_without(file, temporary, drop_N)
             observe(f"written {unit.name}")
-        return
+    else:
+        _rewrite_directory(hit, tars, drop, observe)
+
+
+def _rewrite_directory(hit: Hit, tars: Tars, drop: Drop, observe: Observe) -> None:
+    unit, kind = hit.stored.unit, hit.stored.kind
     with rewritten_directory(unit) as target:
         mirror(unit, target)
         if unit != hit.path or kind == "stream":

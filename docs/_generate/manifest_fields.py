@@ -16,7 +16,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.manifest import MANIFESTS, Manifest
-from vlcpctl.data.tasks.exported import ExportManifest
+from vlcpctl.data.tasks.export_manifest import ExportManifest
 from vlcpctl.data.tasks.facts import StreamManifest, TaskManifest
 
 
@@ -239,7 +239,8 @@ RECORDS = {
             "stop_lists": "Files that keep the pairs out of later weeks of `update`.",
             "second_search": "Search after the removal: its time, how many artifacts it read, and "
             "the pairs that it found, 0.",
-            "artifacts": "What was rewritten or deleted, with earlier and new content ids.",
+            "artifacts": "What was rewritten or deleted, with earlier and new content ids, and the "
+            "line that makes `again` what was deleted.",
             "checkpoints": "Checkpoints that were trained on the pairs, and those of which this "
             "is not known.",
             "versions": "Versions of vlcpctl and Python.",

@@ -358,7 +358,7 @@ def _contains(directory: Path, path: Path) -> bool:
 def _sync_tree(directory: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    paths = [directory, *directory.rglob("*")]
+    paths = [directory, *(path for path in directory.rglob("*") if not path.is_symlink())]
     # A disk serves many requests at once faster than one after the other.
     with ThreadPoolExecutor(8) as threads:
         for start in range(0, len(paths), _SYNCED_AT_ONCE):  # an unbounded queue takes much memory

@@ -18,9 +18,8 @@ from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, UsageError, some_names
 from vlcpctl.data.splitting.known_keys import KnownKeys
 from vlcpctl.data.tasks.task import Task, open_stream
-from vlcpctl.deletion.removing import mirror
 from vlcpctl.deletion.tars import Tars
-from vlcpctl.deletion.tasks import Drop, rewrite_stream
+from vlcpctl.deletion.tasks import Drop, mirror, rewrite_stream
 from vlcpctl.evaluation.embedding_cache import prune
 from vlcpctl.production.attempt import Attempt
 from vlcpctl.production.layout import TRAINED, Layout

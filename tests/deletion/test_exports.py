@@ -142,12 +142,12 @@ def forget_and_die(root: Path, key: str, point: str) -> None:
     forget(request, lambda name: kill() if name == point else None)
 
 
-POINTS = ("pending", "deleting out", "written out", "removed", "finished")
+POINTS = ("pending", "deleting out", "deleted out", "removed", "finished")
 CASES = [
     *((point, edited) for point in POINTS for edited in (False, True)),
     *((f"rename {number}", edited) for number in range(1, 7) for edited in (False, True)),
 ]
-KEPT = [("written out", True), ("rename 3", False), ("rename 4", True)]
+KEPT = [("deleted out", True), ("rename 3", False), ("rename 4", True)]
 
 
 @pytest.mark.parametrize("case", mostly_slow(CASES, KEPT), ids=str)

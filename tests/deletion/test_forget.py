@@ -244,7 +244,15 @@ KILLS = [
     (3, ""),
 ]
 SLOW_KILLS = [
-    *((0, name) for name in ("written 00", "deleting targets", "written texts.parquet")),
+    *(
+        (0, name)
+        for name in (
+            "written 00",
+            "written ranks.parquet",
+            "deleting targets",
+            "deleted texts.parquet",
+        )
+    ),
     *((number, "") for number in range(1, 23) if number != 3),
 ]
 

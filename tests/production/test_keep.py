@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.processes import exit_code_of, start_child
 from support.production import PASSES, bodies, first_words, killed_at, tree, week_words, write_week
 from support.program import ProgramResult, check_refused
 
@@ -18,6 +21,8 @@ from vlcpctl.core.digests import file_digest
 from vlcpctl.core.seals import seal_of
 from vlcpctl.data.splitting.known_keys import FILES_0_3, read_known
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.deletion.request import DeletionRequest, forget
+from vlcpctl.deletion.selectors import Selectors
 from vlcpctl.inspection.check import check
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.state import read_state
@@ -99,6 +104,38 @@ def test_a_deletion_finds_what_only_a_trimmed_week_knows(by: str, run: Run, kept
         assert len(left.keys) == len(rows) - 1
     assert run("forget", *words, kept).out == done.out
     assert run("check", kept, "--deep", "-q").code == 0
+
+
+def void(_: object) -> None:
+    """Nothing."""
+
+
+@pytest.mark.parametrize(
+    ("point", "is_0_3"),
+    [
+        ("written trimmed.parquet", False),
+        *((f"{what} trimmed.json", True) for what in ("written", "deleting")),
+        ("deleting keys.npy", True),
+    ],
+)
+def test_a_killed_deletion_in_a_trimmed_week_is_completed(
+    point: str, is_0_3: bool, run: Run, kept: Path
+) -> None:
+    trimmed = kept / "weeks/0001/trimmed.parquet"
+    key = read_known(trimmed).keys[0]
+    if is_0_3:
+        as_0_3(trimmed)
+
+    def kill(reached: str) -> None:
+        if reached == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    request = DeletionRequest(selectors=Selectors(keys=frozenset({key})), paths=[kept])
+    assert exit_code_of(start_child(lambda _: void(forget(request, kill)))) < 0
+    assert run("forget", "--key", key, kept, "-q").code == 0
+    assert key not in read_known(trimmed).keys
+    assert not trimmed.with_name("keys.npy").exists()
+    assert run("check", kept, "-q").code == 0
 
 
 def test_a_test_pair_of_a_trimmed_week_is_in_no_lineage(run: Run, kept: Path) -> None:

@@ -172,7 +172,7 @@ class _Walk:
 
     def _visit_hidden(self, staging: Staging) -> None:
         self.found.hidden.append(staging)
-        for path in _below(staging.path):  # of dead writers, too: they are hard links
+        for path in sorted(staging.path.rglob("*")):  # of dead writers, too: they are hard links
             about = path.lstat()
             if stat.S_ISREG(about.st_mode):
                 self._note_link(path, about)
@@ -256,13 +256,6 @@ def _kind_of_file(path: Path) -> tuple[str | None, bool]:
     if is_cache_file(start):
         return CACHED, True
     return None, not start or _OURS.search(start) is not None
-
-
-def _below(top: Path) -> Iterator[Path]:
-    for path in _children(top):
-        yield path
-        if path.is_dir() and not path.is_symlink():
-            yield from _below(path)
 
 
 def _children(directory: Path) -> list[Path]:

@@ -87,13 +87,13 @@ def complete(plan: Plan, receipt: Receipt) -> None:
 
     `plan` is that of a second search, after the removal.
     """
+    stored = {str(one.path): one for one in plan.places.stored}
     for entry in receipt.artifacts:
-        path = Path(entry.path)
-        if entry.action == "deleted" or not os.path.lexists(path):
+        one = stored.get(entry.path)
+        if entry.action == "deleted" or one is None:
             continue
-        kind = next((one.kind for one in plan.places.stored if one.path == path), entry.kind)
-        names = [name for name in entry.before.files if (path / name).is_file()]
-        entry.after = Files(_content(Stored(path, kind, path)), _digests(path, names))
+        names = [name for name in entry.before.files if (one.path / name).is_file()]
+        entry.after = Files(_content(one), _digests(one.path, names))
     receipt.second_search = {
         "time": now(),
         "artifacts": len(plan.places.stored),

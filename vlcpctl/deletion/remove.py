@@ -105,14 +105,14 @@ def _carry_out(plan: Plan, observe: Observe, shown: Shown) -> None:
         if hit.is_deleted:
             observe(f"deleting {unit.name}")
             left = _delete(hit)
+            observe(f"deleted {unit.name}")
             said = f"; '{hit.again}' makes it again" if hit.again else ""
             stay = f"; left files that were added or changed: {', '.join(left)}" if left else ""
             say(f"deleted {shown(unit)}{said}{stay}")
         else:
             observe(f"rewriting {unit.name}")
-            _rewrite(hit, tars, drop)
+            _rewrite(hit, tars, drop, observe)
             say(f"rewrote {shown(unit)}")
-        observe(f"written {unit.name}")
 
 
 def _delete(hit: Hit) -> list[str]:
@@ -129,7 +129,7 @@ def _delete(hit: Hit) -> list[str]:
     return added
 
 
-def _rewrite(hit: Hit, tars: Tars, drop: Drop) -> None:
+def _rewrite(hit: Hit, tars: Tars, drop: Drop, observe: Observe) -> None:
     unit = hit.stored.unit
     write = KINDS["stream" if unit != hit.path else hit.stored.kind].write
     assert write is not None, "it would be deleted"
@@ -137,10 +137,13 @@ def _rewrite(hit: Hit, tars: Tars, drop: Drop) -> None:
         with rewritten_directory(unit) as target:
             mirror(unit, target)
             write(unit, Target(target, unit, drop, tars))
+            observe(f"written {unit.name}")
         return
     earlier = [unit.with_name(name) for name in FILES_0_3 if unit.name in FILES_0_3]
     final = unit.with_suffix(".parquet") if earlier else unit
     with rewritten_file(final) as temporary:
         write(unit, Target(temporary, final, drop, tars))
+        observe(f"written {unit.name}")
     for path in earlier:
+        observe(f"deleting {path.name}")
         path.unlink()

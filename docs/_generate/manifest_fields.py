@@ -16,7 +16,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.manifest import MANIFESTS, Manifest
-from vlcpctl.data.tasks.exported import ExportManifest
+from vlcpctl.data.tasks.export_manifest import ExportManifest
 from vlcpctl.data.tasks.facts import StreamManifest, TaskManifest
 
 
@@ -192,18 +192,6 @@ RECORDS = {
         },
         ("schema", "seal", "made_by"),
     ),
-    "known-keys": Kind(
-        "The keys of an old week of which `--keep` has removed the pairs, in `keys.npy` beside it, "
-        "an (N, 16) uint8 array. `split --not` takes it.",
-        "trimmed.json",
-        {
-            "name": "Name of the task of the week.",
-            "content": "Content id of the task as it was first written.",
-            "pairs": "Number of keys.",
-            "digest": "xxh3_128 of `keys.npy`.",
-        },
-        ("schema", "seal"),
-    ),
     "week": Kind(
         "What a week was made from, written by `update`.",
         "week.json",
@@ -251,7 +239,8 @@ RECORDS = {
             "stop_lists": "Files that keep the pairs out of later weeks of `update`.",
             "second_search": "Search after the removal: its time, how many artifacts it read, and "
             "the pairs that it found, 0.",
-            "artifacts": "What was rewritten or deleted, with earlier and new content ids.",
+            "artifacts": "What was rewritten or deleted, with earlier and new content ids, and the "
+            "line that makes `again` what was deleted.",
             "checkpoints": "Checkpoints that were trained on the pairs, and those of which this "
             "is not known.",
             "versions": "Versions of vlcpctl and Python.",

@@ -21,7 +21,8 @@ from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
 from vlcpctl.data.tasks.task import open_task
-from vlcpctl.deletion.hits import trains
+from vlcpctl.deletion.kinds import Hit
+from vlcpctl.deletion.places import Stored
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import Selectors
 from vlcpctl.testing.tiny_stream import make_stream
@@ -183,10 +184,14 @@ def test_a_ticket_is_in_its_own_receipt(run: Run, world: Path) -> None:
 
 def test_targets_and_pseudo_texts_train_models() -> None:
     """Also where the task that they were made from is not searched."""
-    assert trains("targets", {"images": 1})
-    assert trains("pseudo texts", {"texts": 1})
-    assert not trains("embeddings", {"rows": 1})
-    assert not trains("task", {"test": 1})
+    stored = Stored(Path("a"), "", Path("a"))
+    for kind, name, trains in (
+        ("targets", "images", True),
+        ("pseudo texts", "texts", True),
+        ("embeddings", "rows", False),
+        ("task", "test", False),
+    ):
+        assert Hit(stored, kind, {name: 1}).trains == trains
 
 
 @pytest.mark.parametrize("is_listed", [True, False])

@@ -1,11 +1,10 @@
-"""`forget` on exported data sets: what people wrote stays, and a kill at any point is completed."""
+"""`forget` deletes exported data sets of tasks with the pairs, but nothing that people wrote."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ import pytest
 from support.deletion_world import pair_at, traces
 from support.marks import mostly_slow
 from support.processes import exit_code_of, start_child
-from support.program import check_refused, run_program
+from support.program import run_program
 
-from vlcpctl.data.tasks.exported import CARD
+from vlcpctl.data.tasks.export_manifest import CARD
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import Selectors
 from vlcpctl.testing.tiny_stream import make_task
@@ -25,7 +24,7 @@ TEMPLATES = "zeroshot_classification_templates.txt"
 
 @pytest.fixture
 def task(tmp_path: Path) -> Path:
-    return make_task(tmp_path / "inputs" / "task", 6)
+    return make_task(tmp_path / "all" / "task", 6, splits={"train": 6, "test": 2})
 
 
 @pytest.fixture
@@ -40,9 +39,9 @@ def program(capfd: pytest.CaptureFixture[str]) -> Any:
     return run
 
 
-def export(program: Any, task: Path, to: str) -> Path:
-    out = task.parents[1] / "out"
-    program("export", task, "--to", to, "-o", out, "-q")
+def export(program: Any, task: Path, to: str, *more: object) -> Path:
+    out = task.parent / "out"
+    program("export", task, "--to", to, "-o", out, "-q", *more)
     return out
 
 
@@ -50,125 +49,123 @@ def names_in(directory: Path) -> set[str]:
     return {path.relative_to(directory).as_posix() for path in directory.rglob("*")}
 
 
-def test_added_files_stay(task: Path, program: Any) -> None:
-    out = export(program, task, "imagefolder")
+def added(out: Path) -> None:
     (out / "LICENSE").write_text("mine")
     (out / ".vlcpctl/added").touch()  # in a directory of ours
     (out / "notes").mkdir()
-    (out / "notes" / "link").symlink_to(out / "nowhere")
-    said = program("forget", "--key", pair_at(task, 3).key, out)
-    assert f"deleted the data set in {out}; left files that were added or changed: LICENSE, n" in (
-        said
-    )
-    assert names_in(out) == {"LICENSE", "notes", "notes/link"}
+    (out / "notes" / "link").symlink_to("nowhere")
 
 
-@pytest.mark.parametrize("added", [False, True])
-def test_the_data_set_is_named_as_it_was_given(
-    task: Path, program: Any, monkeypatch: pytest.MonkeyPatch, added: bool
-) -> None:
-    out, key = export(program, task, "imagefolder"), pair_at(task, 3).key
-    if added:
-        (out / "LICENSE").write_text("mine")
-    monkeypatch.chdir(out.parent)
-    said = program("forget", "--key", key, out.name)
-    what = "the data set in out; left files" if added else "out; export it again"
-    assert f"deleted {what}" in said
-    assert str(out) not in said
+def filled_in(out: Path) -> None:
+    (out / CARD).write_text((out / CARD).read_text().replace("unknown", "cc0-1.0"))
 
 
-@pytest.mark.parametrize("to", ["imagefolder"])
-def test_a_card_stays_if_it_was_filled_in(task: Path, program: Any, to: str) -> None:
-    out, key = export(program, task, to), pair_at(task, 3).key
-    card = out / CARD
-    text = card.read_text().replace("unknown", "cc0-1.0")
-    card.write_text(text + f"The image {key} is the best.\n")
-    program("check", out)  # is no damage
-    said = program("forget", "--key", key, out)
-    assert f"left files that were added or changed: {CARD}\n" in said
-    assert f"a key is still named in 1 file, such as {card}" in said
-    assert names_in(out) == {CARD}
-
-
-def test_a_readme_stays_if_the_export_did_not_write_it(task: Path, program: Any) -> None:
-    out = export(program, task, "img2dataset")
+def written(out: Path) -> None:
     (out / CARD).write_text("mine")
-    program("forget", "--key", pair_at(task, 3).key, out)
-    assert names_in(out) == {CARD}
 
 
-def test_changed_templates_stay_but_nothing_with_pairs(task: Path, program: Any) -> None:
-    out = export(program, task, "clip-benchmark")
+def changed(out: Path) -> None:
     for name in (TEMPLATES, "classnames.txt"):
         with (out / name).open("a") as file:
             file.write("a sketch of a {c}.\n")
-    said = program("forget", "--key", pair_at(task, 3).key, out)
-    assert f"left files that were added or changed: {TEMPLATES}\n" in said
-    assert names_in(out) == {TEMPLATES}
 
 
-def test_nothing_stays_of_an_export_as_it_was_written(task: Path, program: Any) -> None:
-    for to in ("hf", "imagefolder", "clip-benchmark", "img2dataset"):
-        out = export(program, task, to)
-        said = program("forget", "--key", pair_at(task, 3).key, out)
-        assert f"deleted {out}; export it again from its tasks" in said
-        assert not out.exists()
-        (out.parent / "receipts/0001.json").unlink()
+@pytest.mark.parametrize(
+    ("to", "edit", "left"),
+    [
+        *((to, None, set()) for to in ("hf", "imagefolder", "clip-benchmark", "img2dataset")),
+        ("imagefolder", added, {"LICENSE", "notes", "notes/link"}),
+        ("imagefolder", filled_in, {CARD}),
+        ("img2dataset", written, {CARD}),
+        ("clip-benchmark", changed, {TEMPLATES}),
+    ],
+)
+def test_what_people_wrote_stays(
+    task: Path, program: Any, to: str, edit: Any, left: set[str]
+) -> None:
+    out = export(program, task, to)
+    if edit is not None:
+        edit(out)
+    if edit is not changed:
+        program("check", out)  # is no damage
+    pair = pair_at(task, 3)
+    said = program("forget", "--key", pair.key, task.parent)
+    assert f"'vlcpctl export {task} --to {to} -o {out} -q' makes it again" in said
+    assert (names_in(out) if out.exists() else set()) == left
+    assert out.exists() == bool(left)
+    assert traces(task.parent, pair) == []
+
+
+def test_an_export_of_tasks_that_are_elsewhere_is_named(
+    task: Path, program: Any, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    task_of_other = make_task(tmp_path / "elsewhere", 2, first=50)
+    program("export", task_of_other, "--to", "imagefolder", "-o", other, "-q")
+    said = program("forget", "--key", pair_at(task, 3).key, task.parent, other)
+    assert f"1 export of data that is not under the given paths, such as {other}" in said
+    receipt = json.loads((task.parent / "receipts/0001.json").read_text())
+    assert [one["path"] for one in receipt["unknown"]] == [str(other)]
+
+
+def test_an_export_from_before_a_deletion_is_deleted_by_the_next(
+    task: Path, program: Any, tmp_path: Path
+) -> None:
+    """It was elsewhere, and its task does not have the pair any more."""
+    out, pair = export(program, task, "imagefolder"), pair_at(task, 3)
+    away = out.rename(tmp_path / "away")
+    program("forget", "--key", pair.key, task.parent)
+    away.rename(out)
+    assert traces(task.parent, pair) != []
+    said = program("forget", "--key", pair.key, task.parent)
+    assert "--to imagefolder" in said
+    assert not out.exists()
+    assert traces(task.parent, pair) == []
 
 
 def kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def forget_and_die(out: Path, key: str, point: str) -> None:
-    """Forget in this process, which kills itself at a point or at its n-th rename in the export."""
+def forget_and_die(root: Path, key: str, point: str) -> None:
+    """Forget in this process, which kills itself at a point or before its n-th rename."""
     renames, rename = [0], os.rename
 
     def renamed(source: Any, target: Any) -> None:
-        is_ours = str(source).startswith(str(out))
-        renames[0] += is_ours
-        if is_ours and point == f"before rename {renames[0]}":
+        renames[0] += 1
+        if point == f"rename {renames[0]}":
             kill()
         rename(source, target)
-        if is_ours and point == f"after rename {renames[0]}":
-            kill()
 
     pytest.MonkeyPatch().setattr(os, "rename", renamed)  # never undone: the process ends here
-    request = DeletionRequest(selectors=Selectors(keys=frozenset({key})), paths=[out])
+    request = DeletionRequest(selectors=Selectors(keys=frozenset({key})), paths=[root])
     forget(request, lambda name: kill() if name == point else None)
 
 
-POINTS = ("pending", "before rename 1", "after rename 1", "removed", "finished")
-IN_FILES = ("deleting images", "emptied out")
-
-
-CASES = [*product((*POINTS, *IN_FILES), [True]), *product(POINTS, [False])]
-KEPT = [("deleting images", True), *product(["after rename 1"], [True, False])]
+POINTS = ("pending", "deleting out", "deleted out", "removed", "finished")
+CASES = [
+    *((point, edited) for point in POINTS for edited in (False, True)),
+    *((f"rename {number}", edited) for number in range(1, 7) for edited in (False, True)),
+]
+KEPT = [("deleted out", True), ("rename 3", False), ("rename 4", True)]
 
 
 @pytest.mark.parametrize("case", mostly_slow(CASES, KEPT), ids=str)
 def test_a_killed_deletion_is_completed_by_the_same_command(
-    task: Path, program: Any, capfd: pytest.CaptureFixture[str], case: tuple[str, bool]
+    task: Path, program: Any, case: tuple[str, bool]
 ) -> None:
     point, is_edited = case
     out, pair = export(program, task, "imagefolder"), pair_at(task, 3)
     if is_edited:
         (out / CARD).write_text("mine")
-    at = point.replace("images", f"train/task/{pair.key}.png")
-    pid = start_child(lambda _: forget_and_die(out, pair.key, at))
+    pid = start_child(lambda _: forget_and_die(task.parent, pair.key, point))
     assert exit_code_of(pid) == -signal.SIGKILL
-    if point in IN_FILES:
-        assert run_program(capfd, "check", out, "-q").code == 3
-        again = run_program(capfd, "export", task, "--to", "imagefolder", "-o", out, "-q")
-        check_refused(again, "export", 4, "--force replaces it")
-    program("forget", "--key", pair.key, out)
-    found = names_in(out.parent) - {"inputs", *(f"inputs/{one}" for one in names_in(task.parent))}
-    kept = {"out", f"out/{CARD}"} if is_edited else set()
-    locks = {one for one in found if one.startswith("receipts/.")}  # of the process that was killed
-    assert found - locks == kept | {"receipts", "receipts/0001.json"}
-    assert traces(out.parent, pair) == [f"inputs/{one}" for one in traces(task.parent, pair)]
-    receipt = json.loads((out.parent / "receipts/0001.json").read_text())
+    program("forget", "--key", pair.key, task.parent)
+    assert (names_in(out) if out.exists() else set()) == ({CARD} if is_edited else set())
+    assert traces(task.parent, pair) == []
+    assert not list(task.parent.glob(".*"))
+    receipt = json.loads((task.parent / "receipts/0001.json").read_text())
     assert (receipt["state"], receipt["keys"]) == ("finished", [pair.key])
-    (entry,) = receipt["artifacts"]
+    (entry,) = (one for one in receipt["artifacts"] if one["kind"] == "export")
     assert (entry["action"], entry["removed"]) == ("deleted", {"train": 1})
     assert f"train/task/{pair.key}.png" in entry["before"]["files"]

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -38,7 +39,8 @@ from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import Selectors
 from vlcpctl.inspection.check import check
 
-DATA = ("stream", *(f"buffers/0{number}" for number in range(4)), "targets", "texts.parquet", "emb")
+DATA = ("stream", *(f"buffers/0{number}" for number in range(4)))
+DERIVED = ("targets", "texts.parquet", "emb")  # deleted, since all that makes them again is there
 CHECKPOINTS = ("run/00", "run/01", "apart/00")
 EVERYTHING = (*DATA, "other", *CHECKPOINTS)
 
@@ -114,7 +116,7 @@ def test_the_receipt_has_ids_and_digests_before_and_after(
     assert receipt["state"] == "finished"
     found = {Path(one["path"]).relative_to(world).as_posix(): one for one in receipt["artifacts"]}
     assert set(found) == {
-        *(name for name in DATA),
+        *(*DATA, *DERIVED),
         "stream/00-part-0",
         "ranks.parquet",
         ".other.vlcpctl/replaced/other",
@@ -146,19 +148,12 @@ def test_the_other_pairs_stay_what_they_were(
             if key != pair.key
         }
 
-    def targets() -> np.ndarray:
-        keys = pq.read_table(world / "targets/texts.parquet")["key"].to_pylist()
-        rows = [row for row, key in enumerate(keys) if key != pair.key]
-        found: np.ndarray = np.load(world / "targets/texts.npy")[rows]
-        return found
-
-    before, vectors = {name: rest(name) for name in names}, targets()
+    before = {name: rest(name) for name in names}
     links = (world / "buffers/00/train-000000.tar").stat().st_nlink
     identity = json.loads((world / "buffers/01/task.json").read_text())["identity"]
     ranks = pq.read_table(world / "ranks.parquet").to_pylist()
     receipt_of(capfd, "--key", pair.key, world)
     assert {name: rest(name) for name in names} == before
-    np.testing.assert_array_equal(targets(), vectors)
     assert (world / "buffers/00/train-000000.tar").stat().st_nlink == links > 1
     assert json.loads((world / "buffers/01/task.json").read_text())["identity"] == identity
     kept = [row for row in ranks if row["query"] != pair.key]
@@ -169,6 +164,43 @@ def test_the_other_pairs_stay_what_they_were(
     assert len(open_stream(world / "stream")) == 4
 
 
+@pytest.mark.parametrize("name", ["targets", "emb", "texts.parquet"])
+def test_what_was_deleted_is_made_again_by_the_line_that_is_named(
+    name: str, made: Path, world: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pair = held_pair(world)
+    receipt = receipt_of(capfd, "--key", pair.key, world)
+    (entry,) = (one for one in receipt["artifacts"] if one["path"] == str(world / name))
+    assert (entry["action"], (world / name).exists()) == ("deleted", False)
+    words = shlex.split(entry["again"])
+    if name == "texts.parquet":  # does not say how it was made
+        words += ["--checkpoint", str(world / "run/00"), "--count", "8", "--iterations", "1"]
+        words += ["--buffer", str(world / "buffers/00"), "-o", str(world / name), "-q"]
+    ended = run_program(capfd, *(word.replace(str(made), str(world)) for word in words[1:]))
+    assert ended.code == 0, ended.err
+    assert problems(world, (name,)) == []
+    assert traces(world, pair) == []
+
+
+@pytest.mark.parametrize("gone", ["run/00", "stream"])
+def test_what_cannot_be_made_again_is_rewritten(
+    gone: str, world: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A teacher that is gone, or the task."""
+    pair = held_pair(world)
+    keys = pq.read_table(world / "targets/texts.parquet")["key"].to_pylist()
+    before = np.load(world / "targets/texts.npy")[[key != pair.key for key in keys]]
+    vectors = [one.tobytes() for one in vectors_of(world, pair)]
+    shutil.rmtree(world / gone)
+    receipt = receipt_of(capfd, "--key", pair.key, world)
+    np.testing.assert_array_equal(np.load(world / "targets/texts.npy"), before)
+    actions = {Path(one["path"]).name: one["action"] for one in receipt["artifacts"]}
+    assert (actions["targets"], actions["emb"]) == ("rewritten", "rewritten")
+    assert traces(world, pair) == []
+    assert not any(one in data for data in tree_bytes(world).values() for one in vectors)
+    assert problems(world, ("targets", "emb")) == []
+
+
 def test_a_dry_run_lists_all_of_it_and_changes_nothing(
     world: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,7 +208,7 @@ def test_a_dry_run_lists_all_of_it_and_changes_nothing(
     ended = run_program(capfd, "forget", "--sha256", pair.sha256, world, "--dry-run")
     assert ended.code == 0, ended.err
     assert tree_bytes(world) == before
-    for name in (*DATA, "ranks.parquet", ".other.vlcpctl/replaced/other"):
+    for name in (*DATA, *DERIVED, "ranks.parquet", ".other.vlcpctl/replaced/other"):
         assert f" {world / name}" in ended.out
     assert f"rewrite buffer {world}/buffers/03: 1 train\n" in ended.out
     assert f"depends on them: checkpoint {world}/run/01 " in ended.out
@@ -212,7 +244,15 @@ KILLS = [
     (3, ""),
 ]
 SLOW_KILLS = [
-    *((0, name) for name in ("written 00", "rewriting targets")),
+    *(
+        (0, name)
+        for name in (
+            "written 00",
+            "written ranks.parquet",
+            "deleting targets",
+            "deleted texts.parquet",
+        )
+    ),
     *((number, "") for number in range(1, 23) if number != 3),
 ]
 
@@ -241,6 +281,7 @@ def test_a_killed_deletion_is_completed_by_the_same_command(
     assert len(receipt["checkpoints"]) == 2
     rewritten = [one for one in receipt["artifacts"] if one["action"] == "rewritten"]
     assert len(rewritten) == len(DATA) + 2
+    assert not [name for name in DERIVED if (world / name).exists()]
     for one in rewritten:
         assert one["before"]["files"].keys() >= one["after"]["files"].keys() != set()
         assert one["before"] != one["after"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -336,35 +335,6 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(
         "  test: 8 images with 17 captions",
     ]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_forget_deletes_exports_with_the_pairs_and_no_other(
-    stream: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copytree(stream, tmp_path / "stream")
-    first, second = open_stream(tmp_path / "stream")
-    for name, task, form in (("a", first, "hf"), ("b", second, "hf"), ("c", first, "imagefolder")):
-        words = (task.path, "--to", form, "-o", tmp_path / name)
-        assert run_program(capfd, "export", *words, "-q").code == 0
-    again = (first.path, "--to", "clip-benchmark", "-o", tmp_path / "a", "--force", "-q")
-    assert run_program(capfd, "export", *again).code == 0  # the data set for the hub is kept
-    train = first.split("train")
-    key, source_key = train.keys[3], train.column("source_key")[3]
-    shutil.rmtree(tmp_path / "stream")  # only the exports know the key of the source
-    words = ("forget", "--source-key", source_key, tmp_path)
-    found = json.loads(run_program(capfd, *words, "--json", "-q").out)
-    assert found["keys"] == [key]
-    entries = [
-        (Path(one["path"]).name, one["action"], one["removed"]) for one in found["artifacts"]
-    ]
-    assert sorted(entries, key=str) == [
-        ("a", "deleted", {"train": 1}),
-        ("a", "deleted", {"train": 1}),
-        ("c", "deleted", {"train": 1}),
-    ]
-    left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == ["b", "receipts"]
-    assert run_program(capfd, "check", tmp_path / "b").code == 0
 
 
 def test_members_can_be_read_by_the_reader_of_sources(stream: Path, export: Any) -> None:

@@ -13,8 +13,9 @@ from support.marks import mostly_slow
 from support.processes import exit_code_of, run_line, start_child
 from support.program import run_program
 
-from vlcpctl.data.tasks.exported import MANIFEST, PairsWriter
+from vlcpctl.data.tasks.export_manifest import MANIFEST
 from vlcpctl.export import data_sets
+from vlcpctl.export.pairs import Selection
 from vlcpctl.testing.tiny_stream import make_task
 
 FORMS = ("clip-benchmark", "img2dataset", "hf", "imagefolder")
@@ -43,16 +44,17 @@ def kill() -> None:
 
 def export_and_die(words: list[object], out: Path, point: str) -> None:
     """Be the program in this process, which kills itself at a point."""
-    counts, add, rename = {"pair": 0, "rename": 0}, PairsWriter.add, os.rename
+    counts, pairs, rename = {"pair": 0, "rename": 0}, Selection.pairs, os.rename
 
     def reach(what: str) -> None:
         counts[what] += 1
         if point == f"{what} {counts[what]}":
             kill()
 
-    def added(writer: PairsWriter, row: Any) -> None:
-        reach("pair")
-        add(writer, row)
+    def read(selection: Selection) -> Any:
+        for pair in pairs(selection):
+            reach("pair")
+            yield pair
 
     def renamed(source: Any, target: Any) -> None:
         if Path(source).is_dir():
@@ -60,7 +62,7 @@ def export_and_die(words: list[object], out: Path, point: str) -> None:
         rename(source, target)
 
     patch = pytest.MonkeyPatch()  # never undone: the process ends here
-    patch.setattr(PairsWriter, "add", added)
+    patch.setattr(Selection, "pairs", read)
     patch.setattr(os, "rename", renamed)
     if point == "manifest":
         patch.setattr(data_sets, "write_sealed_manifest", lambda *_: kill())

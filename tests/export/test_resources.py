@@ -7,13 +7,14 @@ import gc
 import os
 import tracemalloc
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.program import check_refused, run_program
 
-from vlcpctl.data.tasks.exported import PairsWriter
+from vlcpctl.export.pairs import Selection
 from vlcpctl.export.tar_files import TarFiles
 from vlcpctl.testing.tiny_stream import make_task
 
@@ -38,15 +39,13 @@ def test_no_file_is_open_after_an_error(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, to: str
 ) -> None:
     """Nor while the error exists: a full disk could not be unmounted."""
-    task, add, rows = make_task(tmp_path / "task", 4), PairsWriter.add, []
+    task, pairs = make_task(tmp_path / "task", 4), Selection.pairs
 
-    def failing(writer: PairsWriter, row: dict[str, Any]) -> None:
-        rows.append(row)
-        if len(rows) == 3:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        add(writer, row)
+    def failing(selection: Selection) -> Any:
+        yield from islice(pairs(selection), 2)
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(PairsWriter, "add", failing)
+    monkeypatch.setattr(Selection, "pairs", failing)
     gc.disable()
     try:
         ended = run_program(capfd, "export", task, "--to", to, "-o", tmp_path / "out", "-q")
@@ -66,14 +65,3 @@ def test_members_that_were_written_take_no_memory(tmp_path: Path, memory: None) 
         tars.write(f"{number}", {"png": b"x", "txt": b"y"})
     assert kilobytes() - before < 200
     tars.close()
-
-
-def test_pairs_that_wait_for_their_row_group_take_little_memory(
-    tmp_path: Path, memory: None
-) -> None:
-    pairs = PairsWriter(tmp_path, ["kept"])
-    before = kilobytes()
-    for number in range(2048):
-        pairs.add({"key": f"{number:032x}", "task": "a", "kept": [f"text {number}"]})
-    assert kilobytes() - before < 200
-    pairs.close()

@@ -415,9 +415,9 @@ def test_no_week_is_trained_during_a_deletion(
     words = ["forget", "--where", f"customer={CUSTOMER}", state, "-q"]
 
     def killed_after_its_receipt(_rank: int) -> None:
-        from vlcpctl.deletion import removing
+        from vlcpctl.deletion import remove
 
-        removing._carry_out = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        remove._carry_out = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         run_line(words, tmp_path / "log")
 
     assert exit_code_of(start_child(killed_after_its_receipt)) == -signal.SIGKILL

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.production import PASSES, bodies, killed_at, tree, week_words, write_week
+from support.processes import exit_code_of, start_child
+from support.production import PASSES, bodies, first_words, killed_at, tree, week_words, write_week
 from support.program import ProgramResult, check_refused
 
-from vlcpctl.data.splitting.known_keys import KEYS, read_known
+from vlcpctl.core.digests import file_digest
+from vlcpctl.core.seals import seal_of
+from vlcpctl.data.splitting.known_keys import FILES_0_3, read_known
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.deletion.request import DeletionRequest, forget
+from vlcpctl.deletion.selectors import Selectors
 from vlcpctl.inspection.check import check
 from vlcpctl.production.keeping import _too_old
 from vlcpctl.production.layout import Layout
@@ -41,21 +49,103 @@ def test_an_old_week_keeps_what_is_evaluated_and_its_keys(
     assert after.counts == {"train": 0, "test": len(tests)}
     assert after.split("test").keys == tests.keys
     assert list(check(week / "stream", deep=True)) == []
-    known, found = read_known(week / "trimmed.json")
-    assert (known.name, set(found)) == ("week-0001", keys)
+    known = read_known(week / "trimmed.parquet")
+    assert (known.name, set(known.keys)) == ("week-0001", keys)
     # Its pairs are still known, and what needs its weights says why it cannot have them.
     both = [pq.read_table(place / f"week-{number}.parquet") for number in (1, 3)]
     pq.write_table(pa.concat_tables(both), tmp_path / "both.parquet")
     dry = run("update", tmp_path / "both.parquet", "--state", state, "--dry-run")
-    assert f"--not {week}/trimmed.json" in dry.out
+    assert f"--not {week}/trimmed.parquet" in dry.out
     assert "24 are known from week 1" in dry.out
     for words in (["--rollback", "1"], ["--redo", "1"]):
         refused = run("update", "--state", state, *words)
         check_refused(refused, "update", 2, "--keep has removed the weights and pairs of week 1")
     # A damaged list is not half a list.
-    (week / KEYS).write_bytes((week / KEYS).read_bytes()[:-1])
+    damaged = week / "trimmed.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
     refused = run("update", tmp_path / "both.parquet", "--state", state)
-    assert (refused.code, f"{week / KEYS}" in refused.err) == (3, True)
+    assert (refused.code, f"{damaged}" in refused.err) == (3, True)
+
+
+def as_0_3(trimmed: Path) -> None:
+    """Write the keys of a trimmed week as version 0.3.0 did, which kept nothing else."""
+    known, (keys, about) = read_known(trimmed), map(trimmed.with_name, FILES_0_3)
+    np.save(keys, known.keys.raw)
+    body = {"name": known.name, "content": known.content, "digest": file_digest(keys)}
+    body |= {"pairs": len(known.keys)}
+    text = json.dumps({"schema": "vlcpctl.known-keys/1", **body, "seal": seal_of(body)})
+    about.write_text(text)
+    trimmed.unlink()
+
+
+@pytest.mark.parametrize("by", ["key", "sha256", "where", "0.3.0"])
+def test_a_deletion_finds_what_only_a_trimmed_week_knows(by: str, run: Run, kept: Path) -> None:
+    """Its pairs are gone, but a later model has learned them."""
+    trimmed = kept / "weeks/0001/trimmed.parquet"
+    buffer = open_task(kept / "weeks/0003/buffer").split("train").keys
+    rows = read_known(trimmed).table.to_pylist()
+    gone = [one for one in rows if one["trimmed_split"] == "train" and one["key"] not in buffer]
+    pair = gone[0]
+    if by == "0.3.0":
+        as_0_3(trimmed)
+        counted = run("forget", "--where", f"customer={pair['customer'][0]}", kept, "--dry-run")
+        assert f"{len(gone)} pairs without a value in a column of --where" in counted.err
+    words = {"sha256": ["--sha256", pair["sha256"]]}.get(by, ["--key", pair["key"]])
+    if by == "where":
+        words = ["--where", f"customer={pair['customer'][0]}"]
+    done = run("forget", *words, kept)
+    assert done.code == 0, done.err
+    assert "week 3 on have learned deleted pairs, also earlier ones" in done.err
+    receipt = json.loads((kept / "receipts/0001.json").read_text())
+    assert pair["key"] in receipt["keys"]
+    assert [one["path"] for one in receipt["checkpoints"]] == [f"{kept}/weeks/0003/checkpoint"]
+    left = read_known(trimmed)
+    assert not set(left.keys) & set(receipt["keys"])
+    assert not [path for path in map(trimmed.with_name, FILES_0_3) if path.exists()]
+    if by in {"key", "0.3.0"}:
+        assert len(left.keys) == len(rows) - 1
+    assert run("forget", *words, kept).out == done.out
+    assert run("check", kept, "--deep", "-q").code == 0
+
+
+def void(_: object) -> None:
+    """Nothing."""
+
+
+@pytest.mark.parametrize(
+    ("point", "is_0_3"),
+    [
+        ("written trimmed.parquet", False),
+        *((f"{what} trimmed.json", True) for what in ("written", "deleting")),
+        ("deleting keys.npy", True),
+    ],
+)
+def test_a_killed_deletion_in_a_trimmed_week_is_completed(
+    point: str, is_0_3: bool, run: Run, kept: Path
+) -> None:
+    trimmed = kept / "weeks/0001/trimmed.parquet"
+    key = read_known(trimmed).keys[0]
+    if is_0_3:
+        as_0_3(trimmed)
+
+    def kill(reached: str) -> None:
+        if reached == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    request = DeletionRequest(selectors=Selectors(keys=frozenset({key})), paths=[kept])
+    assert exit_code_of(start_child(lambda _: void(forget(request, kill)))) < 0
+    assert run("forget", "--key", key, kept, "-q").code == 0
+    assert key not in read_known(trimmed).keys
+    assert not trimmed.with_name("keys.npy").exists()
+    assert run("check", kept, "-q").code == 0
+
+
+def test_a_test_pair_of_a_trimmed_week_is_in_no_lineage(run: Run, kept: Path) -> None:
+    rows = read_known(kept / "weeks/0001/trimmed.parquet").table.to_pylist()
+    key = next(one["key"] for one in rows if one["trimmed_split"] == "test")
+    assert run("forget", "--key", key, kept, "-q").code == 0
+    receipt = json.loads((kept / "receipts/0001.json").read_text())
+    assert (receipt["keys"], receipt["checkpoints"]) == ([key], [])
 
 
 def test_the_week_of_the_index_stays_whole(state: Path) -> None:
@@ -106,8 +196,8 @@ def test_a_killed_removal_is_completed(
     done = run(*words)
     assert (done.code, done.out) == (0, f"{state}/weeks/0002/checkpoint\n")
     assert sorted(path.name for path in (state / "weeks/0001").iterdir()) == [
-        *(KEYS, "ranks", "report", "rows", "seconds.json", "stream"),
-        *("trimmed.json", "verdict.json", "week.json"),
+        *("ranks", "report", "rows", "seconds.json", "stream"),
+        *("trimmed.parquet", "verdict.json", "week.json"),
     ]
     assert list(check(state / "weeks/0001/stream", deep=True)) == []
     assert read_state(Layout(state)).last == 2
@@ -123,3 +213,16 @@ def judged(after_one: Path, place: Path, tmp_path_factory: pytest.TempPathFactor
     words = [*week_words(place, state, 2), *PASSES, "--keep", "1", "-q"]
     assert killed_at("judged", words, tmp_path_factory.mktemp("log") / "log") < 0
     return state
+
+
+@pytest.fixture
+def kept(run: Run, place: Path, tmp_path: Path) -> Path:
+    """A copy of a state of three weeks of pairs with customers, of which the last is whole."""
+    made = place / "kept"
+    if not made.exists():
+        first = [*first_words(place, made), "--keep-columns", "customer"]
+        last = [*week_words(place, made, 3), "--keep", "1"]
+        for words in (first, week_words(place, made, 2), last):
+            assert run(*words, *PASSES).code == 0
+    shutil.copytree(made, tmp_path / "prod", symlinks=True)
+    return tmp_path / "prod"

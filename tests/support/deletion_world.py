@@ -117,7 +117,7 @@ def traces(root: Path, pair: StoredPair) -> list[str]:
     wanted = [pair.image, *digits, *(text.encode() for text in texts)]
     for directory, _, names in os.walk(root):
         for path in (Path(directory) / name for name in names):
-            data = path.read_bytes()
+            data = path.read_bytes() if path.exists() else b""  # no link to nowhere
             if any(what in data for what in wanted):
                 found.append(str(path.relative_to(root)))
             elif data.startswith(b"PAR1"):

@@ -137,8 +137,8 @@ def run(
     contains a Python file that loads it. Nothing is uploaded. onnx writes the two towers of a dual
     encoder as ONNX files and checks them: onnxruntime's embeddings must be torch's.
 
-    'vlcpctl forget' deletes exported data sets that contain the pairs, and lists exported models
-    that were trained on them.
+    'vlcpctl forget' deletes exported data sets of tasks that contain the pairs, and lists exported
+    models that were trained on them.
 
     Examples:
       vlcpctl export stream/00-food -o food --to clip-benchmark --split test

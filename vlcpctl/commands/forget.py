@@ -127,12 +127,12 @@ def run(
     r"""Remove pairs from everything under PATH that stores them, and write a receipt.
 
     Searched are tasks, streams, buffers (also the samples that they evicted and still have in their
-    tars), targets, stored features, pseudo texts, saved embeddings, files of ranks and reports that
-    show some of their queries, including the hidden directories beside them. What contains the
-    pairs is written again without them and swapped in; nothing of the old files is kept. Files of
-    an --embedding-cache that contain the pairs are deleted, so give its directory, too. Exported
-    data sets that contain the pairs are deleted: export their tasks again. Files that you added to
-    them stay, and so does README.md if you changed it. Outputs that --force replaced, and
+    tars), what was computed of them, and the hidden directories beside them. Tasks, buffers, files
+    of ranks, reports and weeks that --keep trimmed are written again without the pairs and swapped
+    in; nothing of the old files is kept. What can be made again is deleted, and the line that makes
+    it is printed: targets and saved embeddings (written again if their model is not there), pseudo
+    texts, files of an --embedding-cache, and exported data sets of these tasks, but for files that
+    you added to them and a README.md that you changed. Outputs that --force replaced, and
     unfinished work of distill and invert-texts, are deleted if they contain the pairs. Rewritten
     artifacts keep the content id that they were made with, as "id": they are still the tasks that a
     run has learned, but other data, so that a line which has read them needs --force to run again.
@@ -171,12 +171,11 @@ def run(
     from vlcpctl.core.console import emit
     from vlcpctl.deletion.records import lines
     from vlcpctl.deletion.request import DeletionRequest, forget, look
-    from vlcpctl.deletion.selectors import Words, parse, require_unicode
+    from vlcpctl.deletion.selectors import parse, require_unicode
 
     locks.set_patience(wait or 0.0)
-    words = Words(key or (), source_key or (), sha256 or (), where or (), keys or ())
     request = DeletionRequest(
-        selectors=parse(words),
+        selectors=parse(key or (), source_key or (), sha256 or (), where or (), keys or ()),
         paths=paths,
         receipt=receipt,
         missing_ok=missing_ok,

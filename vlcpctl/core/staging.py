@@ -378,7 +378,8 @@ def sync(path: Path) -> None:
 def sync_tree(directory: Path) -> None:
     """Wait until a directory and everything below it is on the disk."""
     for path in (*directory.rglob("*"), directory):
-        sync(path)
+        if not path.is_symlink():
+            sync(path)
 
 
 def delete(path: Path) -> None:

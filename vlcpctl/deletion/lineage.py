@@ -10,14 +10,15 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM
 from vlcpctl.core.errors import BadInput, OutputExists
-from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.manifest import birth_id, read_manifest
 from vlcpctl.core.safe_json import read_json_object
+from vlcpctl.core.seals import read_sealed
 from vlcpctl.core.shown_paths import Shown
-from vlcpctl.core.structs import converted
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.precomputed.teacher_targets import open_targets
-from vlcpctl.data.tasks.exported import KIND, MANIFEST, ExportManifest
-from vlcpctl.deletion.places import PSEUDO_TEXTS, Stored
+from vlcpctl.data.splitting.known_keys import read_known
+from vlcpctl.data.tasks.export_manifest import ExportManifest
+from vlcpctl.deletion.places import CACHED, RANKS, TEXTS, TRIMMED, Stored
 
 _DATA = (
     *("tasks", "buffer", "reference", "targets", "pseudo_texts", "distractors"),
@@ -28,21 +29,41 @@ _MODELS = ("previous", "teacher", "checkpoint", "base")
 
 @dataclass(frozen=True)
 class Dependent:
-    """A checkpoint, or what a model computed: its content id, and the ids that it depends on."""
+    """What was made from data or models: its content id, and the ids that it depends on."""
 
     path: Path
     content: str
     data: frozenset[str]
-    models: frozenset[str]
-    about: Mapping[str, Any]  # for the receipt; empty for what is not a checkpoint
+    models: frozenset[str] = frozenset()
+    about: Mapping[str, Any] | None = None  # of a model, for the receipt
+
+
+def ids_of(stored: Stored) -> list[str]:
+    """The id of an artifact, and its content id; [] for files that have none.
+
+    Raises BadInput if its manifest cannot be read.
+    """
+    if stored.kind in {RANKS, CACHED}:
+        return []
+    if stored.kind == TRIMMED:
+        return [read_known(stored.path).content]
+    if stored.kind == TEXTS:
+        manifest = open_pseudo_texts(stored.path).metadata
+    else:
+        manifest = read_manifest(stored.path, stored.kind)
+    return [birth_id(manifest, stored.path), str(manifest["content"])]
 
 
 def dependents(stored: Iterable[Stored]) -> list[Dependent]:
     """All that depends on data or models. Raises BadInput if a manifest cannot be read."""
-    makers = {"checkpoint": _checkpoint, "targets": _targets, PSEUDO_TEXTS: _pseudo_texts}
-    found = [makers[one.kind](one.path) for one in stored if one.kind in makers]
-    exports = (_exported_model(one.path) for one in stored if one.kind == KIND)
-    return [*found, *(one for one in exports if one is not None)]
+    makers = {
+        "checkpoint": _checkpoint,
+        "targets": _targets,
+        TEXTS: lambda path: _computed(path, open_pseudo_texts(path).metadata),
+        "embeddings": lambda path: _computed(path, read_manifest(path, "embeddings")),
+        "export": _export,
+    }
+    return [makers[one.kind](one.path) for one in stored if one.kind in makers]
 
 
 def affected(found: Sequence[Dependent], ids: Collection[str]) -> list[Dependent]:
@@ -66,35 +87,34 @@ def affected(found: Sequence[Dependent], ids: Collection[str]) -> list[Dependent
 def _checkpoint(path: Path) -> Dependent:
     made = CheckpointManifest.read(path)
     models = {made.parent, made.start, *(made.parents or ()), *ids_in(made.identity, _MODELS)}
-    about = {"run": made.run, "step": made.step, "seed": made.seed}
     return Dependent(
         path,
         made.content,
         frozenset({*made.tasks, *(made.ids.get(one, one) for one in ids_in(made.identity, _DATA))}),
         frozenset(one for one in models if one is not None),
-        about,
+        {"run": made.run, "step": made.step, "seed": made.seed},
     )
 
 
 def _targets(path: Path) -> Dependent:
     found = open_targets(path)
     sources = frozenset(found.manifest["sources"])
-    return Dependent(path, found.content, sources, frozenset({found.manifest["teacher"]}), {})
+    return Dependent(path, found.content, sources, frozenset({found.manifest["teacher"]}))
 
 
-def _pseudo_texts(path: Path) -> Dependent:
-    found = open_pseudo_texts(path)
-    data, models = ids_in(found.identity, _DATA), ids_in(found.identity, _MODELS)
-    return Dependent(path, found.content, frozenset(data), frozenset(models), {})
+def _computed(path: Path, made: Mapping[str, Any]) -> Dependent:
+    data, models = (ids_in(made["identity"], names) for names in (_DATA, _MODELS))
+    return Dependent(path, str(made["content"]), frozenset(data), frozenset(models))
 
 
-def _exported_model(path: Path) -> Dependent | None:
-    """The copy of a checkpoint in an exported model repository; None if it is a data set."""
-    made = converted(read_manifest(path, KIND), ExportManifest, path / MANIFEST)
+def _export(path: Path) -> Dependent:
+    """A data set for other programs, made from tasks; or the copy of a checkpoint."""
+    made = read_sealed(path, "export", ExportManifest)
+    inputs = frozenset(made.inputs)
     if made.run is None:
-        return None
+        return Dependent(path, made.content, inputs)
     about = {"run": made.run, "step": made.step, "seed": made.seed}
-    return Dependent(path, made.content, frozenset(made.tasks), frozenset(made.inputs), about)
+    return Dependent(path, made.content, frozenset(made.tasks), inputs, about)
 
 
 def ids_in(values: Mapping[str, Any], names: Iterable[str]) -> set[str]:

@@ -18,16 +18,17 @@ from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.staging import Staging, staging_at
 from vlcpctl.core.store_cache import is_cache
 from vlcpctl.data.precomputed import pseudo_texts
-from vlcpctl.data.precomputed.stored_features import FILE, IMAGES, TEXTS
+from vlcpctl.data.splitting.known_keys import FILES_0_3, METADATA, is_known_keys
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.data.tasks.rows import ENDING as ROWS_ENDING
 from vlcpctl.deletion.tars import Inode
+from vlcpctl.deletion.tasks import FEATURES, SKIPPED
 from vlcpctl.evaluation import rank_files
 from vlcpctl.evaluation.embedding_cache import is_cache_file
 
 _WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings", "export")
-PSEUDO_TEXTS, RANKS, CACHED = "pseudo texts", "ranks", "cached embeddings"
-_FORMATS = {pseudo_texts.METADATA: PSEUDO_TEXTS, rank_files.METADATA: RANKS}
+TEXTS, RANKS, CACHED, TRIMMED = "pseudo texts", "ranks", "cached embeddings", "trimmed week"
+_FORMATS = {pseudo_texts.METADATA: TEXTS, rank_files.METADATA: RANKS, METADATA: TRIMMED}
 _OURS = re.compile(rb'"schema": ?"vlcpctl\.')
 _STATE = re.compile(rb'"schema": ?"vlcpctl\.state/')
 _LEFT = re.compile("writing-|ready$")
@@ -59,6 +60,10 @@ class Places:
     others: list[Path] = field(default_factory=list)  # files that vlcpctl did not write
     states: list[Path] = field(default_factory=list)  # state directories of `vlcpctl update`
     caches: set[Path] = field(default_factory=set)  # of object stores, also those of the states
+
+    def of(self, kind: str) -> list[Path]:
+        """The paths of all of a kind."""
+        return [one.path for one in self.stored if one.kind == kind]
 
 
 def tops_of(paths: Sequence[Path], was_searched: Callable[[Path], bool]) -> list[Path]:
@@ -167,7 +172,7 @@ class _Walk:
 
     def _visit_hidden(self, staging: Staging) -> None:
         self.found.hidden.append(staging)
-        for path in _below(staging.path):  # of dead writers, too: they are hard links
+        for path in sorted(staging.path.rglob("*")):  # of dead writers, too: they are hard links
             about = path.lstat()
             if stat.S_ISREG(about.st_mode):
                 self._note_link(path, about)
@@ -225,17 +230,20 @@ def _caches_of(state: Path) -> Iterator[Path]:
 def _own_files(stored: Stored) -> set[str] | None:
     """The names of the files of a stream or task; None for artifacts that list their own."""
     if stored.kind == "stream":
-        return {MANIFESTS["stream"], "skipped.ndjson"}
+        return {MANIFESTS["stream"], SKIPPED}
     if stored.kind != "task":
         return None
     splits = read_task(stored.path).splits
     shards = [shard for split in splits.values() for shard in split.shards]
     indexes = [f"{name}{ending}" for name in splits for ending in (".parquet", ROWS_ENDING)]
-    return {MANIFESTS["task"], *indexes, *shards, FILE, IMAGES, TEXTS}
+    return {MANIFESTS["task"], *indexes, *shards, *FEATURES}
 
 
 def _kind_of_file(path: Path) -> tuple[str | None, bool]:
     """The kind of a Parquet file or cache file of ours, and whether vlcpctl wrote a file."""
+    keys, about = (path.with_name(name) for name in FILES_0_3)
+    if path in {about, keys} and keys.exists() and is_known_keys(about):
+        return (TRIMMED if path == about else None), True
     with path.open("rb") as file:
         start = file.read(_START_BYTES)
     if start.startswith(b"PAR1"):
@@ -248,13 +256,6 @@ def _kind_of_file(path: Path) -> tuple[str | None, bool]:
     if is_cache_file(start):
         return CACHED, True
     return None, not start or _OURS.search(start) is not None
-
-
-def _below(top: Path) -> Iterator[Path]:
-    for path in _children(top):
-        yield path
-        if path.is_dir() and not path.is_symlink():
-            yield from _below(path)
 
 
 def _children(directory: Path) -> list[Path]:

@@ -61,6 +61,7 @@ class Entry:
     removed: dict[str, int]  # how many, by split or by what they are
     before: Files
     after: Files | None = None
+    again: str | None = None  # the command line that makes it again, if it was deleted
 
 
 @dataclass(kw_only=True)

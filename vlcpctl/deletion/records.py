@@ -13,7 +13,8 @@ from vlcpctl.core.amounts import counted
 from vlcpctl.core.digests import FileDigest, digests_of
 from vlcpctl.core.shown_paths import Shown
 from vlcpctl.data.splitting.stop_lists import is_stop_list, stop_list_path
-from vlcpctl.deletion.hits import Hit, ids_of
+from vlcpctl.deletion.kinds import Hit
+from vlcpctl.deletion.lineage import ids_of
 from vlcpctl.deletion.places import Stored
 from vlcpctl.deletion.plan import Plan
 from vlcpctl.deletion.receipt import FINISHED, FOREIGN, Entry, Files, Receipt, now
@@ -30,7 +31,7 @@ def record(plan: Plan, receipt: Receipt, *, digests: bool = False) -> None:
 
     `digests` of the files before the deletion are added if they are wanted.
     """
-    found, selectors = plan.matches, plan.selectors
+    found, selectors = plan.pairs, plan.selectors
     receipt.keys = sorted({*receipt.keys, *(key for hit in plan.hits for key in hit.keys)})
     count_matches(plan, receipt)
     states = sorted(set(plan.places.states))
@@ -55,13 +56,13 @@ def record(plan: Plan, receipt: Receipt, *, digests: bool = False) -> None:
         every = {one["path"]: one for one in listed}
         for one in checkpoints:
             path = str(one.path)
-            every[path] = {"path": path, "content": one.content, **one.about}
+            every[path] = {"path": path, "content": one.content, **(one.about or {})}
         listed[:] = [every[path] for path in sorted(every)]
 
 
 def count_matches(plan: Plan, receipt: Receipt) -> None:
     """Add to a receipt how many pairs each condition selects, or did before an interruption."""
-    counts = plan.matches.counts(plan.selectors)
+    counts = plan.pairs.counts(plan.selectors)
     for entry, count in zip(receipt.selectors, counts, strict=True):
         entry["pairs"] = max(entry.get("pairs", 0), count)
 
@@ -71,12 +72,12 @@ def _entries(plan: Plan, *, digests: bool) -> Iterator[Entry]:
     streams = [hit.stored.unit for hit in plan.units() if hit.stored.unit not in listed]
     for hit in (
         *plan.hits,
-        *(Hit(Stored(path, "stream", path), {}, ["stream.json"]) for path in streams),
+        *(Hit(Stored(one, "stream", one), "stream", files=["stream.json"]) for one in streams),
     ):
         files = _digests(hit.path, hit.files) if digests else dict.fromkeys(hit.files)
         action: Literal["deleted", "rewritten"] = "deleted" if hit.is_deleted else "rewritten"
         before = Files(_content(hit.stored), files)
-        yield Entry(str(hit.path), hit.kind, action, hit.removed, before)
+        yield Entry(str(hit.path), hit.kind, action, hit.removed, before, again=hit.again or None)
     for path in plan.parts:
         yield Entry(str(path), "unfinished work", "deleted", {}, Files())
 
@@ -86,13 +87,13 @@ def complete(plan: Plan, receipt: Receipt) -> None:
 
     `plan` is that of a second search, after the removal.
     """
+    stored = {str(one.path): one for one in plan.places.stored}
     for entry in receipt.artifacts:
-        path = Path(entry.path)
-        if entry.action == "deleted" or not os.path.lexists(path):
+        one = stored.get(entry.path)
+        if entry.action == "deleted" or one is None:
             continue
-        kind = next((one.kind for one in plan.places.stored if one.path == path), entry.kind)
-        names = [name for name in entry.before.files if (path / name).is_file()]
-        entry.after = Files(_content(Stored(path, kind, path)), _digests(path, names))
+        names = [name for name in entry.before.files if (one.path / name).is_file()]
+        entry.after = Files(_content(one), _digests(one.path, names))
     receipt.second_search = {
         "time": now(),
         "artifacts": len(plan.places.stored),
@@ -144,15 +145,18 @@ def lines(receipt: Receipt, selectors: Selectors, shown: Shown) -> Iterator[str]
     for entry in receipt.artifacts:
         counts = ", ".join(f"{count} {name}" for name, count in entry.removed.items())
         what = {"deleted": "delete", "rewritten": "rewrite"}[entry.action]
-        yield f"  {what} {entry.kind} {shown(entry.path)}{f': {counts}' if counts else ''}"
+        said = f": {counts}" if counts else ""
+        again = f"; '{entry.again}' makes it again" if entry.again else ""
+        yield f"  {what} {entry.kind} {shown(entry.path)}{said}{again}"
     for path in receipt.caches:
         yield f"  empty the cache {shown(path)}"
     for one in receipt.checkpoints:
         yield f"  depends on them: checkpoint {shown(one['path'])} (content {one['content']})"
     for one in receipt.unknown:
+        kind = "checkpoint" if "run" in one else "export"
         yield (
-            f"  not known: checkpoint {shown(one['path'])} was trained on data that is not "
-            "under the given paths"
+            f"  not known: {kind} {shown(one['path'])} was made of data that is not under the "
+            "given paths"
         )
 
 
@@ -173,6 +177,11 @@ def warnings(receipt: Receipt, plan: Plan, shown: Shown) -> Iterator[str]:
         yield (
             f"{counted(receipt.without_column, 'pair')} without a value in a column of --where: "
             "whether they belong to the request is not known; they stay"
+        )
+    if exports := [one for one in receipt.unknown if "run" not in one]:
+        yield (
+            f"not searched: {counted(len(exports), 'export')} of data that is not under the given "
+            f"paths, such as {shown(exports[0]['path'])}; give the paths of its tasks, or delete it"
         )
     yield from _missing(receipt)
     strange, links = plan.places.others, plan.places.skipped

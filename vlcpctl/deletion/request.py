@@ -22,7 +22,7 @@ from vlcpctl.deletion.receipt import (
     was_searched,
 )
 from vlcpctl.deletion.records import count_matches, matches, record, warnings
-from vlcpctl.deletion.removing import Observe, empty_caches, remove, tidy
+from vlcpctl.deletion.remove import Observe, empty_caches, remove, tidy
 from vlcpctl.deletion.selectors import Selectors
 
 
@@ -95,7 +95,7 @@ def _plan(
     """
     plan = make_plan(request.selectors, tops, receipt, request.shown)
     last = next((one for one in reversed(earlier) if _is_about(request, one)), None)
-    if last is not None and plan.is_empty() and not receipt.is_begun:
+    if last is not None and not plan.hits and not receipt.is_begun:
         say(f"nothing is left to remove; {request.shown(last.path)} is the receipt of the deletion")
         return last
     if last is not None and request.receipt is not None:
@@ -155,7 +155,7 @@ def _require_matches(
     """
     if request.missing_ok or receipt.is_begun:
         return
-    known = np.array(plan.matches.counts(request.selectors))
+    known = np.array(plan.pairs.counts(request.selectors))
     for one in earlier:
         known += [entry.get("pairs", 1) for entry in one.selectors]
     if not known.any():

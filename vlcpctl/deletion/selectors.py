@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.input_files import read_text
 from vlcpctl.core.printable import printable
 from vlcpctl.data.sources.records import is_unicode
+from vlcpctl.deletion.tasks import is_among
 
 _DIGITS = {"--key": 32, "--sha256": 64}
 _DESCRIBED = ("label", "task")  # columns that the .json member of a tar has, too
@@ -93,41 +94,36 @@ class Selectors:
         return {"key": self.keys, "source_key": self.source_keys, "sha256": self.images}
 
 
-@dataclass
-class Words:
-    """The options of a command line that select pairs, as they were given."""
-
-    key: Collection[str] = ()
-    source_key: Collection[str] = ()
-    sha256: Collection[str] = ()
-    where: Collection[str] = ()
-    keys_from: Collection[Path] = field(default_factory=tuple)
-
-
-def parse(words: Words) -> Selectors:
-    """The conditions of a command line.
+def parse(
+    key: Collection[str] = (),
+    source_key: Collection[str] = (),
+    sha256: Collection[str] = (),
+    where: Collection[str] = (),
+    keys_from: Collection[Path] = (),
+) -> Selectors:
+    """The conditions of a command line, as its options give them.
 
     Raises UsageError if there is none or one is malformed, and BadInput if a file of keys cannot
     be read.
     """
-    listed = [line for path in words.keys_from for line in _lines(path)]
+    listed = [line.strip() for path in keys_from for line in _text(path).splitlines()]
     found = Selectors(
-        keys=frozenset(_hex("--key", text) for text in [*words.key, *listed]),
-        source_keys=frozenset(require_unicode("--source-key", text) for text in words.source_key),
-        images=frozenset(_hex("--sha256", text) for text in words.sha256),
-        columns=tuple(sorted({_column(require_unicode("--where", text)) for text in words.where})),
+        keys=frozenset(_hex("--key", text) for text in [*key, *filter(None, listed)]),
+        source_keys=frozenset(require_unicode("--source-key", text) for text in source_key),
+        images=frozenset(_hex("--sha256", text) for text in sha256),
+        columns=tuple(sorted({_column(require_unicode("--where", text)) for text in where})),
     )
     if not any(vars(found).values()):
-        what = "no key is listed in --keys" if words.keys_from else "no pair is selected"
+        what = "no key is listed in --keys" if keys_from else "no pair is selected"
         raise UsageError(f"{what}; give --key, --source-key, --sha256, --where or --keys")
     return found
 
 
-def is_among(column: pa.ChunkedArray, wanted: Iterable[str]) -> np.ndarray:
-    """(N,) bool: which values of a column of text are among these."""
-    values = pa.array(sorted(wanted), pa.string())
-    found: np.ndarray = pc.is_in(column.cast(pa.string()), value_set=values).to_numpy()
-    return found
+def require_unicode(option: str, text: str) -> str:
+    """The text itself. Raises UsageError if it cannot be in an index, which is UTF-8."""
+    if not is_unicode(text):
+        raise UsageError(f"{option} '{printable(text):.80}' is not UTF-8")
+    return text
 
 
 def _has_value(column: pa.ChunkedArray, value: str) -> np.ndarray:
@@ -144,12 +140,9 @@ def _has_value(column: pa.ChunkedArray, value: str) -> np.ndarray:
         return np.array([str(one) == value for one in column.to_pylist()], dtype=bool)
 
 
-def _lines(path: Path) -> list[str]:
-    text = _stdin() if path == Path("-") else read_text(path)
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def _stdin() -> str:
+def _text(path: Path) -> str:
+    if path != Path("-"):
+        return read_text(path)
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as error:
@@ -164,13 +157,6 @@ def _hex(option: str, text: str) -> str:
             f"{option} '{printable(text):.80}' is not {what}: {digits} hexadecimal digits"
         )
     return text.lower()
-
-
-def require_unicode(option: str, text: str) -> str:
-    """The text itself. Raises UsageError if it cannot be in an index, which is UTF-8."""
-    if not is_unicode(text):
-        raise UsageError(f"{option} '{printable(text):.80}' is not UTF-8")
-    return text
 
 
 def _column(text: str) -> tuple[str, str]:

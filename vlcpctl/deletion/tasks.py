@@ -6,8 +6,9 @@ what changes is written to a new file under the same name.
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,13 +23,13 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import birth_id, rewritten
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.seals import rewrite_sealed_manifest, sealed_entries
+from vlcpctl.core.staging import link_or_copy
 from vlcpctl.data.precomputed import stored_features
 from vlcpctl.data.tasks.facts import StoredFeatures
 from vlcpctl.data.tasks.index import write_index
 from vlcpctl.data.tasks.manifests import content_with, file_facts
 from vlcpctl.data.tasks.rows import rows_path
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.deletion.selectors import is_among
 from vlcpctl.deletion.tars import Moves, Tars
 
 FEATURES = (stored_features.FILE, stored_features.IMAGES, stored_features.TEXTS)
@@ -78,6 +79,25 @@ class SplitHits:
         index = f"{self.name}.parquet"
         changes = [index, rows_path(Path(index)).name, *self.shards]
         return changes if self.shards or self.foreign else []
+
+
+def is_among(column: pa.ChunkedArray, wanted: Iterable[str]) -> np.ndarray:
+    """(N,) bool: which values of a column of text are among these."""
+    values = pa.array(sorted(wanted), pa.string())
+    found: np.ndarray = pc.is_in(column.cast(pa.string()), value_set=values).to_numpy()
+    return found
+
+
+def mirror(source: Path, target: Path) -> None:
+    """Fill an empty directory with hard links to all files of another, or copies of them."""
+    for path in sorted(source.iterdir()):
+        place = target / path.name
+        if path.is_dir() and not path.is_symlink():
+            place.mkdir()
+            shutil.copystat(path, place)
+            mirror(path, place)
+        else:
+            link_or_copy(path, place)
 
 
 def unlisted_shards(task: Task, split: Split) -> list[str]:

@@ -14,16 +14,7 @@ from vlcpctl.core.digests import digests_of
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES
-from vlcpctl.data.tasks.exported import (
-    CARD,
-    CARD_DIGEST,
-    COLUMNS,
-    KIND,
-    MANIFEST,
-    PAIRS,
-    SPLIT,
-    PairsWriter,
-)
+from vlcpctl.data.tasks.export_manifest import CARD, CARD_DIGEST, KIND, MANIFEST
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.clip_benchmark import RETRIEVAL, ClipBenchmark
 from vlcpctl.export.hugging_face import HuggingFace
@@ -86,12 +77,10 @@ class DataSetExport:
             return
         with new_directory(self.out, MANIFEST) as directory:
             layout = LAYOUTS[self.to](Target(directory, found, self.shard_bytes), self)
-            pairs = PairsWriter(directory, found.kept_columns)
             try:
-                _write(layout, found, pairs)
+                _write(layout, found)
             except BaseException:
                 layout.abandon()
-                pairs.abandon()
                 raise
             _write_manifest(directory, self, found, identity)
         images, captions = (found.total(what) for what in ("images", "captions"))
@@ -110,15 +99,12 @@ LAYOUTS: dict[str, Callable[[Target, DataSetExport], Layout]] = {
 }
 
 
-def _write(layout: Layout, found: Selection, pairs: PairsWriter) -> None:
+def _write(layout: Layout, found: Selection) -> None:
     with progress("export", found.total("images"), "images") as bar:
         for pair in found.pairs():
             layout.add(pair)
-            own = {name: getattr(pair, name) for name in COLUMNS if name != SPLIT}
-            pairs.add({**own, SPLIT: pair.split, **pair.kept})
             bar.advance()
     layout.close()
-    pairs.close()
 
 
 def _write_manifest(
@@ -126,10 +112,11 @@ def _write_manifest(
 ) -> None:
     digests = digests_of(directory)
     card = digests.pop(CARD, None)  # people fill it in
-    content = content_id({"identity": identity, "pairs": digests[PAIRS]})
+    inputs = [task.content for task in request.tasks]
+    content = content_id({"identity": identity, "inputs": inputs})
     body = {
         "to": request.to,
-        "inputs": [task.content for task in request.tasks],
+        "inputs": inputs,
         "splits": {
             name: {what: found.count(what, name) for what in ("images", "captions")}
             for name in found.splits
@@ -137,4 +124,5 @@ def _write_manifest(
         **({CARD_DIGEST: card} if card else {}),
         "digests": digests,
     }
+    (directory / MANIFEST).parent.mkdir()
     write_sealed_manifest(directory, KIND, identity, content, body)

@@ -7,13 +7,15 @@ library `datasets` and the hub's viewer that the column `image` contains images.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from vlcpctl.data.tasks.exported import CARD, ParquetFile
+from vlcpctl.data.tasks.export_manifest import CARD
 from vlcpctl.export.data_card import data_card
 from vlcpctl.export.layout import Layout, Target, renamed
 from vlcpctl.export.pairs import ExportedPair
@@ -150,3 +152,38 @@ class _Shards:
         self._writer.close()
         self._writer = None
         self._files, self._in_file = self._files + 1, 0
+
+
+class ParquetFile:
+    """A Parquet file to write, which is closed whatever becomes of it.
+
+    pyarrow's own writer leaves a file open if its first bytes do not fit on the disk.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema, **options: Any) -> None:
+        self._file = pa.OSFile(str(path), "wb")
+        try:
+            self._writer = pq.ParquetWriter(self._file, schema, **options)
+        except BaseException:
+            self._close_file()
+            raise
+
+    def write(self, table: pa.Table) -> None:
+        """Append a row group."""
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        """Write the footer."""
+        self._writer.close()
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Close the file after an error; what it contains does not matter. Raises nothing."""
+        with suppress(OSError, pa.ArrowException):
+            self._writer.close()
+        self._writer.is_open = False  # its destructor would try again
+        self._close_file()
+
+    def _close_file(self) -> None:
+        with suppress(OSError, pa.ArrowException):
+            self._file.close()

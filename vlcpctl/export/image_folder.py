@@ -10,7 +10,7 @@ import json
 from contextlib import ExitStack, suppress
 from typing import Any, TextIO
 
-from vlcpctl.data.tasks.exported import CARD
+from vlcpctl.data.tasks.export_manifest import CARD
 from vlcpctl.export.data_card import data_card
 from vlcpctl.export.hugging_face import SPLIT_NAMES
 from vlcpctl.export.layout import Layout, Target, renamed

@@ -21,7 +21,7 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.rows import Row, read_rows
 from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.core.staging import read_path
-from vlcpctl.data.tasks.exported import CARD, KIND, MANIFEST
+from vlcpctl.data.tasks.export_manifest import CARD, KIND, MANIFEST
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.model_card import Facts as CardFacts
 from vlcpctl.export.model_card import model_card

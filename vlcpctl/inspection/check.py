@@ -16,7 +16,7 @@ from vlcpctl.core.seals import broken_seal
 from vlcpctl.core.structs import converted
 from vlcpctl.data.precomputed.pseudo_texts import check_pseudo_texts
 from vlcpctl.data.precomputed.teacher_targets import check_targets
-from vlcpctl.data.tasks.exported import KIND as EXPORT
+from vlcpctl.data.tasks.export_manifest import KIND as EXPORT
 from vlcpctl.inspection.check_tasks import check_stream, check_task
 from vlcpctl.inspection.diagnosis import why_no_artifact
 from vlcpctl.inspection.fairness import fairness

@@ -1,9 +1,10 @@
 """What a state keeps of old weeks: with --keep N, only the last N have weights, buffer and pairs.
 
 Older ones keep their rows, ranks, verdicts and reports, the images that they are evaluated on, and
-the keys of their other pairs. `trimmed.json` marks such a week; its checkpoint goes last, so that
-what a kill leaves is completed by the next call. Weeks that were rolled back lose their weights,
-and these and rejected ones their pairs, too, once an accepted week has the same data.
+the keys and kept columns of their other pairs. `trimmed.parquet` has these and marks such a week;
+its checkpoint goes last, so that what a kill leaves is completed by the next call. Weeks that were
+rolled back lose their weights, and these and rejected ones their pairs, too, once an accepted week
+has the same data.
 """
 
 from __future__ import annotations
@@ -13,15 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.atomic import rewritten_directory
+from vlcpctl.core.atomic import new_part, rewritten_directory
 from vlcpctl.core.console import say
 from vlcpctl.core.digests import verify_files
 from vlcpctl.core.errors import BadInput, UsageError, some_names
-from vlcpctl.data.splitting.known_keys import write_known
+from vlcpctl.data.splitting.known_keys import KnownKeys
 from vlcpctl.data.tasks.task import Task, open_stream
-from vlcpctl.deletion.removing import mirror
 from vlcpctl.deletion.tars import Tars
-from vlcpctl.deletion.tasks import Drop, rewrite_stream
+from vlcpctl.deletion.tasks import Drop, mirror, rewrite_stream
 from vlcpctl.evaluation.embedding_cache import prune
 from vlcpctl.production.attempt import Attempt, trained_in
 from vlcpctl.production.layout import TRAINED, Layout
@@ -82,7 +82,8 @@ def _trim(place: Layout, state: State, number: int, observe: Callable[[str], Non
     week = place.week(number)
     (task,) = open_stream(week / "stream")
     if not place.is_trimmed(number):
-        write_known(place.trimmed(number), task)
+        with new_part(place.trimmed(number)) as temporary:
+            KnownKeys.of(task).write(temporary)
         observe(f"marked {number}")
     drop = Drop(frozenset(_not_evaluated(task, state.settings.evaluated)))
     if drop.keys:

@@ -115,7 +115,9 @@ class Layout:
 
     def trimmed(self, number: int) -> Path:
         """The file that marks a week of which --keep has removed the weights; it has its keys."""
-        return self.week(number) / "trimmed.json"
+        found = self.week(number) / "trimmed.parquet"
+        earlier = found.with_suffix(".json")  # of version 0.3.0
+        return earlier if earlier.exists() and not found.exists() else found
 
     def is_trimmed(self, number: int) -> bool:
         """Whether --keep has removed the weights, the buffer and the pairs of a week."""

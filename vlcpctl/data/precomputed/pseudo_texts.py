@@ -24,7 +24,6 @@ from vlcpctl.core.atomic import new_file, new_part
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.library_errors import reading
-from vlcpctl.core.manifest import rewritten
 from vlcpctl.core.parquet_files import read_about, read_columns, table_writer, write_about
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.structs import converted, decoded
@@ -33,7 +32,6 @@ SCHEMA = "vlcpctl.pseudo-texts/1"
 METADATA = b"vlcpctl.pseudo-texts"
 
 PARENTS = ("first", "second")
-REMOVED = "removed"  # in the metadata: the number of texts that 'vlcpctl forget' removed
 # Measures of a text's fit to its images, right after mixing (_before) and after optimisation.
 SCORES = tuple(name + when for name in ("loss", "similarity", "within") for when in ("_before", ""))
 
@@ -60,7 +58,6 @@ class _Metadata:
     length: Annotated[int, msgspec.Meta(ge=1)]
     width: Annotated[int, msgspec.Meta(ge=1)]
     identity: _Identity
-    removed: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 Columns = Mapping[str, np.ndarray | Sequence[str]]
@@ -172,22 +169,6 @@ def texts_of_parents(file: PseudoTextFile, keys: Collection[str]) -> np.ndarray:
     return found
 
 
-def write_without(file: PseudoTextFile, out: Path, drop_N: np.ndarray) -> None:
-    """Write a file of pseudo texts again without some of them, (N,) bool, under a new content id.
-
-    Its metadata counts the texts `removed` so far. Raises BadInput if the rows cannot be read or
-    were changed since they were written.
-    """
-    file.verify()
-    kept = _read(file.path, file.shape).filter(pa.array(~drop_N))
-    content = _Content(file.shape, file.identity)
-    content.add(kept)
-    removed = file.metadata.get(REMOVED, 0) + int(drop_N.sum())
-    with table_writer(out, _schema(file.shape)) as writer:
-        writer.write_table(kept)
-        write_about(writer, METADATA, rewritten(file.metadata, content.id(), {REMOVED: removed}))
-
-
 def open_pseudo_texts(path: Path) -> PseudoTextFile:
     """Open a file of pseudo texts, reading only its footer. Raises BadInput if it is not one."""
     stored, count = read_about(path, METADATA, f"{path} is not a file of pseudo texts")
@@ -273,7 +254,8 @@ def check_pseudo_texts(path: Path, *, deep: bool) -> Iterator[str]:
     Raises BadInput if the file is not one of pseudo texts or cannot be read.
     """
     file = open_pseudo_texts(path)
-    written = file.identity["count"] - file.metadata.get(REMOVED, 0)
+    # Version 0.3.0 wrote files again without some of the texts.
+    written = file.identity["count"] - file.metadata.get("removed", 0)
     if file.count != written:
         yield f"{path}: has {file.count} texts; its metadata says {written}"
     if not deep:

@@ -52,8 +52,8 @@ def read_lists(paths: Iterable[Path]) -> list[LeftOutList]:
         elif not path.exists():
             raise BadInput(f"--not {missing(path)}")
         elif is_known_keys(path):
-            known, keys = read_known(path)
-            found.append(LeftOutList(KNOWN, known.name, known.content, keys))
+            known = read_known(path)
+            found.append(LeftOutList(KNOWN, known.name, known.content, known.keys))
         else:
             stop = read_stop_list(path)
             try:

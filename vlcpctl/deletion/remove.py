@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,28 +9,19 @@ from pathlib import Path
 from vlcpctl.core.amounts import counted
 from vlcpctl.core.atomic import rewritten_directory, rewritten_file
 from vlcpctl.core.console import say
-from vlcpctl.core.digests import digests_of
 from vlcpctl.core.errors import OutputExists
-from vlcpctl.core.hashing import content_id
-from vlcpctl.core.manifest import read_manifest, rewritten
-from vlcpctl.core.seals import rewrite_sealed_manifest
 from vlcpctl.core.shown_paths import Shown
 from vlcpctl.core.staging import Staging, delete, link_or_copy, staging_at
 from vlcpctl.core.store_cache import empty_cache
-from vlcpctl.data.precomputed import pseudo_texts, teacher_targets
+from vlcpctl.data.splitting.known_keys import FILES_0_3
 from vlcpctl.data.splitting.stop_lists import add_to_stop_list, read_stop_list
-from vlcpctl.data.tasks.exported import KIND
-from vlcpctl.data.tasks.task import open_task
-from vlcpctl.deletion import reports
-from vlcpctl.deletion.exports import delete_export
-from vlcpctl.deletion.hits import Hit
-from vlcpctl.deletion.places import CACHED, PSEUDO_TEXTS, RANKS, places_under
+from vlcpctl.deletion.kinds import KINDS, Hit, Target, all_files
+from vlcpctl.deletion.places import places_under
 from vlcpctl.deletion.plan import Plan, make_plan
 from vlcpctl.deletion.receipt import Receipt
 from vlcpctl.deletion.records import complete, record
 from vlcpctl.deletion.tars import Tars
-from vlcpctl.deletion.tasks import Drop, TaskRewriter, rewrite_stream
-from vlcpctl.evaluation import embedding_files, rank_files
+from vlcpctl.deletion.tasks import Drop, mirror
 
 Observe = Callable[[str], None]  # called with the name of each point at which a kill is tested
 _ROUNDS = 3  # another process may write more while pairs are removed
@@ -73,7 +63,7 @@ def remove(plan: Plan, receipt: Receipt, observe: Observe, shown: Shown) -> None
         observe("removed")
         tidy(plan.tops)
         plan = make_plan(selectors, plan.tops, receipt, shown)
-        if plan.is_empty() and not plan.parts:
+        if not plan.hits and not plan.parts:
             artifacts = counted(len(plan.places.stored), "artifact")
             say(f"a second search of {artifacts} finds 0 pairs")
             break
@@ -103,7 +93,7 @@ def empty_caches(caches: Iterable[Path], shown: Shown) -> None:
 
 
 def _carry_out(plan: Plan, observe: Observe, shown: Shown) -> None:
-    tars, drop = Tars(), plan.matches.drop()
+    tars, drop = Tars(), plan.pairs.drop()
     for path in plan.deleted():
         observe(f"deleting {path.name}")
         # It is in the hidden directory of an output, which goes, too, if it is empty.
@@ -111,74 +101,49 @@ def _carry_out(plan: Plan, observe: Observe, shown: Shown) -> None:
             delete(path)
         say(f"deleted {shown(path)}")
     for hit in plan.units():
-        observe(f"rewriting {hit.stored.unit.name}")
-        if hit.stored.kind == CACHED:  # computed again where they are needed
-            hit.path.unlink(missing_ok=True)
-            say(f"deleted {shown(hit.path)}")
-        elif hit.stored.kind == KIND:  # exported again from the tasks, if it is wanted
-            delete_export(hit.path, observe, shown)
+        unit = hit.stored.unit
+        if hit.is_deleted:
+            observe(f"deleting {unit.name}")
+            left = _delete(hit)
+            observe(f"deleted {unit.name}")
+            said = f"; '{hit.again}' makes it again" if hit.again else ""
+            stay = f"; left files that were added or changed: {', '.join(left)}" if left else ""
+            say(f"deleted {shown(unit)}{said}{stay}")
         else:
+            observe(f"rewriting {unit.name}")
             _rewrite(hit, tars, drop, observe)
-            say(f"rewrote {shown(hit.stored.unit)}")
+            say(f"rewrote {shown(unit)}")
+
+
+def _delete(hit: Hit) -> list[str]:
+    """Delete an artifact but for files that somebody added; returns these."""
+    path = hit.path
+    added = [] if path.is_file() else sorted({*all_files(path)}.difference(hit.files))
+    if added:
+        with rewritten_directory(path) as target:
+            for name in added:
+                (target / name).parent.mkdir(parents=True, exist_ok=True)
+                link_or_copy(path / name, target / name)
+    else:
+        Staging(path).delete_output()
+    return added
 
 
 def _rewrite(hit: Hit, tars: Tars, drop: Drop, observe: Observe) -> None:
-    unit, kind = hit.stored.unit, hit.stored.kind
-    if kind in {PSEUDO_TEXTS, RANKS}:
-        with rewritten_file(unit) as temporary:
-            if kind == RANKS:
-                rank_files.write_without(unit, temporary, drop.keys)
-            else:
-                file = pseudo_texts.open_pseudo_texts(unit)
-                drop_N = pseudo_texts.texts_of_parents(file, drop.keys)
-                pseudo_texts.write_without(file, temporary, drop_N)
+    unit = hit.stored.unit
+    write = KINDS["stream" if unit != hit.path else hit.stored.kind].write
+    assert write is not None, "it would be deleted"
+    if unit.is_dir():
+        with rewritten_directory(unit) as target:
+            mirror(unit, target)
+            write(unit, Target(target, unit, drop, tars))
             observe(f"written {unit.name}")
         return
-    with rewritten_directory(unit) as target:
-        mirror(unit, target)
-        if unit != hit.path or kind == "stream":
-            rewrite_stream(unit, target, tars, drop)
-        elif kind == "task":
-            TaskRewriter(open_task(unit), target, unit, tars, drop).rewrite()
-        elif kind == "report":
-            reports.rewrite(unit, target, drop.keys)
-        elif kind == "targets":
-            _rewrite_targets(unit, target, drop)
-        else:
-            _rewrite_embeddings(unit, target, drop)
+    earlier = [unit.with_name(name) for name in FILES_0_3 if unit.name in FILES_0_3]
+    final = unit.with_suffix(".parquet") if earlier else unit
+    with rewritten_file(final) as temporary:
+        write(unit, Target(temporary, final, drop, tars))
         observe(f"written {unit.name}")
-
-
-def mirror(source: Path, target: Path) -> None:
-    """Fill an empty directory with hard links to all files of another, or copies of them."""
-    for path in sorted(source.iterdir()):
-        place = target / path.name
-        if path.is_dir() and not path.is_symlink():
-            place.mkdir()
-            shutil.copystat(path, place)
-            mirror(path, place)
-        else:
-            link_or_copy(path, place)
-
-
-def _rewrite_targets(path: Path, target: Path, drop: Drop) -> None:
-    targets = teacher_targets.open_targets(path)
-    for file in target.iterdir():
-        if file.suffix in {".npy", ".parquet"} or file.name == "targets.json":
-            file.unlink()
-    teacher_targets.write_without(targets, target, drop.keys)
-
-
-def _rewrite_embeddings(path: Path, target: Path, drop: Drop) -> None:
-    for part, drop_N in embedding_files.rows_of(path, drop.keys).items():
-        if drop_N.any():
-            for name in embedding_files.part_files(part):
-                (target / name).unlink()
-            embedding_files.write_part_without(path, target, part, drop_N)
-    manifest = read_manifest(path, "embeddings")
-    (target / "embeddings.json").unlink()
-    digests = digests_of(target)
-    content = content_id({"identity": manifest["identity"], "digests": digests})
-    rewrite_sealed_manifest(
-        target, "embeddings", rewritten(manifest, content, {"digests": digests})
-    )
+    for path in earlier:
+        observe(f"deleting {path.name}")
+        path.unlink()

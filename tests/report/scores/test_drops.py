@@ -402,15 +402,6 @@ def test_whole_ranks_are_used_rather_than_what_is_left_of_others(tmp_path: Path)
     assert note.startswith("not used: 1 of 3 files")
 
 
-def test_ranks_after_a_deletion_are_those_of_the_finished_report(tmp_path: Path) -> None:
-    rows, files = ranked(tmp_path)
-    found = read_back(tmp_path / "r", rows)
-    made = identity(found, ReportRequest(), Files([*map(SavedRanks.open, files)]))
-    for key in ("b", "c"):
-        forgotten(files[0], key)
-        assert identity(found, ReportRequest(), Files([*map(SavedRanks.open, files)])) == made
-
-
 def test_ranks_are_in_the_identity_by_content(tmp_path: Path) -> None:
     rows, files = ranked(tmp_path)
     opened = [*map(SavedRanks.open, files)]

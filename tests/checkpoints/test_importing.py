@@ -177,7 +177,7 @@ def test_trust_changes_nothing_for_a_file_of_plain_data(
     source = epoch_file(tmp_path / "epoch_1.pt", trained)
     manifest = imported(source, tmp_path / "out", model="micro", trusts_pickle=True)
     assert not manifest["origin"]["ran_code"]
-    assert capsys.readouterr().err == ""
+    assert "warning" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("made_by", [b"numpy._core", b"numpy.core"])

@@ -151,7 +151,9 @@ def _line(stored: Stored) -> str:
     if stored.kind == TEXTS:
         return "vlcpctl invert-texts"  # a file of texts does not record its line
     words = dict(read_manifest(stored.path, stored.kind).get("made_by") or {}).get("argv") or [""]
-    return shlex.join(["vlcpctl", *map(str, words[1:])])
+    # Rows that the same line has written are of the data as it was.
+    force = ["--force"] if stored.kind == "embeddings" else []
+    return shlex.join(["vlcpctl", *map(str, words[1:2]), *force, *map(str, words[2:])])
 
 
 def _in_task(search: Search, hit: Hit) -> None:

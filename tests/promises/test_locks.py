@@ -196,7 +196,7 @@ def test_where_the_file_system_refuses_locks_one_warning_is_printed(
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    monkeypatch.setattr(locks._state, "has_warned", False)
+    monkeypatch.setattr(locks._State, "has_warned", False)
     ended = run_program(capfd, *lines(place)["buffer"], tmp_path / "out")
     assert (ended.code, ended.err.count("does not support locks")) == (0, 1)
     assert_clean(tmp_path, tmp_path / "out")

@@ -124,7 +124,7 @@ class Staging:
                 self._leave(lock, new_parents)
 
     def _leave(self, lock: HeldLock, new_parents: list[Path]) -> None:
-        if lock.uses == 1 and lock.is_exclusive():
+        if lock.uses == 1 and (lock.is_exclusive() or not lock.is_real):
             self._tidy(lock)
             self.close()
         lock.release()

@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.deletion_world import (
+    NEXT,
+    TRAIN,
     StoredPair,
     add_column,
     copy_of,
@@ -38,6 +40,7 @@ from vlcpctl.data.tasks.task import open_stream, open_task
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import Selectors
 from vlcpctl.inspection.check import check
+from vlcpctl.testing.tiny_stream import make_pair, make_task
 
 DATA = ("stream", *(f"buffers/0{number}" for number in range(4)))
 DERIVED = ("targets", "texts.parquet", "emb")  # deleted, since all that makes them again is there
@@ -493,13 +496,26 @@ def test_a_pair_that_is_only_evaluated_is_in_no_lineage(
     assert traces(world, pair) == []
 
 
+def test_a_pair_for_validation_is_in_the_lineage(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    task = make_task(tmp_path / "task", splits={"train": 4, "val": 2, "test": 2})
+    assert run_program(capfd, "train-step", task, "-o", tmp_path / "model", *TRAIN).code == 0
+    for split, found in (("test", []), ("val", [str(tmp_path / "model")])):
+        receipt = receipt_of(capfd, "--key", pair_at(task, 0, split).key, tmp_path)
+        assert [one["path"] for one in receipt["checkpoints"]] == found
+
+
 def test_checkpoints_whose_data_is_not_there_are_listed_as_unknown(
     world: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """One that continues a model which has learned the pair from a buffer depends on it, too."""
     pair = held_pair(world)
+    later = (world / "stream/02-part-2", "-o", world / "run/02", "--previous", world / "run/01")
+    assert run_program(capfd, "train-step", *later, *NEXT).code == 0
     shutil.rmtree(world / "stream")
     receipt = receipt_of(capfd, "--key", pair.key, world)
-    assert [Path(one["path"]).name for one in receipt["checkpoints"]] == ["01"]
+    assert [Path(one["path"]).name for one in receipt["checkpoints"]] == ["01", "02"]
     unknown = [Path(one["path"]).relative_to(world).as_posix() for one in receipt["unknown"]]
     assert unknown == ["apart/00", "run/00"]
 
@@ -577,8 +593,6 @@ def test_the_last_pairs_of_a_task(world: Path, capfd: pytest.CaptureFixture[str]
 def test_the_same_image_in_another_pair_is_named(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from vlcpctl.testing.tiny_stream import make_pair, make_task
-
     def pair(number: int) -> Any:
         found = make_pair(number)
         return found._replace(image=make_pair(0).image) if number < 2 else found

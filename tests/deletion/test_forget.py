@@ -391,6 +391,8 @@ def test_an_unfinished_run_on_the_data_is_refused(
         before = tree_bytes(world)
         check_refused(run_program(capfd, *words), "forget", 4, partial, what)
         assert tree_bytes(world) == before
+    (partial / "identity.json").write_text("{")  # of which data is not known
+    check_refused(run_program(capfd, *words), "forget", 4, partial, "finish it or remove it")
     other = {"run": "x", "tasks": [content(world / "stream/03-part-3")]}
     partial = make_partial(world, "run/02", {"semantic": other, "numeric": {}})
     assert run_program(capfd, *words).code == 0

@@ -167,6 +167,15 @@ def test_the_other_pairs_stay_what_they_were(
     assert len(open_stream(world / "stream")) == 4
 
 
+def test_what_force_replaced_is_found_beside_a_path_that_is_given(
+    world: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (entry,) = receipt_of(capfd, "--key", held_pair(world).key, world / "other")["artifacts"]
+    replaced = world / ".other.vlcpctl/replaced/other"
+    assert (entry["path"], entry["action"]) == (str(replaced), "deleted")
+    assert not replaced.exists()
+
+
 @pytest.mark.parametrize("name", ["targets", "emb", "texts.parquet"])
 def test_what_was_deleted_is_made_again_by_the_line_that_is_named(
     name: str, made: Path, world: Path, capfd: pytest.CaptureFixture[str]
@@ -588,7 +597,10 @@ def test_the_last_pairs_of_a_task(world: Path, capfd: pytest.CaptureFixture[str]
     task = open_stream(world / "stream")[0]
     assert task.counts == {"train": 0, "test": 0}
     assert list(task.path.glob("*.tar")) == []
+    totals = manifest_of(world / "stream")["totals"]
+    assert {name: one["images"] for name, one in totals.items()} == {"train": 24, "test": 12}
     assert len(open_task(world / "buffers/00").split("train")) == 0
+    assert manifest_of(world / "buffers/00")["buffer"]["items"] == {}
     assert problems(world) == []
 
 

@@ -413,7 +413,8 @@ def test_unfinished_targets_start_over(world: Path, capfd: pytest.CaptureFixture
     mine = {"teacher": "t", "tasks": [content(world / "stream/00-part-0")], "buffer": None}
     other = {"teacher": "t", "tasks": [content(world / "stream/03-part-3")], "buffer": None}
     gone, stays = make_partial(world, "gone", mine), make_partial(world, "stays", other)
-    kept = Staging(world / "run/00").keep(make_partial(world, "run/00", {"semantic": mine}))
+    of_run = make_partial(world, "run/00", {"semantic": {**mine, "run": "x"}})
+    kept = Staging(world / "run/00").keep(of_run)
     receipt = receipt_of(capfd, "--key", pair.key, world)
     assert (gone.exists(), stays.exists(), kept.exists()) == (False, True, False)
     assert str(gone) in [one["path"] for one in receipt["artifacts"]]

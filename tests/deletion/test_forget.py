@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.deletion_world import (
+    NEXT,
+    TRAIN,
     StoredPair,
     add_column,
     copy_of,
@@ -38,6 +40,7 @@ from vlcpctl.data.tasks.task import open_stream, open_task
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import Selectors
 from vlcpctl.inspection.check import check
+from vlcpctl.testing.tiny_stream import make_pair, make_task
 
 DATA = ("stream", *(f"buffers/0{number}" for number in range(4)))
 DERIVED = ("targets", "texts.parquet", "emb")  # deleted, since all that makes them again is there
@@ -162,6 +165,15 @@ def test_the_other_pairs_stay_what_they_were(
             row.update(wrong=None, wrong_caption=None)
     assert pq.read_table(world / "ranks.parquet").to_pylist() == kept
     assert len(open_stream(world / "stream")) == 4
+
+
+def test_what_force_replaced_is_found_beside_a_path_that_is_given(
+    world: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (entry,) = receipt_of(capfd, "--key", held_pair(world).key, world / "other")["artifacts"]
+    replaced = world / ".other.vlcpctl/replaced/other"
+    assert (entry["path"], entry["action"]) == (str(replaced), "deleted")
+    assert not replaced.exists()
 
 
 @pytest.mark.parametrize("name", ["targets", "emb", "texts.parquet"])
@@ -388,6 +400,8 @@ def test_an_unfinished_run_on_the_data_is_refused(
         before = tree_bytes(world)
         check_refused(run_program(capfd, *words), "forget", 4, partial, what)
         assert tree_bytes(world) == before
+    (partial / "identity.json").write_text("{")  # of which data is not known
+    check_refused(run_program(capfd, *words), "forget", 4, partial, "finish it or remove it")
     other = {"run": "x", "tasks": [content(world / "stream/03-part-3")]}
     partial = make_partial(world, "run/02", {"semantic": other, "numeric": {}})
     assert run_program(capfd, *words).code == 0
@@ -399,7 +413,8 @@ def test_unfinished_targets_start_over(world: Path, capfd: pytest.CaptureFixture
     mine = {"teacher": "t", "tasks": [content(world / "stream/00-part-0")], "buffer": None}
     other = {"teacher": "t", "tasks": [content(world / "stream/03-part-3")], "buffer": None}
     gone, stays = make_partial(world, "gone", mine), make_partial(world, "stays", other)
-    kept = Staging(world / "run/00").keep(make_partial(world, "run/00", {"semantic": mine}))
+    of_run = make_partial(world, "run/00", {"semantic": {**mine, "run": "x"}})
+    kept = Staging(world / "run/00").keep(of_run)
     receipt = receipt_of(capfd, "--key", pair.key, world)
     assert (gone.exists(), stays.exists(), kept.exists()) == (False, True, False)
     assert str(gone) in [one["path"] for one in receipt["artifacts"]]
@@ -493,13 +508,26 @@ def test_a_pair_that_is_only_evaluated_is_in_no_lineage(
     assert traces(world, pair) == []
 
 
+def test_a_pair_for_validation_is_in_the_lineage(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    task = make_task(tmp_path / "task", splits={"train": 4, "val": 2, "test": 2})
+    assert run_program(capfd, "train-step", task, "-o", tmp_path / "model", *TRAIN).code == 0
+    for split, found in (("test", []), ("val", [str(tmp_path / "model")])):
+        receipt = receipt_of(capfd, "--key", pair_at(task, 0, split).key, tmp_path)
+        assert [one["path"] for one in receipt["checkpoints"]] == found
+
+
 def test_checkpoints_whose_data_is_not_there_are_listed_as_unknown(
     world: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """One that continues a model which has learned the pair from a buffer depends on it, too."""
     pair = held_pair(world)
+    later = (world / "stream/02-part-2", "-o", world / "run/02", "--previous", world / "run/01")
+    assert run_program(capfd, "train-step", *later, *NEXT).code == 0
     shutil.rmtree(world / "stream")
     receipt = receipt_of(capfd, "--key", pair.key, world)
-    assert [Path(one["path"]).name for one in receipt["checkpoints"]] == ["01"]
+    assert [Path(one["path"]).name for one in receipt["checkpoints"]] == ["01", "02"]
     unknown = [Path(one["path"]).relative_to(world).as_posix() for one in receipt["unknown"]]
     assert unknown == ["apart/00", "run/00"]
 
@@ -570,15 +598,16 @@ def test_the_last_pairs_of_a_task(world: Path, capfd: pytest.CaptureFixture[str]
     task = open_stream(world / "stream")[0]
     assert task.counts == {"train": 0, "test": 0}
     assert list(task.path.glob("*.tar")) == []
+    totals = manifest_of(world / "stream")["totals"]
+    assert {name: one["images"] for name, one in totals.items()} == {"train": 24, "test": 12}
     assert len(open_task(world / "buffers/00").split("train")) == 0
+    assert manifest_of(world / "buffers/00")["buffer"]["items"] == {}
     assert problems(world) == []
 
 
 def test_the_same_image_in_another_pair_is_named(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from vlcpctl.testing.tiny_stream import make_pair, make_task
-
     def pair(number: int) -> Any:
         found = make_pair(number)
         return found._replace(image=make_pair(0).image) if number < 2 else found

@@ -228,6 +228,16 @@ def test_a_week_does_not_go_on_from_other_weights_if_the_trained_ones_are_missin
     check_refused(refused, "update", 3, f"{merged}/weeks/0001/trained does not exist")
 
 
+def test_no_week_goes_on_from_trained_weights_that_have_changed(
+    run: Run, place: Path, merged: Path
+) -> None:
+    path = merged / "weeks/0001/trained" / WEIGHTS
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    for more in (["--dry-run"], [], ["--start-from", "latest", "--dry-run"]):
+        refused = run(*week_words(place, merged, 2), *more)
+        check_refused(refused, "update", 3, path, "restore it")
+
+
 def test_forget_finds_what_was_trained_and_what_was_merged_from_it(merged: Path) -> None:
     week = merged / "weeks/0001"
     task = json.loads((week / "stream/00-week-0001/task.json").read_text())["content"]

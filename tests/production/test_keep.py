@@ -148,6 +148,25 @@ def test_a_test_pair_of_a_trimmed_week_is_in_no_lineage(run: Run, kept: Path) ->
     assert (receipt["keys"], receipt["checkpoints"]) == ([key], [])
 
 
+def test_targets_of_a_week_that_was_trimmed_are_rewritten(
+    run: Run, place: Path, state: Path, tmp_path: Path
+) -> None:
+    """The task is there, but without the pairs to make the targets of again."""
+    task, targets = state / "weeks/0001/stream/00-week-0001", tmp_path / "targets"
+    keys = list(open_task(task).split("train").keys)
+    teacher = ("--teacher", place / "model", "--preset", "tiny")
+    assert run("distill", task, *teacher, "-o", targets, "-q").code == 0
+    assert run(*week_words(place, state, 2), *PASSES, "--keep", "1", "-q").code == 0
+    receipt = tmp_path / "receipt.json"
+    words = ("--key", keys[0], state, targets, place / "model", "--receipt", receipt, "-q")
+    done = run("forget", *words)
+    assert done.code == 0, done.err
+    actions = {one["path"]: one["action"] for one in json.loads(receipt.read_text())["artifacts"]}
+    assert actions[str(targets)] == "rewritten"
+    left = pq.read_table(targets / "images.parquet")["key"].to_pylist()
+    assert sorted(left) == sorted(keys[1:])
+
+
 def test_the_week_of_the_index_stays_whole(state: Path) -> None:
     found = read_state(Layout(state))
     for index, old in ((0, [1, 2]), (1, [2]), (None, [1, 2])):

@@ -144,13 +144,15 @@ def test_a_killed_training_goes_on_with_other_arithmetic_if_that_is_accepted(
 
 @pytest.mark.parametrize("has_moved", [False, True])
 def test_a_rollback_killed_at_a_move_is_completed(
-    state: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], has_moved: bool
+    place: Path, state: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], has_moved: bool
 ) -> None:
     words = ["update", "--state", state, "--rollback", "0"]
     killed = start_child(lambda _: _killed_at_move(words, tmp_path / "log", has_moved=has_moved))
     assert exit_code_of(killed) == -signal.SIGKILL
     assert (state / "current").readlink() == Path("start/checkpoint")
     assert run_program(capfd, "inspect", state).code == 0
+    planned = run_program(capfd, *week_words(place, state, 2), "--dry-run")
+    assert (planned.code, "# week 1\n" in planned.out) == (0, True), planned.err
     done = run_program(capfd, *words)
     assert (done.code, done.out) == (0, f"{state}/start/checkpoint\n"), done.err
     assert not list((state / "weeks").iterdir())

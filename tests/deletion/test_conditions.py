@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.kinds import Hit
 from vlcpctl.deletion.places import Stored
 from vlcpctl.deletion.request import DeletionRequest, forget
-from vlcpctl.deletion.selectors import Selectors
+from vlcpctl.deletion.selectors import Condition, parse
 from vlcpctl.testing.tiny_stream import make_stream
 
 Run = Callable[..., ProgramResult]
@@ -57,14 +57,16 @@ def receipt_in(world: Path, number: int = 1) -> dict[str, Any]:
     return dict(json.loads((world / f"receipts/{number:04d}.json").read_text()))
 
 
-def killed_in(world: Path, selectors: Selectors, point: str = "removed", **more: Any) -> None:
+def killed_in(
+    world: Path, conditions: Sequence[Condition], point: str = "removed", **more: Any
+) -> None:
     """Begin a deletion that is killed."""
 
     def observe(reached: str) -> None:
         if reached == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    request = DeletionRequest(selectors=selectors, paths=[world], **more)
+    request = DeletionRequest(conditions=conditions, paths=[world], **more)
     child = start_child(lambda _: _void(forget(request, observe)))
     assert exit_code_of(child) == -signal.SIGKILL
 
@@ -81,7 +83,7 @@ def test_a_condition_that_selects_nothing_is_refused_before_anything_changes(
     words += ["--where", "label=bird"]
     for more in ([], ["--dry-run"]):
         refused = run(*words, world, "-q", *more)
-        found = f"no pair matches --source-key nosuch, --sha256 {NOBODY}, --where label=bird;"
+        found = f"matches --source-key nosuch, --sha256 {NOBODY}, --where label=bird;"
         check_refused(refused, "forget", 3, found, "--missing-ok")
     assert tree_bytes(world) == before
     # The advice helps, and the receipt has the counts.
@@ -117,7 +119,7 @@ def test_a_second_search_is_made_and_counted(run: Run, world: Path) -> None:
 
 def test_an_interrupted_deletion_keeps_its_counts(run: Run, world: Path) -> None:
     one, other = source_key(world, 0), source_key(world, 1)
-    killed_in(world, Selectors(source_keys=frozenset({one, other})))
+    killed_in(world, parse(source_key=[one, other]))
     pending = receipt_in(world)
     assert pending["state"] == "pending"
     done = run("--source-key", one, "--source-key", other, world, "-q")
@@ -133,7 +135,7 @@ def test_an_interrupted_deletion_keeps_its_counts(run: Run, world: Path) -> None
 
 def test_nothing_at_all_has_a_receipt_with_missing_ok(run: Run, world: Path) -> None:
     words = ["--source-key", "nobody", world, "-q"]
-    check_refused(run(*words), "forget", 3, "no pair under", "--missing-ok accepts this")
+    check_refused(run(*words), "forget", 3, "no pair under", "--missing-ok")
     assert run(*words, "--missing-ok").code == 0
     receipt = receipt_in(world)
     assert (receipt["state"], receipt["keys"], receipt["artifacts"]) == ("finished", [], [])
@@ -286,16 +288,19 @@ def test_the_advice_on_receipts_helps(run: Run, world: Path, tmp_path: Path) -> 
         (inside, 2, "give a path outside of it"),
     ):
         check_refused(run(*second, "--receipt", path), "forget", code, advice)
+    # A finished receipt of these pairs is not replaced by that of another ticket, either.
+    refused = run(*first, "--receipt", taken, "--ticket", "B")
+    check_refused(refused, "forget", 4, "choose another --receipt")
     assert run(*second, "--receipt", tmp_path / "other.json").code == 0
     make_stream(world / "again", 1, 1, test=0)
     refused = run(*first, "--receipt", taken)
-    check_refused(refused, "forget", 4, "there are more pairs now; choose another --receipt")
+    check_refused(refused, "forget", 4, "choose another --receipt")
     assert run(*first, "--receipt", tmp_path / "third.json").code == 0
 
 
 def test_the_advice_on_an_interrupted_deletion_helps(run: Run, world: Path) -> None:
     name = source_key(world, 0)
-    killed_in(world, Selectors(source_keys=frozenset({name})), "pending", ticket="A")
+    killed_in(world, parse(source_key=[name]), "pending", ticket="A")
     words = ["--source-key", name, world, "-q"]
     other = run("--source-key", source_key(world, 1), world, "-q")
     assert "0001.json is of a deletion that was interrupted; run its command again" in other.err
@@ -362,7 +367,7 @@ def test_the_advice_on_a_writer_that_goes_on_helps(run: Run, world: Path, tmp_pa
             shutil.rmtree(world / "stream")
             copy_of(kept, world / "stream")
 
-    request = DeletionRequest(selectors=Selectors(keys=frozenset({pair.key})), paths=[world])
+    request = DeletionRequest(conditions=parse([pair.key]), paths=[world])
     with pytest.raises(OutputExists, match="another process writes them; run the same command"):
         forget(request, write_again)
     assert run("--key", pair.key, world, "-q").code == 0

@@ -16,7 +16,7 @@ from support.program import run_program
 
 from vlcpctl.data.tasks.export_manifest import CARD
 from vlcpctl.deletion.request import DeletionRequest, forget
-from vlcpctl.deletion.selectors import Selectors
+from vlcpctl.deletion.selectors import parse
 from vlcpctl.testing.tiny_stream import make_task
 
 TEMPLATES = "zeroshot_classification_templates.txt"
@@ -138,7 +138,7 @@ def forget_and_die(root: Path, key: str, point: str) -> None:
         rename(source, target)
 
     pytest.MonkeyPatch().setattr(os, "rename", renamed)  # never undone: the process ends here
-    request = DeletionRequest(selectors=Selectors(keys=frozenset({key})), paths=[root])
+    request = DeletionRequest(conditions=parse([key]), paths=[root])
     forget(request, lambda name: kill() if name == point else None)
 
 

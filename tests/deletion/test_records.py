@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vlcpctl.deletion.receipt import new_receipt
-from vlcpctl.deletion.records import lines
-from vlcpctl.deletion.selectors import Selectors
+from vlcpctl.deletion.receipt import Receipt, lines
 
 
 @pytest.mark.parametrize(
@@ -20,6 +18,6 @@ from vlcpctl.deletion.selectors import Selectors
     ],
 )
 def test_the_first_line_has_at_most_three_keys(keys: list[str], said: str, tmp_path: Path) -> None:
-    receipt = new_receipt(tmp_path, Selectors(), [])
+    receipt = Receipt(path=tmp_path, request="", started="", paths=[], selectors=[])
     receipt.keys = keys
-    assert next(lines(receipt, Selectors(), str)) == said
+    assert next(lines(receipt, [], str)) == said

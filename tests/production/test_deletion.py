@@ -396,14 +396,14 @@ def test_a_killed_deletion_leaves_no_week_that_takes_its_pairs(
 
 def _forget_until(point: str, state: Path, _rank: int) -> None:
     from vlcpctl.deletion.request import DeletionRequest, forget
-    from vlcpctl.deletion.selectors import Selectors
+    from vlcpctl.deletion.selectors import parse
 
     def observe(reached: str) -> None:
         if reached == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
     forget(
-        DeletionRequest(selectors=Selectors(columns=(("customer", CUSTOMER),)), paths=[state]),
+        DeletionRequest(conditions=parse(where=[f"customer={CUSTOMER}"]), paths=[state]),
         observe,
     )
 
@@ -415,9 +415,9 @@ def test_no_week_is_trained_during_a_deletion(
     words = ["forget", "--where", f"customer={CUSTOMER}", state, "-q"]
 
     def killed_after_its_receipt(_rank: int) -> None:
-        from vlcpctl.deletion import remove
+        from vlcpctl.deletion import request
 
-        remove._carry_out = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        request._carry_out = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         run_line(words, tmp_path / "log")
 
     assert exit_code_of(start_child(killed_after_its_receipt)) == -signal.SIGKILL

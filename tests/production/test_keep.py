@@ -23,7 +23,7 @@ from vlcpctl.core.seals import seal_of
 from vlcpctl.data.splitting.known_keys import FILES_0_3, read_known
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.request import DeletionRequest, forget
-from vlcpctl.deletion.selectors import Selectors
+from vlcpctl.deletion.selectors import parse
 from vlcpctl.inspection.check import check
 from vlcpctl.production.keeping import _too_old
 from vlcpctl.production.layout import Layout
@@ -132,7 +132,7 @@ def test_a_killed_deletion_in_a_trimmed_week_is_completed(
         if reached == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    request = DeletionRequest(selectors=Selectors(keys=frozenset({key})), paths=[kept])
+    request = DeletionRequest(conditions=parse([key]), paths=[kept])
     assert exit_code_of(start_child(lambda _: void(forget(request, kill)))) < 0
     assert run("forget", "--key", key, kept, "-q").code == 0
     assert key not in read_known(trimmed).keys

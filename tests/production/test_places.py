@@ -21,7 +21,7 @@ from support.program import ProgramResult, check_refused
 
 from vlcpctl.core.staging import Staging
 from vlcpctl.deletion.places import is_left_over, tops_of
-from vlcpctl.deletion.remove import tidy
+from vlcpctl.deletion.request import tidy
 from vlcpctl.production.layout import Layout
 
 Run = Callable[..., ProgramResult]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.request import DeletionRequest, forget
-from vlcpctl.deletion.selectors import Selectors
+from vlcpctl.deletion.selectors import parse
 
 
 def forget_pair(task: Path, *more: Path, split: str = "train", row: int = 0) -> str:
     """Remove the pair in a row of a task from its stream, and from more paths; its key."""
     key = open_task(task).split(split).keys[row]
-    forget(DeletionRequest(selectors=Selectors(keys=frozenset({key})), paths=[task, *more]))
+    forget(DeletionRequest(conditions=parse([key]), paths=[task, *more]))
     return key

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,61 +23,51 @@ Paths = Annotated[
         help="Directories to search, with everything below them, or single artifacts.",
     ),
 ]
+
+
+def _given(name: str, metavar: str, text: str, panel: str = options.INPUT) -> Any:
+    return typer.Option(name, metavar=metavar, help=text, rich_help_panel=panel)
+
+
 Key = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--key",
-        metavar="HEX",
-        help="Key of a pair; repeat for more (default: none).",
-        rich_help_panel=options.INPUT,
-    ),
+    list[str] | None, _given("--key", "HEX", "Key of a pair; repeat for more (default: none).")
 ]
 SourceKey = Annotated[
     list[str] | None,
-    typer.Option(
-        "--source-key",
-        metavar="TEXT",
-        help="Key of a pair in the source; repeat for more (default: none).",
-        rich_help_panel=options.INPUT,
-    ),
+    _given("--source-key", "TEXT", "Key of a pair in the source; repeat for more (default: none)."),
 ]
 Sha256 = Annotated[
     list[str] | None,
-    typer.Option(
+    _given(
         "--sha256",
-        metavar="HEX",
-        help="Digest of an image file, which selects all pairs with this image; repeat for more "
+        "HEX",
+        "Digest of an image file, which selects all pairs with this image; repeat for more "
         "(default: none).",
-        rich_help_panel=options.INPUT,
     ),
 ]
 Where = Annotated[
     list[str] | None,
-    typer.Option(
+    _given(
         "--where",
-        metavar="COLUMN=VALUE",
-        help="Value of a column of the index: label, task, or one that 'split --keep-columns' "
-        "kept; repeat for more (default: none).",
-        rich_help_panel=options.INPUT,
+        "COLUMN=VALUE",
+        "Value of a column of the index: label, task, or one that 'split --keep-columns' kept; "
+        "repeat for more (default: none).",
     ),
 ]
 Keys = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--keys",
-        metavar="FILE",
-        help="File with the key of a pair on each line; - is stdin (default: none).",
-        rich_help_panel=options.INPUT,
+    _given(
+        "--keys", "FILE", "File with the key of a pair on each line; - is stdin (default: none)."
     ),
 ]
 ReceiptFile = Annotated[
     Path | None,
-    typer.Option(
+    _given(
         "--receipt",
-        metavar="FILE",
-        help="File to write the receipt to (default: the next number in the directory receipts of "
-        "the first PATH, or beside it if it is an artifact).",
-        rich_help_panel=options.OUTPUT,
+        "FILE",
+        "File to write the receipt to (default: the next number in the directory receipts of the "
+        "first PATH, or beside it if it is an artifact).",
+        options.OUTPUT,
     ),
 ]
 MissingOk = Annotated[
@@ -91,12 +81,12 @@ MissingOk = Annotated[
 ]
 Ticket = Annotated[
     str | None,
-    typer.Option(
+    _given(
         "--ticket",
-        metavar="TEXT",
-        help="What the receipt is about, such as the number of a request; it is written into it "
+        "TEXT",
+        "What the receipt is about, such as the number of a request; it is written into it "
         "(default: none).",
-        rich_help_panel=options.OUTPUT,
+        options.OUTPUT,
     ),
 ]
 DryRun = Annotated[
@@ -169,13 +159,13 @@ def run(
 
     from vlcpctl.core import locks
     from vlcpctl.core.console import emit
-    from vlcpctl.deletion.records import lines
+    from vlcpctl.deletion.receipt import lines
     from vlcpctl.deletion.request import DeletionRequest, forget, look
     from vlcpctl.deletion.selectors import parse, require_unicode
 
     locks.set_patience(wait or 0.0)
     request = DeletionRequest(
-        selectors=parse(key or (), source_key or (), sha256 or (), where or (), keys or ()),
+        conditions=parse(key or (), source_key or (), sha256 or (), where or (), keys or ()),
         paths=paths,
         receipt=receipt,
         missing_ok=missing_ok,
@@ -188,7 +178,7 @@ def run(
     if json:
         emit(dumps(found.as_json()))
     elif dry_run:
-        for line in lines(found, request.selectors, request.shown):
+        for line in lines(found, request.conditions, request.shown):
             emit(line)
     else:
         emit(request.shown(found.path))

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -72,9 +72,9 @@ class Hit:
         return self.stored.path
 
     @property
-    def is_deleted(self) -> bool:
-        """Whether it is deleted as a whole, not written again without the pairs."""
-        return self.again is not None or self.stored.kept is not None
+    def action(self) -> Literal["deleted", "rewritten"]:
+        """Whether it is deleted as a whole, or written again without the pairs."""
+        return "rewritten" if self.again is None and self.stored.kept is None else "deleted"
 
     @property
     def trains(self) -> bool:
@@ -86,39 +86,34 @@ class Hit:
 
 @dataclass
 class Search:
-    """What is known while hits are searched.
-
-    `made` is what artifacts were made from, `there` the ids of data and models that still exist,
-    `contents` the content id of each task by all of its ids, `removed` what was found in it.
-    """
+    """What is searched for; `tasks` has the content of each task by its ids, and what it had."""
 
     drop: Drop
     tars: Tars
-    made: Mapping[Path, Dependent]
-    there: set[str] = field(default_factory=set)
-    contents: dict[str, str] = field(default_factory=dict)
-    removed: dict[str, dict[str, int]] = field(default_factory=dict)
+    tasks: dict[str, tuple[str, dict[str, int]]] = field(default_factory=dict)
 
-    def hits(self, places: Places) -> list[Hit]:
-        """All artifacts and files with some of the pairs. Raises BadInput if one is damaged."""
-        for one in places.stored:
-            if one.kind in {"task", "checkpoint"} and one.kept is None:
-                self.there.update(ids_of(one))
-        for path in places.of(TRIMMED):
-            self.there.discard(read_known(path).content)  # only its test pairs are there
-        stored = [one for one in places.stored if one.kind in KINDS]
-        stored.sort(key=lambda one: one.kind != "task")
-        return [hit for hit in map(self._hit, stored) if hit.removed]
 
-    def _hit(self, stored: Stored) -> Hit:
-        hit, kind = Hit(stored, stored.kind), KINDS[stored.kind]
-        kind.look(self, hit)
+def hits_in(places: Places, search: Search, made: Iterable[Dependent]) -> list[Hit]:
+    """All artifacts and files with some of the pairs; `made` is what artifacts were made from.
+
+    Raises BadInput if one is damaged.
+    """
+    models = [one for one in places.stored if one.kind in {"task", "checkpoint"} and not one.kept]
+    there = {content for one in models for content in ids_of(one)}
+    # Only their test pairs are there.
+    there -= {read_known(path).content for path in places.of(TRIMMED)}
+    can_be_made = {one.path for one in made if one.data | one.models <= there}
+    stored = [one for one in places.stored if one.kind in KINDS]
+    hits = []
+    for one in sorted(stored, key=lambda one: one.kind != "task"):
+        hit, kind = Hit(one, one.kind), KINDS[one.kind]
+        kind.look(search, hit)
         if hit.removed:
-            hit.files = hit.files or written_files(stored)
-            made = self.made[stored.path] if kind.is_derived else None
-            if kind.write is None or (made and made.data | made.models <= self.there):
-                hit.again = _line(stored)
-        return hit
+            hit.files = hit.files or written_files(one)
+            if kind.write is None or (kind.is_derived and one.path in can_be_made):
+                hit.again = _line(one)
+            hits.append(hit)
+    return hits
 
 
 def written_files(stored: Stored) -> list[str]:
@@ -168,8 +163,7 @@ def _in_task(search: Search, hit: Hit) -> None:
             hit.foreign[os.path.realpath(hit.path / shard)] += len(keys)
         hit.removed |= _counts({name: int(found.drop_N.sum()), "evicted": found.evicted})
     hit.files += [*(FEATURES if buffer and buffer.features else ()), MANIFESTS["task"]]
-    search.contents |= dict.fromkeys(ids, ids[-1])
-    search.removed |= dict.fromkeys(ids, hit.removed)
+    search.tasks |= dict.fromkeys(ids, (ids[-1], hit.removed))
 
 
 def _in_stream(search: Search, hit: Hit) -> None:
@@ -234,8 +228,9 @@ def _in_export(search: Search, hit: Hit) -> None:
     made = read_sealed(hit.path, "export", ExportManifest)
     found: Counter[str] = Counter()
     for content in made.inputs if made.run is None else ():
-        found.update(search.removed.get(content, {}))
-        found[_EARLIER] += search.contents.get(content, content) != content
+        now, removed = search.tasks.get(content, (content, {}))
+        found.update(removed)
+        found[_EARLIER] += now != content
     hit.removed = _counts(found)
 
 
@@ -243,65 +238,52 @@ def _counts(found: dict[str, int]) -> dict[str, int]:
     return {name: count for name, count in found.items() if count}
 
 
-@dataclass(frozen=True)
-class Target:
-    """Where an artifact is written again: `path`, which will be renamed to `final`.
-
-    A directory has a hard link to each of the old files.
-    """
-
-    path: Path
-    final: Path
-    drop: Drop
-    tars: Tars
+def _write_task(path: Path, to: Path, tars: Tars, drop: Drop) -> None:
+    TaskRewriter(open_task(path), to, path, tars, drop).rewrite()
 
 
-def _write_task(path: Path, to: Target) -> None:
-    TaskRewriter(open_task(path), to.path, to.final, to.tars, to.drop).rewrite()
-
-
-def _write_targets(path: Path, to: Target) -> None:
+def _write_targets(path: Path, to: Path, _tars: Tars, drop: Drop) -> None:
     targets = teacher_targets.open_targets(path)
     for name in (*targets.manifest["digests"], MANIFESTS["targets"]):
-        (to.path / name).unlink()
-    teacher_targets.write_without(targets, to.path, to.drop.keys)
+        (to / name).unlink()
+    teacher_targets.write_without(targets, to, drop.keys)
 
 
-def _write_embeddings(path: Path, to: Target) -> None:
-    for part, drop_N in embedding_files.rows_of(path, to.drop.keys).items():
+def _write_embeddings(path: Path, to: Path, _tars: Tars, drop: Drop) -> None:
+    for part, drop_N in embedding_files.rows_of(path, drop.keys).items():
         for name in embedding_files.part_files(part):
-            (to.path / name).unlink()
-        embedding_files.write_part_without(path, to.path, part, drop_N)
+            (to / name).unlink()
+        embedding_files.write_part_without(path, to, part, drop_N)
     manifest = read_manifest(path, "embeddings")
-    (to.path / MANIFESTS["embeddings"]).unlink()
-    digests = digests_of(to.path, manifest["digests"])
+    (to / MANIFESTS["embeddings"]).unlink()
+    digests = digests_of(to, manifest["digests"])
     content = content_id({"identity": manifest["identity"], "digests": digests})
-    found = rewritten(manifest, content, {"digests": digests})
-    rewrite_sealed_manifest(to.path, "embeddings", found)
+    rewrite_sealed_manifest(to, "embeddings", rewritten(manifest, content, {"digests": digests}))
 
 
 class Kind(NamedTuple):
     """What is done with a kind of artifact.
 
-    `look` finds the pairs in it, `write` writes it again without them. It is deleted if there is no
+    `look` finds the pairs in it. `write` writes it again without them, to a path that takes its
+    place; a directory has a hard link to each of the old files there. It is deleted if there is no
     `write`, or if it `is_derived` and all that it was made from is there.
     """
 
     look: Callable[[Search, Hit], None]
-    write: Callable[[Path, Target], None] | None = None
+    write: Callable[[Path, Path, Tars, Drop], None] | None = None
     is_derived: bool = False
 
 
 KINDS: Final = {
     "task": Kind(_in_task, _write_task),
-    "stream": Kind(_in_stream, lambda path, to: rewrite_stream(path, to.path, to.tars, to.drop)),
+    "stream": Kind(_in_stream, rewrite_stream),
     "targets": Kind(_in_targets, _write_targets, is_derived=True),
     "embeddings": Kind(_in_embeddings, _write_embeddings, is_derived=True),
     # The page of a week cannot be made again.
-    "report": Kind(_in_report, lambda path, to: reports.rewrite(path, to.path, to.drop.keys)),
-    RANKS: Kind(_in_ranks, lambda path, to: rank_files.write_without(path, to.path, to.drop.keys)),
+    "report": Kind(_in_report, lambda path, to, _, drop: reports.rewrite(path, to, drop.keys)),
+    RANKS: Kind(_in_ranks, lambda path, to, _, drop: rank_files.write_without(path, to, drop.keys)),
     TRIMMED: Kind(
-        _in_trimmed, lambda path, to: read_known(path).without(to.drop.keys).write(to.path)
+        _in_trimmed, lambda path, to, _, drop: read_known(path).without(drop.keys).write(to)
     ),
     TEXTS: Kind(_in_texts),  # of no use without the checkpoint that makes them
     CACHED: Kind(_in_cache),

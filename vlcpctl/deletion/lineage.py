@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,8 @@ class Dependent:
 
     path: Path
     content: str
-    data: frozenset[str]
-    models: frozenset[str] = frozenset()
+    data: Set[str]
+    models: Set[str] = frozenset()
     about: Mapping[str, Any] | None = None  # of a model, for the receipt
 
 
@@ -67,54 +67,41 @@ def dependents(stored: Iterable[Stored]) -> list[Dependent]:
 
 
 def affected(found: Sequence[Dependent], ids: Collection[str]) -> list[Dependent]:
-    """Those that depend on one of the ids, directly or by way of other models.
-
-    A pair is in the lineage of a model if the model was trained on a task or with a buffer, a
-    reference, targets or pseudo texts that contained it, or continues, or learned from, such a
-    model.
-    """
+    """Those that depend on one of the ids, directly or by way of other models."""
     chosen: list[Dependent] = []
     known, left = set(ids), list(found)
-    while True:
-        more = [one for one in left if known & (one.data | one.models)]
-        if not more:
-            return chosen
+    while more := [one for one in left if known & (one.data | one.models)]:
         chosen += more
         left = [one for one in left if one not in more]
         known.update(one.content for one in more)
+    return chosen
 
 
 def _checkpoint(path: Path) -> Dependent:
     made = CheckpointManifest.read(path)
     models = {made.parent, made.start, *(made.parents or ()), *ids_in(made.identity, _MODELS)}
-    return Dependent(
-        path,
-        made.content,
-        frozenset({*made.tasks, *(made.ids.get(one, one) for one in ids_in(made.identity, _DATA))}),
-        frozenset(one for one in models if one is not None),
-        {"run": made.run, "step": made.step, "seed": made.seed},
-    )
+    data = {*made.tasks, *(made.ids.get(one, one) for one in ids_in(made.identity, _DATA))}
+    about = {"run": made.run, "step": made.step, "seed": made.seed}
+    return Dependent(path, made.content, data, {one for one in models if one is not None}, about)
 
 
 def _targets(path: Path) -> Dependent:
-    found = open_targets(path)
-    sources = frozenset(found.manifest["sources"])
-    return Dependent(path, found.content, sources, frozenset({found.manifest["teacher"]}))
+    made = open_targets(path).manifest
+    return Dependent(path, str(made["content"]), set(made["sources"]), {made["teacher"]})
 
 
 def _computed(path: Path, made: Mapping[str, Any]) -> Dependent:
     data, models = (ids_in(made["identity"], names) for names in (_DATA, _MODELS))
-    return Dependent(path, str(made["content"]), frozenset(data), frozenset(models))
+    return Dependent(path, str(made["content"]), data, models)
 
 
 def _export(path: Path) -> Dependent:
     """A data set for other programs, made from tasks; or the copy of a checkpoint."""
     made = read_sealed(path, "export", ExportManifest)
-    inputs = frozenset(made.inputs)
     if made.run is None:
-        return Dependent(path, made.content, inputs)
+        return Dependent(path, made.content, set(made.inputs))
     about = {"run": made.run, "step": made.step, "seed": made.seed}
-    return Dependent(path, made.content, frozenset(made.tasks), inputs, about)
+    return Dependent(path, made.content, set(made.tasks), set(made.inputs), about)
 
 
 def ids_in(values: Mapping[str, Any], names: Iterable[str]) -> set[str]:
@@ -136,33 +123,27 @@ def outdated_parts(
     """
     found = []
     for partial in unfinished:
-        identity = _identity(partial)
-        uses = ids_in(identity or {}, _DATA)
-        is_kept = partial.parent.name == "replaced"
-        is_run = identity is not None and "run" in identity and not is_kept
-        if identity is None or not uses <= set(known):
+        uses, is_run = set[str](), False
+        if any(partial.iterdir()):  # else it has not begun
+            try:
+                identity = read_json_object(partial / "identity.json")
+            except BadInput:
+                uses = {""}  # of nothing that is known
+            else:
+                semantic = identity.get("semantic")
+                identity = semantic if isinstance(semantic, dict) else identity
+                uses, is_run = ids_in(identity, _DATA), "run" in identity
+        if not uses <= set(known):
             raise OutputExists(
                 f"{shown(partial)} is unfinished work on data that is not under the given paths; "
                 "give the paths of its data, too, or finish it or remove it"
             )
         if not uses & set(ids):
             continue
-        if is_run:
+        if is_run and partial.parent.name != "replaced":
             raise OutputExists(
                 f"{shown(partial)} is an unfinished run on data that contains the pairs; finish it "
                 "or remove it"
             )
         found.append(partial)
     return found
-
-
-def _identity(partial: Path) -> Mapping[str, Any] | None:
-    """The settings of unfinished work; {} if it has not begun, None if they cannot be read."""
-    if not any(partial.iterdir()):
-        return {}
-    try:
-        found = read_json_object(partial / "identity.json")
-    except BadInput:
-        return None
-    semantic = found.get("semantic")
-    return semantic if isinstance(semantic, dict) else found

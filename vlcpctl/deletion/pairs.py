@@ -2,125 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput, some_names
 from vlcpctl.data.splitting.known_keys import read_known
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.deletion.places import TRIMMED, Places
-from vlcpctl.deletion.selectors import Selectors
-from vlcpctl.deletion.tars import Tars, TarSample
+from vlcpctl.deletion.selectors import Condition, met_in
+from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop, is_among, unlisted_shards
 
+_IN_TARS = ("key", "source_key", "sha256", "label", "task")
 
-@dataclass
+
+@dataclass(frozen=True)
 class Pairs:
-    """The pairs found: their keys, images (sha256), and the keys that the source gave them."""
+    """The pairs found, as what to remove, and the keys that each condition selects.
 
-    keys: set[str] = field(default_factory=set)
-    images: set[str] = field(default_factory=set)
-    source_keys: set[str] = field(default_factory=set)
-    evicted: set[str] = field(default_factory=set)  # keys that no index lists any more
-    unlabelled: set[str] = field(default_factory=set)  # keys without a value in such a column
-    same_image: set[str] = field(default_factory=set)  # keys of other pairs with one of the images
-    matched: dict[str, set[str]] = field(default_factory=dict)  # keys by the words of a condition
+    Where a column selects them, `unlabelled` pairs have no value in it. `same_image` are the keys
+    of other pairs with one of the images.
+    """
 
-    def match(self, words: str, key: str) -> None:
-        """Record that a condition selects a pair."""
-        self.keys.add(key)
-        self.matched.setdefault(words, set()).add(key)
-
-    def counts(self, selectors: Selectors) -> list[int]:
-        """How many pairs each condition selects, in the order of `Selectors.described`."""
-        return [len(self.matched.get(words, ())) for words in selectors.words()]
-
-    def drop(self) -> Drop:
-        """What to remove."""
-        return Drop(frozenset(self.keys), frozenset(self.source_keys), frozenset(self.evicted))
+    drop: Drop
+    matched: dict[Condition, set[str]]
+    images: set[str]  # sha256
+    unlabelled: set[str]
+    same_image: set[str]
 
 
-def find(places: Places, selectors: Selectors, tars: Tars, known: Iterable[str]) -> Pairs:
+def find(
+    places: Places, conditions: Sequence[Condition], tars: Tars, known: Iterable[str]
+) -> Pairs:
     """The pairs that the conditions select, and those with the keys `known`.
 
-    Where a column selects them, samples that all indexes have evicted are `evicted`: nothing
-    records their columns, and no command reads them, so they are removed, too. Raises BadInput if
-    a column is in no index, or if a task is damaged.
+    Where a column selects them, samples that all indexes have evicted are removed, too: nothing
+    records their columns, and no command reads them. Raises BadInput if a column is in no index, or
+    if a task is damaged.
     """
-    found = Pairs(keys={*selectors.keys, *known})
     tasks = [open_task(path) for path in places.of("task")]
     splits = [(task, task.split(name)) for task in tasks for name in task.manifest.splits]
-    of_splits = [split.table for _, split in splits]
-    tables = [*of_splits, *(read_known(path).table for path in places.of(TRIMMED))]
-    _require_columns(selectors, {name for table in tables for name in table.column_names})
-    for table in tables:
-        for words, key in selectors.each(table):
-            found.match(words, key)
-    unlisted = [one for task, split in splits for one in _unlisted(task, split, tars)]
-    for path, sample in unlisted:
-        _add_sample(found, selectors, sample.key, tars.description(path, sample))
-    if hidden := selectors.hidden_columns():
-        found.evicted = {sample.key for _, sample in unlisted} - found.keys
-        found.unlabelled = _unlabelled(tables, hidden) - found.keys
-        for table in tables:
-            listed = table["key"].filter(pa.array(is_among(table["key"], found.evicted)))
-            found.evicted.difference_update(listed.to_pylist())
-    for table in tables:
-        rows = table.filter(pa.array(is_among(table["key"], found.keys)))
-        found.images.update(_texts(rows["sha256"].to_pylist()))
-        found.source_keys.update(_texts(rows["source_key"].to_pylist()))
-    for table in of_splits if found.images else ():
-        alike = table["key"].filter(pa.array(is_among(table["sha256"], found.images)))
-        found.same_image.update(set(alike.to_pylist()) - found.keys)
-    return found
+    indexes = [split.table for _, split in splits]
+    tables = [*indexes, *(read_known(path).table for path in places.of(TRIMMED))]
+    _require_columns(conditions, {name for table in tables for name in table.column_names})
+    samples = [sample for task, split in splits for sample in _unlisted(task, split, tars)]
+    schema = pa.schema([(name, pa.string()) for name in _IN_TARS])
+    unlisted = pa.Table.from_pylist(samples, schema)
+    matched: defaultdict[Condition, set[str]] = defaultdict(set)
+    for table in (*tables, unlisted):
+        for condition, key in met_in(table, conditions):
+            matched[condition].add(key)
+    keys = {*known, *(one.value for one in conditions if one.by == "key")}.union(*matched.values())
+    rows = [one.filter(pa.array(is_among(one["key"], keys))) for one in (*tables, unlisted)]
+    images, source_keys = (_texts(rows, name) for name in ("sha256", "source_key"))
+    hidden = {one.column for one in conditions}.difference(_IN_TARS)
+    listed = _texts(tables, "key") if hidden else set()
+    evicted = _texts([unlisted], "key") - listed - keys if hidden else set()
+    valued = [_valued(tables, name) for name in hidden]
+    alike = [one.filter(pa.array(is_among(one["sha256"], images))) for one in indexes]
+    return Pairs(
+        Drop(frozenset(keys), frozenset(source_keys), frozenset(evicted)),
+        matched,
+        images,
+        unlabelled={key for key in listed - keys if not all(key in one for one in valued)},
+        same_image=_texts(alike, "key") - keys,
+    )
 
 
-def _unlisted(task: Task, split: Split, tars: Tars) -> Iterator[tuple[Path, TarSample]]:
-    """The samples in a buffer's tars that its index does not list any more, and where they are."""
+def _unlisted(task: Task, split: Split, tars: Tars) -> Iterator[dict[str, str]]:
+    """What describes the samples in a buffer's tars that its index does not list any more."""
     shards = unlisted_shards(task, split)
     listed = set(split.keys) if shards else set()
     for path in (task.path / shard for shard in shards):
-        yield from ((path, sample) for sample in tars.samples(path) if sample.key not in listed)
+        for sample in tars.samples(path):
+            if sample.key not in listed:
+                described = {**tars.description(path, sample), "key": sample.key}
+                values = ((name, described.get(name)) for name in _IN_TARS)
+                yield {name: str(value) for name, value in values if value is not None}
 
 
-def _add_sample(
-    found: Pairs, selectors: Selectors, key: str, description: dict[str, object]
-) -> None:
-    described = {"key": key, **description}
-    for words in selectors.of_sample(described):
-        found.match(words, key)
-    if key in found.keys:
-        found.images.update(_texts([described.get("sha256")]))
-        found.source_keys.update(_texts([described.get("source_key")]))
+def _texts(tables: Iterable[pa.Table], column: str) -> set[str]:
+    return {one for table in tables for one in table[column].to_pylist() if one is not None}
 
 
-def _texts(values: Iterable[object]) -> list[str]:
-    return [one for one in values if isinstance(one, str)]
+def _valued(tables: Iterable[pa.Table], column: str) -> set[str]:
+    """The keys of the pairs that have a value in a column."""
+    having = [table for table in tables if column in table.column_names]
+    rows = (zip(one["key"].to_pylist(), one[column].to_pylist(), strict=True) for one in having)
+    return {key for table in rows for key, value in table if value not in (None, [])}
 
 
-def _unlabelled(tables: Iterable[pa.Table], columns: Iterable[str]) -> set[str]:
-    """The keys of the pairs that have no value in one of the columns, in any of the tables."""
-    valued: dict[str, set[str]] = {name: set() for name in columns}
-    every: set[str] = set()
-    for table in tables:
-        every.update(table["key"].to_pylist())
-        for name in set(valued).intersection(table.column_names):
-            column = table[name]
-            has_N = pc.is_valid(column)
-            if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-                has_N = pc.greater(pc.fill_null(pc.list_value_length(column), 0), 0)
-            valued[name].update(table["key"].filter(has_N).to_pylist())
-    return {key for key in every if not all(key in keys for keys in valued.values())}
-
-
-def _require_columns(selectors: Selectors, columns: set[str]) -> None:
-    for name, _ in selectors.columns:
-        if name not in columns:
+def _require_columns(conditions: Iterable[Condition], columns: set[str]) -> None:
+    for one in conditions:
+        if one.by == "where" and one.column not in columns:
             raise BadInput(
-                f"--where: no index has a column {name!r}; 'vlcpctl split --keep-columns' keeps "
-                f"columns of the source (found: {some_names(sorted(columns)) or 'no index'})"
+                f"--where: no index has a column {one.column!r}; 'vlcpctl split --keep-columns' "
+                f"keeps columns of the source (found: {some_names(sorted(columns)) or 'no index'})"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,13 +39,15 @@ _START_BYTES = 4096
 class Stored:
     """A directory or file that vlcpctl made; `unit` is the output that it is a part of.
 
-    `kept` is what is deleted as a whole if it has to be: an output that --force replaced.
+    `kept` is what is deleted as a whole if it has to be: an output that --force replaced. `own` are
+    the names of the files of a stream or task; other artifacts list their own.
     """
 
     path: Path
     kind: str
     unit: Path
     kept: Path | None = None
+    own: frozenset[str] | None = field(default=None, compare=False)
 
 
 @dataclass
@@ -58,12 +60,100 @@ class Places:
     links: dict[Inode, list[Path]] = field(default_factory=dict)  # files with hard links
     skipped: list[Path] = field(default_factory=list)  # symbolic links to what is not searched
     others: list[Path] = field(default_factory=list)  # files that vlcpctl did not write
-    states: list[Path] = field(default_factory=list)  # state directories of `vlcpctl update`
+    states: set[Path] = field(default_factory=set)  # state directories of `vlcpctl update`
     caches: set[Path] = field(default_factory=set)  # of object stores, also those of the states
 
     def of(self, kind: str) -> list[Path]:
         """The paths of all of a kind."""
         return [one.path for one in self.stored if one.kind == kind]
+
+    def visit(self, path: Path, owner: Stored | None = None, kept: Path | None = None) -> None:
+        """Record a path and everything below it; `owner` is the artifact that it is inside of."""
+        about = path.lstat()
+        if stat.S_ISLNK(about.st_mode):
+            self.skipped.append(path)
+        elif stat.S_ISREG(about.st_mode):
+            self._note_link(path, about)
+            if owner is None or (owner.own is not None and path.name not in owner.own):
+                self._visit_file(path, kept)
+        elif stat.S_ISDIR(about.st_mode):
+            if (staging := staging_at(path)) is not None:
+                self._visit_hidden(staging)
+            elif is_cache(path):
+                self.caches.add(path)
+            else:
+                self._visit_directory(path, owner, kept)
+
+    def _visit_file(self, path: Path, kept: Path | None) -> None:
+        kind, is_ours = _kind_of_file(path)
+        if kind is not None:
+            self.stored.append(Stored(path, kind, path, kept))
+        elif not is_ours:
+            self.others.append(path)
+
+    def _note_link(self, path: Path, about: os.stat_result) -> None:
+        if about.st_nlink > 1:
+            self.links.setdefault((about.st_dev, about.st_ino), []).append(path)
+
+    def _visit_directory(self, path: Path, owner: Stored | None, kept: Path | None) -> None:
+        if _is_state(path):
+            self.states.add(path)
+        kind = kind_of(path)
+        if kind is not None and is_artifact(path):
+            unit = path
+            if kind == "task" and owner is not None and owner.kind == "stream":
+                listed = {entry.path for entry in read_stream(owner.path).tasks}
+                unit = owner.unit if path.name in listed else path
+            owner = Stored(path, kind, unit, kept, _own_files(path, kind))
+            self.stored.append(owner)
+        for child in sorted(path.iterdir()):
+            self.visit(child, owner, kept)
+
+    def _visit_hidden(self, staging: Staging) -> None:
+        self.hidden.append(staging)
+        for path in sorted(staging.path.rglob("*")):  # of dead writers, too: they are hard links
+            about = path.lstat()
+            if stat.S_ISREG(about.st_mode):
+                self._note_link(path, about)
+        inside, replaced = Places(), staging.replaced.parent
+        if staging.partial.is_dir():
+            self.unfinished.append(staging.partial)
+        for kept in sorted(replaced.iterdir()) if replaced.is_dir() else ():
+            if (kept / "identity.json").is_file() and kept.name == staging.partial.name:
+                self.unfinished.append(kept)
+            else:
+                inside.visit(kept, kept=kept)
+        if staging.ready.exists() and not os.path.lexists(staging.output):
+            inside.visit(staging.ready)
+        self.stored += inside.stored
+        self.skipped += inside.skipped
+        self.others += inside.others
+
+
+def places_under(tops: Iterable[Path]) -> Places:
+    """Everything under these paths, and in the hidden directory beside each of them.
+
+    Raises OSError if a directory cannot be read: the search would not be complete.
+    """
+    found, searched = Places(), set(tops)
+    for top in sorted(searched):
+        found.states.update(filter(_is_state, top.parents))
+        if os.path.lexists(top):
+            found.visit(top)
+        if Staging(top).is_ours():
+            found.visit(Staging(top).path)
+    for state in found.states:
+        for path in (state / "state.json", *state.rglob("week.json")):
+            recorded = (read_json_object(path).get("settings") or {}).get("cache")
+            if recorded is not None and is_cache(Path(recorded)):
+                found.caches.add(Path(recorded))
+    # Not those that lead to something that is searched anyway.
+    found.skipped = [
+        link
+        for link in found.skipped
+        if not link.exists() or searched.isdisjoint({link.resolve(), *link.resolve().parents})
+    ]
+    return found
 
 
 def tops_of(paths: Sequence[Path], was_searched: Callable[[Path], bool]) -> list[Path]:
@@ -101,106 +191,6 @@ def around(path: Path) -> Path | None:
     return next(filter(is_artifact, parents), None)
 
 
-def places_under(tops: Iterable[Path]) -> Places:
-    """Everything under these paths, and in the hidden directory beside each of them.
-
-    Raises OSError if a directory cannot be read: the search would not be complete.
-    """
-    walk = _Walk(Places())
-    searched = list(tops)
-    for top in searched:
-        walk.found.states += filter(_is_state, top.parents)
-        if os.path.lexists(top):
-            walk.visit(top, None, None)
-        if Staging(top).is_ours():
-            walk.visit(Staging(top).path, None, None)
-    walk.found.caches.update(one for state in walk.found.states for one in _caches_of(state))
-    # Not those that lead to something that is searched anyway.
-    walk.found.skipped = [
-        link
-        for link in walk.found.skipped
-        if not link.exists() or {link.resolve(), *link.resolve().parents}.isdisjoint(searched)
-    ]
-    return walk.found
-
-
-@dataclass
-class _Walk:
-    found: Places
-    _own: dict[Path, set[str] | None] = field(default_factory=dict)
-
-    def visit(self, path: Path, owner: Stored | None, kept: Path | None) -> None:
-        """Record a path and everything below it; `owner` is the artifact that it is inside of."""
-        about = path.lstat()
-        if stat.S_ISLNK(about.st_mode):
-            self.found.skipped.append(path)
-        elif stat.S_ISDIR(about.st_mode):
-            self._visit_directory(path, owner, kept)
-        elif stat.S_ISREG(about.st_mode):
-            self._note_link(path, about)
-            self._visit_file(path, owner, kept)
-
-    def _note_link(self, path: Path, about: os.stat_result) -> None:
-        if about.st_nlink > 1:
-            self.found.links.setdefault((about.st_dev, about.st_ino), []).append(path)
-
-    def _visit_directory(self, path: Path, owner: Stored | None, kept: Path | None) -> None:
-        staging = staging_at(path)
-        if staging is not None:
-            self._visit_hidden(staging)
-            return
-        if is_cache(path):
-            self.found.caches.add(path)
-            return
-        if _is_state(path):
-            self.found.states.append(path)
-        kind = kind_of(path)
-        if kind is not None and is_artifact(path):
-            owner = self._artifact(path, kind, owner, kept)
-        for child in sorted(path.iterdir()):
-            self.visit(child, owner, kept)
-
-    def _artifact(self, path: Path, kind: str, owner: Stored | None, kept: Path | None) -> Stored:
-        unit = path
-        if kind == "task" and owner is not None and owner.kind == "stream":
-            listed = {entry.path for entry in read_stream(owner.path).tasks}
-            unit = owner.unit if path.name in listed else path
-        found = Stored(path, kind, unit, kept)
-        self.found.stored.append(found)
-        self._own[path] = _own_files(found)
-        return found
-
-    def _visit_hidden(self, staging: Staging) -> None:
-        self.found.hidden.append(staging)
-        for path in sorted(staging.path.rglob("*")):  # of dead writers, too: they are hard links
-            about = path.lstat()
-            if stat.S_ISREG(about.st_mode):
-                self._note_link(path, about)
-        inside = _Walk(Places())
-        if staging.partial.is_dir():
-            self.found.unfinished.append(staging.partial)
-        for kept in _children(staging.replaced.parent):
-            if (kept / "identity.json").is_file() and kept.name == staging.partial.name:
-                self.found.unfinished.append(kept)
-            else:
-                inside.visit(kept, None, kept)
-        if staging.ready.exists() and not os.path.lexists(staging.output):
-            inside.visit(staging.ready, None, None)
-        self.found.stored += inside.found.stored
-        self.found.skipped += inside.found.skipped
-        self.found.others += inside.found.others
-
-    def _visit_file(self, path: Path, owner: Stored | None, kept: Path | None) -> None:
-        own = None if owner is None else self._own[owner.path]
-        if owner is not None and (own is None or path.name in own):
-            return
-        kind, is_ours = _kind_of_file(path)
-        if kind is not None:
-            self.found.stored.append(Stored(path, kind, path, kept))
-        elif not is_ours:
-            self.found.others.append(path)
-
-
 def is_left_over(path: Path) -> bool:
     """Whether a path is what a writer leaves when it is killed, which the next one deletes."""
     return any(_LEFT.match(at.name) and staging_at(at.parent) for at in path.parents)
@@ -219,24 +209,15 @@ def _is_state(directory: Path) -> bool:
     return is_ours and "weeks" in read_json_object(path)
 
 
-def _caches_of(state: Path) -> Iterator[Path]:
-    """The caches of object stores that a state, or one of its weeks, has recorded."""
-    for path in (state / "state.json", *state.rglob("week.json")):
-        recorded = (read_json_object(path).get("settings") or {}).get("cache")
-        if recorded is not None and is_cache(Path(recorded)):
-            yield Path(recorded)
-
-
-def _own_files(stored: Stored) -> set[str] | None:
-    """The names of the files of a stream or task; None for artifacts that list their own."""
-    if stored.kind == "stream":
-        return {MANIFESTS["stream"], SKIPPED}
-    if stored.kind != "task":
+def _own_files(path: Path, kind: str) -> frozenset[str] | None:
+    if kind == "stream":
+        return frozenset({MANIFESTS["stream"], SKIPPED})
+    if kind != "task":
         return None
-    splits = read_task(stored.path).splits
+    splits = read_task(path).splits
     shards = [shard for split in splits.values() for shard in split.shards]
     indexes = [f"{name}{ending}" for name in splits for ending in (".parquet", ROWS_ENDING)]
-    return {MANIFESTS["task"], *indexes, *shards, *FEATURES}
+    return frozenset({MANIFESTS["task"], *indexes, *shards, *FEATURES})
 
 
 def _kind_of_file(path: Path) -> tuple[str | None, bool]:
@@ -256,7 +237,3 @@ def _kind_of_file(path: Path) -> tuple[str | None, bool]:
     if is_cache_file(start):
         return CACHED, True
     return None, not start or _OURS.search(start) is not None
-
-
-def _children(directory: Path) -> list[Path]:
-    return sorted(directory.iterdir()) if directory.is_dir() else []

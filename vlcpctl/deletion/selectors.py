@@ -5,93 +5,55 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.hashing import content_id
 from vlcpctl.core.input_files import read_text
 from vlcpctl.core.printable import printable
 from vlcpctl.data.sources.records import is_unicode
 from vlcpctl.deletion.tasks import is_among
 
 _DIGITS = {"--key": 32, "--sha256": 64}
-_DESCRIBED = ("label", "task")  # columns that the .json member of a tar has, too
+_EXACT: Final = {"key": "key", "source-key": "source_key", "sha256": "sha256"}  # columns by option
+_ORDER = (*_EXACT, "where")
 
 
-@dataclass(frozen=True)
-class Selectors:
-    """A union of conditions on pairs."""
+class Condition(NamedTuple):
+    """A condition on pairs: the option that gave it, a column of indexes, and its value."""
 
-    keys: frozenset[str] = frozenset()
-    source_keys: frozenset[str] = frozenset()
-    images: frozenset[str] = frozenset()  # sha256 of image files
-    columns: tuple[tuple[str, str], ...] = ()  # column and value
+    by: str
+    column: str
+    value: str
 
-    def described(self) -> list[dict[str, str]]:
-        """The conditions as JSON values, sorted; text that may be personal only by its sha256."""
-        return [
-            *({"by": "key", "key": key} for key in sorted(self.keys)),
-            *({"by": "source-key", "sha256": _sha256(text)} for text in sorted(self.source_keys)),
-            *({"by": "sha256", "sha256": image} for image in sorted(self.images)),
-            *(
-                {"by": "where", "column": column, "sha256": _sha256(value)}
-                for column, value in sorted(self.columns)
-            ),
-        ]
+    def __str__(self) -> str:
+        """It as an option of the command line."""
+        return f"--{self.by} {f'{self.column}=' if self.by == 'where' else ''}{self.value}"
 
-    def words(self) -> list[str]:
-        """The conditions as options of the command line, in the order of `described`."""
-        return [
-            *(f"--key {key}" for key in sorted(self.keys)),
-            *(f"--source-key {text}" for text in sorted(self.source_keys)),
-            *(f"--sha256 {image}" for image in sorted(self.images)),
-            *(f"--where {column}={value}" for column, value in sorted(self.columns)),
-        ]
+    def described(self) -> dict[str, Any]:
+        """It as a JSON value; text that may be personal only by its sha256."""
+        if self.by in {"key", "sha256"}:
+            return {"by": self.by, self.by: self.value}
+        column = {"column": self.column} if self.by == "where" else {}
+        return {"by": self.by, **column, "sha256": hashlib.sha256(self.value.encode()).hexdigest()}
 
-    def request(self) -> str:
-        """An id of the conditions: the same ones continue an interrupted deletion."""
-        return content_id(self.described())
 
-    def each(self, table: pa.Table) -> Iterator[tuple[str, str]]:
-        """The words of a condition and the key of a pair, for the rows that it selects."""
-        for name, wanted in self._exact().items():
-            rows = table.filter(pa.array(is_among(table[name], wanted))) if wanted else table[:0]
-            for text, key in zip(rows[name].to_pylist(), rows["key"].to_pylist(), strict=True):
-                yield f"--{name.replace('_', '-')} {text}", key
-        for name, value in self.columns:
-            if name in table.column_names:
-                has_N = pa.array(_has_value(table[name], value))
-                for key in table["key"].filter(has_N).to_pylist():
-                    yield f"--where {name}={value}", key
-
-    def of_sample(self, description: Mapping[str, Any]) -> list[str]:
-        """The words of the conditions that select a sample by the .json member in its tar."""
-        return [
-            *(
-                f"--{name.replace('_', '-')} {description[name]}"
-                for name, wanted in self._exact().items()
-                if description.get(name) in wanted
-            ),
-            *(
-                f"--where {name}={value}"
-                for name, value in self.columns
-                if name in _DESCRIBED and name in description and str(description[name]) == value
-            ),
-        ]
-
-    def hidden_columns(self) -> list[str]:
-        """The columns of conditions that tars do not record, only indexes."""
-        return [name for name, _ in self.columns if name not in _DESCRIBED]
-
-    def _exact(self) -> dict[str, frozenset[str]]:
-        return {"key": self.keys, "source_key": self.source_keys, "sha256": self.images}
+def met_in(table: pa.Table, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, str]]:
+    """Each condition with the key of each pair that it selects in an index."""
+    for by, column in _EXACT.items():
+        if wanted := [one.value for one in conditions if one.by == by]:
+            rows = table.filter(pa.array(is_among(table[column], wanted)))
+            for value, key in zip(rows[column].to_pylist(), rows["key"].to_pylist(), strict=True):
+                yield Condition(by, column, value), key
+    for one in conditions:
+        if one.by == "where" and one.column in table.column_names:
+            has_N = pa.array(_has_value(table[one.column], one.value))
+            yield from ((one, key) for key in table["key"].filter(has_N).to_pylist())
 
 
 def parse(
@@ -100,23 +62,27 @@ def parse(
     sha256: Collection[str] = (),
     where: Collection[str] = (),
     keys_from: Collection[Path] = (),
-) -> Selectors:
-    """The conditions of a command line, as its options give them.
+) -> tuple[Condition, ...]:
+    """The conditions of a command line, as its options give them: each adds pairs.
 
     Raises UsageError if there is none or one is malformed, and BadInput if a file of keys cannot
     be read.
     """
-    listed = [line.strip() for path in keys_from for line in _text(path).splitlines()]
-    found = Selectors(
-        keys=frozenset(_hex("--key", text) for text in [*key, *filter(None, listed)]),
-        source_keys=frozenset(require_unicode("--source-key", text) for text in source_key),
-        images=frozenset(_hex("--sha256", text) for text in sha256),
-        columns=tuple(sorted({_column(require_unicode("--where", text)) for text in where})),
-    )
-    if not any(vars(found).values()):
+    # Not by splitlines, which takes more than newlines for the end of a line.
+    listed = [line.strip() for path in keys_from for line in _text(path).split("\n")]
+    found = {
+        *(Condition("key", "key", _hex("--key", one)) for one in [*key, *filter(None, listed)]),
+        *(
+            Condition("source-key", "source_key", require_unicode("--source-key", one))
+            for one in source_key
+        ),
+        *(Condition("sha256", "sha256", _hex("--sha256", one)) for one in sha256),
+        *(_where(require_unicode("--where", one)) for one in where),
+    }
+    if not found:
         what = "no key is listed in --keys" if keys_from else "no pair is selected"
         raise UsageError(f"{what}; give --key, --source-key, --sha256, --where or --keys")
-    return found
+    return tuple(sorted(found, key=lambda one: (_ORDER.index(one.by), *one)))
 
 
 def require_unicode(option: str, text: str) -> str:
@@ -159,12 +125,8 @@ def _hex(option: str, text: str) -> str:
     return text.lower()
 
 
-def _column(text: str) -> tuple[str, str]:
+def _where(text: str) -> Condition:
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise UsageError(f"--where '{printable(text):.80}' is not COLUMN=VALUE")
-    return name, value
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return Condition("where", name, value)

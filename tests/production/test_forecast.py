@@ -41,7 +41,8 @@ def test_pairs_and_steps_are_those_of_the_week(
     assert run(*words).code == 0
     week = state / "weeks/0002"
     counts = {name: one.images for name, one in read_stream(week / "stream").totals.items()}
-    assert said["pairs"] == f"{counts['train']} to train on, {counts['test']} held out"
+    held_out = f"{counts['test']} held out; no image was decoded"
+    assert said["pairs"] == f"{counts['train']} to train on, {held_out}"
     trained = json.loads((week / "checkpoint/checkpoint.json").read_text())["pairs"]
     assert said["steps"] == f"{trained // 4} of 4 pairs"
 

@@ -183,12 +183,14 @@ def _request(flags: dict[str, Any]) -> TrainRequest:
 
 
 def _preset_of_previous(flags: Mapping[str, Any]) -> str | None:
-    """The preset of the checkpoint that --previous names, if it is one."""
+    """The preset of the checkpoint that --previous names; None before that has been made."""
     from vlcpctl.checkpoints.manifest import CheckpointManifest
     from vlcpctl.checkpoints.step_config import preset_of
 
     previous = flags.get("previous")
-    return None if previous is None else preset_of(CheckpointManifest.read(previous))
+    if previous is None or not previous.exists():
+        return None
+    return preset_of(CheckpointManifest.read(previous))
 
 
 def _say_plan(request: TrainRequest) -> None:

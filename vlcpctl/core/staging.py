@@ -203,15 +203,14 @@ class Staging:
                     "replaced; write to a volume"
                 ) from None
 
-    def delete_output(self, part: str = "") -> None:
-        """Delete the output, or a directory in it, for good, in the holder of its lock.
+    def delete_output(self) -> None:
+        """Delete the output for good, in the holder of its lock.
 
         A kill at any point leaves it whole, or what the next writer deletes. Raises OSError if it
         cannot be deleted.
         """
-        deleted = self.output / part
-        deleted.rename(self._replaced_by_this)
-        sync(deleted.parent)
+        self.output.rename(self._replaced_by_this)
+        sync(self.output.parent)
         delete(self._replaced_by_this)
 
     def keep(self, path: Path) -> Path:

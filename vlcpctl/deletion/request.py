@@ -258,7 +258,7 @@ def _record(request: DeletionRequest, plan: Plan, pairs: Pairs, receipt: Receipt
     wanted = {one.value for one in request.conditions if one.by == "key"}
     receipt.not_found = sorted(wanted.difference(receipt.keys))
     for one, entry in zip(request.conditions, receipt.selectors, strict=True):
-        in_any = one.by == "key" and one.value in keys  # in targets alone, too
+        in_any = int(one.by == "key" and one.value in keys)  # in targets alone, too
         entry["pairs"] = max(entry.get("pairs", 0), len(pairs.matched.get(one, ())), in_any)
     receipt.stop_lists = [
         str(stop_list_path(state, receipt.request)) for state in sorted(places.states)

@@ -37,7 +37,7 @@ def refuse_foreign(path: Path, kind: str) -> None:
 
 def missing_model(path: Path) -> str:
     """The message for a model at a path at which nothing is: it may be a name on a hub."""
-    if not _OF_A_HUB.fullmatch(str(path)):
+    if path.parent.exists() or not _OF_A_HUB.fullmatch(str(path)):
         return missing(path)
     return (
         f"{path} does not exist; download a model of a hub first: 'vlcpctl import-checkpoint DIR "

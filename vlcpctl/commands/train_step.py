@@ -132,6 +132,11 @@ def run(
     given = (request.buffer, request.targets, request.reference, request.pseudo_texts)
     require_paths(*request.tasks, *given)
     from vlcpctl.core.atomic import naming_output
+    from vlcpctl.core.manifest import content_of
+
+    for model in (request.previous, request.teacher):
+        if model is not None:
+            content_of(model, "checkpoint")  # refuses another path before torch is imported
     from vlcpctl.training.launch import train
 
     with naming_output(out):

@@ -191,15 +191,7 @@ def test_forget_empties_the_cache_that_a_state_has_recorded(
     after_two: Path, cache: Path, tmp_path: Path, run: Run
 ) -> None:
     state = copy_of(after_two, "forgetful")
-    again = (
-        "update",
-        f"{URL}/week-2.parquet",
-        "--state",
-        state,
-        "--cache-size",
-        "1GB",
-        "--dry-run",
-    )
+    again = ("update", f"{URL}/week-2.parquet", "--state", state, "--dry-run")
     assert run(*again).code == 0
     image = make_pair(2003, size=16).image or b""
     request = ("forget", state, "--sha256", hashlib.sha256(image).hexdigest())

@@ -112,16 +112,6 @@ def test_a_full_disk_keeps_the_old_output_and_a_rerun_succeeds(
 
 
 @each_writer
-def test_a_finished_output_on_a_read_only_disk_is_found_finished(
-    place: Path, disk: Path, capfd: pytest.CaptureFixture[str], command: str
-) -> None:
-    words = command_line(command, place, disk / "out")
-    assert run_program(capfd, *words).code == 0
-    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-    assert run_program(capfd, *words).code == 0
-
-
-@each_writer
 def test_a_read_only_disk_gives_a_one_line_error(
     place: Path, disk: Path, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:

@@ -52,7 +52,9 @@ def pretrained(world: TrainingWorld, names: str, weights: Path, root: Path) -> T
 
 
 def notes(step: TrainRequest) -> list[str]:
-    return [line for line in make_plan(step).lines() if line.startswith("  note: ")]
+    """The notes of a plan, but for the one about the activation of weights from a file."""
+    found = [line for line in make_plan(step).lines() if line.startswith("  note: ")]
+    return [line for line in found if "activation" not in line]
 
 
 def losses(checkpoint: Path) -> list[dict[str, float]]:

@@ -51,7 +51,7 @@ def test_a_condition_is_compared_with_the_run(tmp_path: Path, condition: str, ho
 @pytest.mark.parametrize(
     ("resolved", "accepted", "words"),
     [
-        ((True, True), True, "kept"),
+        ((True, True), True, "accepted"),
         ((True, None), True, "accepted"),  # one has no interval
         ((True, False), True, "accepted, not resolved"),
         ((), True, "accepted"),

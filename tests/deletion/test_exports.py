@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from support.marks import mostly_slow
 from support.processes import exit_code_of, start_child
 from support.program import run_program
 
+from vlcpctl.core import staging
 from vlcpctl.data.tasks.export_manifest import CARD
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import parse
@@ -128,16 +130,21 @@ def kill() -> None:
 
 
 def forget_and_die(root: Path, key: str, point: str) -> None:
-    """Forget in this process, which kills itself at a point or before its n-th rename."""
-    renames, rename = [0], os.rename
+    """Forget in this process, which kills itself at a point or before its n-th change of names."""
+    changes = [0]
 
-    def renamed(source: Any, target: Any) -> None:
-        renames[0] += 1
-        if point == f"rename {renames[0]}":
-            kill()
-        rename(source, target)
+    def counted(change: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            changes[0] += 1
+            if point == f"rename {changes[0]}":
+                kill()
+            return change(*given)
 
-    pytest.MonkeyPatch().setattr(os, "rename", renamed)  # never undone: the process ends here
+        return call
+
+    patch = pytest.MonkeyPatch()  # never undone: the process ends here
+    patch.setattr(os, "rename", counted(os.rename))
+    patch.setattr(staging, "_exchange", counted(staging._exchange))
     request = DeletionRequest(conditions=parse([key]), paths=[root])
     forget(request, lambda name: kill() if name == point else None)
 

@@ -35,6 +35,7 @@ from support.deletion_world import (
 from support.processes import exit_code_of, run_line, start_child, wait_until
 from support.program import check_refused, run_program
 
+from vlcpctl.core import staging
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.tasks.task import open_stream, open_task
@@ -231,22 +232,26 @@ def test_a_dry_run_lists_all_of_it_and_changes_nothing(
 
 
 def kill_at(points: int, name: str) -> Callable[[str], None]:
-    """Kill this process at a point of this name, or before the n-th call of `os.rename`."""
+    """Kill this process at a point of this name, or before the n-th rename or exchange of names."""
 
     def observe(point: str) -> None:
         if point == name:
             os.kill(os.getpid(), signal.SIGKILL)
 
     if points:
-        calls, rename = [0], os.rename
+        left = [points]
 
-        def counted(*arguments: Any, **more: Any) -> None:
-            calls[0] += 1
-            if calls[0] == points:
-                os.kill(os.getpid(), signal.SIGKILL)
-            rename(*arguments, **more)
+        def counted(change: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*arguments: Any, **more: Any) -> Any:
+                left[0] -= 1
+                if not left[0]:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return change(*arguments, **more)
 
-        os.rename = counted
+            return call
+
+        os.rename = counted(os.rename)
+        staging._exchange = counted(staging._exchange)
     return observe
 
 

@@ -25,6 +25,11 @@ def another(checkpoint: Path) -> None:
     shutil.copytree(checkpoint.parents[2] / "start/checkpoint", checkpoint)
 
 
+def a_file(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.write_text("mine")
+
+
 def unfinished(pending: Path) -> None:
     shutil.copytree(pending.parent / "weeks/0001", pending)
     (pending / "verdict.json").unlink()
@@ -43,6 +48,7 @@ def unfinished(pending: Path) -> None:
         (f"weeks/0001/{WEIGHTS}", flip, [], 3, f"weeks/0001/{WEIGHTS}.*restore it"),
         ("weeks/0001/checkpoint", another, [], 3, "weeks/0001/checkpoint.*state.json"),
         ("weeks/0001/buffer", shutil.rmtree, [], 3, "weeks/0001/buffer"),
+        ("embeddings", a_file, [], 3, "embeddings.*move it away"),
         ("pending", unfinished, [], 4, "--force"),
         ("", lambda _: None, ["--junit", "{place}"], 4, "directory"),
         ("", lambda _: None, ["--accept-inexact"], 2, "--accept-inexact"),

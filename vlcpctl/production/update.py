@@ -22,6 +22,7 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say, warn
 from vlcpctl.core.errors import (
+    BadInput,
     GateFailed,
     HookFailed,
     Interrupted,
@@ -496,6 +497,8 @@ def check_week(place: Layout, state: State, settings: Settings, call: Call) -> N
     _refuse_unfinished_deletion(place)
     _check_evaluation(place, state, settings, call)
     _require_models(place, state, settings)
+    if place.embeddings.is_file():
+        raise BadInput(f"{place.embeddings} is a file, where embeddings are kept; move it away")
     if call.junit is not None:
         check_junit_path(call.junit, place.pending / "report")
 

@@ -212,12 +212,6 @@ PLACES.add(
     prepare=lambda w: _link(w, "link", "deep/er"),
     out="deep",  # where the system finds link/..
 )
-PLACES.add(
-    "back from a directory that does not exist",
-    f"buffer {A} -o nowhere/../out --policy ring --size 8",
-    2,
-    says="nowhere, which is not a directory",
-)
 for _line in (
     f"forgetting-report rows.ndjson -o out --ranks {PIPE}",
     f"forgetting-report rows.ndjson -o out --table {PIPE}",

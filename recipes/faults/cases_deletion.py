@@ -18,7 +18,7 @@ DELETION.add(
     "two of three conditions select nothing",
     f"forget {_LABEL} --where label=nosuch --source-key nobody s",
     3,
-    says="no pair matches --source-key nobody, --where label=nosuch;",
+    says="matches --source-key nobody, --where label=nosuch;",
     out="s",
 )
 DELETION.add(

@@ -21,7 +21,7 @@ _MOST_ENTRIES = 1000  # of a directory that may have pairs
 
 
 def refuse_foreign(path: Path, kind: str) -> None:
-    """Raise BadInput for weights or pairs of another program that are no checkpoint, task or guard.
+    """Raise BadInput for weights or pairs of another program, given as a checkpoint, task or guard.
 
     The message has the line that makes one of them. Anything else is not refused; `path` must not
     be an artifact.

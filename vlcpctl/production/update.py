@@ -791,7 +791,7 @@ def _continue(
 
 
 def _continued(place: Layout, attempt: Attempt, *, force: bool) -> Attempt | None:
-    """The attempt in `pending/` that this one goes on with, or judges again; None without one.
+    """The attempt in `pending/` that this one continues, or judges again; None without one.
 
     Raises OutputExists for the unfinished training of another one, unless `force`, and UsageError
     for --accept-inexact without anything to resume.

@@ -244,7 +244,7 @@ def by_time(
 
     If `tasks` is None, every time is a task. Otherwise the tasks are as equal in pairs as possible;
     pairs of the same time always stay together. The values are counted in a file at `scratch`.
-    Raises BadInput if they are no times or do not fill the tasks, and UsageError if `tasks` is
+    Raises BadInput if they are not times or do not fill the tasks, and UsageError if `tasks` is
     None and there are more than MOST_TASKS times.
     """
     key_of: KeyOf = number_of if time_format is None else time_in(time_format)

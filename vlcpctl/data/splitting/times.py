@@ -16,7 +16,7 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.data.sources.records import kept_text
 
 Value = str | int | float
-KeyOf = Callable[[Value], Value | None]  # the key of a value; None for one that is no time
+KeyOf = Callable[[Value], Value | None]  # the key of a value; None if it is not a time
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _DIGITS = 18  # of a number with a sign of 64 bits

@@ -7,7 +7,7 @@ from pathlib import Path
 from _generate import manifest_fields
 from _generate.markdown import block, prose, table
 from vlcpctl.core import errors
-from vlcpctl.core.rows import Row
+from vlcpctl.files.rows import Row
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.training.config.presets import HYPER, PRESETS, source_of
 from vlcpctl.training.config.settings import ROWS, Settings

@@ -23,9 +23,9 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.commands.import_checkpoint import run as command
 from vlcpctl.commands.inspect import run as inspect
 from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, UsageError
-from vlcpctl.core.hashing import file_sha256
-from vlcpctl.core.manifest import read_manifest
 from vlcpctl.export.model_card import Facts, model_card
+from vlcpctl.files.hashing import file_sha256
+from vlcpctl.files.manifest import read_manifest
 from vlcpctl.models import dual_encoder, encoders
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.encoders import NewModelOptions

@@ -13,7 +13,7 @@ import pytest
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.seals import seal_of
+from vlcpctl.files.seals import seal_of
 
 TRAINED = CheckpointManifest(
     identity={"run": "ctp", "seed": 1},

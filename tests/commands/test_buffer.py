@@ -14,12 +14,12 @@ from support.program import make_inputs
 from vlcpctl.commands import buffer as command
 from vlcpctl.commands.buffer import run
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
-from vlcpctl.core.manifest import read_manifest, write_manifest
 from vlcpctl.data.buffer.update import open_buffer
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.precomputed.stored_features import read_features
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.distributed.pool import Pool
+from vlcpctl.files.manifest import read_manifest, write_manifest
 from vlcpctl.models import encoders
 from vlcpctl.testing.tiny_stream import make_stream
 

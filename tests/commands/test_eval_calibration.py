@@ -16,8 +16,8 @@ from PIL import Image
 from support.checkpoints import write_checkpoint_manifest
 
 from vlcpctl.commands.eval_retrieval import run
-from vlcpctl.core.atomic import new_directory
 from vlcpctl.data.tasks.task import open_stream
+from vlcpctl.files.atomic import new_directory
 from vlcpctl.metrics.calibration import BINS, METRICS
 from vlcpctl.models import dual_encoder
 from vlcpctl.testing.tiny_stream import make_pair, make_stream

@@ -18,12 +18,12 @@ from support.checkpoints import write_checkpoint_manifest
 from support.eval_rows import read_back
 
 from vlcpctl.commands.eval_retrieval import run
-from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
-from vlcpctl.core.rows import Row
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.evaluation.rank_files import SavedRanks
+from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.rows import Row
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.models import configuration, dual_encoder
 from vlcpctl.report.build import build

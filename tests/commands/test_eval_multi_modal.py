@@ -15,12 +15,12 @@ from support.fused_by_colour import FusedByColour, feature
 from support.program import check_refused, run_program
 
 from vlcpctl.commands.eval_retrieval import run
-from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
-from vlcpctl.core.rows import read_rows
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_stream, open_task
 from vlcpctl.evaluation.evaluator import Session
+from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.rows import read_rows
 from vlcpctl.models import configuration, dual_encoder, encoders
 from vlcpctl.report.build import build
 from vlcpctl.report.request import ReportRequest

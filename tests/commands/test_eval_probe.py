@@ -15,13 +15,13 @@ from support.class_folders import write_class_folder
 
 from vlcpctl.commands.eval_probe import run
 from vlcpctl.commands.forgetting_report import run as forgetting_report
-from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
-from vlcpctl.core.hashing import unit_hash
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.evaluation.classification import logistic_probe
 from vlcpctl.evaluation.classification.logistic_probe import STRENGTHS
+from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.hashing import unit_hash
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task

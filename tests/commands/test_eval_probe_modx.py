@@ -21,7 +21,6 @@ from torch.nn.functional import cross_entropy
 
 from vlcpctl.commands.eval_probe import run
 from vlcpctl.commands.forgetting_report import run as forgetting_report
-from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.images.transforms import TrainView
@@ -31,6 +30,7 @@ from vlcpctl.evaluation.classification import modx_probe
 from vlcpctl.evaluation.classification.linear_probe import Judged, Probe
 from vlcpctl.evaluation.classification.modx_probe import RawWork, train_view
 from vlcpctl.evaluation.classification.probe import LinearProbe
+from vlcpctl.files.atomic import new_directory
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task

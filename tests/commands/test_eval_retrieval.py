@@ -18,12 +18,12 @@ from support.checkpoints import write_checkpoint_manifest
 
 from vlcpctl.commands.eval_retrieval import run
 from vlcpctl.core import console
-from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
-from vlcpctl.core.rows import read_rows
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.evaluation import embedding
+from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.rows import read_rows
 from vlcpctl.inspection.check import check
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.models import dual_encoder

@@ -14,16 +14,16 @@ from support.checkpoints import write_checkpoint_manifest
 from support.processes import exit_code_of, start_child, wait_until
 from support.program import ProgramResult, check_refused, run_program
 
-from vlcpctl.core import shards
-from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import OutputExists
-from vlcpctl.core.manifest import read_manifest
-from vlcpctl.core.staging import Staging
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.deletion.lineage import outdated_parts
 from vlcpctl.evaluation import embedding
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.retrieval import cross_modal, multi_modal
+from vlcpctl.files import shards
+from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.manifest import read_manifest
+from vlcpctl.files.staging import Staging
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_pair, make_stream

@@ -19,14 +19,14 @@ from torch.nn.functional import normalize
 
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.commands.eval_zeroshot import run
-from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
-from vlcpctl.core.rows import read_rows
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.class_names import distinct_labels
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.evaluation.classification import class_vectors
 from vlcpctl.evaluation.search.index import BAND
+from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.rows import read_rows
 from vlcpctl.metrics.accuracy import accuracies, tally
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions

@@ -12,10 +12,10 @@ from support.evaluators import EVALUATORS
 
 from vlcpctl.commands import options
 from vlcpctl.commands.evaluation import evaluation, has_rows, rows_to
-from vlcpctl.core.atomic import already_made, new_file
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.rows import is_row_file
 from vlcpctl.evaluation.evaluator import Evaluator
+from vlcpctl.files.atomic import already_made, new_file
+from vlcpctl.files.rows import is_row_file
 
 each_force = pytest.mark.parametrize("force", [False, True])
 

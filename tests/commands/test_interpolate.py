@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 from support.program import MICRO, TINY, check_refused, make_inputs, run_program
 
-from vlcpctl.core.manifest import read_manifest
-from vlcpctl.core.rows import read_rows
+from vlcpctl.files.manifest import read_manifest
+from vlcpctl.files.rows import read_rows
 from vlcpctl.inspection.check import check
 from vlcpctl.report.scores.collect import collect
 

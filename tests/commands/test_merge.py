@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from vlcpctl import Task, load_model
 from vlcpctl.checkpoints.merge_rules import TABLE, Average, Ema, MergeRule, ModelStock, Ties
-from vlcpctl.core.manifest import read_manifest
-from vlcpctl.core.rows import read_rows
 from vlcpctl.deletion.lineage import dependents
 from vlcpctl.deletion.places import Stored
+from vlcpctl.files.manifest import read_manifest
+from vlcpctl.files.rows import read_rows
 from vlcpctl.inspection.check import check
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.report.scores.collect import collect

@@ -21,13 +21,13 @@ from support.processes import exit_code_of, start_child, wait_until
 from support.program import ProgramResult, check_refused, run_program
 
 from vlcpctl.commands.buffer import run as buffer
-from vlcpctl.core import resumable_parts
-from vlcpctl.core.atomic import new_directory
-from vlcpctl.core.staging import Staging
 from vlcpctl.data.tasks.task import open_stream, open_task
 from vlcpctl.deletion.lineage import outdated_parts
 from vlcpctl.evaluation import embedding
 from vlcpctl.evaluation.classification import labelled_sets
+from vlcpctl.files import resumable_parts
+from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.staging import Staging
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.models.inversion import Inverter

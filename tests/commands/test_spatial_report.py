@@ -14,11 +14,11 @@ from support.checkpoints import write_checkpoint_manifest
 from support.program import check_refused, run_program
 
 from vlcpctl.commands.spatial_report import run
-from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import Incompatible, OutputExists, UsageError
-from vlcpctl.core.rows import read_rows
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import open_stream
+from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.rows import read_rows
 from vlcpctl.metrics.angles import rotations, self_angle_changes
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions

@@ -18,13 +18,13 @@ from support.program import ProgramResult, check_refused, run_program
 
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.core.errors import OutputExists
-from vlcpctl.core.staging import Staging
 from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.kinds import Hit
 from vlcpctl.deletion.places import Stored
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import Condition, parse
+from vlcpctl.files.staging import Staging
 from vlcpctl.testing.tiny_stream import make_stream
 
 Run = Callable[..., ProgramResult]

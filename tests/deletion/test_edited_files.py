@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from vlcpctl.core.manifest import write_manifest
 from vlcpctl.deletion import reports
 from vlcpctl.deletion.tasks import SKIPPED, Drop, skipped_lines
+from vlcpctl.files.manifest import write_manifest
 
 KEY, OTHER = "a" * 32, "b" * 32
 

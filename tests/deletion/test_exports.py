@@ -15,10 +15,10 @@ from support.marks import mostly_slow
 from support.processes import exit_code_of, start_child
 from support.program import run_program
 
-from vlcpctl.core import staging
 from vlcpctl.data.tasks.export_manifest import CARD
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import parse
+from vlcpctl.files import staging
 from vlcpctl.testing.tiny_stream import make_task
 
 TEMPLATES = "zeroshot_classification_templates.txt"

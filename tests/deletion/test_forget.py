@@ -35,12 +35,12 @@ from support.deletion_world import (
 from support.processes import exit_code_of, run_line, start_child, wait_until
 from support.program import check_refused, run_program
 
-from vlcpctl.core import staging
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.staging import Staging
 from vlcpctl.data.tasks.task import open_stream, open_task
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import parse
+from vlcpctl.files import staging
+from vlcpctl.files.staging import Staging
 from vlcpctl.inspection.check import check
 from vlcpctl.testing.tiny_stream import make_pair, make_task
 

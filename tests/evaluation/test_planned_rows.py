@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.rows import SCHEMA, read_rows
 from vlcpctl.evaluation.membership import TaskPlace, run_checkpoints
 from vlcpctl.evaluation.planned_rows import PlannedRow, gallery_rows, holds
+from vlcpctl.files.rows import SCHEMA, read_rows
 
 COMMON = {"protocol": "cross-modal", "split": "test", "limit": None, "options": {}}
 PLACES = [TaskPlace(f"0{step}-t", step, "home", f"task {step}") for step in range(4)]

@@ -11,9 +11,9 @@ from support.eval_rows import current, read_back, row
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import preset_of
-from vlcpctl.core.rows import SCHEMA
 from vlcpctl.evaluation.membership import RunCheckpoint
 from vlcpctl.evaluation.planned_rows import PlannedRow, checkpoint_fields, holds
+from vlcpctl.files.rows import SCHEMA
 from vlcpctl.report.identity import identity
 from vlcpctl.report.request import ReportRequest
 

@@ -9,8 +9,8 @@ import pytest
 from support.pair_files import rows, write_parquet
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.manifest import write_manifest
-from vlcpctl.core.staging import Staging
+from vlcpctl.files.manifest import write_manifest
+from vlcpctl.files.staging import Staging
 from vlcpctl.inspection.check import check
 from vlcpctl.inspection.lineage import describe
 from vlcpctl.testing.tiny_stream import make_stream

@@ -18,8 +18,8 @@ from support.program import run_program
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.commands.forgetting_report import run as forgetting_report
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.manifest import MANIFESTS, write_manifest
 from vlcpctl.core.printable import printable_json
+from vlcpctl.files.manifest import MANIFESTS, write_manifest
 from vlcpctl.inspection.check import check, findings
 from vlcpctl.inspection.lineage import describe, lines
 from vlcpctl.testing.tiny_stream import make_stream, make_task

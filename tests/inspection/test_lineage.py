@@ -10,9 +10,9 @@ from support.checkpoints import write_checkpoint_manifest
 from support.pair_files import rows, write_parquet
 from support.program import run_program
 
-from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
+from vlcpctl.files.manifest import read_manifest
 from vlcpctl.inspection.lineage import describe, lines
 from vlcpctl.testing.tiny_stream import make_task
 

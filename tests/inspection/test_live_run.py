@@ -25,7 +25,7 @@ from support.program import check_refused, run_program
 
 from vlcpctl.commands import watch
 from vlcpctl.core.errors import Diverged
-from vlcpctl.core.staging import Staging
+from vlcpctl.files.staging import Staging
 from vlcpctl.inspection import live_run
 from vlcpctl.inspection.live_run import LiveRun, RunState, last_below, running_below
 from vlcpctl.inspection.live_view import BLOCKS, chart, line, view

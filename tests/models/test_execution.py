@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vlcpctl.core.batch import Batch
-from vlcpctl.core.tensors import write_tensors
+from vlcpctl.files.tensors import write_tensors
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.models.execution import (

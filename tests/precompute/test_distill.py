@@ -21,11 +21,11 @@ from support.program import ProgramResult, check_refused, run_program
 
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, UsageError
-from vlcpctl.core.manifest import read_manifest
-from vlcpctl.core.staging import Staging
 from vlcpctl.data.images.transforms import decode_image, train_view
 from vlcpctl.data.precomputed.teacher_targets import IMAGES, TEXTS, open_targets
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
+from vlcpctl.files.manifest import read_manifest
+from vlcpctl.files.staging import Staging
 from vlcpctl.inspection.check import check
 from vlcpctl.inspection.lineage import describe, lines
 from vlcpctl.models import encoders
@@ -245,7 +245,7 @@ def test_views_that_would_all_be_the_same_are_one(place: Path, tmp_path: Path) -
 
 
 def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_path: Path) -> None:
-    from vlcpctl.core.atomic import new_directory
+    from vlcpctl.files.atomic import new_directory
 
     with new_directory(tmp_path / "openai", "checkpoint.json") as directory:
         encoders.save(encoders.build("micro", NewModelOptions()), directory)

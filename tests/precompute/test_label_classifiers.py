@@ -16,12 +16,12 @@ from support.checkpoints import write_checkpoint_manifest
 from support.pair_files import write_parquet
 
 from vlcpctl.commands.split import run
-from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.data.images.transforms import decode_image
 from vlcpctl.data.splitting.labels_from import Labelling, labelling_of, parse_labels_from
 from vlcpctl.data.splitting.pseudo_labels import Classifier
 from vlcpctl.data.tasks.task import open_stream
+from vlcpctl.files.atomic import new_directory
 from vlcpctl.models import encoders
 from vlcpctl.precompute.label_classifiers import classifier_of
 from vlcpctl.testing.tiny_stream import make_image

@@ -30,8 +30,8 @@ from support.program import ProgramResult, check_refused, run_program
 
 from vlcpctl.core.console import set_quiet
 from vlcpctl.core.errors import OutputExists
-from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.files.manifest import read_manifest
 from vlcpctl.inspection.check import check
 
 Run = Callable[..., ProgramResult]

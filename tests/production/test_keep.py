@@ -18,12 +18,12 @@ from support.processes import exit_code_of, start_child
 from support.production import PASSES, bodies, first_words, killed_at, tree, week_words, write_week
 from support.program import ProgramResult, check_refused
 
-from vlcpctl.core.digests import file_digest
-from vlcpctl.core.seals import seal_of
 from vlcpctl.data.splitting.known_keys import FILES_0_3, read_known
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import parse
+from vlcpctl.files.digests import file_digest
+from vlcpctl.files.seals import seal_of
 from vlcpctl.inspection.check import check
 from vlcpctl.production.keeping import _too_old
 from vlcpctl.production.layout import Layout

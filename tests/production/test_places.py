@@ -19,9 +19,9 @@ from support.processes import exit_code_of, run_line, start_child
 from support.production import PASSES, tree, week_words
 from support.program import ProgramResult, check_refused
 
-from vlcpctl.core.staging import Staging
 from vlcpctl.deletion.places import is_left_over, tops_of
 from vlcpctl.deletion.request import tidy
+from vlcpctl.files.staging import Staging
 from vlcpctl.production.layout import Layout
 
 Run = Callable[..., ProgramResult]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.manifest import read_manifest
-from vlcpctl.core.staging import Staging
+from vlcpctl.files.manifest import read_manifest
+from vlcpctl.files.staging import Staging
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.lines import Call, Lines
 from vlcpctl.production.settings import Settings

@@ -19,7 +19,7 @@ from support.production import PASSES, bodies, killed_at, tree
 from support.program import ProgramResult, check_refused
 
 from vlcpctl import cli
-from vlcpctl.core.store_cache import use_cache
+from vlcpctl.files.store_cache import use_cache
 from vlcpctl.testing.tiny_stream import make_pair
 
 Run = Callable[..., ProgramResult]
@@ -27,7 +27,7 @@ Run = Callable[..., ProgramResult]
 
 @pytest.fixture(autouse=True)
 def _store(monkeypatch: pytest.MonkeyPatch, place: Path) -> Iterator[None]:
-    monkeypatch.setattr("vlcpctl.core.object_stores._WAITS", (0.0,))
+    monkeypatch.setattr("vlcpctl.files.object_stores._WAITS", (0.0,))
     put_all(place)
     yield
     os.environ.pop("_VLCPCTL_STORE_CACHE", None)

@@ -18,9 +18,9 @@ from support.processes import exit_code_of, run_line, start_child, wait_until
 from support.program import check_refused, run_program
 from support.writers import WRITERS, lines, make_place
 
-from vlcpctl.core import locks
 from vlcpctl.core.errors import OutputExists
-from vlcpctl.core.staging import Staging
+from vlcpctl.files import locks
+from vlcpctl.files.staging import Staging
 
 each_writer = pytest.mark.parametrize("writer", WRITERS)
 

@@ -276,7 +276,7 @@ def test_a_killed_run_resumes_with_another_number_of_processes(
     assert run_program(capfd, *words, "-o", tmp_path / "whole").code == 0
 
     def act(_: int) -> None:
-        from vlcpctl.core import resumable_parts
+        from vlcpctl.files import resumable_parts
         from vlcpctl.precompute import distill, invert_texts
 
         def record(number: int, files: list[Path]) -> None:

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from support.program import check_refused, run_program
 
-from vlcpctl.core import digest_cache, digests
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.index import read_columns, read_index, read_keys
 from vlcpctl.evaluation.embedding_cache import Cached, EmbeddingCache, samples_of
 from vlcpctl.evaluation.rank_files import SavedRanks, holds_ranks
+from vlcpctl.files import digest_cache, digests
 from vlcpctl.inspection.journal_tail import JournalTail
 from vlcpctl.methods.plugins.method_file import load_method_file
 from vlcpctl.report.published.definition import load_table

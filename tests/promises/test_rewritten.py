@@ -12,9 +12,9 @@ import pytest
 from support.program import MICRO, TINY, ProgramResult, check_refused, run_program
 from support.rewritten import forget_pair
 
-from vlcpctl.core.manifest import MANIFESTS, birth_id, read_manifest
-from vlcpctl.core.seals import rewrite_sealed_manifest
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.files.manifest import MANIFESTS, birth_id, read_manifest
+from vlcpctl.files.seals import rewrite_sealed_manifest
 from vlcpctl.testing.tiny_stream import make_stream
 
 Program = Callable[..., ProgramResult]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vlcpctl.core.rows import read_rows
+from vlcpctl.files.rows import read_rows
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from msgspec import structs
 from support.eval_rows import current, merged_rows, own_rows, row, write_rows
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.rows import read_rows
+from vlcpctl.files.rows import read_rows
 from vlcpctl.report.build import build
 from vlcpctl.report.comparability import FIELDS, parse_fields, require_alike
 from vlcpctl.report.document import Document

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 from support.eval_rows import current, own_rows, read_back
 
-from vlcpctl.core.rows import Row
+from vlcpctl.files.rows import Row
 from vlcpctl.report import identity as module
 from vlcpctl.report.request import ReportRequest
 

@@ -99,7 +99,7 @@ def test_matrices_that_would_fill_the_memory_are_refused(tmp_path: Path) -> None
 def test_rows_of_two_files_are_counted_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vlcpctl.core import rows as reading
+    from vlcpctl.files import rows as reading
 
     monkeypatch.setattr(reading, "MOST_ROWS", 5)
     paths = [write_rows(tmp_path / name, current([_row(0, 0)] * 3)) for name in "ab"]

@@ -17,8 +17,8 @@ from msgspec import structs
 from support.eval_rows import MERGED, NAMES, OWN, current, merged_rows, own_rows, row
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.hashing import canonical_json, content_id
-from vlcpctl.core.rows import (
+from vlcpctl.files.hashing import canonical_json, content_id
+from vlcpctl.files.rows import (
     PART_OF,
     SCHEMA,
     Row,
@@ -120,7 +120,7 @@ def _shared(lines: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """All rows of a file, those of one evaluation too."""
     monkeypatch.chdir(tmp_path)
     Path("rows").write_text("\n".join(lines), encoding="utf-8")
-    monkeypatch.setattr("vlcpctl.core.rows.distinct", lambda rows, _allowed: list(rows))
+    monkeypatch.setattr("vlcpctl.files.rows.distinct", lambda rows, _allowed: list(rows))
     return read_rows(["rows"])
 
 

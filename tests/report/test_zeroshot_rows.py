@@ -9,7 +9,7 @@ import pytest
 from support.eval_rows import own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.rows import Row
+from vlcpctl.files.rows import Row
 from vlcpctl.report.build import build
 from vlcpctl.report.render.page import page
 from vlcpctl.report.request import ReportRequest

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.digests import digests_of
-from vlcpctl.core.manifest import MANIFESTS, write_manifest
-from vlcpctl.core.seals import SEAL, seal_of
+from vlcpctl.files.digests import digests_of
+from vlcpctl.files.manifest import MANIFESTS, write_manifest
+from vlcpctl.files.seals import SEAL, seal_of
 
 
 def write_checkpoint_manifest(directory: Path, content: str, **facts: Any) -> None:

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from support.program import run_program
 
-from vlcpctl.core.digests import digests_of
-from vlcpctl.core.seals import seal_of
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.files.digests import digests_of
+from vlcpctl.files.seals import seal_of
 from vlcpctl.testing.tiny_stream import make_stream
 
 NEXT = ("--method", "seqf", "--preset", "tiny", "--batch-size", "4", "--epochs", "1", "-q")

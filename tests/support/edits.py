@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.seals import seal_of
 from vlcpctl.data.tasks.index import index_batches
 from vlcpctl.data.tasks.manifests import file_facts
 from vlcpctl.data.tasks.rows import RowsWriter
+from vlcpctl.files.seals import seal_of
 
 Edit = Callable[[Path], object]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.rows import SCHEMA, Row, read_rows
+from vlcpctl.files.rows import SCHEMA, Row, read_rows
 
 NAMES = ("00-smileys", "01-people", "02-animals", "03-food")
 # Three steps: the first task loses 20, the second gains 2.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vlcpctl.core.errors import OutputExists
-from vlcpctl.core.manifest import read_manifest
+from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.battery import make_world, request
 from vlcpctl.training.train_step import train_step
 

@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import load_file
 
 from vlcpctl.core.errors import Incompatible, UsageError
-from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.params import blend_
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.buffer import update as buffers
@@ -21,6 +20,7 @@ from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.loading.loader import PlannedBatches
 from vlcpctl.data.precomputed.stored_features import read_features
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.battery import (
     TrainingWorld,
     make_world,

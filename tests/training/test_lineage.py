@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.program import run_program
 
-from vlcpctl.core.manifest import read_manifest
+from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 from vlcpctl.training.config.request import TrainRequest

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from vlcpctl.core.errors import OutputExists, UsageError
-from vlcpctl.core.tensors import read_tensors
+from vlcpctl.files.tensors import read_tensors
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.models import encoders
 from vlcpctl.models.embed import as_features

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vlcpctl.core.manifest import read_manifest
+from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import TrainRequest

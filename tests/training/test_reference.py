@@ -10,10 +10,10 @@ import pytest
 
 from vlcpctl.core.batch import Batch, Features
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.method import Run
 from vlcpctl.data.loading.groups import pair_groups
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.files.manifest import read_manifest
 from vlcpctl.methods.gift import Gift
 from vlcpctl.testing.battery import TrainingWorld, checkpoint_bytes, make_world, request
 from vlcpctl.testing.tiny_stream import make_task, repeating_pair

@@ -14,10 +14,10 @@ import torch
 from safetensors.torch import load_file
 
 from vlcpctl.core.errors import Diverged, Incompatible, Interrupted, OutputExists, UsageError
-from vlcpctl.core.manifest import read_manifest
-from vlcpctl.core.staging import Staging
 from vlcpctl.data.loading.loader import ImageCache
 from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.files.manifest import read_manifest
+from vlcpctl.files.staging import Staging
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.testing.tiny_stream import make_pair, make_task

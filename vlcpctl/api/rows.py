@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from vlcpctl.core.rows import Row, distinct, read_rows, row_of
+from vlcpctl.files.rows import Row, distinct, read_rows, row_of
 
 if TYPE_CHECKING:
     import pandas as pd

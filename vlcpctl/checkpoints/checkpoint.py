@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.batch import Weights
-from vlcpctl.core.digests import digests_of
 from vlcpctl.core.errors import Diverged
-from vlcpctl.core.hashing import file_sha256
-from vlcpctl.core.staging import link_or_copy
-from vlcpctl.core.tensors import first_not_finite, write_tensors
+from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.digests import digests_of
+from vlcpctl.files.hashing import file_sha256
+from vlcpctl.files.staging import link_or_copy
+from vlcpctl.files.tensors import first_not_finite, write_tensors
 from vlcpctl.models import encoders
 from vlcpctl.models.checkpoint_files import SLOTS, verify_slots
 from vlcpctl.models.encoders import Encoder

@@ -12,13 +12,13 @@ from torch import Tensor
 from vlcpctl.checkpoints.checkpoint import write_checkpoint
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
-from vlcpctl.core.atomic import already_made
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, Diverged, UsageError, missing
-from vlcpctl.core.foreign import OPEN_CLIP, missing_model, refuse_other_models
-from vlcpctl.core.hashing import file_sha256
-from vlcpctl.core.manifest import read_manifest
-from vlcpctl.core.tensors import first_not_finite
+from vlcpctl.files.atomic import already_made
+from vlcpctl.files.foreign import OPEN_CLIP, missing_model, refuse_other_models
+from vlcpctl.files.hashing import file_sha256
+from vlcpctl.files.manifest import read_manifest
+from vlcpctl.files.tensors import first_not_finite
 from vlcpctl.models import dual_encoder, encoders
 from vlcpctl.models.checkpoint_files import TOKENIZER_FILES, is_checkpoint, verify_model
 from vlcpctl.models.configuration import CONFIG_FILE, find_configuration, fusion_configuration

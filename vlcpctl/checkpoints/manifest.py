@@ -12,12 +12,12 @@ from typing import Annotated, Any, Self
 
 from msgspec import Meta, to_builtins
 
-from vlcpctl.core.digests import FileDigest
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.hashing import content_id
 from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.core.manifest import MANIFESTS, Manifest
-from vlcpctl.core.seals import read_sealed, write_sealed_manifest
+from vlcpctl.files.digests import FileDigest
+from vlcpctl.files.hashing import content_id
+from vlcpctl.files.manifest import MANIFESTS, Manifest
+from vlcpctl.files.seals import read_sealed, write_sealed_manifest
 
 _KIND = "checkpoint"
 _OF_THE_FILE = {one.name for one in fields(Manifest)} | {"files", "digests", "ids"}

@@ -19,13 +19,13 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.merge_rules import Interpolate, MergeRule
 from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM, config_id
-from vlcpctl.core.atomic import already_made
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.errors import Incompatible
-from vlcpctl.core.manifest import leaves
-from vlcpctl.core.staging import Staging
-from vlcpctl.core.tensors import require_same_names
 from vlcpctl.data.tasks.task import Task, ids_by_content, open_task
+from vlcpctl.files.atomic import already_made
+from vlcpctl.files.manifest import leaves
+from vlcpctl.files.staging import Staging
+from vlcpctl.files.tensors import require_same_names
 from vlcpctl.models.checkpoint_files import TOKENIZER_FILES
 from vlcpctl.models.encoders import Encoder
 

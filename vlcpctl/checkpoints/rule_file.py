@@ -70,7 +70,7 @@ def _require_weights(place: str, found: Any, wanted: Weights) -> None:
     # With torch, which loading a rule lacks.
     from torch import Tensor
 
-    from vlcpctl.core.tensors import require_same_names
+    from vlcpctl.files.tensors import require_same_names
 
     if not isinstance(found, Mapping):
         raise BadInput(f"{place} must return the weights by name, not a {type(found).__name__}")

@@ -19,7 +19,7 @@ from vlcpctl.commands.processes import with_locks
 from vlcpctl.core import console
 from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name, unreadable
-from vlcpctl.core.input_files import require_file_or_pipe
+from vlcpctl.files.input_files import require_file_or_pipe
 from vlcpctl.jobs.engines import ENGINES, sbatch_script, snakefile
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine, parse

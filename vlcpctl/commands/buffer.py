@@ -18,13 +18,13 @@ from vlcpctl.core.errors import BadInput, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
-    from vlcpctl.core.shards import Shards
     from vlcpctl.data.buffer import size as buffer_size
     from vlcpctl.data.buffer.manifest import BufferRequest
     from vlcpctl.data.buffer.update import UpdatePlan
     from vlcpctl.data.precomputed.stored_features import StoredProjections
     from vlcpctl.data.tasks.task import Split, Task
     from vlcpctl.distributed.pool import Pool
+    from vlcpctl.files.shards import Shards
     from vlcpctl.models.encoders import Encoder
     from vlcpctl.precompute.pair_features import Results
 
@@ -184,11 +184,11 @@ def run(
           --checkpoint run/00
     """
     options.start(quiet=quiet, threads=threads)
-    from vlcpctl.core.atomic import already_made
-    from vlcpctl.core.manifest import content_of
-    from vlcpctl.core.resumable_parts import drop_finished
     from vlcpctl.data.buffer.manifest import BufferRequest
     from vlcpctl.data.buffer.update import open_buffer, plan_update
+    from vlcpctl.files.atomic import already_made
+    from vlcpctl.files.manifest import content_of
+    from vlcpctl.files.resumable_parts import drop_finished
 
     model = _Model(checkpoint, device, threads, _processes(nproc, checkpoint))
     shards = _shards(out, num_shards, shard_index, checkpoint, force=force)
@@ -267,8 +267,8 @@ def _write(
     force: bool,
 ) -> bool:
     """Whether the buffer is written; if not, this command has computed its shard of the work."""
-    from vlcpctl.core.shards import drop_joined, refuse_shards
     from vlcpctl.data.buffer.update import FEATURES, PROJECTIONS, to_embed, write_buffer
+    from vlcpctl.files.shards import drop_joined, refuse_shards
 
     joined: dict[str, Shards] = {}  # by what they have
     if shards is not None:
@@ -336,7 +336,7 @@ def _shards(
     out: Path, count: int | None, index: int | None, checkpoint: Path | None, *, force: bool
 ) -> Shards | None:
     """The shards that the options mean, after checking that there is work for them."""
-    from vlcpctl.core.shards import shards_of
+    from vlcpctl.files.shards import shards_of
 
     found = shards_of(out, count, index, force=force)
     if found is not None and checkpoint is None:
@@ -364,7 +364,7 @@ def _project(
     model: _Model, pool: Pool, shards: Shards | None, split: Split, rows: np.ndarray
 ) -> StoredProjections:
     """Raw projections of rows of a split, to store beside them."""
-    from vlcpctl.core.manifest import content_of
+    from vlcpctl.files.manifest import content_of
     from vlcpctl.models.embed import require_finite
     from vlcpctl.precompute.pair_features import raw_projections
 

@@ -161,7 +161,7 @@ def run(
 
 
 def _check_shards(count: int, index: int, *, force: bool) -> None:
-    from vlcpctl.core.shards import check_index
+    from vlcpctl.files.shards import check_index
 
     check_index(index, count)
     if force and count > 1:
@@ -175,8 +175,8 @@ def _make_targets(
     plan: DistillPlan, compute: ComputeOptions, shard: tuple[int, int], *, force: bool
 ) -> bool:
     """Whether the directory is complete now; otherwise other shards are still missing."""
-    from vlcpctl.core.atomic import already_made
-    from vlcpctl.core.resumable_parts import drop_finished
+    from vlcpctl.files.atomic import already_made
+    from vlcpctl.files.resumable_parts import drop_finished
 
     out = plan.request.out
     if already_made(out, "targets", plan.identity, force=force):
@@ -195,7 +195,7 @@ def _make_targets(
 def _summary(out: Path, seconds: float) -> str:
     """What the targets contain and how long this command computed, in one line."""
     from vlcpctl.core.amounts import counted, duration
-    from vlcpctl.core.manifest import read_manifest
+    from vlcpctl.files.manifest import read_manifest
 
     manifest = read_manifest(out, "targets")
     pairs = f"{counted(manifest['pairs'], 'pair')} in {counted(manifest['views'], 'view')}"
@@ -203,7 +203,7 @@ def _summary(out: Path, seconds: float) -> str:
 
 
 def _result(out: Path) -> str:
-    from vlcpctl.core.manifest import read_manifest
+    from vlcpctl.files.manifest import read_manifest
 
     manifest = read_manifest(out, "targets")
     names = ("content", "pairs", "views", "width")

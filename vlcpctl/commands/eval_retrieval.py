@@ -215,9 +215,9 @@ def run(
           --gallery-checkpoint run/00 --distractors stream/02-c \
           --distractors-by query -o index.ndjson
     """
-    from vlcpctl.core.shards import shards_of
     from vlcpctl.data.tasks.task import open_task
     from vlcpctl.evaluation.retrieval.evaluator import Retrieval
+    from vlcpctl.files.shards import shards_of
 
     return Retrieval(
         tasks=tuple(open_task(path) for path in dict.fromkeys(tasks)),

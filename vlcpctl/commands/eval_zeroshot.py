@@ -92,10 +92,10 @@ def run(
       vlcpctl eval-zeroshot stream/0* --split train --checkpoint run/00 \
           --checkpoint run/01 | vlcpctl forgetting-report -
     """
-    from vlcpctl.core.shards import shards_of
     from vlcpctl.data.classification.benchmarks import expand_groups
     from vlcpctl.data.tasks.skips import Tolerance
     from vlcpctl.evaluation.classification.zeroshot import Zeroshot
+    from vlcpctl.files.shards import shards_of
 
     return Zeroshot(
         words=tuple(dict.fromkeys(expand_groups(data_sets))),

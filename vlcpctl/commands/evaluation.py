@@ -162,7 +162,7 @@ class _Flow:
 
     def _read(self) -> Rows:
         """The rows in --out."""
-        from vlcpctl.core.safe_json import parse_json
+        from vlcpctl.files.safe_json import parse_json
 
         assert self.out is not None
         console.say(f"{self.command}: {self.out} is already finished")
@@ -170,8 +170,8 @@ class _Flow:
 
     def _rows(self, plan: Plan, compute: Compute) -> Rows:
         """The rows of a plan, each written as soon as it is measured, or shown at the end."""
-        from vlcpctl.core.rows import write_row
         from vlcpctl.evaluation.evaluator import evaluate
+        from vlcpctl.files.rows import write_row
         from vlcpctl.tracking.row_log import RowLog
 
         on_terminal = self.out == STDOUT and console.results().isatty()
@@ -228,13 +228,13 @@ def _shown_at_end(rows: Rows) -> Iterator[None]:
 @contextmanager
 def _timings_to(path: Path | None, command: str) -> Iterator[Note]:
     """Collect timings; on exit, log their sums and write all of them to `path`, if given."""
-    from vlcpctl.core.atomic import (
+    from vlcpctl.files.atomic import (
         is_pipe_or_device,
         new_file,
         refuse_foreign_file,
         refuse_link,
     )
-    from vlcpctl.core.rows import starts_with_schema
+    from vlcpctl.files.rows import starts_with_schema
 
     is_ours = functools.partial(starts_with_schema, schema=_TIMINGS)
     if path is not None and not is_pipe_or_device(path):
@@ -261,9 +261,9 @@ def rows_to(out: Path | None) -> Iterator[TextIO | None]:
     if out is None or out == STDOUT:
         yield console.results() if out else None
         return
-    from vlcpctl.core.atomic import new_file
-    from vlcpctl.core.rows import is_row_file
-    from vlcpctl.core.shards import drop_joined
+    from vlcpctl.files.atomic import new_file
+    from vlcpctl.files.rows import is_row_file
+    from vlcpctl.files.shards import drop_joined
 
     with new_file(out, is_row_file) as temporary, temporary.open("w", encoding="utf-8") as stream:
         yield stream
@@ -275,8 +275,8 @@ def has_rows(out: Path, rows: Sequence[PlannedRow], *, force: bool) -> bool:
 
     Raises OutputExists if it contains other rows, or anything but rows (that with `force`, too).
     """
-    from vlcpctl.core.atomic import is_pipe_or_device, refuse_foreign_file, refuse_link
-    from vlcpctl.core.rows import is_row_file
+    from vlcpctl.files.atomic import is_pipe_or_device, refuse_foreign_file, refuse_link
+    from vlcpctl.files.rows import is_row_file
 
     if out == STDOUT or is_pipe_or_device(out):
         return False

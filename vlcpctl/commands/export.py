@@ -12,8 +12,8 @@ import typer
 from vlcpctl.commands import options
 from vlcpctl.core.console import emit, say
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.files.manifest import kind_of
 
 if TYPE_CHECKING:
     from vlcpctl.data.tasks.task import Task
@@ -243,7 +243,7 @@ def _model_request(given: Mapping[str, Any]) -> model.ModelExport:
 
 def _result(out: Path) -> str:
     """What --json prints about an export."""
-    from vlcpctl.core.manifest import read_manifest
+    from vlcpctl.files.manifest import read_manifest
 
     made = read_manifest(out, "export")
     about = {name: made[name] for name in ("to", "content", "inputs")}

@@ -157,11 +157,11 @@ def run(
     options.start(quiet=quiet)
     from json import dumps
 
-    from vlcpctl.core import locks
     from vlcpctl.core.console import emit
     from vlcpctl.deletion.receipt import lines
     from vlcpctl.deletion.request import DeletionRequest, forget, look
     from vlcpctl.deletion.selectors import parse, require_unicode
+    from vlcpctl.files import locks
 
     locks.set_patience(wait or 0.0)
     request = DeletionRequest(

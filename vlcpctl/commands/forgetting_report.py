@@ -16,7 +16,7 @@ from vlcpctl.commands import options
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from vlcpctl.core.rows import Row
+    from vlcpctl.files.rows import Row
     from vlcpctl.report.document import Document
     from vlcpctl.report.request import Files, ReportRequest
 
@@ -468,8 +468,8 @@ def _refuse_names_of_files(given: Mapping[str, Path]) -> None:
 
 def _check_places(places: Mapping[str, Path | None], tables: Sequence[str]) -> None:
     """Refuse --figures without matplotlib, and places that are unfit or contain each other."""
-    from vlcpctl.core.atomic import check_output_path, is_pipe_or_device
     from vlcpctl.core.errors import UsageError
+    from vlcpctl.files.atomic import check_output_path, is_pipe_or_device
     from vlcpctl.report.charts.paper import require_matplotlib
     from vlcpctl.report.published.definition import is_file_name
     from vlcpctl.report.render.junit import check_junit_path
@@ -504,7 +504,7 @@ def _built(
 
     Rows are read in here: many are not needed to write the report, and take much memory.
     """
-    from vlcpctl.core.rows import read_rows
+    from vlcpctl.files.rows import read_rows
     from vlcpctl.report.build import build
     from vlcpctl.report.comparability import parse_fields
     from vlcpctl.report.identity import identity

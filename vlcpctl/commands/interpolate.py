@@ -13,7 +13,7 @@ from vlcpctl.commands import options
 from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.console import emit, say
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.rows import share_text
+from vlcpctl.files.rows import share_text
 
 First = Annotated[
     Path, typer.Argument(metavar="FIRST", help="Checkpoint at alpha 0, usually the earlier one.")

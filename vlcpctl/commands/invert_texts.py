@@ -135,10 +135,10 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.core.batch import InversionSettings
-    from vlcpctl.core.resumable_parts import drop_finished
-    from vlcpctl.core.shards import refuse_shards, shards_of
     from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
     from vlcpctl.distributed.ranks import processes
+    from vlcpctl.files.resumable_parts import drop_finished
+    from vlcpctl.files.shards import refuse_shards, shards_of
     from vlcpctl.precompute.compute_options import ComputeOptions
     from vlcpctl.precompute.invert_plan import InversionRequest, already_inverted, make_plan
 

@@ -18,7 +18,7 @@ from vlcpctl.core.amounts import counted, parse_number
 from vlcpctl.core.console import emit, say
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
-from vlcpctl.core.rows import share_text
+from vlcpctl.files.rows import share_text
 from vlcpctl.training.config.composition import parse_hyper
 
 Models = Annotated[

@@ -9,8 +9,8 @@ from typing import Any
 
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, UsageError, missing
-from vlcpctl.core.object_stores import protocol_of
 from vlcpctl.core.printable import printable
+from vlcpctl.files.object_stores import protocol_of
 
 # The parameters of commands that name what they write.
 OUTPUTS = frozenset(
@@ -98,7 +98,7 @@ def _with_stored(*, cache: Path | None, cache_size: str | None, **arguments: Any
     to record, if any. Raises UsageError and BadInput as `store_cache.use_cache` and `stored` do,
     and BadInput for a checkpoint in a store.
     """
-    from vlcpctl.core.store_cache import use_cache
+    from vlcpctl.files.store_cache import use_cache
 
     names = {name for inputs in STORED.values() for name in inputs} & arguments.keys()
     values = {name: _as_list(arguments[name]) for name in names}
@@ -130,8 +130,8 @@ def _with_stored(*, cache: Path | None, cache_size: str | None, **arguments: Any
 
 def _listed(url: str) -> Path:
     """Where what is at a URL can be read. Raises BadInput for a checkpoint, and as `stored`."""
-    from vlcpctl.core.manifest import kind_of
-    from vlcpctl.core.store_cache import stored
+    from vlcpctl.files.manifest import kind_of
+    from vlcpctl.files.store_cache import stored
 
     path = stored(url)
     if kind_of(path) == "checkpoint":
@@ -175,8 +175,8 @@ def checked_paths(arguments: dict[str, Any]) -> dict[str, Any]:
     input whose swap was killed is read where the complete new one waits. Raises UsageError for an
     output that is or contains an input, the current directory or the home directory.
     """
-    from vlcpctl.core.atomic import check_output_path, is_pipe_or_device
-    from vlcpctl.core.staging import Staging, read_path
+    from vlcpctl.files.atomic import check_output_path, is_pipe_or_device
+    from vlcpctl.files.staging import Staging, read_path
 
     if "cache_size" in arguments:
         arguments = _with_stored(**arguments)

@@ -103,9 +103,10 @@ def _locked_outputs(arguments: Mapping[str, Any], wait: float | None) -> Iterato
 
     Raises OutputExists if another process writes one of them.
     """
-    from vlcpctl.core import console, locks
-    from vlcpctl.core.atomic import naming_output
-    from vlcpctl.core.staging import Staging
+    from vlcpctl.core import console
+    from vlcpctl.files import locks
+    from vlcpctl.files.atomic import naming_output
+    from vlcpctl.files.staging import Staging
 
     locks.set_patience(wait or 0.0)
     console.set_quiet(bool(arguments.get("quiet")))  # while waiting, before the command starts
@@ -121,7 +122,7 @@ def _to_lock(arguments: Mapping[str, Any]) -> list[Path]:
 
     Of several processes that write one output together, each decides when to lock what.
     """
-    from vlcpctl.core.atomic import is_pipe_or_device
+    from vlcpctl.files.atomic import is_pipe_or_device
 
     only_shows = arguments.get("dry_run") or arguments.get("print_config")
     # Without --shard-index, all but distill join the shards that others have made.

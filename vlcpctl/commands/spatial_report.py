@@ -36,7 +36,7 @@ Between = Annotated[
 
 def _show(rows: Rows) -> None:
     """Print the tables of spatial disorder."""
-    from vlcpctl.core.rows import row_of
+    from vlcpctl.files.rows import row_of
     from vlcpctl.report.render.terminal import print_report
     from vlcpctl.report.tables.angles import collect_spatial_tracks
 

@@ -15,7 +15,7 @@ import typer
 from vlcpctl.commands import options, values
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError, unknown_name
-from vlcpctl.core.store_cache import shown
+from vlcpctl.core.shown_paths import shown
 from vlcpctl.training.config.settings import SETTINGS, Settings
 
 if TYPE_CHECKING:
@@ -892,7 +892,7 @@ def _roll_back(
 
 def _check_place(state: Path, inputs: list[str]) -> None:
     """Refuse a state directory that is or contains an input, or that cannot be one."""
-    from vlcpctl.core.atomic import check_output_path
+    from vlcpctl.files.atomic import check_output_path
     from vlcpctl.production.layout import Layout
     from vlcpctl.production.start import refuse_other_files
 
@@ -903,8 +903,8 @@ def _check_place(state: Path, inputs: list[str]) -> None:
 @contextmanager
 def _locked(state: Path, wait: float | None) -> Iterator[None]:
     """Hold the lock of the state directory within the block, waiting as given by --wait."""
-    from vlcpctl.core import locks
-    from vlcpctl.core.atomic import naming_output
+    from vlcpctl.files import locks
+    from vlcpctl.files.atomic import naming_output
     from vlcpctl.production.hooks import refuse_in_hook
     from vlcpctl.production.layout import Layout
 

@@ -99,7 +99,7 @@ def run(
 
 def _check(path: Path) -> None:
     """Refuse what cannot become or contain a checkpoint."""
-    from vlcpctl.core.manifest import kind_of, with_article
+    from vlcpctl.files.manifest import kind_of, with_article
 
     kind = kind_of(path)
     if path.exists() and not path.is_dir():
@@ -122,8 +122,8 @@ def _next(path: Path) -> Path | None:
 
 def _has_runs(path: Path) -> bool:
     """Whether `path` is a directory that is not itself a run."""
-    from vlcpctl.core.manifest import kind_of
-    from vlcpctl.core.staging import Staging
+    from vlcpctl.files.manifest import kind_of
+    from vlcpctl.files.staging import Staging
 
     return path.is_dir() and kind_of(path) is None and not Staging(path).is_ours()
 

@@ -17,8 +17,7 @@ from typing import TextIO
 
 from vlcpctl.core.amounts import duration
 from vlcpctl.core.printable import printable, printable_json
-from vlcpctl.core.shown_paths import as_argument
-from vlcpctl.core.store_cache import shown
+from vlcpctl.core.shown_paths import as_argument, shown
 
 _ERRORS = "backslashreplace"  # of a terminal that takes no UTF-8
 

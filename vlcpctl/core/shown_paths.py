@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+# The cache of object stores; in the environment, so that every process of a command has it.
+CACHE_SETTING = "_VLCPCTL_STORE_CACHE"
 
 Shown = Callable[[str | Path], str]  # the text of a path in messages
 
@@ -48,3 +52,12 @@ def as_given(path: str | Path, given: Sequence[Path]) -> str:
     if any(one.is_absolute() for one in given) or not Path(path).is_absolute():
         return str(path)
     return os.path.relpath(path, os.path.realpath("."))
+
+
+def shown(text: str) -> str:
+    """A text in which the paths of stored files are their URLs again."""
+    setting = os.environ.get(CACHE_SETTING)
+    if setting is None or "/tree/" not in text:
+        return text
+    before, *parts = text.split(f"{json.loads(setting)[0]}/tree/")
+    return before + "".join(part.replace("/", "://", 1) for part in parts)

@@ -16,12 +16,6 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from vlcpctl.core.digests import FileDigest, digests_of, verify_files
-from vlcpctl.core.hashing import content_id
-from vlcpctl.core.manifest import MANIFESTS, read_manifest, rewritten
-from vlcpctl.core.recorded_files import RESTORE
-from vlcpctl.core.seals import read_sealed, rewrite_sealed_manifest
-from vlcpctl.core.structs import converted
 from vlcpctl.data.classification.class_folder import TEMPLATES
 from vlcpctl.data.precomputed import teacher_targets
 from vlcpctl.data.precomputed.pseudo_texts import PARENTS, open_pseudo_texts, texts_of_parents
@@ -45,6 +39,12 @@ from vlcpctl.deletion.tasks import (
 )
 from vlcpctl.evaluation import embedding_files, rank_files
 from vlcpctl.evaluation.embedding_cache import samples_of
+from vlcpctl.files.digests import FileDigest, digests_of, verify_files
+from vlcpctl.files.hashing import content_id
+from vlcpctl.files.manifest import MANIFESTS, read_manifest, rewritten
+from vlcpctl.files.recorded_files import RESTORE
+from vlcpctl.files.seals import read_sealed, rewrite_sealed_manifest
+from vlcpctl.files.structs import converted
 
 _TRAINED = frozenset({"train", "val"})  # splits that a model depends on; others are only evaluated
 _EARLIER = "of earlier data"  # exported before a deletion in the task: it may have those pairs

@@ -10,15 +10,15 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM
 from vlcpctl.core.errors import BadInput, OutputExists
-from vlcpctl.core.manifest import birth_id, read_manifest
-from vlcpctl.core.safe_json import read_json_object
-from vlcpctl.core.seals import read_sealed
 from vlcpctl.core.shown_paths import Shown
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.precomputed.teacher_targets import open_targets
 from vlcpctl.data.splitting.known_keys import read_known
 from vlcpctl.data.tasks.export_manifest import ExportManifest
 from vlcpctl.deletion.places import CACHED, RANKS, TEXTS, TRIMMED, Stored
+from vlcpctl.files.manifest import birth_id, read_manifest
+from vlcpctl.files.safe_json import read_json_object
+from vlcpctl.files.seals import read_sealed
 
 _DATA = (
     *("tasks", "buffer", "reference", "targets", "pseudo_texts", "distractors"),

@@ -13,10 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, UsageError, missing
-from vlcpctl.core.manifest import MANIFESTS, is_artifact, kind_of
-from vlcpctl.core.safe_json import read_json_object
-from vlcpctl.core.staging import Staging, staging_at
-from vlcpctl.core.store_cache import is_cache
 from vlcpctl.data.precomputed import pseudo_texts
 from vlcpctl.data.splitting.known_keys import FILES_0_3, METADATA, is_known_keys
 from vlcpctl.data.tasks.facts import read_stream, read_task
@@ -25,6 +21,10 @@ from vlcpctl.deletion.tars import Inode
 from vlcpctl.deletion.tasks import FEATURES, SKIPPED
 from vlcpctl.evaluation import rank_files
 from vlcpctl.evaluation.embedding_cache import is_cache_file
+from vlcpctl.files.manifest import MANIFESTS, is_artifact, kind_of
+from vlcpctl.files.safe_json import read_json_object
+from vlcpctl.files.staging import Staging, staging_at
+from vlcpctl.files.store_cache import is_cache
 
 _WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings", "export")
 TEXTS, RANKS, CACHED, TRIMMED = "pseudo texts", "ranks", "cached embeddings", "trimmed week"

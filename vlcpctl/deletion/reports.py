@@ -11,8 +11,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.manifest import MANIFESTS, read_manifest
 from vlcpctl.core.number_lists import indented_json
+from vlcpctl.files.manifest import MANIFESTS, read_manifest
 
 SUMMARY = MANIFESTS["report"]
 _EXAMPLES = "forgotten"  # in summary.json, and the directory of the pages

@@ -19,11 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.hashing import content_id
-from vlcpctl.core.manifest import birth_id, rewritten
-from vlcpctl.core.safe_json import parse_json
-from vlcpctl.core.seals import rewrite_sealed_manifest, sealed_entries
-from vlcpctl.core.staging import link_or_copy
 from vlcpctl.data.precomputed import stored_features
 from vlcpctl.data.tasks.facts import StoredFeatures
 from vlcpctl.data.tasks.index import write_index
@@ -31,6 +26,11 @@ from vlcpctl.data.tasks.manifests import content_with, file_facts
 from vlcpctl.data.tasks.rows import rows_path
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.deletion.tars import Moves, Tars
+from vlcpctl.files.hashing import content_id
+from vlcpctl.files.manifest import birth_id, rewritten
+from vlcpctl.files.safe_json import parse_json
+from vlcpctl.files.seals import rewrite_sealed_manifest, sealed_entries
+from vlcpctl.files.staging import link_or_copy
 
 FEATURES = (stored_features.FILE, stored_features.IMAGES, stored_features.TEXTS)
 SKIPPED = "skipped.ndjson"

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import progress
-from vlcpctl.core.hashing import content_id
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.eval_batches import EvalImages, read_images
 from vlcpctl.data.precomputed.vector_files import Matrix, write_vectors
@@ -26,6 +25,7 @@ from vlcpctl.evaluation.search.gallery import Embeddings
 from vlcpctl.evaluation.search.index import AnyVectors, Gathered, Vectors
 from vlcpctl.evaluation.search.items import FusedFeatures
 from vlcpctl.evaluation.splits import EvalSplit
+from vlcpctl.files.hashing import content_id
 from vlcpctl.models.embed import image_vectors, pair_vectors, require_finite, text_vectors
 from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder

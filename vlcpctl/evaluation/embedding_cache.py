@@ -22,13 +22,13 @@ from safetensors.numpy import save_file
 
 from vlcpctl import __version__
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.atomic import new_part
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError
-from vlcpctl.core.hashing import canonical_json, content_id
-from vlcpctl.core.input_files import open_regular
-from vlcpctl.core.library_errors import reading, writing_tensors
-from vlcpctl.core.structs import decoded
+from vlcpctl.files.atomic import new_part
+from vlcpctl.files.hashing import canonical_json, content_id
+from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.library_errors import reading, writing_tensors
+from vlcpctl.files.structs import decoded
 
 SCHEMA = "vlcpctl.embedding-cache/2"  # the key of the metadata
 SUFFIX = ".safetensors"

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from vlcpctl.core.atomic import new_part
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.parquet_files import read_columns
-from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.data.precomputed.vector_files import Matrix, kept_blocks, write_vectors
 from vlcpctl.evaluation.search.gallery import Embeddings
 from vlcpctl.evaluation.search.index import Gathered
+from vlcpctl.files.atomic import new_part
+from vlcpctl.files.parquet_files import read_columns
+from vlcpctl.files.recorded_files import RESTORE
 
 _ROWS = 1 << 14  # written at once
 

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say
 from vlcpctl.core.gpu import in_words, worker_count
-from vlcpctl.core.resumable_parts import drop_finished
-from vlcpctl.core.shards import MissingShard, Result, Shards, refuse_shards
 from vlcpctl.distributed.pool import ALONE, Pool, pool_of
 from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.embedding_cache import EmbeddingCache, arithmetic
 from vlcpctl.evaluation.membership import RunCheckpoint, run_checkpoints
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.rank_files import RankFile
+from vlcpctl.files.resumable_parts import drop_finished
+from vlcpctl.files.shards import MissingShard, Result, Shards, refuse_shards
 
 if TYPE_CHECKING:  # they import torch
     from vlcpctl.models.encoders import Encoder

@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.rows import run_label
 from vlcpctl.data.tasks.manifests import digits_for
+from vlcpctl.files.rows import run_label
 
 
 @dataclass(frozen=True)

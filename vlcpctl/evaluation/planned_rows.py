@@ -10,12 +10,12 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import preset_of, step_config
 from vlcpctl.core.console import warn
-from vlcpctl.core.hashing import content_id
-from vlcpctl.core.rows import SCHEMA
-from vlcpctl.core.safe_json import parse_json
 from vlcpctl.data.classification.data_sets import DataSet, TaskData
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
+from vlcpctl.files.hashing import content_id
+from vlcpctl.files.rows import SCHEMA
+from vlcpctl.files.safe_json import parse_json
 
 GALLERIES = ("own", "merged", "both")
 _FIRST = (

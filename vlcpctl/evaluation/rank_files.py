@@ -33,19 +33,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from vlcpctl.core.atomic import already_written, new_file
-from vlcpctl.core.digests import ALGORITHM, changed_prefix, prefix_digest
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
-from vlcpctl.core.hashing import canonical_json, content_id
-from vlcpctl.core.input_files import open_regular
-from vlcpctl.core.library_errors import reading
-from vlcpctl.core.parquet_files import read_about, read_columns, table_writer, write_about
-from vlcpctl.core.recorded_files import RESTORE
-from vlcpctl.core.rows import Row, Searched, searched
-from vlcpctl.core.safe_json import parse_json
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.search.index import Ids
 from vlcpctl.evaluation.search.queries import ExactRanks
+from vlcpctl.files.atomic import already_written, new_file
+from vlcpctl.files.digests import ALGORITHM, changed_prefix, prefix_digest
+from vlcpctl.files.hashing import canonical_json, content_id
+from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.library_errors import reading
+from vlcpctl.files.parquet_files import read_about, read_columns, table_writer, write_about
+from vlcpctl.files.recorded_files import RESTORE
+from vlcpctl.files.rows import Row, Searched, searched
+from vlcpctl.files.safe_json import parse_json
 
 SCHEMA = "vlcpctl.ranks/1"
 METADATA = b"vlcpctl.ranks"

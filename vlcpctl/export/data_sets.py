@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.amounts import counted, size
-from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.console import progress, say
-from vlcpctl.core.digests import digests_of
-from vlcpctl.core.hashing import content_id
-from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES
 from vlcpctl.data.tasks.export_manifest import CARD, CARD_DIGEST, KIND, MANIFEST
 from vlcpctl.data.tasks.task import Task
@@ -22,6 +18,10 @@ from vlcpctl.export.image_folder import ImageFolder
 from vlcpctl.export.img2dataset import Img2Dataset
 from vlcpctl.export.layout import DEFAULT_SHARD_BYTES, Layout, Target
 from vlcpctl.export.pairs import Selection, select
+from vlcpctl.files.atomic import already_made, new_directory
+from vlcpctl.files.digests import digests_of
+from vlcpctl.files.hashing import content_id
+from vlcpctl.files.seals import write_sealed_manifest
 
 CLIP_BENCHMARK = "clip-benchmark"
 

@@ -12,9 +12,9 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import shown, shown_settings
 from vlcpctl.core.amounts import counted
 from vlcpctl.core.markdown import escaped
-from vlcpctl.core.rows import Row
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.data_card import LICENSES, front_matter, table
+from vlcpctl.files.rows import Row
 from vlcpctl.methods import TABLE
 from vlcpctl.models.in_words import in_millions
 

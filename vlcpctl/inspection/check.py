@@ -8,15 +8,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from vlcpctl.checkpoints.check import check_checkpoint
-from vlcpctl.core.digests import FileDigest, changed_files
 from vlcpctl.core.errors import BadInput, first_line
-from vlcpctl.core.manifest import MANIFESTS, kind_of, read_manifest
-from vlcpctl.core.recorded_files import RESTORE
-from vlcpctl.core.seals import broken_seal
-from vlcpctl.core.structs import converted
 from vlcpctl.data.precomputed.pseudo_texts import check_pseudo_texts
 from vlcpctl.data.precomputed.teacher_targets import check_targets
 from vlcpctl.data.tasks.export_manifest import KIND as EXPORT
+from vlcpctl.files.digests import FileDigest, changed_files
+from vlcpctl.files.manifest import MANIFESTS, kind_of, read_manifest
+from vlcpctl.files.recorded_files import RESTORE
+from vlcpctl.files.seals import broken_seal
+from vlcpctl.files.structs import converted
 from vlcpctl.inspection.check_tasks import check_stream, check_task
 from vlcpctl.inspection.diagnosis import why_no_artifact
 from vlcpctl.inspection.fairness import fairness

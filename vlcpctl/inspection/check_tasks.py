@@ -13,11 +13,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.digests import FileDigest, changed_files
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.hashing import sample_key
-from vlcpctl.core.input_files import naming_input
-from vlcpctl.core.safe_json import parse_json
 from vlcpctl.data.images.header import KINDS
 from vlcpctl.data.precomputed.stored_features import check_features
 from vlcpctl.data.tasks.facts import SplitManifest, TaskManifest, read_stream, read_task
@@ -26,6 +22,10 @@ from vlcpctl.data.tasks.index_checks import row_problems
 from vlcpctl.data.tasks.rows import is_of, map_batch, rows_path
 from vlcpctl.data.tasks.tar import BLOCK, END, caption_text, header
 from vlcpctl.data.tasks.task import Task, is_listed, not_listed
+from vlcpctl.files.digests import FileDigest, changed_files
+from vlcpctl.files.hashing import sample_key
+from vlcpctl.files.input_files import naming_input
+from vlcpctl.files.safe_json import parse_json
 from vlcpctl.inspection.split_columns import opened_index
 
 IndexRow = dict[str, Any]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.input_files import open_regular
-from vlcpctl.core.safe_json import parse_json
+from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.safe_json import parse_json
 
 MOST_ROWS = 400  # that are kept
 MOST_BYTES = 1 << 20  # at the end of a long file, that are read first

@@ -14,11 +14,11 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import shown as model_name
 from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM, METHOD_CODE
 from vlcpctl.core.errors import BadInput, first_line
-from vlcpctl.core.manifest import MANIFESTS, birth_id, kind_of, read_manifest
 from vlcpctl.core.printable import printable, shortened
-from vlcpctl.core.structs import converted
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.facts import SplitCounts, StreamTask
+from vlcpctl.files.manifest import MANIFESTS, birth_id, kind_of, read_manifest
+from vlcpctl.files.structs import converted
 from vlcpctl.inspection.diagnosis import why_no_artifact
 from vlcpctl.models.in_words import model_in_words
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
 from vlcpctl.core.errors import BadInput, Diverged, Interrupted
-from vlcpctl.core.locks import holder_of
-from vlcpctl.core.manifest import kind_of
-from vlcpctl.core.staging import Staging, output_of
+from vlcpctl.files.locks import holder_of
+from vlcpctl.files.manifest import kind_of
+from vlcpctl.files.staging import Staging, output_of
 from vlcpctl.inspection.journal_tail import JournalTail
 from vlcpctl.training.loop.metrics_log import FILE_NAME as JOURNAL
 from vlcpctl.training.loop.state import Ended, PhaseSteps, ProgressFile

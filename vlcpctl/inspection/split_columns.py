@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.input_files import open_regular
-from vlcpctl.core.manifest import kind_of, read_manifest
-from vlcpctl.core.structs import converted
 from vlcpctl.data.tasks.facts import SplitCounts, StreamTask
 from vlcpctl.data.tasks.index import SPLITS
+from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.manifest import kind_of, read_manifest
+from vlcpctl.files.structs import converted
 
 Hashes = NDArray[np.uint64]
 

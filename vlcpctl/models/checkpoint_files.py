@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from vlcpctl.core.errors import Incompatible
-from vlcpctl.core.manifest import MANIFESTS, is_artifact
-from vlcpctl.core.recorded_files import verify_recorded
+from vlcpctl.files.manifest import MANIFESTS, is_artifact
+from vlcpctl.files.recorded_files import verify_recorded
 from vlcpctl.models.configuration import CONFIG_FILE
 from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FILE
 

@@ -13,10 +13,10 @@ from typing import Annotated, Any, TypedDict, Unpack
 import msgspec
 
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
-from vlcpctl.core.foreign import OPEN_CLIP_CONFIG
-from vlcpctl.core.safe_json import read_json_object
-from vlcpctl.core.structs import converted
 from vlcpctl.core.transform import INTERPOLATIONS, RESIZE_MODES, ImageTransform
+from vlcpctl.files.foreign import OPEN_CLIP_CONFIG
+from vlcpctl.files.safe_json import read_json_object
+from vlcpctl.files.structs import converted
 from vlcpctl.models.bounds import check_numbers, check_weights, dual_weights
 from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FILE
 from vlcpctl.models.fusion.configuration import FusionConfig, read_fusion

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from vlcpctl.core.errors import Incompatible, UsageError
-from vlcpctl.core.tensors import write_tensors
+from vlcpctl.files.tensors import write_tensors
 from vlcpctl.models.base import BaseEncoder
 from vlcpctl.models.configuration import (
     CONFIG_FILE,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vlcpctl.core.devices import set_arithmetic, torch_device
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.manifest import MANIFESTS
+from vlcpctl.files.manifest import MANIFESTS
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.checkpoint_files import is_checkpoint, verify_model
 from vlcpctl.models.configuration import fusion_configuration, is_path

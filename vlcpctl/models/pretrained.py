@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vlcpctl.core.errors import Incompatible, UsageError, unknown_name
-from vlcpctl.core.tensors import require_fit, require_same_names
+from vlcpctl.files.tensors import require_fit, require_same_names
 from vlcpctl.models.checkpoint_files import WEIGHT_SUFFIXES
 from vlcpctl.models.hub import without_logs
 from vlcpctl.models.imports import open_clip

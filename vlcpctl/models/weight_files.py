@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import Incompatible, first_line, lfs_pointer
-from vlcpctl.core.tensors import read_tensors
+from vlcpctl.files.tensors import read_tensors
 
 # The keys under which training programs store the weights: open_clip, and ALBEF or CTP.
 _WRAPPERS = ("state_dict", "model")

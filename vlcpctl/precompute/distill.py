@@ -21,11 +21,16 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vlcpctl.core.atomic import REPLACES, already_made
 from vlcpctl.core.console import progress, say
 from vlcpctl.core.device_copies import copied_ahead, to_device, to_host
 from vlcpctl.core.errors import OutputExists
-from vlcpctl.core.resumable_parts import (
+from vlcpctl.data.images.transforms import TrainView
+from vlcpctl.data.loading.loader import ImageCache
+from vlcpctl.data.loading.workers import read_in_order
+from vlcpctl.data.precomputed.teacher_targets import Parts, write_targets
+from vlcpctl.data.precomputed.vector_files import write_vectors
+from vlcpctl.files.atomic import REPLACES, already_made
+from vlcpctl.files.resumable_parts import (
     claim,
     drop_finished,
     is_finished,
@@ -33,13 +38,8 @@ from vlcpctl.core.resumable_parts import (
     record_part,
     verify_part,
 )
-from vlcpctl.core.shards import START_OVER
-from vlcpctl.core.staging import Staging
-from vlcpctl.data.images.transforms import TrainView
-from vlcpctl.data.loading.loader import ImageCache
-from vlcpctl.data.loading.workers import read_in_order
-from vlcpctl.data.precomputed.teacher_targets import Parts, write_targets
-from vlcpctl.data.precomputed.vector_files import write_vectors
+from vlcpctl.files.shards import START_OVER
+from vlcpctl.files.staging import Staging
 from vlcpctl.models.embed import require_finite
 from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.precompute.compute_options import ComputeOptions

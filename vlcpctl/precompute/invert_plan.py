@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.atomic import already_written
 from vlcpctl.core.batch import InversionSettings
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.manifest import content_of
 from vlcpctl.data.buffer.update import open_buffer
 from vlcpctl.data.precomputed.pseudo_texts import holds_pseudo_texts, open_pseudo_texts
 from vlcpctl.data.tasks.task import Split
+from vlcpctl.files.atomic import already_written
+from vlcpctl.files.manifest import content_of
 
 # The size of a mini-batch where it is that of the whole buffer: what was rewritten was larger.
 

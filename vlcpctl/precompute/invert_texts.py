@@ -18,18 +18,18 @@ from vlcpctl.core.batch import Batch
 from vlcpctl.core.console import progress
 from vlcpctl.core.device_copies import copied_ahead
 from vlcpctl.core.errors import Diverged
-from vlcpctl.core.resumable_parts import (
+from vlcpctl.data.loading.loader import PlannedBatches
+from vlcpctl.data.loading.sampler import BufferSampler
+from vlcpctl.data.loading.workers import read_in_order
+from vlcpctl.data.precomputed.pseudo_texts import Columns, join_parts, write_part
+from vlcpctl.files.resumable_parts import (
     claim,
     missing_parts,
     record_part,
     verify_part,
 )
-from vlcpctl.core.shards import Shards
-from vlcpctl.core.staging import Staging
-from vlcpctl.data.loading.loader import PlannedBatches
-from vlcpctl.data.loading.sampler import BufferSampler
-from vlcpctl.data.loading.workers import read_in_order
-from vlcpctl.data.precomputed.pseudo_texts import Columns, join_parts, write_part
+from vlcpctl.files.shards import Shards
+from vlcpctl.files.staging import Staging
 from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.models.inversion import InversionResult, Inverter, ParentCaptions, draw_parents
 from vlcpctl.precompute.compute_options import ComputeOptions

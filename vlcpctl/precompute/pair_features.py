@@ -16,10 +16,10 @@ from torch.nn.functional import normalize
 
 from vlcpctl.core.console import progress
 from vlcpctl.core.device_copies import to_device
-from vlcpctl.core.shards import Result, Shards
 from vlcpctl.data.loading.eval_batches import EvalImages
 from vlcpctl.data.precomputed.stored_features import StoredProjections
 from vlcpctl.data.tasks.task import Split
+from vlcpctl.files.shards import Result, Shards
 from vlcpctl.models.embed import require_finite
 from vlcpctl.models.encoders import Encoder
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, some_names
-from vlcpctl.core.manifest import MANIFESTS
-from vlcpctl.core.rows import read_rows
 from vlcpctl.data.splitting.known_keys import read_known
 from vlcpctl.data.splitting.stop_lists import StopList, read_stop_list, stop_lists_in
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.evaluation.rank_files import SavedRanks
+from vlcpctl.files.manifest import MANIFESTS
+from vlcpctl.files.rows import read_rows
 from vlcpctl.inspection.check import check
 from vlcpctl.production.attempt import Attempt, Judgement
 from vlcpctl.production.layout import TRAINED, Layout

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.foreign import GUARD, refuse_foreign
-from vlcpctl.core.manifest import MANIFESTS, kind_of
 from vlcpctl.data.classification.benchmarks import expand_groups, usual_name
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.files.foreign import GUARD, refuse_foreign
+from vlcpctl.files.manifest import MANIFESTS, kind_of
 from vlcpctl.metrics.chance import (
     WEEKS_A_YEAR,
     critical_value,

@@ -14,15 +14,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.atomic import new_part, rewritten_directory
 from vlcpctl.core.console import say
-from vlcpctl.core.digests import verify_files
 from vlcpctl.core.errors import BadInput, UsageError, some_names
 from vlcpctl.data.splitting.known_keys import KnownKeys
 from vlcpctl.data.tasks.task import Task, open_stream
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop, mirror, rewrite_stream
 from vlcpctl.evaluation.embedding_cache import prune
+from vlcpctl.files.atomic import new_part, rewritten_directory
+from vlcpctl.files.digests import verify_files
 from vlcpctl.production.attempt import Attempt, trained_in
 from vlcpctl.production.layout import TRAINED, Layout
 from vlcpctl.production.state import State

@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 
 from vlcpctl.core.console import say, warn
 from vlcpctl.core.errors import BadInput, some_names
-from vlcpctl.core.store_cache import is_stored
 from vlcpctl.data.images.header import BrokenImage
 from vlcpctl.data.splitting.leaving_out import images_of
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.files.store_cache import is_stored
 from vlcpctl.inspection.image_looks import nearest_within, perceptual_hash
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.left_out import described

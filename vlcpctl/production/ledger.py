@@ -24,14 +24,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from vlcpctl.core.atomic import naming_output
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.hashing import canonical_json
-from vlcpctl.core.input_files import open_regular
-from vlcpctl.core.safe_json import parse_json
-from vlcpctl.core.staging import Staging, sync
-from vlcpctl.core.structs import converted
 from vlcpctl.deletion.receipt import Receipt
+from vlcpctl.files.atomic import naming_output
+from vlcpctl.files.hashing import canonical_json
+from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.safe_json import parse_json
+from vlcpctl.files.staging import Staging, sync
+from vlcpctl.files.structs import converted
 from vlcpctl.production.attempt import Attempt, Judgement, Training
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.records import as_json

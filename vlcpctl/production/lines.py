@@ -11,11 +11,11 @@ from typing import Protocol
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import has_batch_norms
-from vlcpctl.core.staging import Staging
-from vlcpctl.core.store_cache import shown
+from vlcpctl.core.shown_paths import shown
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, WITHOUT_ASKING, most_considered
 from vlcpctl.data.splitting.leaving_out import SELF
 from vlcpctl.data.tasks.facts import read_task
+from vlcpctl.files.staging import Staging
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.metrics.chance import WEEKS_A_YEAR
 from vlcpctl.production.attempt import Attempt, trained_in

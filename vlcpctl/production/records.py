@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import msgspec
 
 import vlcpctl
-from vlcpctl.core.atomic import new_part
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.printable import without_secrets
-from vlcpctl.core.safe_json import read_json_object
-from vlcpctl.core.seals import SEAL, broken_seal, seal_of
-from vlcpctl.core.structs import converted, fields_beyond
+from vlcpctl.files.atomic import new_part
+from vlcpctl.files.safe_json import read_json_object
+from vlcpctl.files.seals import SEAL, broken_seal, seal_of
+from vlcpctl.files.structs import converted, fields_beyond
 
 STATE, WEEK, VERDICT = "vlcpctl.state/1", "vlcpctl.week/1", "vlcpctl.verdict/1"
 SECONDS = "vlcpctl.seconds/1"

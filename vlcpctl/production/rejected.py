@@ -10,8 +10,8 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.amounts import counted
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, some_names
-from vlcpctl.core.staging import staging_at
 from vlcpctl.data.tasks.facts import read_stream
+from vlcpctl.files.staging import staging_at
 from vlcpctl.production.attempt import Attempt, Judgement, judged_at
 from vlcpctl.production.layout import TRAINED, Layout
 from vlcpctl.production.ledger import judged_as, record

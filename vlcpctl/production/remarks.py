@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vlcpctl.core.rows import Row, read_rows
+from vlcpctl.files.rows import Row, read_rows
 from vlcpctl.metrics.chance import WEEKS_A_YEAR, critical_value
 from vlcpctl.production.attempt import Judgement
 from vlcpctl.production.layout import Layout

@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
-from vlcpctl.core.object_stores import protocol_of
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, check_policy
 from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
+from vlcpctl.files.object_stores import protocol_of
 from vlcpctl.methods.plugins.method_file import load_method_file, loaded_file
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.metrics.calibration import METRICS

@@ -11,8 +11,8 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError, missing
 from vlcpctl.core.printable import printable
-from vlcpctl.core.staging import clone
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.files.staging import clone
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.models.configuration import configuration_here, has_logit_bias

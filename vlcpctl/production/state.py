@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, missing
-from vlcpctl.core.object_stores import protocol_of
 from vlcpctl.data.splitting.leaving_out import Counts
+from vlcpctl.files.object_stores import protocol_of
 from vlcpctl.production.layout import MOST_WEEKS, Layout
 from vlcpctl.production.records import STATE, as_json, read_record, write_record
 from vlcpctl.production.settings import Guard, Settings

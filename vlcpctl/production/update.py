@@ -31,10 +31,10 @@ from vlcpctl.core.errors import (
     VlcpError,
 )
 from vlcpctl.core.printable import printable
-from vlcpctl.core.staging import Staging
 from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.deletion.receipt import unfinished_under
+from vlcpctl.files.staging import Staging
 from vlcpctl.jobs.runner import CONTEXT, JobRunner, end_with
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.attempt import (

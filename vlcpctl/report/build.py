@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.core.rows import Row
+from vlcpctl.files.rows import Row
 from vlcpctl.metrics.chance import PER_REPORT
 from vlcpctl.report.cards.settings import settings_by_run
 from vlcpctl.report.comparability import (

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.printable import printable
-from vlcpctl.core.rows import (
+from vlcpctl.files.rows import (
     COUNTS,
     OPTIONS_OF_DATA,
     OPTIONS_OF_SEED,

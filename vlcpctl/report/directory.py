@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.atomic import already_made, new_directory
-from vlcpctl.core.manifest import MANIFESTS
+from vlcpctl.files.atomic import already_made, new_directory
+from vlcpctl.files.manifest import MANIFESTS
 from vlcpctl.report.document import Document
 from vlcpctl.report.forgotten.changes import DIRECTORY
 from vlcpctl.report.render.forgotten import forgotten_pages

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from vlcpctl.core.hashing import canonical_json, texts_id
 from vlcpctl.core.number_lists import are_plain, sorted_json
-from vlcpctl.core.rows import PART_OF, EarlierCheckpoint, Row
+from vlcpctl.files.hashing import canonical_json, texts_id
+from vlcpctl.files.rows import PART_OF, EarlierCheckpoint, Row
 from vlcpctl.report.comparability import parse_fields
 from vlcpctl.report.published.definition import table_id
 from vlcpctl.report.request import NO_FILES, Files, ReportRequest

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.method import Method
 from vlcpctl.data.buffer import update as buffers
 from vlcpctl.data.buffer.manifest import BufferRequest
@@ -21,6 +20,7 @@ from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.precomputed.stored_features import StoredProjections
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Split, open_stream, open_task
+from vlcpctl.files.manifest import read_manifest
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
 from vlcpctl.training.config.composition import compose, settings_of_methods

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.data.tasks.manifests import TaskSummary, slug, stream_content, write_task_manifest
 from vlcpctl.data.tasks.samples import Pair, identify
 from vlcpctl.data.tasks.shards import SplitWriter
 from vlcpctl.data.tasks.tar import Appender
+from vlcpctl.files.seals import write_sealed_manifest
 
 COLOURS = ("red", "green", "blue", "yellow", "purple", "grey", "orange", "black")
 

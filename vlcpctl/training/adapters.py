@@ -9,8 +9,8 @@ from pathlib import Path
 from safetensors import safe_open
 
 from vlcpctl.core.errors import Incompatible, UsageError
-from vlcpctl.core.library_errors import reading
 from vlcpctl.core.method import Method
+from vlcpctl.files.library_errors import reading
 from vlcpctl.models.configuration import fusion_configuration
 from vlcpctl.training.config.lora import LoraSize, adapted, parse_lora
 from vlcpctl.training.config.request import TrainRequest

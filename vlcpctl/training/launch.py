@@ -6,9 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from vlcpctl.core import console
-from vlcpctl.core.hashing import content_id
-from vlcpctl.core.locks import patience, set_patience
-from vlcpctl.core.staging import Staging
 from vlcpctl.distributed.launch import (
     Launch,
     enter_process,
@@ -19,6 +16,9 @@ from vlcpctl.distributed.launch import (
 )
 from vlcpctl.distributed.ranks import ProcessRanks, process_ranks
 from vlcpctl.distributed.world import join_processes
+from vlcpctl.files.hashing import content_id
+from vlcpctl.files.locks import patience, set_patience
+from vlcpctl.files.staging import Staging
 from vlcpctl.models.imports import preload
 from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.config.request import TrainRequest

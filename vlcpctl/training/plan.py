@@ -17,7 +17,6 @@ from vlcpctl.checkpoints.model_facts import shown
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.method import TRAIN, Method
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
-from vlcpctl.core.staging import Staging
 from vlcpctl.core.transform import TORCH
 from vlcpctl.data.images.resizing import slow_note
 from vlcpctl.data.loading.groups import pair_groups, sizes
@@ -25,6 +24,7 @@ from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.precomputed.stored_features import StoredProjections, read_features
 from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.files.staging import Staging
 from vlcpctl.models.in_words import activation_note, model_in_words
 from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.adapters import check_lora, lora_lines

@@ -9,12 +9,12 @@ import numpy as np
 
 from vlcpctl.core.batch import InversionSettings
 from vlcpctl.core.errors import Incompatible, UsageError
-from vlcpctl.core.manifest import content_of
 from vlcpctl.core.method import Method
 from vlcpctl.data.loading.order import Order
 from vlcpctl.data.loading.sampler import BufferSampler
 from vlcpctl.data.precomputed.pseudo_texts import PseudoTextFile, open_pseudo_texts
 from vlcpctl.data.tasks.task import Task
+from vlcpctl.files.manifest import content_of
 from vlcpctl.training.config.request import TrainRequest
 
 

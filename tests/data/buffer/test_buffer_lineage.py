@@ -9,7 +9,7 @@ import pytest
 from support.rewritten import forget_pair
 
 from vlcpctl.commands.buffer import run as buffer
-from vlcpctl.core.manifest import read_manifest
+from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.tiny_stream import make_stream
 
 RING = {"policy": "ring", "size": "4", "quiet": True}

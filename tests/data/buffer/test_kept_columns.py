@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from support.pair_files import rows, write_parquet
 
-from vlcpctl.core.atomic import already_made
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.data.buffer.manifest import BufferRequest
 from vlcpctl.data.buffer.size import BufferSize
@@ -18,6 +17,7 @@ from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.index import BUFFER_SCHEMA
 from vlcpctl.data.tasks.task import Task, open_stream
+from vlcpctl.files.atomic import already_made
 from vlcpctl.inspection.check import check
 from vlcpctl.inspection.lineage import describe, lines
 

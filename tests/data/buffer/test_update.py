@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError
-from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.buffer import policies
 from vlcpctl.data.buffer import update as buffer_module
 from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.buffer.update import BufferRequest, open_buffer, plan_update, write_buffer
 from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.tiny_stream import make_task
 
 TEN = BufferSize(count=10, text=10)

@@ -15,7 +15,6 @@ from support.pair_files import write_parquet
 from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.splitting.leaving_out import KNOWN, LeftOut, LeftOutList
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stop_lists import add_to_stop_list, read_stop_list, stop_list_path
@@ -23,6 +22,7 @@ from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.samples import Sample
 from vlcpctl.data.tasks.task import open_stream
+from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.tiny_stream import make_image
 
 Split = Callable[..., Path]

@@ -15,13 +15,13 @@ import pytest
 from support.pair_files import rows, write_tar
 from support.saved_datasets import save_dataset, table
 
-from vlcpctl.core import digest_cache, digests
 from vlcpctl.core.errors import BadInput, OutputExists
-from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.sources import file_log
 from vlcpctl.data.splitting import selection
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
+from vlcpctl.files import digest_cache, digests
+from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.tiny_stream import make_image
 
 COUNT = 40

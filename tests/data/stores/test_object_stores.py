@@ -54,7 +54,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
         s3fs.S3FileSystem.clear_instance_cache()  # those of an earlier server
         for name, value in one.environment().items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr("vlcpctl.core.object_stores._WAITS", (0.0, 0.01, 0.02, 0.04))
+        monkeypatch.setattr("vlcpctl.files.object_stores._WAITS", (0.0, 0.01, 0.02, 0.04))
         yield one
     os.environ.pop("_VLCPCTL_STORE_CACHE", None)
 

@@ -18,7 +18,7 @@ from support.program import TINY, check_refused, make_inputs, run_program
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.commands.train_step import run as train_step
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.store_cache import is_cache, use_cache
+from vlcpctl.files.store_cache import is_cache, use_cache
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.tiny_stream import make_image
 
@@ -61,7 +61,7 @@ def _make_batch_norms(root: Path) -> None:
 @pytest.fixture(autouse=True)
 def _no_cache(monkeypatch: pytest.MonkeyPatch, place: Path) -> Iterator[None]:
     monkeypatch.chdir(place)
-    monkeypatch.setattr("vlcpctl.core.object_stores._WAITS", (0.0,))
+    monkeypatch.setattr("vlcpctl.files.object_stores._WAITS", (0.0,))
     yield
     os.environ.pop("_VLCPCTL_STORE_CACHE", None)
 
@@ -105,8 +105,8 @@ def test_a_result_has_the_bytes_of_one_from_local_copies(
     words: tuple[str, ...],
 ) -> None:
     chunk = 64 if "@features" in words else 512  # so that files have several
-    monkeypatch.setattr("vlcpctl.core.store_cache.CHUNK", chunk)
-    monkeypatch.setattr("vlcpctl.core.store_cache._AHEAD", 1)
+    monkeypatch.setattr("vlcpctl.files.store_cache.CHUNK", chunk)
+    monkeypatch.setattr("vlcpctl.files.store_cache._AHEAD", 1)
     made = []
     cache = ("--cache", tmp_path / "cache", "--cache-size", "1kB")  # so that it is asked again
     for protocol, more in (("", ()), ("memory://", cache)):

@@ -21,11 +21,11 @@ from support.edits import (
     reseal,
 )
 
-from vlcpctl.core import open_files
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.limits import MOST_CAPTION_BYTES
 from vlcpctl.data.tasks.index import ContentId
 from vlcpctl.data.tasks.task import Split, open_stream, open_task
+from vlcpctl.files import open_files
 from vlcpctl.inspection.check import check
 from vlcpctl.testing.tiny_stream import make_stream, make_task
 

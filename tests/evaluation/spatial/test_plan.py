@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from support.checkpoints import write_checkpoint_manifest
 
-from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 from vlcpctl.evaluation.spatial.evaluator import Spatial
+from vlcpctl.files.atomic import new_directory
 from vlcpctl.testing.tiny_stream import make_stream, make_task
 
 

@@ -8,7 +8,7 @@ import pytest
 from support.eval_rows import own_rows, read_back
 from support.run_checkpoints import log_lines, write_run, write_step
 
-from vlcpctl.core.rows import Row
+from vlcpctl.files.rows import Row
 from vlcpctl.report.cards import runs
 from vlcpctl.report.cards.runs import Cards, read_cards
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from support.forgotten_world import ForgottenWorld, add_zeroshot, make_world, usual_ranks
 
-from vlcpctl.core.rows import read_rows
 from vlcpctl.evaluation.rank_files import SavedRanks, write_without
+from vlcpctl.files.rows import read_rows
 from vlcpctl.report.forgotten import changes as limits
 from vlcpctl.report.forgotten import finding
 from vlcpctl.report.forgotten.changes import Forgotten

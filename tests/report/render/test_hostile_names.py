@@ -15,7 +15,7 @@ from support.eval_rows import current, merged_rows, own_rows, read_back, row
 from support.hostile_names import HOSTILE
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.rows import row_of
+from vlcpctl.files.rows import row_of
 from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.identity import identity

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.report_rows import run_rows
 
-from vlcpctl.core.rows import row_of
+from vlcpctl.files.rows import row_of
 from vlcpctl.report.build import build
 from vlcpctl.report.render.page import page
 from vlcpctl.report.request import ReportRequest

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.eval_rows import current, read_back, row
 
-from vlcpctl.core.rows import Row
+from vlcpctl.files.rows import Row
 from vlcpctl.report.build import build
 from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.scores.joining import joined, number_of, numbered_alike

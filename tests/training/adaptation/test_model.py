@@ -12,7 +12,7 @@ from support.program import check_refused, run_program
 from vlcpctl.checkpoints import importing
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import config_id, step_config
-from vlcpctl.core.manifest import read_manifest
+from vlcpctl.files.manifest import read_manifest
 from vlcpctl.models import dual_encoder
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.training.train_step import train_step

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from support.program import run_program
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.manifest import read_manifest
+from vlcpctl.files.manifest import read_manifest
 from vlcpctl.methods import TABLE
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.training.config.composition import compose

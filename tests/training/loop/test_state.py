@@ -15,10 +15,10 @@ import torch
 from support.rewritten import forget_pair
 
 from vlcpctl.core.batch import Batch, Features, Terms, Weights
-from vlcpctl.core.digests import digests_of
 from vlcpctl.core.errors import Diverged, Incompatible, OutputExists
-from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.method import Method, Run, Slot
+from vlcpctl.files.digests import digests_of
+from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.battery import (
     TrainingWorld,
     chain,

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import to_builtins
 
-from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.data.buffer.policies import CTP, NEEDS_FEATURES, PAPER
 from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.tasks.facts import BufferManifest, SplitManifest, StoredFeatures
@@ -20,6 +19,7 @@ from vlcpctl.data.tasks.manifests import (
     file_facts,
 )
 from vlcpctl.data.tasks.task import Task
+from vlcpctl.files.seals import write_sealed_manifest
 
 BUFFER_NAME = "buffer"  # a buffer's task name, and the key of its own section in the manifest
 

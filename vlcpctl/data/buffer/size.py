@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.task import Task
+from vlcpctl.files.manifest import MANIFESTS
 
 OF_STREAM = "stream"
 _LARGEST = 2**63 - 1  # a manifest with a larger number could not be read again

@@ -13,9 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Incompatible, unreadable
-from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.data.buffer.lineage import update_warnings
 from vlcpctl.data.buffer.manifest import (
     BufferContents,
@@ -43,6 +41,8 @@ from vlcpctl.data.tasks.index import BUFFER_SCHEMA, schema_with, wide, write_ind
 from vlcpctl.data.tasks.kept_columns import distinct
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.manifest import MANIFESTS
 from vlcpctl.select.order import hash_order
 
 FEATURES, PROJECTIONS = "features", "projections"

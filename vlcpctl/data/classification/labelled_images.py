@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.input_files import naming_input, open_regular
-from vlcpctl.core.open_files import OpenFiles
-from vlcpctl.core.store_cache import is_stored
 from vlcpctl.data.tasks.task import Split
+from vlcpctl.files.input_files import naming_input, open_regular
+from vlcpctl.files.open_files import OpenFiles
+from vlcpctl.files.store_cache import is_stored
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.atomic import already_written, new_file
 from vlcpctl.core.console import progress
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.emoji9.captions import plain_captions, train_captions
 from vlcpctl.data.emoji9.glyphs import Glyph, read_glyphs
 from vlcpctl.data.emoji9.views import DRAWS, encode, render_views
+from vlcpctl.files.atomic import already_written, new_file
 
 SCHEMA = pa.schema(
     [

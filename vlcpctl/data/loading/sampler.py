@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.hashing import integer_hash
 from vlcpctl.data.loading.order import BatchPlan, Order
 from vlcpctl.data.loading.replay import Replay, replayed_pairs
 from vlcpctl.data.tasks.task import Split
+from vlcpctl.files.hashing import integer_hash
 
 MEMORY = "memory"
 

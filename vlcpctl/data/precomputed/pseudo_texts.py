@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from vlcpctl.core.atomic import new_file, new_part
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.hashing import content_id
-from vlcpctl.core.library_errors import reading
-from vlcpctl.core.parquet_files import read_about, read_columns, table_writer, write_about
-from vlcpctl.core.recorded_files import RESTORE
-from vlcpctl.core.structs import converted, decoded
+from vlcpctl.files.atomic import new_file, new_part
+from vlcpctl.files.hashing import content_id
+from vlcpctl.files.library_errors import reading
+from vlcpctl.files.parquet_files import read_about, read_columns, table_writer, write_about
+from vlcpctl.files.recorded_files import RESTORE
+from vlcpctl.files.structs import converted, decoded
 
 SCHEMA = "vlcpctl.pseudo-texts/1"
 METADATA = b"vlcpctl.pseudo-texts"

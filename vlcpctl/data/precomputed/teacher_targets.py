@@ -21,19 +21,19 @@ from typing import Any
 
 import numpy as np
 
-from vlcpctl.core.atomic import new_directory
-from vlcpctl.core.digests import changed_files, digests_of, verify_files
 from vlcpctl.core.errors import BadInput, Incompatible
-from vlcpctl.core.hashing import content_id
-from vlcpctl.core.manifest import MANIFESTS, read_manifest, rewritten
-from vlcpctl.core.recorded_files import RESTORE
-from vlcpctl.core.seals import (
+from vlcpctl.data.precomputed.vector_files import VectorFile, join_vectors, write_rows_without
+from vlcpctl.data.tasks.task import Split
+from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.digests import changed_files, digests_of, verify_files
+from vlcpctl.files.hashing import content_id
+from vlcpctl.files.manifest import MANIFESTS, read_manifest, rewritten
+from vlcpctl.files.recorded_files import RESTORE
+from vlcpctl.files.seals import (
     broken_seal,
     rewrite_sealed_manifest,
     write_sealed_manifest,
 )
-from vlcpctl.data.precomputed.vector_files import VectorFile, join_vectors, write_rows_without
-from vlcpctl.data.tasks.task import Split
 
 # The tables; the manifest lists each with its .npy file under this name.
 IMAGES, TEXTS = "images.parquet", "texts.parquet"

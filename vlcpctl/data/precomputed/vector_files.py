@@ -24,14 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from vlcpctl.core.atomic import new_part
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.input_files import naming_input, open_regular
-from vlcpctl.core.library_errors import reading
-from vlcpctl.core.parquet_files import read_columns
-from vlcpctl.core.recorded_files import RESTORE
-from vlcpctl.core.store_cache import whole
 from vlcpctl.data.tasks.keys import Keys
+from vlcpctl.files.atomic import new_part
+from vlcpctl.files.input_files import naming_input, open_regular
+from vlcpctl.files.library_errors import reading
+from vlcpctl.files.parquet_files import read_columns
+from vlcpctl.files.recorded_files import RESTORE
+from vlcpctl.files.store_cache import whole
 
 _ROWS_AT_ONCE = 1 << 16
 

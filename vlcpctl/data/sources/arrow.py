@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.library_errors import reading_source
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.images.header import Bytes
 from vlcpctl.data.sources.columns import ColumnOptions, Roles, roles_of
@@ -32,6 +31,7 @@ from vlcpctl.data.sources.records import (
 )
 from vlcpctl.data.tasks.kept_columns import distinct
 from vlcpctl.data.tasks.samples import NO_IMAGE, Pair
+from vlcpctl.files.library_errors import reading_source
 
 _ZEROS = re.compile(r"\.0+(?!\d)")
 Images = tuple[list[Bytes | None], list[str | None]]

@@ -9,10 +9,10 @@ from typing import Any
 
 import xxhash
 
-from vlcpctl.core.digest_cache import is_settled, recall, record
-from vlcpctl.core.digests import ALGORITHM
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.images.header import Bytes
+from vlcpctl.files.digest_cache import is_settled, recall, record
+from vlcpctl.files.digests import ALGORITHM
 
 
 class FileLog:

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.digests import ALGORITHM, cached_digest
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import NamedSource, Source
 from vlcpctl.data.sources.file_log import FileLog
+from vlcpctl.files.digests import ALGORITHM, cached_digest
 
 Identity = dict[str, dict[str, dict[str, Any]]]  # by name of the source, then of the file
 

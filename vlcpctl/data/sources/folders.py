@@ -10,7 +10,6 @@ from operator import itemgetter
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.input_files import open_with_state
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.file_log import FileLog, looks_only, state_of
@@ -24,6 +23,7 @@ from vlcpctl.data.sources.sample_parts import (
 )
 from vlcpctl.data.sources.tar_reader import TarMember
 from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.files.input_files import open_with_state
 
 _UNFINISHED = "_tmp"  # a directory that img2dataset writes while it runs
 

@@ -14,8 +14,6 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.input_files import arrow_source
-from vlcpctl.core.library_errors import reading_source
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.arrow import (
     arrow_roles,
@@ -37,6 +35,8 @@ from vlcpctl.data.sources.sample_parts import (
     failed_download,
 )
 from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD, Pair
+from vlcpctl.files.input_files import arrow_source
+from vlcpctl.files.library_errors import reading_source
 
 _BATCH_BYTES = 8 * 2**20  # four times faster than 32 MB: the allocator reuses its pages
 _BATCH_ROWS = 500

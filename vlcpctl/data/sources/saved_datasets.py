@@ -17,11 +17,7 @@ import pyarrow as pa
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.input_files import open_regular
-from vlcpctl.core.library_errors import reading_source
 from vlcpctl.core.printable import shortened
-from vlcpctl.core.safe_json import read_json_object
-from vlcpctl.core.store_cache import whole
 from vlcpctl.data.sources.arrow import arrow_roles, names_files, pairs_of_batch, with_lists
 from vlcpctl.data.sources.class_labels import class_names, named_schema, with_classes
 from vlcpctl.data.sources.columns import ColumnOptions, Roles
@@ -29,6 +25,10 @@ from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.sources.limits import BATCH_BYTES
 from vlcpctl.data.sources.records import LISTS
 from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.library_errors import reading_source
+from vlcpctl.files.safe_json import read_json_object
+from vlcpctl.files.store_cache import whole
 
 _BATCH_BYTES = 8 * 2**20
 _BATCH_ROWS = 500

@@ -9,14 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.input_files import arrow_source
-from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.data.sources.arrow import pairs_of_batch
 from vlcpctl.data.sources.columns import ColumnOptions, Roles, pick
 from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.tasks.index import ROWS_PER_GROUP
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.files.input_files import arrow_source
+from vlcpctl.files.manifest import MANIFESTS
 
 _SPLIT = "split"
 

@@ -16,16 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vlcpctl.core.digests import ALGORITHM, cached_digest
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.parquet_files import read_about, read_columns, table_writer, write_about
-from vlcpctl.core.recorded_files import RESTORE
-from vlcpctl.core.safe_json import read_json_object
-from vlcpctl.core.seals import broken_seal
-from vlcpctl.core.structs import converted, decoded
 from vlcpctl.data.tasks.index import FIELDS
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
 from vlcpctl.data.tasks.task import Task
+from vlcpctl.files.digests import ALGORITHM, cached_digest
+from vlcpctl.files.parquet_files import read_about, read_columns, table_writer, write_about
+from vlcpctl.files.recorded_files import RESTORE
+from vlcpctl.files.safe_json import read_json_object
+from vlcpctl.files.seals import broken_seal
+from vlcpctl.files.structs import converted, decoded
 
 SCHEMA, METADATA = "vlcpctl.known-keys/2", b"vlcpctl.known-keys"
 SPLIT = "trimmed_split"  # not "split": a source may have a column of that name

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.core.hashing import content_id, file_sha256
-from vlcpctl.core.input_files import open_regular, read_text
-from vlcpctl.core.manifest import content_of
+from vlcpctl.files.hashing import content_id, file_sha256
+from vlcpctl.files.input_files import open_regular, read_text
+from vlcpctl.files.manifest import content_of
 
 FORMS = {
     "column": "COLUMN",

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from vlcpctl.core.errors import BadInput, missing, some_names
-from vlcpctl.core.manifest import kind_of
 from vlcpctl.data.splitting.known_keys import is_known_keys, read_known
 from vlcpctl.data.splitting.stop_lists import read_stop_list
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
 from vlcpctl.data.tasks.samples import Sample
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
+from vlcpctl.files.manifest import kind_of
 
 DELETED, KNOWN, LEAKED = "deleted", "known", "leaked"
 SELF = "self"  # the stream that is being made, of --not-test-images

@@ -15,14 +15,14 @@ from typing import Any
 
 import msgspec
 
-from vlcpctl.core.atomic import new_part
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.hashing import content_id
-from vlcpctl.core.safe_json import read_json_object
-from vlcpctl.core.seals import SEAL, broken_seal, seal_of
-from vlcpctl.core.staging import sync
-from vlcpctl.core.structs import converted
 from vlcpctl.data.tasks.index import is_own_column
+from vlcpctl.files.atomic import new_part
+from vlcpctl.files.hashing import content_id
+from vlcpctl.files.safe_json import read_json_object
+from vlcpctl.files.seals import SEAL, broken_seal, seal_of
+from vlcpctl.files.staging import sync
+from vlcpctl.files.structs import converted
 
 SCHEMA = "vlcpctl.stop-list/1"
 RECEIPT = "vlcpctl.receipt/1"

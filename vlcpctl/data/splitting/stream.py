@@ -11,12 +11,9 @@ from typing import Any
 import numpy as np
 
 from vlcpctl.core.amounts import counted
-from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.console import progress, say, warn
 from vlcpctl.core.errors import MOST_NAMES, UsageError, unknown_name
-from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.printable import printable, shortened
-from vlcpctl.core.seals import sealed_entries, write_sealed_manifest
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import Source, failed_downloads
@@ -37,6 +34,9 @@ from vlcpctl.data.tasks.manifests import (
 )
 from vlcpctl.data.tasks.samples import DUPLICATE, FAILED_DOWNLOAD
 from vlcpctl.data.tasks.task import open_stream
+from vlcpctl.files.atomic import already_made, new_directory
+from vlcpctl.files.manifest import kind_of
+from vlcpctl.files.seals import sealed_entries, write_sealed_manifest
 
 _TWO_DIGITS = 100  # tasks, numbered from 00
 _NEAR = 10  # tasks before that at which a growing stream is warned of: ten weeks

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from vlcpctl.core.digests import FileDigest
-from vlcpctl.core.manifest import MANIFESTS, Manifest
+from vlcpctl.files.digests import FileDigest
+from vlcpctl.files.manifest import MANIFESTS, Manifest
 
 KIND = "export"
 MANIFEST = MANIFESTS[KIND]

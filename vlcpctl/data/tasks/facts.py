@@ -12,12 +12,12 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
-from vlcpctl.core.digests import FileDigest
 from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.core.manifest import Manifest
-from vlcpctl.core.seals import read_sealed
 from vlcpctl.data.tasks.index import SPLITS, is_own_column
 from vlcpctl.data.tasks.index_checks import is_file_name
+from vlcpctl.files.digests import FileDigest
+from vlcpctl.files.manifest import Manifest
+from vlcpctl.files.seals import read_sealed
 
 Count = Annotated[int, Meta(ge=0)]
 Step = Annotated[int, Meta(ge=0, lt=MOST_TASKS)]

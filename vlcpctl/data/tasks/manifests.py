@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from vlcpctl.core.digests import digests_of
-from vlcpctl.core.hashing import content_id
-from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.data.tasks.facts import SplitManifest, StoredFeatures
 from vlcpctl.data.tasks.rows import rows_path
+from vlcpctl.files.digests import digests_of
+from vlcpctl.files.hashing import content_id
+from vlcpctl.files.seals import write_sealed_manifest
 
 _SLUG_LENGTH = 40
 

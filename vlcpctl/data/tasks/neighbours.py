@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.data.tasks.index import read_keys
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Task
+from vlcpctl.files.manifest import MANIFESTS
 
 TRAIN = "train"
 

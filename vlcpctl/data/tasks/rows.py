@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.input_files import open_regular
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys, text_buffers, unhex
+from vlcpctl.files.input_files import open_regular
 
 SHA256_BYTES = 32
 _TEXTS = pa.large_list(pa.field("item", pa.large_string()))

@@ -12,7 +12,6 @@ import numpy as np
 from vlcpctl.core.console import progress, warn
 from vlcpctl.core.device_copies import copied_ahead
 from vlcpctl.core.errors import BadInput, TooManySkipped
-from vlcpctl.core.shards import Result, Shards
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.classification.data_sets import DataSet
 from vlcpctl.data.classification.labelled_images import Flaw, LabelledImages
@@ -23,6 +22,7 @@ from vlcpctl.evaluation.embedding import images_of
 from vlcpctl.evaluation.embedding_cache import Cached, Key, key_of
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.search.index import Ids, Vectors
+from vlcpctl.files.shards import Result, Shards
 from vlcpctl.models.embed import embed_images, require_finite
 from vlcpctl.models.encoders import Encoder
 

@@ -11,7 +11,6 @@ import torch
 from vlcpctl.core.console import say, warn
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import BadInput, Diverged
-from vlcpctl.core.hashing import unit_hash
 from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
 from vlcpctl.evaluation.classification.linear_probe import (
@@ -29,6 +28,7 @@ from vlcpctl.evaluation.classification.linear_probe import (
     number_of,
 )
 from vlcpctl.evaluation.evaluator import Session
+from vlcpctl.files.hashing import unit_hash
 
 STRENGTHS = tuple(10.0**-power for power in range(1, 9))  # to choose from, the strongest first
 FALLS = 2  # strengths in a row with less accuracy than the best, after which the choice is made

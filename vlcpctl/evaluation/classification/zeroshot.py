@@ -17,8 +17,6 @@ import pyarrow as pa
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.core.hashing import content_id
-from vlcpctl.core.shards import Result, Shards
 from vlcpctl.data.classification.data_sets import CLASSES, DataSet, TaskData, open_data_sets
 from vlcpctl.data.classification.prompts import read_templates
 from vlcpctl.data.tasks.class_names import distinct_labels
@@ -36,6 +34,8 @@ from vlcpctl.evaluation.planned_rows import (
 from vlcpctl.evaluation.rank_files import Named, RankFile, plan_ranks
 from vlcpctl.evaluation.search.index import Ids, Vectors
 from vlcpctl.evaluation.search.queries import ExactRanks
+from vlcpctl.files.hashing import content_id
+from vlcpctl.files.shards import Result, Shards
 from vlcpctl.metrics.accuracy import accuracies, mean_accuracies, tally
 from vlcpctl.metrics.recall import count_touched
 

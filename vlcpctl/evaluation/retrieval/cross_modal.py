@@ -14,7 +14,6 @@ from typing import Any, final
 import numpy as np
 import pyarrow as pa
 
-from vlcpctl.core.shards import Result
 from vlcpctl.evaluation.embedding import embed
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.planned_rows import PlannedRow
@@ -38,6 +37,7 @@ from vlcpctl.evaluation.search.queries import Queries, both_ways, growing_ways
 from vlcpctl.evaluation.search.ranks import RankSearch, find_ranks, search_ranks
 from vlcpctl.evaluation.search.scan import Scanned
 from vlcpctl.evaluation.splits import EvalSplit
+from vlcpctl.files.shards import Result
 from vlcpctl.metrics.recall import CUTOFFS, count_touched, recalls
 
 TOP = max(CUTOFFS)

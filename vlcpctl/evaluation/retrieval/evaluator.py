@@ -9,11 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.atomic import already_made, new_directory
-from vlcpctl.core.digests import digests_of
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
-from vlcpctl.core.hashing import content_id
-from vlcpctl.core.manifest import MANIFESTS, write_manifest
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.evaluation.embedding_files import write_part
@@ -25,6 +21,10 @@ from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.distractors import COUNTS
 from vlcpctl.evaluation.search.gallery import Embeddings
 from vlcpctl.evaluation.splits import EvalSplit
+from vlcpctl.files.atomic import already_made, new_directory
+from vlcpctl.files.digests import digests_of
+from vlcpctl.files.hashing import content_id
+from vlcpctl.files.manifest import MANIFESTS, write_manifest
 from vlcpctl.metrics.average_precision import DEFAULT_VARIANT, VARIANTS
 from vlcpctl.models.configuration import (
     checkpoint_transform,

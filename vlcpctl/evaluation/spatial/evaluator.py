@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, final
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
-from vlcpctl.core.rows import run_label
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.evaluation.evaluator import Evaluator, Job, Plan, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.planned_rows import PlannedRow, checkpoint_fields, own_rows, place_of
 from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.splits import EvalSplit
+from vlcpctl.files.rows import run_label
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.search.gallery import Embeddings

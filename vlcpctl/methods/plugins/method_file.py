@@ -18,8 +18,8 @@ from types import ModuleType
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, first_line, missing, unreadable
-from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.method import Method
+from vlcpctl.files.input_files import open_regular
 from vlcpctl.methods.plugins.declaration import check_declaration
 from vlcpctl.methods.plugins.guarding import guard_hooks
 from vlcpctl.methods.plugins.source import MethodSource, record_source

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.seeds import torch_seed
-from vlcpctl.core.tensors import read_tensors, require_same_names, write_tensors
+from vlcpctl.files.tensors import read_tensors, require_same_names, write_tensors
 from vlcpctl.models.fusion.bert import vocabulary_size
 from vlcpctl.models.fusion.configuration import (
     CONFIG_FILE,

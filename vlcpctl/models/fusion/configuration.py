@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import msgspec
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.core.safe_json import read_json
-from vlcpctl.core.structs import converted
 from vlcpctl.core.transform import INTERPOLATIONS, RESIZE_MODES, ImageTransform
+from vlcpctl.files.safe_json import read_json
+from vlcpctl.files.structs import converted
 from vlcpctl.models.bounds import check_numbers, check_weights, transformer_weights
 
 FAMILY = "fusion"

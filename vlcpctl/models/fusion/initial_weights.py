@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.tensors import require_fit, require_names, require_same_names
+from vlcpctl.files.tensors import require_fit, require_names, require_same_names
 from vlcpctl.models.checkpoint_files import WEIGHT_SUFFIXES
 from vlcpctl.models.fusion.bert import bert_tensors
 from vlcpctl.models.fusion.configuration import FusionConfig

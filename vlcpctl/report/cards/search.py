@@ -10,8 +10,8 @@ from pathlib import Path
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.foreign import refuse_foreign
-from vlcpctl.core.manifest import MANIFESTS, kind_of, with_article
+from vlcpctl.files.foreign import refuse_foreign
+from vlcpctl.files.manifest import MANIFESTS, kind_of, with_article
 
 LEVELS = 4  # of subdirectories below a given directory
 MOST_DIRECTORIES = 100_000  # looked at below a given directory

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vlcpctl.core.hashing import canonical_json
-from vlcpctl.core.rows import Row
+from vlcpctl.files.hashing import canonical_json
+from vlcpctl.files.rows import Row
 from vlcpctl.report.cards.runs import Cards, settings_of
 from vlcpctl.report.scores.runs import START
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vlcpctl.core.digests import changed_prefix
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.input_files import open_regular
-from vlcpctl.core.safe_json import parse_json
+from vlcpctl.files.digests import changed_prefix
+from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.safe_json import parse_json
 from vlcpctl.models.checkpoint_files import LOG
 from vlcpctl.report.cards.search import FoundCheckpoint
 

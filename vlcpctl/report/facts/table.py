@@ -12,7 +12,7 @@ from glob import escape
 import numpy as np
 
 from vlcpctl.core.errors import nearest, some_names
-from vlcpctl.core.rows import Row
+from vlcpctl.files.rows import Row
 from vlcpctl.metrics.chance import margin_of
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.facts.language import (

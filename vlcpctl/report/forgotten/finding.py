@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from vlcpctl.core.rows import Row
 from vlcpctl.evaluation.rank_files import GalleryRanks, SavedRanks
+from vlcpctl.files.rows import Row
 from vlcpctl.report.forgotten.changes import (
     CLASSES,
     Changes,

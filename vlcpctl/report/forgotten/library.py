@@ -12,10 +12,10 @@ import numpy as np
 from PIL import Image
 
 from vlcpctl.core.errors import BadInput, missing
-from vlcpctl.core.manifest import kind_of
 from vlcpctl.data.images.transforms import decode_reduced
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Split, Task, open_stream, open_task
+from vlcpctl.files.manifest import kind_of
 
 EDGE = 96  # pixels: the longest edge of a thumbnail
 _QUALITY = 82

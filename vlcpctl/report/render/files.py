@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core import console
-from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.hashing import content_id
-from vlcpctl.core.manifest import MANIFESTS, write_manifest
 from vlcpctl.core.printable import printable
+from vlcpctl.files.atomic import already_made, new_directory
+from vlcpctl.files.hashing import content_id
+from vlcpctl.files.manifest import MANIFESTS, write_manifest
 from vlcpctl.report.charts.glyphs import missing_note
 from vlcpctl.report.charts.paper import Chart, drawings
 from vlcpctl.report.document import Document

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
-from vlcpctl.core.rows import Row
+from vlcpctl.files.rows import Row
 from vlcpctl.report.scores.runs import START, step_of
 
 _PREFIX = re.compile(r"[0-9a-f]{6,}")

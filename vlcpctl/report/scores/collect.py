@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.rows import Row, firsts
+from vlcpctl.files.rows import Row, firsts
 from vlcpctl.report.scores.runs import (
     START,
     RunScores,

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Literal
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names
-from vlcpctl.core.rows import Row
+from vlcpctl.files.rows import Row
 from vlcpctl.report.scores.baseline import Baseline
 from vlcpctl.report.scores.collect import TrackKey, outside_names, track_key
 from vlcpctl.report.scores.intervals import Interval

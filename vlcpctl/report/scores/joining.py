@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.rows import Row, Subjects, distinct, firsts
+from vlcpctl.files.rows import Row, Subjects, distinct, firsts
 from vlcpctl.report.scores.baseline import Baseline
 from vlcpctl.report.scores.runs import is_outside, is_upper_bound, step_of
 

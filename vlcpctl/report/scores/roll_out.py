@@ -11,8 +11,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vlcpctl.core.hashing import canonical_json
-from vlcpctl.core.rows import Row
+from vlcpctl.files.hashing import canonical_json
+from vlcpctl.files.rows import Row
 from vlcpctl.metrics.chance import critical_value, margin_of
 from vlcpctl.report.scores.drops import Against, Curve, Drop, SeedRows
 from vlcpctl.report.scores.intervals import Interval

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vlcpctl.core.rows import EarlierCheckpoint, Row
+from vlcpctl.files.rows import EarlierCheckpoint, Row
 from vlcpctl.metrics.forgetting import Matrix
 
 if TYPE_CHECKING:

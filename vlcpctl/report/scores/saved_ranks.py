@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlcpctl.core.rows import Row
+from vlcpctl.files.rows import Row
 from vlcpctl.report.scores.drops import Against, Curve
 from vlcpctl.report.scores.intervals import Interval, have_same_queries, intervals, scores_of
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names
-from vlcpctl.core.rows import Row
+from vlcpctl.files.rows import Row
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.facts.language import Metric, parse
 from vlcpctl.report.facts.table import Fact, Facts, Unmatched

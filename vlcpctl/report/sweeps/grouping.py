@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.core.rows import Row
+from vlcpctl.files.rows import Row
 from vlcpctl.report.comparability import different_values
 from vlcpctl.report.scores.runs import step_of
 from vlcpctl.report.scores.settings import setting_of, setting_text

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.rows import Row
+from vlcpctl.files.rows import Row
 from vlcpctl.metrics.angles import CHANGE_BINS, ROTATION_BINS, WHOLE
 from vlcpctl.report.scores.runs import step_of
 from vlcpctl.report.scores.summary import Spread

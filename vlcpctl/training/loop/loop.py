@@ -17,8 +17,8 @@ from vlcpctl.core.errors import Diverged, Incompatible, Interrupted
 from vlcpctl.core.method import TRAIN
 from vlcpctl.core.params import copy_of
 from vlcpctl.core.process_memory import keep_freed_memory
-from vlcpctl.core.tensors import first_not_finite, require_same_names
 from vlcpctl.distributed.signals import StopFlag
+from vlcpctl.files.tensors import first_not_finite, require_same_names
 from vlcpctl.metrics.chance import loss_at_chance
 from vlcpctl.tracking.trackers import Trackers
 from vlcpctl.training.config.phases import PhasePlan, steps_before

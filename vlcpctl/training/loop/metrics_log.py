@@ -10,7 +10,7 @@ from typing import Any
 
 import xxhash
 
-from vlcpctl.core.digests import ALGORITHM, FileDigest
+from vlcpctl.files.digests import ALGORITHM, FileDigest
 
 FILE_NAME = "metrics.jsonl"
 FLUSH_S = 0.5  # after which others can read the rows, such as `watch`

@@ -11,7 +11,7 @@ from vlcpctl.core.batch import Weights
 from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.core.method import Method, Slot
 from vlcpctl.core.params import copy_of
-from vlcpctl.core.tensors import read_tensors, require_same_names
+from vlcpctl.files.tensors import read_tensors, require_same_names
 from vlcpctl.training.loop.method_context import MethodRun
 from vlcpctl.training.loop.train_run import Slots, TrainRun
 

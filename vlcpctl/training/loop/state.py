@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import xxhash
 
-from vlcpctl.core.atomic import new_part, refuse_unfinished
-from vlcpctl.core.digests import ALGORITHM, FileDigest, changed_prefix, digests_of, verify_files
 from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
-from vlcpctl.core.library_errors import reading, writing_tensors
-from vlcpctl.core.manifest import identity_differences
-from vlcpctl.core.safe_json import parse_json, read_json_object
-from vlcpctl.core.staging import Staging
-from vlcpctl.core.structs import converted
+from vlcpctl.files.atomic import new_part, refuse_unfinished
+from vlcpctl.files.digests import ALGORITHM, FileDigest, changed_prefix, digests_of, verify_files
+from vlcpctl.files.library_errors import reading, writing_tensors
+from vlcpctl.files.manifest import identity_differences
+from vlcpctl.files.safe_json import parse_json, read_json_object
+from vlcpctl.files.staging import Staging
+from vlcpctl.files.structs import converted
 from vlcpctl.training.loop.metrics_log import FILE_NAME
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class ResumeDirectory:
         """
         from safetensors.torch import save_file
 
-        from vlcpctl.core.tensors import on_cpu
+        from vlcpctl.files.tensors import on_cpu
 
         identity = digests_of(self.path, [IDENTITY])[IDENTITY]
         facts = _Facts("vlcpctl.state/2", saved, journal, identity)

@@ -11,9 +11,9 @@ from typing import IO, Any
 import pytest
 from support.program import check_refused, run_program
 
-from vlcpctl.core.digests import file_digest
-from vlcpctl.core.hashing import file_sha256
-from vlcpctl.core.input_files import open_regular, open_text
+from vlcpctl.files.digests import file_digest
+from vlcpctl.files.hashing import file_sha256
+from vlcpctl.files.input_files import open_regular, open_text
 
 MEMORY = Path("/proc/self/mem")  # a regular file whose first bytes cannot be read, as on a bad disk
 

@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.input_files import arrow_source
-from vlcpctl.core.library_errors import reading
+from vlcpctl.files.input_files import arrow_source
+from vlcpctl.files.library_errors import reading
 
 
 def table_writer(sink: Path | BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:

@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, missing
-from vlcpctl.core.safe_json import read_json
 from vlcpctl.core.shown_paths import as_word
+from vlcpctl.files.safe_json import read_json
 
 OPEN_CLIP = "open_clip:"  # open_clip:MODEL,TAG or open_clip:MODEL,FILE, for import-checkpoint
 OPEN_CLIP_CONFIG = "open_clip_config.json"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from vlcpctl.core.tensors import read_tensors, write_tensors
+from vlcpctl.files.tensors import read_tensors, write_tensors
 
 
 def test_others_may_read_what_the_umask_lets_them_read(tmp_path: Path) -> None:

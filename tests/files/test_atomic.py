@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from vlcpctl.core import staging
-from vlcpctl.core.atomic import (
+from vlcpctl.core.errors import OutputExists, UsageError
+from vlcpctl.files import staging
+from vlcpctl.files.atomic import (
     already_made,
     check_output_path,
     new_directory,
@@ -22,9 +23,8 @@ from vlcpctl.core.atomic import (
     rewritten_directory,
     rewritten_file,
 )
-from vlcpctl.core.errors import OutputExists, UsageError
-from vlcpctl.core.manifest import is_artifact, kind_of, read_manifest, write_manifest
-from vlcpctl.core.staging import Staging, read_path
+from vlcpctl.files.manifest import is_artifact, kind_of, read_manifest, write_manifest
+from vlcpctl.files.staging import Staging, read_path
 
 
 def _make(final: Path, content: str = "one", identity: dict[str, object] | None = None) -> None:
@@ -88,8 +88,8 @@ def test_an_artifact_larger_than_a_manifest_is_read_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reports of many runs are: they may be replaced with --force, and foreign files may not."""
-    monkeypatch.setattr("vlcpctl.core.manifest._READ_WHOLE", 200)
-    monkeypatch.setattr("vlcpctl.core.manifest._MOST_BYTES", 200)
+    monkeypatch.setattr("vlcpctl.files.manifest._READ_WHOLE", 200)
+    monkeypatch.setattr("vlcpctl.files.manifest._MOST_BYTES", 200)
     for name, text, is_ours in (
         ("report", '{\n "schema": "vlcpctl.report/1"', True),
         ("other", '{"schema": "other"', False),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.safe_json import parse_json, read_json, read_json_object
+from vlcpctl.files.safe_json import parse_json, read_json, read_json_object
 
 VALUES = st.recursive(
     st.none()

@@ -19,12 +19,12 @@ from msgspec import Struct
 
 import vlcpctl
 from vlcpctl.core.errors import BadInput, missing
-from vlcpctl.core.foreign import refuse_foreign
-from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.printable import utf8_json, without_secrets
-from vlcpctl.core.safe_json import read_json
-from vlcpctl.core.staging import read_path
-from vlcpctl.core.structs import converted
+from vlcpctl.files.foreign import refuse_foreign
+from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.safe_json import read_json
+from vlcpctl.files.staging import read_path
+from vlcpctl.files.structs import converted
 
 # What an artifact is, and the manifest that makes its directory exist.
 MANIFESTS = {

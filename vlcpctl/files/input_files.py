@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO, cast, final
 
 from vlcpctl.core.errors import BadInput, UsageError, unreadable
-from vlcpctl.core.store_cache import is_stored, open_stored
+from vlcpctl.files.store_cache import is_stored, open_stored
 
 MOST_LINE_BYTES = 1 << 20  # of a row; a merged gallery of 1000 tasks takes a tenth of it
 STDIN = "-"

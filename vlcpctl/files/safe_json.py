@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, lfs_pointer, unreadable
-from vlcpctl.core.input_files import open_regular
+from vlcpctl.files.input_files import open_regular
 
 MOST_BYTES = 1 << 28
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # perhaps half of a pair

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 from support.eval_rows import row, write_rows
 
-import vlcpctl.core.rows as rows_module
+import vlcpctl.files.rows as rows_module
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.core.rows import read_rows, write_row
+from vlcpctl.files.rows import read_rows, write_row
 
 
 def test_a_written_row_is_read_back(tmp_path: Path) -> None:

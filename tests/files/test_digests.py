@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from vlcpctl.core import digest_cache, digests
-from vlcpctl.core.digests import changed_files, digests_of, verify_files
 from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.files import digest_cache, digests
+from vlcpctl.files.digests import changed_files, digests_of, verify_files
 
 
 @pytest.fixture

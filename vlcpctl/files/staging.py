@@ -34,7 +34,7 @@ from typing import final
 
 from vlcpctl.core.ending import at_signal
 from vlcpctl.core.errors import OutputExists
-from vlcpctl.core.locks import HeldLock, acquire
+from vlcpctl.files.locks import HeldLock, acquire
 
 _MARKER = "made-by-vlcpctl"
 _MARKER_TEXT = """\

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import xxhash
 
-from vlcpctl.core.seals import seal_of
+from vlcpctl.files.seals import seal_of
 
 CASES: list[tuple[dict[str, Any], str]] = [
     ({}, "{}"),

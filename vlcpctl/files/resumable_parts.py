@@ -17,13 +17,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vlcpctl.core.atomic import REPLACES, new_part, refuse_unfinished
 from vlcpctl.core.console import say
-from vlcpctl.core.digests import digests_of, verify_files
 from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
-from vlcpctl.core.manifest import identity_differences
-from vlcpctl.core.safe_json import read_json_object
-from vlcpctl.core.staging import Staging
+from vlcpctl.files.atomic import REPLACES, new_part, refuse_unfinished
+from vlcpctl.files.digests import digests_of, verify_files
+from vlcpctl.files.manifest import identity_differences
+from vlcpctl.files.safe_json import read_json_object
+from vlcpctl.files.staging import Staging
 
 IDENTITY = "identity.json"
 _ADVICE = "; --force starts over"

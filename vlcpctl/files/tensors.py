@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from vlcpctl.core.errors import MOST_NAMES, Incompatible
-from vlcpctl.core.library_errors import reading, writing_tensors
+from vlcpctl.files.library_errors import reading, writing_tensors
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

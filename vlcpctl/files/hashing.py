@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from vlcpctl.core.input_files import naming_input
+from vlcpctl.files.input_files import naming_input
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 _KEY_BYTES = 16  # 32 hex digits: collisions are negligible below 10**15 samples

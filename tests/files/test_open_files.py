@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from vlcpctl.core import open_files
-from vlcpctl.core.open_files import OpenFiles, most_open
+from vlcpctl.files import open_files
+from vlcpctl.files.open_files import OpenFiles, most_open
 
 FILES = Path("/proc/self/fd")
 needs_proc = pytest.mark.skipif(not FILES.is_dir(), reason="needs /proc")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from vlcpctl.core.digests import FileDigest, unlisted_files, verify_files
 from vlcpctl.core.errors import VlcpError
-from vlcpctl.core.manifest import MANIFESTS, read_manifest
-from vlcpctl.core.structs import converted
+from vlcpctl.files.digests import FileDigest, unlisted_files, verify_files
+from vlcpctl.files.manifest import MANIFESTS, read_manifest
+from vlcpctl.files.structs import converted
 
 RESTORE = "; restore it, or make it again"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.manifest import (
+from vlcpctl.files.manifest import (
     birth_id,
     is_artifact,
     kind_of,

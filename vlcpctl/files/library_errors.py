@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, VlcpError, unreadable
-from vlcpctl.core.input_files import naming_input
+from vlcpctl.files.input_files import naming_input
 
 # The base classes of libraries' own errors; only libraries that are imported can raise theirs.
 _BASES = {"pyarrow": "ArrowException", "safetensors": "SafetensorError"}

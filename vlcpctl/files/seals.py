@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import xxhash
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.hashing import canonical_json
-from vlcpctl.core.manifest import MANIFESTS, Manifest, birth_id, read_manifest, write_manifest
 from vlcpctl.core.printable import utf8_json
-from vlcpctl.core.recorded_files import RESTORE
-from vlcpctl.core.structs import converted
+from vlcpctl.files.hashing import canonical_json
+from vlcpctl.files.manifest import MANIFESTS, Manifest, birth_id, read_manifest, write_manifest
+from vlcpctl.files.recorded_files import RESTORE
+from vlcpctl.files.structs import converted
 
 SEAL = "seal"  # the field
 _M = TypeVar("_M", bound=Manifest)

@@ -15,13 +15,13 @@ import msgspec
 from msgspec import NODEFAULT, Meta, Raw, Struct
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.hashing import canonical_json
-from vlcpctl.core.input_files import MOST_LINE_BYTES, STDIN, lines_of
 from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.printable import printable, printable_json
-from vlcpctl.core.safe_json import parse_json
-from vlcpctl.core.structs import decoded
+from vlcpctl.files.hashing import canonical_json
+from vlcpctl.files.input_files import MOST_LINE_BYTES, STDIN, lines_of
+from vlcpctl.files.manifest import kind_of
+from vlcpctl.files.safe_json import parse_json
+from vlcpctl.files.structs import decoded
 
 FAMILY = "vlcpctl.eval/"
 SCHEMA = f"{FAMILY}1.1"

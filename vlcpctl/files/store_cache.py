@@ -28,13 +28,13 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.object_stores import StoredObject, find, protocol_of, read_ranges
+from vlcpctl.core.shown_paths import CACHE_SETTING, shown
+from vlcpctl.files.object_stores import StoredObject, find, protocol_of, read_ranges
 
 CHUNK: Final = 1 << 22
 _AHEAD = 4  # chunks that are fetched at once when a file is read from start to end
 _GAP = 1 << 14  # bytes between two images that are fetched with them rather than left out
 _MOST_MERGED = 1 << 23  # bytes of one request for several images
-_SETTING = "_VLCPCTL_STORE_CACHE"  # in the environment, so that every process of a command has it
 _TAG = "CACHEDIR.TAG"  # by which programs for backups know a cache: https://bford.info/cachedir/
 _SIGNATURE = (
     b"Signature: 8a477f597d28d172789f06886806bc55\n"
@@ -66,7 +66,7 @@ def use_cache(directory: Path, most_bytes: int) -> Path:
             (Path(root) / _TAG).write_bytes(_SIGNATURE)
     except OSError as error:
         raise BadInput(f"--cache: cannot write to {directory}: {error.strerror}") from error
-    os.environ[_SETTING] = json.dumps([root, most_bytes])
+    os.environ[CACHE_SETTING] = json.dumps([root, most_bytes])
     _evict()
     return Path(root)
 
@@ -119,17 +119,8 @@ def _files_at(place: Path) -> Iterator[Path]:
 
 def is_stored(path: Path | str) -> bool:
     """Whether a path is one that `stored` returned, or below it."""
-    setting = os.environ.get(_SETTING)
+    setting = os.environ.get(CACHE_SETTING)
     return setting is not None and str(path).startswith(f"{json.loads(setting)[0]}/tree/")
-
-
-def shown(text: str) -> str:
-    """A text in which the paths of stored files are their URLs again."""
-    setting = os.environ.get(_SETTING)
-    if setting is None or "/tree/" not in text:
-        return text
-    before, *parts = text.split(f"{json.loads(setting)[0]}/tree/")
-    return before + "".join(part.replace("/", "://", 1) for part in parts)
 
 
 def open_stored(path: Path | str) -> io.FileIO:
@@ -371,8 +362,8 @@ def _map_of(data: Path) -> Path:
 
 
 def _root() -> Path:
-    return Path(json.loads(os.environ[_SETTING])[0])
+    return Path(json.loads(os.environ[CACHE_SETTING])[0])
 
 
 def _most_bytes() -> int:
-    return int(json.loads(os.environ[_SETTING])[1])
+    return int(json.loads(os.environ[CACHE_SETTING])[1])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vlcpctl.core.staging import Staging, output_of, place_of, read_path, staging_at
+from vlcpctl.files.staging import Staging, output_of, place_of, read_path, staging_at
 
 
 @pytest.fixture

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.console import say
-from vlcpctl.core.digests import verify_files
 from vlcpctl.core.ending import at_signal
 from vlcpctl.core.errors import OutputExists, UsageError
-from vlcpctl.core.manifest import (
+from vlcpctl.core.shown_paths import as_word
+from vlcpctl.files.digests import verify_files
+from vlcpctl.files.manifest import (
     MANIFESTS,
     identity_differences,
     is_artifact,
@@ -25,9 +26,8 @@ from vlcpctl.core.manifest import (
     read_manifest,
     with_article,
 )
-from vlcpctl.core.shown_paths import as_word
-from vlcpctl.core.staging import Staging, is_free, read_path, sync, sync_tree, unfinished
-from vlcpctl.core.structs import converted
+from vlcpctl.files.staging import Staging, is_free, read_path, sync, sync_tree, unfinished
+from vlcpctl.files.structs import converted
 
 _OTHER = "was made with other settings"
 REPLACES = "--force replaces it"

@@ -132,9 +132,9 @@ class _Flow:
         from vlcpctl.evaluation.evaluator import (
             Compute,
             ShardedEvaluator,
-            drop_shards,
             shards_before_rows,
         )
+        from vlcpctl.files.parts import drop_parts
 
         given = self.given
         compute = Compute(
@@ -151,9 +151,9 @@ class _Flow:
                 console.say(line)
             return
         has = out is not None and has_rows(out, plan.rows, force=given["force"])
-        if has and not plan.has_more:
+        if out is not None and has and not plan.has_more:
             rows = self._read()
-            drop_shards(plan)
+            drop_parts(out)
         elif shards_before_rows(plan, compute, out, force=given["force"]):
             rows = self._rows(plan, compute)
         else:
@@ -262,12 +262,12 @@ def rows_to(out: Path | None) -> Iterator[TextIO | None]:
         yield console.results() if out else None
         return
     from vlcpctl.files.atomic import new_file
+    from vlcpctl.files.parts import drop_parts
     from vlcpctl.files.rows import is_row_file
-    from vlcpctl.files.shards import drop_joined
 
     with new_file(out, is_row_file) as temporary, temporary.open("w", encoding="utf-8") as stream:
         yield stream
-    drop_joined(out)
+    drop_parts(out)
 
 
 def has_rows(out: Path, rows: Sequence[PlannedRow], *, force: bool) -> bool:

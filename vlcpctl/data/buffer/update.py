@@ -28,7 +28,6 @@ from vlcpctl.data.buffer.policies import (
     FeaturesAt,
     allot,
     allot_as_ctp,
-    considered,
     most_considered,
     pick,
     pick_as_ctp,
@@ -45,7 +44,6 @@ from vlcpctl.files.atomic import new_directory
 from vlcpctl.files.manifest import MANIFESTS
 from vlcpctl.select.order import hash_order
 
-FEATURES, PROJECTIONS = "features", "projections"
 Features = Callable[[Split, np.ndarray], np.ndarray]  # rows of a split to (N, D), L2-normalised
 
 
@@ -104,22 +102,6 @@ def plan_update(request: BufferRequest) -> UpdatePlan:
     require_considered(request.policy, request.variant, count, len(fresh), wanted)
     warnings = (*update_warnings(request), *_sample_warnings(request, allotment, len(fresh)))
     return UpdatePlan(seen, fresh, order, allotment, warnings)
-
-
-def to_embed(request: BufferRequest, plan: UpdatePlan) -> tuple[str, np.ndarray]:
-    """What a model computes first for an update, and of which rows of the task.
-
-    These are the `FEATURES` by which herding and k-means choose. With the other policies it is
-    known which pairs are admitted, and these are the `PROJECTIONS` that are stored with them.
-    """
-    count = plan.allotment.admitted
-    if request.policy not in NEEDS_FEATURES:
-        return PROJECTIONS, plan.fresh[_picked(request, plan, _no_features)]
-    if not count:
-        return FEATURES, plan.fresh[:0]
-    if request.variant == CTP:
-        return FEATURES, plan.fresh
-    return FEATURES, plan.fresh[considered(count, plan.order, request.candidates)]
 
 
 def write_buffer(
@@ -186,10 +168,6 @@ def _picked(request: BufferRequest, plan: UpdatePlan, features: FeaturesAt) -> n
         return pick_as_ctp(request.policy, count, len(plan.fresh), features)
     wanted = request.candidates
     return pick(request.policy, count, plan.order, features, request.seed, wanted)
-
-
-def _no_features(_places: np.ndarray) -> np.ndarray:
-    raise AssertionError("the policy chooses without features")
 
 
 def _check_continues(request: BufferRequest, previous: Task) -> None:

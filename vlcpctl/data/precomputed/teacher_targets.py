@@ -168,7 +168,7 @@ def _content(identity: Mapping[str, Any], files: Mapping[str, Any], scale: float
 
 
 @dataclass(frozen=True)
-class Parts:
+class Side:
     """The embeddings of one side, images or texts: .npy files whose rows follow each other."""
 
     counts_K: np.ndarray  # number of rows of each sample: of its views or of its captions
@@ -178,7 +178,7 @@ class Parts:
 def write_targets(
     out: Path,
     keys: Sequence[str],
-    sides: tuple[Parts, Parts],
+    sides: tuple[Side, Side],
     identity: dict[str, Any],
     facts: dict[str, Any],
 ) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
+import os
 import re
 import sys
 from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
+_MEMORY, _AVAILABLE = Path("/proc/meminfo"), re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE)
+_CGROUP = Path("/sys/fs/cgroup")
 _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt, in glibc's malloc.h
 _MOST_BYTES = 1 << 30
@@ -22,6 +26,22 @@ def peak_memory() -> dict[str, int]:
     process, device = _process(), _device()
     found = {"process": process, "device": device}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def free_memory() -> int:
+    """The bytes that processes can still take on this machine, or in its container."""
+    try:
+        found = _AVAILABLE.search(_MEMORY.read_text(encoding="ascii", errors="replace"))
+    except OSError:
+        found = None
+    free = int(found[1]) * 1024 if found else os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE // 2
+    try:
+        most, used = (
+            int((_CGROUP / name).read_text()) for name in ("memory.max", "memory.current")
+        )
+    except (OSError, ValueError):  # no container, or one without a limit, whose memory.max is "max"
+        return free
+    return min(free, max(0, most - used))
 
 
 def _process() -> int | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, first_line, unknown_name
 from vlcpctl.core.seeds import torch_seed
@@ -36,6 +38,7 @@ _SIZES = (
     *("context_length", "vocab_size"),
 )
 
+_DRAWS = {torch.Tensor.normal_, torch.Tensor.uniform_}
 TOWER = "text_tower"  # the directory for the config.json of a text tower of transformers
 
 
@@ -70,6 +73,25 @@ def new_module(config: dict[str, Any], seed: int) -> nn.Module:
     _check_image_size(module, config["vision_cfg"])
     _check_length(module, text)
     return module
+
+
+class WithoutDraws(TorchFunctionMode):
+    """Within it, no random number is drawn: modules are built for weights that will all be read.
+
+    Their parameters are what the memory held; buffers are as always.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """See `TorchFunctionMode`."""
+        if func in _DRAWS:
+            return args[0]
+        return (torch.empty if func is torch.randn else func)(*args, **(kwargs or {}))
 
 
 def _check_image_size(module: nn.Module, vision: dict[str, Any]) -> None:

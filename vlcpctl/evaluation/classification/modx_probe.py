@@ -36,10 +36,10 @@ from vlcpctl.data.loading.eval_batches import (
 )
 from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.evaluation.classification.labelled_sets import Images, LabelledSet, Way
-from vlcpctl.evaluation.classification.linear_probe import Probe, Sgd, judged, number_of
+from vlcpctl.evaluation.classification.linear_probe import Probe, judged, number_of
 from vlcpctl.evaluation.evaluator import Session
-from vlcpctl.evaluation.search.index import Ids, Vectors
-from vlcpctl.models.embed import require_finite
+from vlcpctl.evaluation.search.vectors import Ids, Vectors
+from vlcpctl.models.embed import autocast, require_finite
 from vlcpctl.models.encoders import Encoder
 
 # The shorter side of a test image is resized to 256 pixels, of which the centre of 224 is cut out.
@@ -51,6 +51,16 @@ MOMENTUM, WEIGHT_DECAY = 0.9, 1e-6
 _FIRST_STD = 0.01  # of the weights at the start; the biases start at 0
 
 _Part = tuple[Ids, Vectors, list[Flaw]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sgd:
+    """Settings of stochastic gradient descent; the learning rate falls to 0 along a cosine."""
+
+    epochs: int
+    rate: float
+    batch: int
+    seed: int
 
 
 def measured(
@@ -66,14 +76,14 @@ def measured(
     few, and TooManySkipped if more images than `tolerance` cannot be read.
     """
     training = _Training(session, settings, train_set, tolerance)
-    test = test_set.images_by(session, tolerance, TEST)
+    test = test_set.embedded(session, tolerance, TEST)
     best, last = training.best(test)
     say(
         f"{training.what}: {best.acc1:.2f} % at epoch {best.epoch} of {settings.epochs}, "
         f"chosen on split {test_set.split}; {last:.2f} % at the last one"
     )
     return {
-        **vars(judged(best.probe, test, training.place_C)),
+        **judged(best.probe, test, training.place_C),
         "n_train": training.used,
         "n_skipped": training.skipped + test.skipped,
         "best_epoch": best.epoch,
@@ -98,7 +108,7 @@ class _Training:
     ) -> None:
         self.session, self.settings = session, settings
         self.set, self.tolerance = train_set, tolerance
-        self.device = torch_device(session.compute.device)
+        self.device = torch_device(session.evaluator.device)
         self.what = f"{session.checkpoint} on {train_set.name}"
         label_N = train_set.images.labels[: train_set.count]
         # Classes without a training image get no weights, as in the other probe.
@@ -115,13 +125,13 @@ class _Training:
 
         Raises Diverged if the features or the weights are not finite.
         """
-        compute, settings = self.session.compute, self.settings
-        view, size = train_view(self.session.encoder.transform), compute.batch_size
+        evaluator, settings = self.session.evaluator, self.settings
+        view, size = train_view(self.session.encoder.transform), evaluator.batch_size
         batches = AugmentedBatches(
             *(self.set.images, self.set.count, view, size, settings.epochs, settings.seed)
         )
         # One stream of all epochs, so that workers start once.
-        parts = self.session.results(RawWork(batches, compute.worker_count), range(len(batches)))
+        parts = self.session.results(RawWork(batches, evaluator.worker_count), range(len(batches)))
         classes, width = int(self.place_C.max()) + 1, self.session.encoder.width
         layer = LinearLayer(classes, width, settings, self.device)
         best, acc1 = None, 0.0
@@ -134,7 +144,7 @@ class _Training:
                         f"{self.what}: the probe diverged to NaN or infinity in epoch {epoch}; "
                         "use a smaller --lr"
                     )
-                acc1 = judged(probe, test, self.place_C).metrics["acc1"]
+                acc1 = judged(probe, test, self.place_C)["metrics"]["acc1"]
                 if best is None or acc1 > best.acc1:
                     best = BestEpoch(epoch, acc1, probe)
         next(parts, None)  # lets the processes end what they have started
@@ -287,7 +297,8 @@ class RawWork:
         cut = images[:, edge : edge + own, edge : edge + own]
         view = self.batches.transform
         pixels = normalised(cut, view.mean, view.std, next(encoder.module.parameters()))
-        features, _ = encoder.features(pixels, None)
+        with autocast(encoder):
+            features, _ = encoder.features(pixels, None)
         assert features is not None
         found: Vectors = features.float().cpu().numpy()
         return found

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from vlcpctl.evaluation.search.galleries import ClassSearch, Search
 from vlcpctl.evaluation.search.nearest import MOST, device_of, has_faiss_for, nearest
-from vlcpctl.evaluation.search.vectors import AnyVectors, Ids, Mask, Scores, exact_scores
+from vlcpctl.evaluation.search.vectors import Ids, Scores, exact_scores
 
 BAND = 1e-5  # scores that differ by less are tied
 ERROR = 4e-6  # bound on the float32 error of inner products of unit vectors; 1.1e-6 was seen
@@ -82,9 +82,7 @@ def exact_ranks(search: Search, device: str) -> tuple[np.ndarray, ...]:
     return worst, best, found.wrong, np.where(found.wrong < 0, -1, wrong_rank)
 
 
-def by_candidates(
-    search: Search, device: torch.device, top: int
-) -> tuple[np.ndarray, np.ndarray]:
+def by_candidates(search: Search, device: torch.device, top: int) -> tuple[np.ndarray, np.ndarray]:
     """What `counted` finds in a gallery of one part, from the nearest neighbours of each query."""
     (best_Q, score_A), (owner_A, right_A) = _best_right(search), search.right_A2.T
     size = len(search.gallery_GD)
@@ -119,7 +117,7 @@ def outranked(
     device: torch.device,
     top: int | None = None,
 ) -> Outranked:
-    """Count the wrong answers above each right one, whose exact scores are `edge_QR`; -inf: none."""
+    """Count the wrong answers above each right one; exact scores `edge_QR`, or -inf for none."""
     rows, columns = _TILE if device.type == "cpu" else _GPU_TILE
     shape = len(search.ends_M), len(edge_QR)
     kind = np.min_scalar_type(len(search.gallery_GD))
@@ -207,7 +205,7 @@ class _Block:
         self.wrong_B[here[is_better]] = column[is_best][firsts][is_better] + own.start
 
     def leave_out(self, top: int) -> None:
-        """Leave out the queries with `top` wrong answers before every right one, if they are many."""
+        """Leave out queries with `top` wrong answers before every right one, if they are many."""
         counts_SR = self.count_2BR[1, self.query_S - self.first]
         is_open = (np.isfinite(self.edge_QR[self.query_S]) & (counts_SR < top)).any(axis=1)
         if is_open.sum() < _OPEN * len(is_open):
@@ -224,12 +222,10 @@ class _Block:
         rows = query_N[place[is_alone]], column[is_alone] + own.start
         exact[is_alone] = exact_scores(*sides, *rows)
         if in_crowd.any():
-            query, gallery = (
-                side[rows].astype(np.float64)
-                for side, rows in zip(sides, (query_N[in_crowd], own), strict=True)
-            )
+            query = sides[0][query_N[in_crowd]].astype(np.float64)
+            scores = query @ sides[1][own].astype(np.float64).T
             number = np.cumsum(in_crowd) - 1
-            exact[~is_alone] = (query @ gallery.T)[number[place[~is_alone]], column[~is_alone]]
+            exact[~is_alone] = scores[number[place[~is_alone]], column[~is_alone]]
         return exact
 
 
@@ -276,9 +272,9 @@ def _reach(scores: Tensor, low_S: Scores, high_S: Scores) -> tuple[Ids, tuple[Id
     low, high = (edge[:, None].astype(np.float32) for edge in (low_S, high_S))
     if scores.device.type != "cpu":
         here = [torch.from_numpy(edge).to(scores.device) for edge in (low, high)]
-        is_above = scores >= here[1]
-        row, column = ((scores >= here[0]) ^ is_above).nonzero(as_tuple=True)
-        return is_above.sum(dim=1).cpu().numpy(), (row.cpu().numpy(), column.cpu().numpy())
+        reaches = scores >= here[1]
+        row, column = ((scores >= here[0]) ^ reaches).nonzero(as_tuple=True)
+        return reaches.sum(dim=1).cpu().numpy(), (row.cpu().numpy(), column.cpu().numpy())
     values = scores.numpy()  # NumPy was 4 times as fast as torch
     is_above = values >= high
     sure = np.bitwise_count(np.packbits(is_above, axis=1)).sum(axis=1, dtype=np.int64)
@@ -357,7 +353,7 @@ def _classes(search: ClassSearch) -> Masked:
 
 
 def _best_right_lists(search: ClassSearch, top: int) -> list[Scores]:
-    """For each part the exact scores (Q, top) of each query's best right answers so far, best first.
+    """For each part the exact scores (Q, top) of the best right answers so far, best first.
 
     -inf where it has fewer. Computed class by class: right answers may rank below all others.
     """

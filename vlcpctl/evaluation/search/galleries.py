@@ -25,7 +25,7 @@ class Distinct:
     Identical things are embedded once, even where a gallery keeps them separate.
     """
 
-    names: list[Hashable]
+    names: list[Any]
     first_D: Ids
     of_N: Ids
 
@@ -154,8 +154,21 @@ class Gallery:
     ends_M2: Ids
     left_out: int = 0  # pairs that would be distractors, but share something with the data
 
+    @staticmethod
+    def of(pairs_P2: Ids, sizes: tuple[int, int]) -> Gallery:
+        """A gallery of so many images and texts, in one part, of which these match."""
+        images, texts = (np.arange(size) for size in sizes)
+        where = _in_part(0, images), _in_part(0, texts, 0 * texts)
+        part_P = np.zeros(len(pairs_P2), np.int64)
+        unique_P2 = np.unique(pairs_P2, axis=0)
+        return Gallery([images], [texts], *where, unique_P2, part_P[: len(unique_P2)], ids([sizes]))
+
+    def in_one_part(self) -> Gallery:
+        """The same gallery, as if it had not grown."""
+        return replace(self, part_P=0 * self.part_P, ends_M2=self.ends_M2[-1:])
+
     def vectors(self, parts: Sequence[Embeddings]) -> Embeddings:
-        """The embeddings of the entries that come from the first parts, given those of the parts."""
+        """The embeddings of the entries of the first parts, given those of these parts."""
         rows = list(zip(parts, self.image_rows, self.text_rows, strict=False))
         images = Gathered([(part.image_ID, image_rows) for part, image_rows, _ in rows])
         return Embeddings(images, Gathered([(part.text_TD, own) for part, _, own in rows]))

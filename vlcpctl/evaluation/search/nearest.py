@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from functools import cache
 from typing import Any
 
@@ -25,10 +26,10 @@ def has_faiss_for(device: torch.device) -> bool:
     """Whether FAISS can search on a device, and it is a GPU."""
     if device.type != "cuda":
         return False
-    try:
-        import faiss
-    except ImportError:
+    if importlib.util.find_spec("faiss") is None:
         return False
+    import faiss
+
     return hasattr(faiss, "StandardGpuResources") and (device.index or 0) < faiss.get_num_gpus()
 
 
@@ -58,7 +59,7 @@ def nearest(
 
 
 @cache
-def _resources(number: int) -> Any:
+def _resources(_gpu: int) -> Any:
     """What FAISS needs on a GPU, which all searches share: each would reserve memory."""
     import faiss
 

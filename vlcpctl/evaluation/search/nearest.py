@@ -47,7 +47,7 @@ def nearest(
         found: tuple[Vectors, Ids] = faiss.knn(*sides, k, faiss.METRIC_INNER_PRODUCT)
         return found
     limit = torch.cuda.mem_get_info(device)[0] // _SHARE
-    number = torch.cuda.current_device() if device.index is None else device.index
+    number = -1 if device == torch.device("cuda") else device.index  # -1: the current one
     on_gpu: tuple[Vectors, Ids] = faiss.knn_gpu(
         *(_resources(number), *sides, k),
         metric=faiss.METRIC_INNER_PRODUCT,

@@ -169,13 +169,12 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("backend", ["faiss", "torch"])
 @pytest.mark.parametrize("options", CASES)
 def test_numbers_and_ranks_are_those_of_a_naive_search(
-    place: Path, tmp_path: Path, options: dict[str, Any], backend: str
+    place: Path, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     cache = tmp_path / "cache"
-    row = evaluated(place, tmp_path / "rows", backend=backend, embedding_cache=cache, **options)
+    row = evaluated(place, tmp_path / "rows", embedding_cache=cache, **options)
     gallery = options.get("gallery_checkpoint", "new")
     by = None
     if "distractors" in options:
@@ -184,7 +183,7 @@ def test_numbers_and_ranks_are_those_of_a_naive_search(
     assert row["metrics"] == pytest.approx(metrics)
     # The same from the cache, and with files of ranks.
     again = {"embedding_cache": cache, "save_ranks": tmp_path / "ranks", **options}
-    assert evaluated(place, tmp_path / "again", backend=backend, **again) == row
+    assert evaluated(place, tmp_path / "again", **again) == row
     table = pq.read_table(tmp_path / "ranks")
     for way, found in ranks.items():
         of_way = table.filter(np.array(table["direction"].to_pylist()) == way)
@@ -277,7 +276,7 @@ def test_finished_rows_are_not_measured_again_and_others_are_refused(
     out, ranks = tmp_path / "rows", tmp_path / "ranks"
     row = evaluated(place, out, save_ranks=ranks, **CASES[3])
     with monkeypatch.context() as patch:
-        patch.setattr("vlcpctl.evaluation.evaluator.Session.load", None)
+        patch.setattr("vlcpctl.evaluation.evaluator.Session.encoder", None)
         assert evaluated(place, out, save_ranks=ranks, **CASES[3]) == row
     for other in CASES[:3]:
         with pytest.raises(OutputExists, match="contains other rows"):

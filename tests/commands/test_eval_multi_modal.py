@@ -44,7 +44,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model(monkeypatch: pytest.MonkeyPatch) -> FusedByColour:
     """What every checkpoint is taken to be."""
     encoder = FusedByColour()
-    monkeypatch.setattr(Session, "fusion_encoder", encoder)
+    monkeypatch.setattr(Session, "encoder", encoder)
     return encoder
 
 
@@ -184,7 +184,7 @@ def test_rows_are_the_same_bytes_whatever_the_means(
     place: Path, tmp_path: Path, model: FusedByColour
 ) -> None:
     evaluate(place, tmp_path / "a", gallery="both")
-    evaluate(place, tmp_path / "b", gallery="both", backend="torch", workers=2, batch_size=7)
+    evaluate(place, tmp_path / "b", gallery="both", workers=2, batch_size=7)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 

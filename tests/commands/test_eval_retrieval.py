@@ -20,13 +20,14 @@ from vlcpctl.commands.eval_retrieval import run
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
 from vlcpctl.data.tasks.samples import Pair
-from vlcpctl.data.tasks.task import open_stream
+from vlcpctl.data.tasks.task import Split, open_stream
 from vlcpctl.evaluation import embedding
 from vlcpctl.files.atomic import new_directory
 from vlcpctl.files.rows import read_rows
 from vlcpctl.inspection.check import check
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.models import dual_encoder
+from vlcpctl.models.configuration import checkpoint_transform
 from vlcpctl.report.render import terminal as terminal_tables
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
@@ -102,7 +103,7 @@ def test_a_row_for_every_gallery_goes_to_stdout(
 
 def test_rows_are_the_same_bytes_whatever_the_means(place: Path, tmp_path: Path) -> None:
     evaluate(place, tmp_path / "a", gallery="both")
-    evaluate(place, tmp_path / "b", gallery="both", backend="torch", workers=2)
+    evaluate(place, tmp_path / "b", gallery="both", workers=2)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert len(read_rows([str(tmp_path / "a")])) == 9
 
@@ -188,6 +189,40 @@ def test_json_tells_path_and_count(
 ) -> None:
     evaluate(place, tmp_path / "rows", json_=True)
     assert json.loads(capsys.readouterr().out) == {"path": str(tmp_path / "rows"), "rows": 6}
+
+
+def test_images_are_decoded_once_for_all_checkpoints(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[int] = []
+    real = Split.image
+    monkeypatch.setattr(Split, "image", lambda self, row: (decoded.append(row), real(self, row))[1])
+    rows = evaluate(place, tmp_path / "both", batch_size=5)
+    assert len(decoded) == 3 * 12
+    alone = []
+    for step in ("00", "01"):
+        run(tasks(place), [place / "run" / step], out=tmp_path / step, batch_size=5, quiet=True)
+        alone += rows_of((tmp_path / step).read_text())
+    assert rows == alone
+    assert len(decoded) == 3 * 36
+    batch = 5 * 3 * checkpoint_transform(place / "run" / "00").image_size ** 2
+    monkeypatch.setattr("vlcpctl.evaluation.evaluator.free_memory", lambda: 4 * 4 * batch)
+    evaluate(place, tmp_path / "few", batch_size=5)
+    assert 3 * 36 + 36 < len(decoded) < 3 * 36 + 72  # what does not fit is decoded again
+
+
+def test_a_precision_is_an_option_of_the_row(place: Path, tmp_path: Path) -> None:
+    usual = evaluate(place, tmp_path / "a", embedding_cache=tmp_path / "cache")
+    half = evaluate(place, tmp_path / "b", embedding_cache=tmp_path / "cache", precision="bf16")
+    assert [row["options"] for row in half] == [
+        {**row["options"], "precision": "bf16"} for row in usual
+    ]
+    emb = [{"save_embeddings": tmp_path / name, "precision": name} for name in ("fp32", "bf16")]
+    for how in emb:
+        evaluate(place, tmp_path / "c", force=True, **how)
+    images = [np.load(next((tmp_path / one).rglob("img_emb_0.npy"))) for one in ("fp32", "bf16")]
+    assert not np.array_equal(*images)
+    assert np.allclose(*images, atol=0.05)
 
 
 def test_timings_are_kept_apart_from_rows(place: Path, tmp_path: Path) -> None:
@@ -341,18 +376,12 @@ def doubled(number: int) -> Pair:
 
 @pytest.mark.parametrize("duplicates", ["unite", "separate"])
 @pytest.mark.parametrize("limit", [None, 7])
-@pytest.mark.parametrize("backend", ["torch", "faiss"])
 def test_saved_ranks_give_the_recalls_of_every_row(
-    tmp_path: Path, duplicates: str, limit: int | None, backend: str
+    tmp_path: Path, duplicates: str, limit: int | None
 ) -> None:
     stream = make_stream(tmp_path / "stream", 2, 4, test=30, pair=doubled)
     checkpoint = make_checkpoint(tmp_path / "01", stream, 1)
-    how: dict[str, Any] = {
-        "gallery": "both",
-        "duplicates": duplicates,
-        "limit": limit,
-        "backend": backend,
-    }
+    how: dict[str, Any] = {"gallery": "both", "duplicates": duplicates, "limit": limit}
     paths = sorted(stream.glob("[0-9]*"))
     ranks = tmp_path / "ranks.parquet"
     run(paths, [checkpoint], out=tmp_path / "rows", save_ranks=ranks, quiet=True, **how)

@@ -126,19 +126,16 @@ def test_searches_by_shards_have_the_bytes_of_one_process(
     for index in range(count):
         assert run_program(capfd, *sharing, "--shard-index", index).code == 0
     asked: list[int] = []
-    searched_by = (cross_modal.find_ranks, multi_modal.find_hits)
-    monkeypatch.setattr(
-        cross_modal,
-        "find_ranks",
-        lambda own, *given, **more: (asked.append(len(own)), searched_by[0](own, *given, **more))[
-            1
-        ],
-    )
-    monkeypatch.setattr(
-        multi_modal,
-        "find_hits",
-        lambda *given: (asked.append(len(given[-1])), searched_by[1](*given))[1],
-    )
+    for module, name in (
+        *((cross_modal, one) for one in ("ranks", "exact_ranks")),
+        (multi_modal, "hits"),
+    ):
+
+        def noted(search: Any, *more: Any, real: Any = getattr(module, name)) -> Any:
+            asked.append(len(more[-1] if isinstance(more[-1], range) else search))
+            return real(search, *more)
+
+        monkeypatch.setattr(module, name, noted)
     left_out = 3  # which the joining line searches
     for index in reversed([one for one in range(count) if one != left_out]):
         ended = run_program(
@@ -255,7 +252,7 @@ def test_a_joining_line_names_the_line_of_a_missing_shard(
     check_refused(run_program(capfd, *join), "eval-retrieval", 3, f"{said} 0")
     assert list(tmp_path.iterdir()) == []
     assert shard(place, rows, capfd, 0).code == 0
-    monkeypatch.delattr(Session, "load")  # refused before a model is loaded
+    monkeypatch.delattr(Session, "encoder")  # refused before a model is loaded
     said = f"shard 1 of 2 of {rows} is missing; first run this line with --shard-index 1"
     check_refused(run_program(capfd, *join), "eval-retrieval", 3, said)
 

@@ -23,8 +23,7 @@ from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.class_names import distinct_labels
 from vlcpctl.data.tasks.task import open_stream
-from vlcpctl.evaluation.classification import class_vectors
-from vlcpctl.evaluation.search.index import BAND
+from vlcpctl.evaluation.search.count import BAND
 from vlcpctl.files.atomic import new_directory
 from vlcpctl.files.rows import read_rows
 from vlcpctl.metrics.accuracy import accuracies, tally
@@ -245,21 +244,6 @@ def test_rows_are_the_same_bytes_whatever_the_means(place: Path, tmp_path: Path)
     evaluate(place, tmp_path / "a", *words)
     evaluate(place, tmp_path / "b", *words, workers=2, batch_size=7)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-
-
-def test_scores_are_kept_for_one_batch_only(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes: list[tuple[int, int]] = []
-    real = class_vectors.class_ranks
-
-    def watched(images: Any, labels: Any, classes: Any, device: str, **given: Any) -> Any:
-        sizes.append((len(images), len(classes)))
-        return real(images, labels, classes, device, **given)
-
-    monkeypatch.setattr(class_vectors, "class_ranks", watched)
-    evaluate(place, tmp_path / "rows", place / "pets", batch_size=4)
-    assert sizes == [(4, 6)] * 6 + [(1, 6)]
 
 
 def test_a_fusion_model_is_measured_by_its_two_towers(place: Path, tmp_path: Path) -> None:

@@ -276,9 +276,9 @@ class Session:
 
 def plan_lines(evaluator: Evaluator, sessions: Iterable[Session]) -> Iterator[str]:
     """A plan as lines of text."""
-    several = len(evaluator.checkpoints)
-    kept = f", images decoded once for {several} checkpoints (up to 1/{_SHARE} of free memory)"
-    yield in_words(evaluator.workers, evaluator.device) + (kept if several > 1 else "")
+    yield in_words(evaluator.workers, evaluator.device)
+    if (several := len(evaluator.checkpoints)) > 1:
+        yield f"images decoded once for {several} checkpoints, within 1/{_SHARE} of free memory"
     for session in sessions:
         yield from (evaluator.line(session, row) for row in session.rows)
         if (more := evaluator.more(session)) is not None:

@@ -27,7 +27,7 @@ from vlcpctl.evaluation.classification.linear_probe import (
     TIGHT,
     LabelledFeatures,
     Probe,
-    fit_lbfgs,
+    fitted,
 )
 from vlcpctl.evaluation.classification.logistic_probe import STRENGTHS
 
@@ -42,7 +42,7 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", ConvergenceWarning)
     data = _features(args)
-    least = [loss(fit_lbfgs(data, one, None, 1e-10), data, one) for one in STRENGTHS]
+    least = [loss(fitted(data, one, None, 1e-10), data, one) for one in STRENGTHS]
     sweeps: dict[str, Sweep] = {
         "vlcpctl, to choose": lambda: ours(data, LOOSE),
         "vlcpctl, as the last fit": lambda: ours(data, TIGHT),
@@ -66,7 +66,7 @@ def ours(data: LabelledFeatures, tolerance: float) -> list[Probe]:
     """The probes of all strengths, each started from the last."""
     found: list[Probe] = []
     for strength in STRENGTHS:
-        found.append(fit_lbfgs(data, strength, found[-1] if found else None, tolerance))
+        found.append(fitted(data, strength, found[-1] if found else None, tolerance))
     return found
 
 

@@ -109,6 +109,21 @@ def test_joined_shards_have_the_bytes_of_one_process(
     assert (again.code, again.out) == (0, f"{joined}\n")  # the rows are there already
 
 
+def noted(monkeypatch: pytest.MonkeyPatch, asked: list[int]) -> None:
+    """Add the number of queries of each search to `asked`."""
+
+    def noting(real: Any) -> Any:
+        def search(first: Any, *more: Any) -> Any:
+            asked.append(len(more[-1] if isinstance(more[-1], range) else first))
+            return real(first, *more)
+
+        return search
+
+    for name in ("ranks", "exact_ranks"):
+        monkeypatch.setattr(cross_modal, name, noting(getattr(cross_modal, name)))
+    monkeypatch.setattr(multi_modal, "hits", noting(multi_modal.hits))
+
+
 @pytest.mark.parametrize(
     ("kind", "count"), [*((kind, 2) for kind in GALLERIES), ("own", 1), ("own", 5), ("merged", 5)]
 )
@@ -126,16 +141,7 @@ def test_searches_by_shards_have_the_bytes_of_one_process(
     for index in range(count):
         assert run_program(capfd, *sharing, "--shard-index", index).code == 0
     asked: list[int] = []
-    for module, name in (
-        *((cross_modal, one) for one in ("ranks", "exact_ranks")),
-        (multi_modal, "hits"),
-    ):
-
-        def noted(search: Any, *more: Any, real: Any = getattr(module, name)) -> Any:
-            asked.append(len(more[-1] if isinstance(more[-1], range) else search))
-            return real(search, *more)
-
-        monkeypatch.setattr(module, name, noted)
+    noted(monkeypatch, asked)
     left_out = 3  # which the joining line searches
     for index in reversed([one for one in range(count) if one != left_out]):
         ended = run_program(

@@ -24,12 +24,12 @@ from turns import in_turns, ratios, show
 from vlcpctl.core.console import emit
 from vlcpctl.evaluation.classification.linear_probe import (
     LOOSE,
+    STRENGTHS,
     TIGHT,
     LabelledFeatures,
     Probe,
     fitted,
 )
-from vlcpctl.evaluation.classification.logistic_probe import STRENGTHS
 
 TOLERANCES = (1e-4, 1e-6, 1e-8)  # of scikit-learn; the first is its default
 NOISE = 3.0

@@ -285,22 +285,6 @@ def test_finished_rows_are_not_measured_again_and_others_are_refused(
             evaluated(place, tmp_path / "new", save_ranks=ranks, **other)
 
 
-def test_the_plan_names_index_and_distractors(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(
-        [place / "guard"],
-        [place / "new"],
-        dry_run=True,
-        gallery_checkpoint=place / "old",
-        distractors=[place / "more"],
-        distractors_by="query",
-    )
-    said = capsys.readouterr().err
-    assert f"own gallery of guard by {place / 'old'}" in said
-    assert "distractors by the queries' checkpoint: more" in said
-
-
 def test_what_does_not_fit_is_refused_in_one_line(place: Path, tmp_path: Path) -> None:
     narrow = make_checkpoint(tmp_path / "narrow", "micro")
     with pytest.raises(Incompatible, match=r"narrow has embeddings of 8 numbers, .*new of 96"):
@@ -338,12 +322,6 @@ def test_options_without_effect_are_refused(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         evaluated(place, tmp_path / "rows", **options)
-
-
-def test_a_distractor_without_the_split_is_refused(place: Path, tmp_path: Path) -> None:
-    make_task(tmp_path / "train", name="train", splits={"train": 2})
-    with pytest.raises(BadInput, match="has no split 'test'"):
-        evaluated(place, tmp_path / "rows", distractors=[str(tmp_path / "train")])
 
 
 def read(place: Path, tmp_path: Path, cases: Iterable[tuple[str, dict[str, Any]]]) -> list[Row]:

@@ -12,20 +12,19 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from support.checkpoints import write_checkpoint_manifest
-from support.class_folders import write_class_folder
 
 from vlcpctl.commands.eval_probe import run
 from vlcpctl.commands.forgetting_report import run as forgetting_report
-from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
+from vlcpctl.core.errors import BadInput, Diverged, TooManySkipped, UsageError
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_task
-from vlcpctl.evaluation.classification import logistic_probe
-from vlcpctl.evaluation.classification.logistic_probe import STRENGTHS
+from vlcpctl.evaluation.classification import linear_probe
+from vlcpctl.evaluation.classification.linear_probe import STRENGTHS
 from vlcpctl.files.atomic import new_directory
 from vlcpctl.files.hashing import unit_hash
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
-from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
+from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 
 @pytest.fixture(scope="module")
@@ -132,18 +131,18 @@ def test_the_sweep_ends_when_two_strengths_in_a_row_are_less_accurate(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = iter([50.0, 60.0, 58.0, 60.0, 59.0, 58.0])  # more would raise StopIteration
-    monkeypatch.setattr(logistic_probe, "accuracy", lambda fitted, held: next(given))
+    monkeypatch.setattr(linear_probe, "accuracy", lambda fitted, held: next(given))
     (row,) = probed(place, tmp_path / "rows", first(place), held_out=0.4)
     assert row["strength"] == STRENGTHS[1]
     assert not list(given)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_early_end_chooses_as_the_whole_sweep(
     seed: int, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (row,) = probed(place, tmp_path / "rows", first(place), held_out=0.4, seed=seed)
-    monkeypatch.setattr(logistic_probe, "FALLS", len(STRENGTHS))
+    monkeypatch.setattr(linear_probe, "FALLS", len(STRENGTHS))
     (whole,) = probed(place, tmp_path / "whole", first(place), held_out=0.4, seed=seed)
     assert row == whole
 
@@ -166,11 +165,6 @@ def test_the_strength_is_the_best_on_the_part_that_keys_hold_out(
     assert row["n_train"] == 40  # the probe itself is trained on the whole split
 
 
-def test_the_same_command_makes_the_same_bytes(place: Path, tmp_path: Path) -> None:
-    one, other = (probed(place, tmp_path / name, first(place)) for name in "ab")
-    assert one == other
-
-
 def test_classes_of_no_train_image_are_wrong_and_counted(place: Path, tmp_path: Path) -> None:
     def pair(number: int) -> Any:
         label = f"{number % 2}" if number < 20 or number % 4 else "new"
@@ -189,16 +183,6 @@ def test_classes_of_no_train_image_are_wrong_and_counted(place: Path, tmp_path: 
     assert row["metrics"]["acc1"] == pytest.approx(expected)
 
 
-def test_a_folder_of_a_benchmark_is_probed_too(place: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "pets"
-    for split, count in (("train", 30), ("test", 12)):
-        images = [(make_image(number), "png", number % 3) for number in range(count)]
-        write_class_folder(folder, images, ("cat", "dog", "bird"), split=split)
-    (row,) = probed(place, tmp_path / "rows", folder)
-    assert (row["task"], row["n_train"], row["n_images"]) == ("pets", 30, 12)
-    assert row["task_step"] is None
-
-
 def test_rows_go_to_forgetting_report(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -211,16 +195,6 @@ def test_rows_go_to_forgetting_report(
     shown = capsys.readouterr().out
     assert "probe, lbfgs, test split" in shown
     assert "Forgetting in acc1" in shown
-
-
-def test_rows_that_are_there_are_kept_and_others_refused(place: Path, tmp_path: Path) -> None:
-    out = tmp_path / "rows"
-    probed(place, out, first(place), strength=1e-2)
-    before = out.stat().st_mtime_ns
-    probed(place, out, first(place), strength=1e-2)
-    assert out.stat().st_mtime_ns == before
-    with pytest.raises(OutputExists):
-        probed(place, out, first(place), strength=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -248,13 +222,13 @@ def test_options_without_effect_are_refused(
 def test_a_probe_that_diverges_is_an_error_and_no_row(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = logistic_probe.fitted
+    real = linear_probe.fitted
 
     def lost(*given: Any) -> Any:
         found = real(*given)
         return replace(found, bias_C=found.bias_C * torch.nan)
 
-    monkeypatch.setattr(logistic_probe, "fitted", lost)
+    monkeypatch.setattr(linear_probe, "fitted", lost)
     for how in ({"strength": 0.1}, {}):
         with pytest.raises(Diverged, match="--strength"):
             probed(place, tmp_path / "rows", first(place), **how)
@@ -282,16 +256,3 @@ def test_data_that_cannot_be_probed_is_refused(place: Path, tmp_path: Path) -> N
         probed(place, tmp_path / "r", labelled("few", "a", "b"), held_out=1e-6)
     with pytest.raises(BadInput, match="has no images in split 'val'"):
         probed(place, out, first(place), split="val")
-
-
-def test_a_place_of_data_sets_without_a_name_to_look_for_is_refused(
-    place: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError, match="has no effect: every data set is given as a path"):
-        probed(place, tmp_path / "rows", first(place), data=tmp_path)
-
-
-def test_json_prints_rows(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run([str(first(place))], [place / "run" / "00"], json_=True)
-    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert row["evaluator"] == "probe"

@@ -124,10 +124,6 @@ def test_a_task_is_embedded_once_per_checkpoint(
     assert embedded == [12] * 6
 
 
-def test_batches_change_no_row(place: Path, tmp_path: Path) -> None:
-    assert evaluate(place, tmp_path / "a") == evaluate(place, tmp_path / "b", batch_size=5)
-
-
 def test_recalls_are_those_of_the_saved_embeddings(place: Path, tmp_path: Path) -> None:
     rows = evaluate(place, tmp_path / "rows", save_embeddings=tmp_path / "emb")
     assert sorted(path.name for path in (tmp_path / "emb").iterdir()) == ["00", "01"]
@@ -168,20 +164,6 @@ def test_finished_rows_are_not_made_again(
         evaluate(place, out, duplicates="separate")
     evaluate(place, out, duplicates="separate", force=True)
     assert len(rows_of((tmp_path / ".rows.ndjson.vlcpctl/replaced/rows.ndjson").read_text())) == 6
-
-
-def test_saved_embeddings_are_not_made_again(place: Path, tmp_path: Path) -> None:
-    kept = tmp_path / "emb"
-    for out in ("a", "b"):
-        run(
-            tasks(place),
-            [place / "run" / "00"],
-            out=tmp_path / out,
-            save_embeddings=kept,
-            quiet=True,
-        )
-    with pytest.raises(OutputExists, match="limit was not set and is now 3"):
-        run(tasks(place), [place / "run" / "00"], save_embeddings=kept, limit=3)
 
 
 def test_json_tells_path_and_count(
@@ -252,13 +234,6 @@ def test_identical_content_counts_once(place: Path, tmp_path: Path) -> None:
     assert united["task_step"] is None
 
 
-def test_a_plan_is_only_told(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(tasks(place), [place / "run" / "00"], gallery="merged", dry_run=True)
-    shown = capsys.readouterr()
-    said = "device cpu, no workers (auto)\nseqf step 0: merged gallery of 00-part-0\n"
-    assert (shown.out, shown.err) == ("", said)
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_image_that_cannot_be_decoded_is_named(
     place: Path, tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
@@ -277,11 +252,6 @@ def test_a_diverged_model_is_named(place: Path, tmp_path: Path) -> None:
         run(tasks(place)[:1], [broken], quiet=True)
 
 
-def test_a_stream_given_as_a_task_lists_its_tasks(place: Path) -> None:
-    with pytest.raises(BadInput, match=r"is a stream; give one of its tasks: .*02-part-2"):
-        run([place / "stream"], [place / "run" / "00"])
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -298,11 +268,6 @@ def test_unknown_words_are_refused(place: Path, options: dict[str, str], message
 def test_a_split_that_is_not_there_is_named(place: Path) -> None:
     with pytest.raises(BadInput, match=r"has no split 'val' \(it has: train, test\); see --split"):
         run(tasks(place), [place / "run" / "00"], split="val")
-
-
-def test_merged_alone_needs_a_whole_gallery(place: Path) -> None:
-    with pytest.raises(UsageError, match="nothing to evaluate"):
-        run(tasks(place)[1:], [place / "run" / "01"], gallery="merged")
 
 
 def test_two_checkpoints_of_one_name_cannot_share_a_directory(place: Path, tmp_path: Path) -> None:
@@ -343,15 +308,6 @@ def test_a_terminal_shows_a_table(place: Path, terminal: Terminal) -> None:
 def test_json_prints_rows_on_a_terminal_too(place: Path, terminal: Terminal) -> None:
     run(tasks(place)[:2], [place / "run" / "01"], json_=True)
     assert [row["task"] for row in rows_of(terminal.getvalue())] == ["00-part-0", "01-part-1"]
-
-
-def test_rows_measured_before_an_error_are_shown(
-    place: Path, terminal: Terminal, tmp_path: Path
-) -> None:
-    broken = make_checkpoint(tmp_path / "broken", place / "stream", 1, scale=float("inf"))
-    with pytest.raises(Diverged):
-        run(tasks(place), [place / "run" / "00", broken])
-    assert "seqf, after task 0" in terminal.getvalue()
 
 
 def recalled(found: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, float]:

@@ -263,22 +263,6 @@ def test_a_joining_line_names_the_line_of_a_missing_shard(
     check_refused(run_program(capfd, *join), "eval-retrieval", 3, said)
 
 
-def test_an_array_that_no_shard_has_is_missing(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The merged gallery of step 0 needs only the first task, unless embeddings are saved."""
-    rows = tmp_path / "rows"
-    few = [*words(place, rows, "multi-modal", "--num-shards", 1), "--gallery", "merged"]
-    all_ = words(place, rows, "multi-modal", "--num-shards", 1)
-    assert run_program(capfd, *few, "--shard-index", 0).code == 0
-    check_refused(
-        run_program(capfd, *all_), "eval-retrieval", 3, "first run this line with --shard"
-    )
-    assert not rows.exists()
-    assert run_program(capfd, *all_, "--shard-index", 0).code == 0
-    assert run_program(capfd, *all_).code == 0
-
-
 @pytest.mark.parametrize(
     ("other", "said"),
     [

@@ -14,11 +14,10 @@ from support.checkpoints import write_checkpoint_manifest
 from support.program import check_refused, run_program
 
 from vlcpctl.commands.spatial_report import run
-from vlcpctl.core.errors import Incompatible, OutputExists, UsageError
+from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.files.atomic import new_directory
-from vlcpctl.files.rows import read_rows
 from vlcpctl.metrics.angles import rotations, self_angle_changes
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
@@ -103,18 +102,6 @@ def test_rows_of_three_checkpoints_and_two_tasks_come_in_order(place: Path, tmp_
     assert found == [(*pair, task) for pair in ((0, 1), (0, 2), (1, 2)) for task in both]
 
 
-def test_the_same_rows_are_kept_and_others_are_refused(place: Path, tmp_path: Path) -> None:
-    out = tmp_path / "rows"
-    run([first(place)], steps(place, 0, 1), out=out, quiet=True)
-    before = out.stat().st_mtime_ns
-    run([first(place)], steps(place, 0, 1), out=out, quiet=True)
-    assert out.stat().st_mtime_ns == before
-    with pytest.raises(OutputExists, match="contains other rows"):
-        run([first(place)], steps(place, 0, 2), out=out, quiet=True)
-    run([first(place)], steps(place, 0, 2), out=out, quiet=True, force=True)
-    assert rows_of(out)[0]["step"] == 2
-
-
 def test_tables_go_to_stdout_and_rows_where_they_are_wanted(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,21 +139,6 @@ def test_forgetting_report_reads_the_rows_and_draws_them(
         "1 -> 2",
         "0 -> 2",
     ]
-
-
-def test_rows_are_read_back_with_their_counts(place: Path, tmp_path: Path) -> None:
-    run([first(place)], steps(place, 0, 1), out=tmp_path / "rows", quiet=True)
-    (row,) = read_rows([str(tmp_path / "rows")])
-    assert row.since is not None
-    assert (row.since.step, row.since.checkpoint) == (0, "content 0")
-    assert row.degrees is not None
-    assert sum(row.degrees["ram_image"]) == 7
-
-
-def test_a_limit_takes_the_first_samples(place: Path, tmp_path: Path) -> None:
-    run([first(place)], steps(place, 0, 1), out=tmp_path / "rows", limit=3, quiet=True)
-    (row,) = rows_of(tmp_path / "rows")
-    assert (row["n_images"], row["n_texts"], row["limit"]) == (3, 6, 3)
 
 
 def test_spaces_of_other_widths_are_refused(place: Path, tmp_path: Path) -> None:

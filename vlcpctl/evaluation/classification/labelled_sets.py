@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
+from torch import Tensor
 
 from vlcpctl.core.console import warn
 from vlcpctl.core.device_copies import copied_ahead
@@ -15,9 +16,13 @@ from vlcpctl.core.errors import BadInput, TooManySkipped
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.classification.data_sets import DataSet
 from vlcpctl.data.classification.labelled_images import Flaw, LabelledImages
-from vlcpctl.data.loading.eval_batches import LabelledBatch, LabelledBatches, read_labelled
+from vlcpctl.data.loading.eval_batches import (
+    AugmentedBatches,
+    LabelledBatch,
+    LabelledBatches,
+    read_labelled,
+)
 from vlcpctl.data.tasks.skips import Tolerance
-from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.embedding import Batch, Things, embedded, images_of
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.search.vectors import AnyVectors, Ids, Vectors
@@ -28,12 +33,37 @@ _FLAWS_SHOWN = 5
 Part = tuple[Ids, Vectors, list[Flaw]]  # rows (B,), embeddings (B, D), images left out
 
 
+class Way(NamedTuple):
+    """How images are embedded: with which view of them, and by which function of their pixels.
+
+    `what` distinguishes the embeddings in the cache from those of another way.
+    """
+
+    what: str
+    view: Callable[[ImageTransform], ImageTransform]  # of the model's own
+    embed: Callable[[Encoder, Tensor], Vectors]
+
+
+def own_view(own: ImageTransform) -> ImageTransform:
+    """The model's own view of an image."""
+    return own
+
+
+def embed_batch(encoder: Encoder, pixels: Tensor) -> Vectors:
+    """(B, D) unit embeddings of images (B, H, W, 3)."""
+    return embed_images(encoder, [pixels] if len(pixels) else [])
+
+
+USUAL = Way("images", own_view, embed_batch)
+
+
 @dataclass(frozen=True)
 class LabelledWork:
     """Work that embeds batches of labelled images: rows (B,), embeddings (B, D) and flaws."""
 
-    batches: LabelledBatches
+    batches: LabelledBatches | AugmentedBatches
     workers: int
+    way: Way
 
     def share(self, numbers: Sequence[int]) -> LabelledWork:
         """See `Work`."""
@@ -44,23 +74,7 @@ class LabelledWork:
         pins = encoder.device.type == "cuda"
         read = read_labelled(self.batches, self.workers, numbers, pins=pins)
         for batch in copied_ahead(read, encoder.device, LabelledBatch.moved):
-            pixels = [batch.pixels] if len(batch.rows) else []
-            yield batch.rows, embed_images(encoder, pixels), batch.flaws
-
-
-@dataclass(frozen=True)
-class Way:
-    """How images are embedded: with which view of them, and by which work on their batches.
-
-    `what` distinguishes the embeddings in the cache from those of another way.
-    """
-
-    what: str
-    view: Callable[[ImageTransform], ImageTransform]  # of the model's own
-    work: Callable[[LabelledBatches, int], Work[Encoder, Part]]
-
-
-USUAL = Way("images", lambda own: own, LabelledWork)  # unit embeddings of the model's own view
+            yield batch.rows, self.way.embed(encoder, batch.pixels), batch.flaws
 
 
 @dataclass(frozen=True)
@@ -111,7 +125,7 @@ class LabelledSet:
         about |= {"checkpoint": session.manifest.content, "what": way.what}
         batches = LabelledBatches(self.images, self.count, view, evaluator.batch_size)
         batches.kept = evaluator.kept(about)
-        work = way.work(batches, evaluator.worker_count)
+        work = LabelledWork(batches, evaluator.worker_count, way)
 
         def computed(numbers: range) -> Iterator[Batch]:
             size = evaluator.batch_size

@@ -1,7 +1,8 @@
-"""A linear probe: multinomial logistic regression on frozen features.
+"""The logistic probe: multinomial logistic regression on frozen features.
 
 Minimises the mean cross-entropy plus strength / 2 times the squared weights; biases are not
 penalised. With N images, that is scikit-learn's LogisticRegression(C = 1 / (strength * N)).
+The strength is given, or chosen on a held-out part of the training images.
 Shapes: N images, B of them at once, C classes, D dimensions.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,16 +19,26 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn.functional import linear
 
-from vlcpctl.evaluation.classification.labelled_sets import Images
+from vlcpctl.core.console import say, warn
+from vlcpctl.core.devices import torch_device
+from vlcpctl.core.errors import BadInput, Diverged
+from vlcpctl.evaluation.classification.labelled_sets import Images, LabelledSet
+from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.search.count import BAND
 from vlcpctl.evaluation.search.vectors import Ids
+from vlcpctl.files.hashing import unit_hash
 from vlcpctl.metrics.accuracy import accuracies, tally
 from vlcpctl.metrics.recall import count_touched
+
+if TYPE_CHECKING:
+    from vlcpctl.evaluation.classification.probe import LinearProbe
 
 # Largest component of the gradient when L-BFGS stops: to choose a strength, as small as single
 # precision allows (rounding stops the line search near 1e-7), and for the probe that is evaluated.
 LOOSE, TIGHT = 1e-6, 1e-8
 MOST_STEPS = 1000  # of L-BFGS, as in CLIP's linear probes (Radford et al., 2021, appendix A.3)
+STRENGTHS = tuple(10.0**-power for power in range(1, 9))  # to choose from, the strongest first
+FALLS = 2  # strengths in a row with less accuracy than the best, after which the choice is made
 _CHUNK = 1 << 14  # images converted to double precision at once
 
 Parameters = NDArray[np.float64]
@@ -203,3 +214,77 @@ def _ranks(logit_BC: Tensor, label_B: Tensor) -> tuple[Tensor, Tensor]:
     worst = (~(logit_BC < own_B1 - BAND)).sum(1)
     best = (logit_BC >= own_B1 + BAND).sum(1) + 1
     return worst, best
+
+
+def measured(
+    session: Session, how: LinearProbe, train_set: LabelledSet, test_set: LabelledSet
+) -> dict[str, Any]:
+    """Train a probe on one split of a data set and measure it on the other: the fields of a row.
+
+    Raises Diverged if embeddings or a probe are not finite, BadInput if images or classes are too
+    few, and TooManySkipped if too many images cannot be read.
+    """
+    train, test = (one.embedded(session, how.tolerance) for one in (train_set, test_set))
+    what = f"{session.checkpoint} on {train_set.name}"
+    # Only classes with training images get weights: the others would only be pushed away from every
+    # image, and still take part in the softmax.
+    place_C = number_of(train.label_N, len(train_set.data.classes))
+    data = labelled(train, place_C, torch_device(session.evaluator.device))
+    if data.classes < 2:
+        raise BadInput(f"{what}: all training images have one class; a probe needs two or more")
+    strength = how.strength or _chosen(how, data, train.keys, what)
+    probe = fitted(data, strength)
+    if not probe.is_finite:
+        raise Diverged(_why(what, f"strength {strength:g}"))
+    if probe.steps >= MOST_STEPS:
+        warn(
+            f"{what}: L-BFGS did not converge in {MOST_STEPS} steps; it needs fewer with a larger "
+            "--strength"
+        )
+    return {
+        **judged(probe, test, place_C),
+        "strength": strength,
+        "n_train": len(train.label_N),
+        "n_skipped": train.skipped + test.skipped,
+    }
+
+
+def _chosen(how: LinearProbe, data: LabelledFeatures, keys: list[str], what: str) -> float:
+    """The strength with the best accuracy on the held-out part; of ties the strongest.
+
+    The weaker ones are left out once `FALLS` in a row are less accurate than the best so far:
+    below the best strength probes only fit noise, ever more of it and ever more slowly.
+    """
+    # Drawn by key, so that the same images are held out for every checkpoint, also where
+    # another one leaves an image out.
+    draws = np.array([unit_hash("probe", how.seed, key) for key in keys])
+    is_held = torch.from_numpy(draws < how.share).to(data.label_N.device)
+    held, rest = data.at(is_held), data.at(~is_held)
+    if not len(held.label_N) or not len(rest.label_N):
+        raise BadInput(
+            f"{what}: of {len(keys)} training images, {len(held.label_N)} are held out to "
+            "choose the strength; use another --held-out, or give --strength"
+        )
+    found: dict[float, float] = {}
+    start: Probe | None = None
+    falls = 0
+    # From strong to weak, each started from the last: neighbouring optima are close, so that
+    # L-BFGS needs few steps. `max` keeps the first of ties, the strongest.
+    for strength in STRENGTHS:
+        probe = fitted(rest, strength, start, LOOSE)
+        if not probe.is_finite:
+            continue
+        found[strength], start = accuracy(probe, held), probe
+        falls = falls + 1 if found[strength] < max(found.values()) else 0
+        if falls == FALLS:
+            break
+    if not found:
+        raise Diverged(_why(what, "every strength"))
+    best = max(found, key=found.__getitem__)
+    say(f"{what}: strength {best:g}, {found[best]:.2f} % of {len(held.label_N)} held-out images")
+    return best
+
+
+def _why(what: str, where: str) -> str:
+    """The message for probes with non-finite weights."""
+    return f"{what}: the probe diverged to NaN or infinity at {where}; use another --strength"

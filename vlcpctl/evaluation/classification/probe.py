@@ -61,6 +61,11 @@ class LinearProbe(Evaluator):
         return self.protocol == MODX
 
     @property
+    def share(self) -> float:
+        """The share of the training images on which the strength is chosen."""
+        return self.held_out or HELD_OUT
+
+    @property
     def epoch_count(self) -> int:
         """The epochs of Mod-X's probe."""
         return self.epochs or MODX_EPOCHS
@@ -105,16 +110,11 @@ class LinearProbe(Evaluator):
 
     def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """See `Evaluator`; raises TooManySkipped if too many images cannot be read."""
-        from vlcpctl.evaluation.classification import logistic_probe, modx_probe
+        from vlcpctl.evaluation.classification import linear_probe, modx_probe
 
         (number,) = row.tasks
-        train, test = self._sets[number]
-        if self.is_modx:
-            batch, seed = MODX_BATCH, self.seed
-            how = modx_probe.Sgd(epochs=self.epoch_count, rate=self.rate, batch=batch, seed=seed)
-            return modx_probe.measured(session, how, train, test, self.tolerance)
-        choice = logistic_probe.Choice(self.strength, self.held_out or HELD_OUT, self.seed)
-        return logistic_probe.measured(session, choice, train, test, self.tolerance)
+        measured = modx_probe.measured if self.is_modx else linear_probe.measured
+        return measured(session, self, *self._sets[number])
 
     @cached_property
     def _data_sets(self) -> list[DataSet]:
@@ -170,7 +170,7 @@ class LinearProbe(Evaluator):
             "solver": LBFGS,
             "train_split": self.train_split,
             "strength": self.strength,  # None: chosen
-            "held_out": (self.held_out or HELD_OUT) if is_chosen else None,
+            "held_out": self.share if is_chosen else None,
             "epochs": None,
             "lr": None,
             "batch": None,
@@ -182,7 +182,7 @@ class LinearProbe(Evaluator):
         usual = {
             "train_split": (self.train_split, "train"),
             "fixed_strength": (self.strength, None),
-            "held_out": (self.held_out or HELD_OUT, HELD_OUT),
+            "held_out": (self.share, HELD_OUT),
             "epochs": (self.epoch_count, MODX_EPOCHS),
             "lr": (self.rate, MODX_RATE),
             "probe_seed": (self.seed, 0),

@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import torch
 from torch import nn
+from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, first_line, unknown_name
@@ -38,7 +39,12 @@ _SIZES = (
     *("context_length", "vocab_size"),
 )
 
-_DRAWS = {torch.Tensor.normal_, torch.Tensor.uniform_}
+# torch passes a mode the initialisations that may be replaced, and else what they call.
+_DRAWS = {
+    *(torch.Tensor.normal_, torch.Tensor.uniform_, init.normal_, init.uniform_),
+    *(init.kaiming_uniform_, init.kaiming_normal_, init.trunc_normal_),
+    *(init.xavier_uniform_, init.xavier_normal_),
+}
 TOWER = "text_tower"  # the directory for the config.json of a text tower of transformers
 
 
@@ -89,9 +95,10 @@ class WithoutDraws(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """See `TorchFunctionMode`."""
+        named = kwargs or {}
         if func in _DRAWS:
-            return args[0]
-        return (torch.empty if func is torch.randn else func)(*args, **(kwargs or {}))
+            return named["tensor"] if "tensor" in named else args[0]
+        return (torch.empty if func is torch.randn else func)(*args, **named)
 
 
 def _check_image_size(module: nn.Module, vision: dict[str, Any]) -> None:

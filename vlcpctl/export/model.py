@@ -25,8 +25,12 @@ from vlcpctl.files.hashing import content_id
 from vlcpctl.files.rows import Row, read_rows
 from vlcpctl.files.seals import write_sealed_manifest
 from vlcpctl.files.staging import read_path
-from vlcpctl.models.checkpoint_files import WEIGHT_SUFFIXES, is_of_model, verify_model
-from vlcpctl.models.in_words import weights_of
+from vlcpctl.models.checkpoint_files import (
+    WEIGHT_SUFFIXES,
+    count_weights,
+    is_of_model,
+    verify_model,
+)
 
 TO, ONNX = "hf-model", "onnx"
 LOADER = "modeling_fusion.py"
@@ -137,7 +141,7 @@ class ModelExport:
 
                 worst = write_towers(self.checkpoint, directory)
                 say(f"export: onnxruntime's embeddings differ from torch's by at most {worst:.1e}")
-            weights = weights_of(str(self.checkpoint))
+            weights = count_weights(self.checkpoint)
             about = (self.made, self.facts, self.tasks, rows, weights)
             card = model_card(CardFacts(*about, is_onnx=self.to == ONNX))
             digests = digests_of(directory)

@@ -16,7 +16,6 @@ from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.data_card import LICENSES, front_matter, table
 from vlcpctl.files.rows import Row
 from vlcpctl.methods import TABLE
-from vlcpctl.models.in_words import in_millions
 
 _LOAD = {
     "dual": """```python
@@ -70,14 +69,14 @@ _TO_FILL_IN = (
 class Facts:
     """What the card is made from; `tasks` are those whose numbers of pairs are known.
 
-    `weights` is the number of weights of the model, if its configuration says it.
+    `weights` is the number of weights of the model.
     """
 
     made: CheckpointManifest
     model: Mapping[str, Any]
     tasks: Sequence[Task] = ()
     rows: Sequence[Row] = ()
-    weights: float | None = None
+    weights: int | None = None
     is_onnx: bool = False
 
 
@@ -135,7 +134,7 @@ def _model_rows(facts: Facts) -> Iterator[tuple[str, Any]]:
     made, model = facts.made, facts.model
     yield "architecture", shown(model)
     if facts.weights is not None:
-        yield "weights", f"about {in_millions(facts.weights)}"
+        yield "weights", f"{facts.weights:,}"
     if model.get("pretrained"):
         yield "first weights", shown(model, "pretrained")
     yield "image size", f"{model['image_size']} pixels"

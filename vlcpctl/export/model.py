@@ -33,7 +33,6 @@ from vlcpctl.models.checkpoint_files import (
 )
 
 TO, ONNX = "hf-model", "onnx"
-LOADER = "modeling_fusion.py"
 _TOWERS = ("image.onnx", "text.onnx")
 _OF_ONNX = ("onnx", "onnxruntime", "onnxscript")
 
@@ -51,13 +50,13 @@ class ModelExport:
 
     def check(self) -> None:
         """Raise UsageError if the checkpoint cannot be exported in this form, or not here."""
-        if self.to != ONNX:
-            return
         if self.facts["family"] != "dual":
             raise UsageError(
-                f"--to {ONNX} is for dual encoders, and {self.checkpoint} has a fusion model; "
-                f"--to {TO} has a file that loads it"
+                f"--to {self.to} is for dual encoders, and {self.checkpoint} has a fusion model, "
+                "which no other program loads"
             )
+        if self.to != ONNX:
+            return
         missing = [one for one in _OF_ONNX if find_spec(one) is None]
         if missing:
             raise UsageError(
@@ -112,8 +111,7 @@ class ModelExport:
         self.check()
         self.own_rows()
         made = _TOWERS if self.to == ONNX else ()
-        loader = [LOADER] if self.facts["family"] == "fusion" else []
-        files = [*self.files(), *made, *loader, CARD]
+        files = [*self.files(), *made, CARD]
         return [f"export: {self.checkpoint} to {self.to}", *(f"  {name}" for name in sorted(files))]
 
     def export(self) -> None:
@@ -134,8 +132,6 @@ class ModelExport:
                 (directory / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source / name, directory / name)
             verify_files(directory, files, error=Incompatible, use_cache=False)
-            if self.facts["family"] == "fusion":
-                shutil.copyfile(Path(__file__).with_name(LOADER), directory / LOADER)
             if self.to == ONNX:
                 from vlcpctl.export.onnx_towers import write_towers
 

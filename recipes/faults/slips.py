@@ -49,7 +49,7 @@ for _name, _meant in {
     "deploy": "update",
     "rollback": "update",
     "upadte": "update",
-    "monitor": "watch",
+    "monitor": "inspect",
 }.items():
     COMMANDS.add(f"{_name} for {_meant}", f"{_name} x", 2, says=_meant)
 

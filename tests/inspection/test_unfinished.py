@@ -32,9 +32,8 @@ FACTS = ProgressFile(
 
 
 def row(step: int, **fields: object) -> str:
-    return json.dumps(
-        {"phase": "train", "step": step, "loss": 9.0 - step / 10, "lr": 1e-3} | fields
-    )
+    made = {"phase": "train", "step": step, "loss": 9.0 - step / 10, "lr": 1e-3}
+    return json.dumps(made | fields)
 
 
 VALIDATED = json.dumps({"phase": "train", "step": 19, "val_loss": 3.0})

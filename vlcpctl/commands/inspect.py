@@ -24,9 +24,11 @@ def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = F
 
     Parents are found by their content id in the surrounding directories. For a stream, its tasks
     are listed. For a train-step that has not finished, its progress, rate, time left and last loss
-    terms are printed; it may run on another machine. For a state directory of update, five lines have the last week, the current
-    checkpoint, the verdict, the pending week and its page; settings, the last eight weeks and the
-    last five actions are below, and --json has all of them. If DIR/current is not the link that
+    terms are printed; it may run on another machine.
+
+    For a state directory of update, five lines have the last week, the current checkpoint, the
+    verdict, the pending week and its page; settings, the last eight weeks and the last five actions
+    are below, and --json has all of them. If DIR/current is not the link that
     update has made, or a line of DIR/history.ndjson was changed or removed, the exit code is 3.
 
     Examples:

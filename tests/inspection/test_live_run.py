@@ -25,7 +25,7 @@ from support.program import check_refused, run_program
 
 from vlcpctl.commands import watch
 from vlcpctl.core.errors import Diverged
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.outputs import Output
 from vlcpctl.inspection import live_run
 from vlcpctl.inspection.live_run import LiveRun, RunState, last_below, running_below
 from vlcpctl.inspection.live_view import BLOCKS, chart, line, view
@@ -49,7 +49,7 @@ class FakeRun:
     """The files of a train-step that this test writes in its place."""
 
     def __init__(self, out: Path) -> None:
-        self.out, self.staging = out, Staging(out)
+        self.out, self.staging = out, Output(out)
         self.journal = self.staging.partial / "metrics.jsonl"
         self.facts = ProgressFile(
             phases=PHASES,
@@ -338,7 +338,7 @@ def test_a_journal_that_moves_while_it_is_looked_for_is_no_error(
     fake.start()
     fake.write(row(1))
     assert last_below(fake.out.parent) == fake.out
-    shutil.rmtree(fake.staging.path)
+    shutil.rmtree(fake.staging.hidden)
     monkeypatch.setattr(Path, "exists", lambda _: True)  # as it was a moment ago
     assert live_run._changed(fake.out) == 0
 
@@ -520,7 +520,7 @@ def test_a_resumed_run_counts_the_steps_of_all_phases_before_it(
 
     def look(_point: str) -> None:
         if not firsts:
-            firsts.append(ProgressFile.read(Staging(step.out).partial).first)
+            firsts.append(ProgressFile.read(Output(step.out).partial).first)
 
     with pytest.raises(Diverged):
         train_step(step, fail)

@@ -123,9 +123,9 @@ def _next(path: Path) -> Path | None:
 def _has_runs(path: Path) -> bool:
     """Whether `path` is a directory that is not itself a run."""
     from vlcpctl.files.manifest import kind_of
-    from vlcpctl.files.staging import Staging
+    from vlcpctl.files.outputs import Output
 
-    return path.is_dir() and kind_of(path) is None and not Staging(path).is_ours()
+    return path.is_dir() and kind_of(path) is None and not Output(path).is_ours()
 
 
 def _followed(out: Path, show: Show, pause: float, *, within: Path) -> RunState:

@@ -26,10 +26,9 @@ from vlcpctl.data.splitting.stop_lists import RECEIPT as SCHEMA
 from vlcpctl.data.splitting.stop_lists import is_stop_list
 from vlcpctl.deletion.places import Places, around
 from vlcpctl.deletion.selectors import Condition
-from vlcpctl.files.atomic import check_output_path, new_part, refuse_link
 from vlcpctl.files.manifest import kind_of
+from vlcpctl.files.outputs import check_output_path, new_part, refuse_link, sync
 from vlcpctl.files.safe_json import read_json_object
-from vlcpctl.files.staging import sync
 from vlcpctl.files.structs import converted
 
 PENDING: Final = "pending"

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeGuard
 from vlcpctl.core.errors import BadInput, Diverged, Interrupted
 from vlcpctl.files.locks import holder_of
 from vlcpctl.files.manifest import kind_of
-from vlcpctl.files.staging import Staging, output_of
+from vlcpctl.files.outputs import Output, output_of
 from vlcpctl.inspection.journal_tail import JournalTail
 from vlcpctl.training.loop.metrics_log import FILE_NAME as JOURNAL
 from vlcpctl.training.loop.state import Ended, PhaseSteps, ProgressFile
@@ -87,18 +87,18 @@ class LiveRun:
     """Looks at one train-step again and again; `out` is its checkpoint, which need not exist."""
 
     def __init__(self, out: Path) -> None:
-        self.out, self._staging = out, Staging(out)
-        self._tail = JournalTail(self._staging.partial / JOURNAL)
+        self.out, self._output = out, Output(out)
+        self._tail = JournalTail(self._output.partial / JOURNAL)
         self._samples: deque[tuple[float, int]] = deque()
         self._started: float | None = None
 
     def look(self) -> RunState:
         """The state now. Files that are being replaced give the state before or after."""
         # The lock first: a process that ends in between has then finished, and not died.
-        holder = holder_of(self._staging.marker)
+        holder = holder_of(self._output.lock)
         progress = None
         with suppress(BadInput):
-            progress = ProgressFile.read(self._staging.partial)
+            progress = ProgressFile.read(self._output.partial)
         if progress is not None and progress.started != self._started:
             self._started = progress.started
             self._tail.forget()  # a resumed run has cut its journal, which may have grown again
@@ -172,7 +172,7 @@ class LiveRun:
 
 def running_below(directory: Path) -> list[Path]:
     """The checkpoints below a directory that train-steps are writing now, newest process first."""
-    held = [out for out in _unfinished(directory) if holder_of(Staging(out).marker) is not None]
+    held = [out for out in _unfinished(directory) if holder_of(Output(out).lock) is not None]
     return sorted(held, key=_changed, reverse=True)
 
 
@@ -200,7 +200,7 @@ def _finished(directory: Path) -> Iterator[Path]:
 
 def _changed(out: Path) -> float:
     """When a row was written last."""
-    return max(map(_modified, (Staging(out).partial / JOURNAL, out / JOURNAL)))
+    return max(map(_modified, (Output(out).partial / JOURNAL, out / JOURNAL)))
 
 
 def _modified(path: Path) -> float:

@@ -14,7 +14,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -82,15 +82,13 @@ def acquire(
     open_file: Callable[[], int],
     *,
     output: Path,
-    parts: Callable[[], Iterable[Path]],
     is_shared: bool = False,
     wait_s: float | None = None,
 ) -> Lock:
     """Lock the file at `path`, which `open_file` opens or creates; `output` is for the message.
 
     Waits `wait_s` seconds (None: as set with `set_patience`). Raises OutputExists, naming the
-    process that holds it, if another process still does. Those that share the lock each hold one
-    of `parts`, too: the file itself names the last that came, which may have ended.
+    process that holds it, if another process still does; one that shares it is not named.
     """
     wait_s = _State.patience_s if wait_s is None else wait_s
     started, has_said = time.monotonic(), False
@@ -99,10 +97,10 @@ def acquire(
         is_locked = _try(descriptor, fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX)
         # The last holder removes the file, and another process may have made a new one since.
         if is_locked is not False and _is_at(path, descriptor):
-            _write_holder(descriptor)
+            _write_holder(descriptor, is_named=not is_shared)
             _held[path] = Lock(path, descriptor, is_real=is_locked is True)
             break
-        holder = next(filter(None, map(holder_of, parts())), None) or _holder(descriptor)
+        holder = _holder(descriptor)
         os.close(descriptor)
         if is_locked is not False:
             continue
@@ -158,7 +156,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _write_holder(descriptor: int) -> None:
+def _write_holder(descriptor: int, *, is_named: bool) -> None:
     """Say in the lock's file what it is for and, on its last line, which process holds it.
 
     On a full disk, only that is lost.
@@ -170,7 +168,7 @@ def _write_holder(descriptor: int) -> None:
     }
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{_TEXT}{json.dumps(holder)}\n".encode(), 0)
+        os.pwrite(descriptor, f"{_TEXT}{json.dumps(holder) if is_named else ''}\n".encode(), 0)
 
 
 def _holder(descriptor: int) -> dict[str, Any]:

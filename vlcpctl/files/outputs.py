@@ -89,7 +89,7 @@ class Output:
                 for parent in new_parents:
                     parent.rmdir()
 
-        take = partial(acquire, output=self.place, parts=self._parts, wait_s=wait_s)
+        take = partial(acquire, output=self.place, wait_s=wait_s)
         with at_signal(leave):
             try:
                 held.append(take(self.lock, self._open_lock, is_shared=bool(part)))
@@ -106,27 +106,16 @@ class Output:
         """Open the file of the lock, in a directory that is made here or ours."""
         for _ in range(_TRIES):
             with suppress(FileNotFoundError):  # its last user has just removed the directory
-                try:
-                    self.hidden.mkdir(parents=True, exist_ok=True)
-                except FileExistsError:  # a file
-                    break
+                self.hidden.mkdir(parents=True, exist_ok=True)
                 # One listing: between two listings, its last user may remove the lock.
                 names = {path.name for path in self.hidden.iterdir()}
                 if names and _LOCK not in names:
                     break
                 return _open(self.lock)
-        if not os.path.lexists(self.hidden):
-            self.hidden.mkdir(parents=True)  # fails, as in /proc
         raise OutputExists(
             f"{self.hidden} was not made by vlcpctl, which needs this name for temporary files; "
             "move it away, or choose another --out"
         )
-
-    def _parts(self) -> list[Path]:
-        try:
-            return list(self.hidden.glob("part-*"))
-        except FileNotFoundError:  # its last holder removed it meanwhile
-            return []
 
     def _leave(self, lock: Lock) -> None:
         """Release a lock; its last use removes its file, with all that nobody needs any more."""
@@ -332,26 +321,19 @@ def refuse_foreign(
     `check_output_path` does.
     """
     check_output_path(out)
-    if out.exists() and (
-        out.is_dir() is is_file or not (is_free(Path(os.path.realpath(out))) or is_ours(out))
-    ):
+    real = Path(os.path.realpath(out))
+    if out.exists() and (out.is_dir() is is_file or not (is_free(real) or is_ours(out))):
         what = "file" if is_file else "directory"
         raise OutputExists(
             f"{out} already exists and is not a {what} of vlcpctl that this command replaces; "
             "choose another --out"
         )
-    if not is_read:
-        refuse_link(out)
-
-
-def refuse_link(out: Path) -> None:
-    """Raise OutputExists for a symbolic link or a mount point, which an output cannot replace."""
-    if out.is_symlink():
+    if out.is_symlink() and not is_read:
         raise OutputExists(
             f"{out} is a symbolic link, and an output replaces neither a link nor what it leads "
-            f"to; remove the link, or give {as_word(os.path.realpath(out))}"
+            f"to; remove the link, or give {as_word(real)}"
         )
-    if os.path.ismount(out):
+    if os.path.ismount(out) and not is_read:
         raise OutputExists(
             f"{out} is a mount point, which cannot be replaced; choose a path in it, such as "
             f"{out / 'out'}"
@@ -391,11 +373,8 @@ def is_free(place: Path) -> bool:
     """
     if not os.path.lexists(place):
         return True
-    if place.is_symlink():
-        return False
-    if place.is_dir():
-        return next(place.iterdir(), None) is None
-    return place.is_file() and not place.stat().st_size
+    is_filled = any(place.iterdir()) if place.is_dir() else place.lstat().st_size
+    return not is_filled and not place.is_symlink()
 
 
 def output_of(hidden: Path) -> Path | None:
@@ -473,8 +452,5 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _open(path: Path) -> int:
-    flags = os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe of this name must not block
-    try:
-        return os.open(path, os.O_RDWR | flags, 0o666)
-    except PermissionError:
-        return os.open(path, os.O_RDONLY | flags, 0o666)  # another user's; it can be locked
+    # A pipe of this name must not block.
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)

@@ -726,16 +726,12 @@ def test_an_output_that_is_being_written_is_refused(
 def test_the_words_of_a_request_are_not_recorded(
     world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Locks record the command line of their holder, also in hidden directories that stay."""
     task = world / "stream/00-part-0"
     add_column(task, "customer", [["somebody's name"]] * 8)
     make_partial(world, "unrelated", {"tasks": [content(world / "stream/03-part-3")]})
     words = ["forget", "--where", "customer=somebody's name", world, "-q"]
     child = start_child(lambda _: run_line(words, tmp_path / "log"))
     assert exit_code_of(child) == 0
-    marker = (world / ".unrelated.vlcpctl/made-by-vlcpctl").read_text()
-    assert "vlcpctl forget" in marker
-    assert "somebody" not in marker
     assert b"somebody" not in b"".join(tree_bytes(world).values())
 
 

@@ -204,7 +204,7 @@ def _record(receipt: Receipt, shown: Shown) -> None:
 
 @contextmanager
 def _without_words() -> Iterator[None]:
-    """Locks record the command line of their holder; here it would name what is to be deleted."""
+    """Manifests record the command line; here it would name what is to be deleted."""
     words = sys.argv
     sys.argv = [words[0], "forget"]
     try:

@@ -313,9 +313,12 @@ def test_a_directory_that_comes_while_another_is_written_stays(tmp_path: Path) -
     assert kind_of(tmp_path / "a") is None
 
 
-@pytest.mark.parametrize("inside", ["ready", "replaced", "partial"])
-def test_a_directory_named_like_a_hidden_one_is_refused(tmp_path: Path, inside: str) -> None:
-    (tmp_path / ".a.vlcpctl" / inside).mkdir(parents=True)
+@pytest.mark.parametrize("inside", ["ready", "replaced", "partial", None])
+def test_what_is_named_like_a_hidden_directory_is_refused(
+    tmp_path: Path, inside: str | None
+) -> None:
+    hidden = tmp_path / ".a.vlcpctl"
+    (hidden / inside).mkdir(parents=True) if inside else hidden.write_text("theirs")
     before = sorted(tmp_path.rglob("*"))
     for act in (make, write, lambda out: Output(out).drop_partial(keeps=True)):
         with pytest.raises(OutputExists, match="was not made by vlcpctl"):

@@ -148,10 +148,10 @@ def test_what_an_earlier_version_left_beside_the_state_is_removed(
     run: Run, place: Path, state: Path
 ) -> None:
     former = Output(state)
-    (former.path / "writing-host-1" / "checkpoint").mkdir(parents=True)
-    former.marker.touch()
+    (former.hidden / "writing-host-1" / "checkpoint").mkdir(parents=True)
+    former.lock.touch()
     assert run(*week_words(place, state, 1)).code == 0
-    assert not former.path.exists()
+    assert not former.hidden.exists()
 
 
 def test_a_deletion_removes_what_a_killed_update_left_in_the_state(state: Path) -> None:

@@ -105,7 +105,7 @@ class Output:
     def _open_lock(self) -> int:
         """Open the file of the lock, in a directory that is made here or ours."""
         for _ in range(_TRIES):
-            with suppress(FileNotFoundError):  # its last user has just removed the directory
+            with suppress(FileExistsError, FileNotFoundError):  # its last user has just removed it
                 self.hidden.mkdir(parents=True, exist_ok=True)
                 # One listing: between two listings, its last user may remove the lock.
                 names = {path.name for path in self.hidden.iterdir()}
@@ -194,13 +194,13 @@ class Output:
                 self._move(self.ready, self.replaced)
             self.writing.replace(self.place)  # also over an empty directory
         sync(self.place.parent)
-        if is_replaced and keeps:
+        if is_replaced and not keeps:
+            remove(self.writing)
+        elif is_replaced:
             is_whole = self.given.is_absolute()
             shown = self.replaced if is_whole else os.path.relpath(self.replaced)
             where = f"the previous output is kept in {shown} until the next --force"
             say(f"replaced {self.given}; {where}")
-        else:
-            remove(self.writing)
 
     def _move(self, path: Path, to: Path) -> Path:
         """Rename in the hidden directory; a directory that had the name is removed after that."""

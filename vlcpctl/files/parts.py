@@ -56,7 +56,7 @@ class Parts:
     ) -> Iterator[None]:
         """Hold the lock of the shard within the block, for work with these settings.
 
-        `numeric` are the facts that decide the last bits. Raises as `Output.locked_part` does,
+        `numeric` are the facts that decide the last bits. Raises as `Output.locked` does,
         OutputExists if parts of other settings are there, and Incompatible if it is unknown of
         which; `force` deletes them first.
         """

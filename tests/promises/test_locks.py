@@ -32,12 +32,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def writer_of(out: Path, seconds: float = 100) -> Iterator[int]:
-    """A process that holds the lock of an output; its id."""
+def writer_of(out: Path, seconds: float = 100, part: str = "") -> Iterator[int]:
+    """A process that holds the lock of an output, or of a part of it; its id."""
     begun = out.with_name(f"{out.name}-is-locked")
 
     def hold(_rank: int) -> None:
-        with Output(out).locked():
+        with Output(out).locked(part):
             begun.touch()
             time.sleep(seconds)
 
@@ -177,6 +177,30 @@ def test_a_lock_excludes_also_while_its_file_comes_and_goes(
     assert [exit_code_of(pid) for pid in pids] == [0] * 4
     assert count.read_text() == "80"
     assert [path.name for path in tmp_path.iterdir()] == ["count"]
+
+
+def test_a_lock_of_a_file_that_was_removed_meanwhile_is_none(tmp_path: Path) -> None:
+    opened: list[int] = []
+
+    def open_file() -> int:
+        opened.append(os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT))
+        if len(opened) == 1:
+            (tmp_path / "lock").unlink()  # by its last holder
+        return opened[-1]
+
+    lock = locks.acquire(tmp_path / "lock", open_file, output=tmp_path / "out")
+    assert len(opened) == 2
+    lock.release()
+
+
+def test_a_part_that_ends_leaves_the_lock_to_the_others(tmp_path: Path) -> None:
+    output = Output(tmp_path / "out")
+    with writer_of(tmp_path / "out", part="0-of-2"):
+        with output.locked("1-of-2"):
+            pass
+        assert output.is_ours()
+        with pytest.raises(OutputExists, match="is being written"):
+            output.locked().__enter__()
 
 
 def test_a_process_can_lock_again_what_it_has_locked(tmp_path: Path) -> None:

@@ -19,10 +19,9 @@ from vlcpctl.deletion.lineage import outdated_parts
 from vlcpctl.evaluation import embedding
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.retrieval import cross_modal, multi_modal
-from vlcpctl.files.atomic import new_directory
-from vlcpctl.files.manifest import read_manifest
+from vlcpctl.files.manifest import is_artifact, read_manifest
+from vlcpctl.files.outputs import Output, new_directory
 from vlcpctl.files.parts import Parts
-from vlcpctl.files.staging import Staging
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
@@ -59,7 +58,7 @@ def make_checkpoint(
 ) -> None:
     tasks = [task.content for task in open_stream(stream)][: step + 1]
     body = {"run": "seqf", "method": "seqf", "buffer": None, "seed": 0, "step": step}
-    with new_directory(directory, "checkpoint.json") as temporary:
+    with new_directory(directory, is_artifact) as temporary:
         encoders.save(encoders.build(model, how or NewModelOptions(seed=step)), temporary)
         content = f"content {model} {step}"
         write_checkpoint_manifest(temporary, content, **body, tasks=tasks)
@@ -230,7 +229,7 @@ def test_what_was_changed_is_computed_again(
         assert shard(place, rows, capfd, index).code == 0
     join = words(place, rows, "own", "--num-shards", 2)
     for kind in ("npz", "npy"):
-        file = max(Staging(rows).partial.glob(f"*.{kind}"))
+        file = max(Output(rows).partial.glob(f"*.{kind}"))
         data = file.read_bytes()
         file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     ended = run_program(capfd, *join)  # it searches what is missing, but embeds nothing
@@ -301,7 +300,7 @@ def test_a_line_without_shards_does_not_silently_drop_them(
     refused = run_program(capfd, *words(place, rows))
     check_refused(refused, "eval-retrieval", 4, "--num-shards", "--force")
     assert run_program(capfd, *words(place, rows, "own", "--force")).code == 0
-    assert not Staging(rows).path.exists()
+    assert not Output(rows).hidden.exists()
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
@@ -309,8 +308,8 @@ def test_unfinished_work_of_another_command_of_that_name_stays(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], force: tuple[str, ...]
 ) -> None:
     rows = tmp_path / "rows"
-    Staging(rows).open_partial()
-    kept = Staging(rows).partial / "identity.json"
+    Output(rows).open_partial()
+    kept = Output(rows).partial / "identity.json"
     kept.write_text('{"run": "a training", "numeric": {"threads": 1}}')
     line = words(place, rows, "own", "--num-shards", 2, "--shard-index", 0)
     assert run_program(capfd, *line).code == 4
@@ -325,7 +324,7 @@ def test_unfinished_work_of_another_command_of_that_name_stays(
         (("--shard-index", 0), "--shard-index has no effect without --num-shards"),
         (("--num-shards", 2, "--shard-index", 2), "with --num-shards 2 the last is 1"),
         (("--num-shards", 2, "--force"), "--force would remove the shards of other commands"),
-        (("--num-shards", 2, "--out", "-"), "give their file with --out"),
+        (("--num-shards", 2, "--out", "-"), "give the path"),
     ],
 )
 def test_options_of_shards_that_do_not_fit_are_refused(
@@ -341,7 +340,7 @@ def test_forget_finds_shards_of_its_data(
     rows = tmp_path / "rows"
     line = words(place, rows, "distractors", "--num-shards", 2, "--shard-index", 0)
     assert run_program(capfd, *line).code == 0
-    partial_ = Staging(rows).partial
+    partial_ = Output(rows).partial
     known = [task.content for task in open_stream(place / "stream")]
     (distractor,) = (task.content for task in open_stream(place / "others"))
     every = [*known, distractor]

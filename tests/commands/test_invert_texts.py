@@ -191,7 +191,7 @@ def test_what_stands_there_and_is_no_such_file_stays(
     invert: Callable[..., Path], tmp_path: Path
 ) -> None:
     (tmp_path / "pseudo.parquet").write_text("mine")
-    with pytest.raises(OutputExists, match="not written by this command"):
+    with pytest.raises(OutputExists, match="choose another --out"):
         invert()
     assert (tmp_path / "pseudo.parquet").read_text() == "mine"
 

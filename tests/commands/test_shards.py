@@ -17,7 +17,8 @@ from support.program import run_program
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.evaluation import embedding
 from vlcpctl.evaluation.classification import labelled_sets
-from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.manifest import is_artifact
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream
@@ -44,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make_checkpoint(directory: Path, stream: Path, step: int) -> None:
     tasks = [task.content for task in open_stream(stream)][: step + 1]
     body = {"run": "seqf", "method": "seqf", "buffer": None, "seed": 0, "step": step}
-    with new_directory(directory, "checkpoint.json") as temporary:
+    with new_directory(directory, is_artifact) as temporary:
         encoders.save(encoders.build("micro", NewModelOptions(seed=step)), temporary)
         write_checkpoint_manifest(temporary, f"content {step}", **body, tasks=tasks)
 

@@ -14,6 +14,7 @@ import pytest
 from support.processes import exit_code_of, start_child
 
 from vlcpctl.core.errors import Incompatible, OutputExists
+from vlcpctl.files.outputs import Output
 from vlcpctl.files.parts import (
     SHARDS,
     MissingShard,
@@ -23,7 +24,6 @@ from vlcpctl.files.parts import (
     parts_of,
     refuse_parts,
 )
-from vlcpctl.files.staging import Staging
 
 SETTINGS: tuple[dict[str, Any], dict[str, Any]] = ({"limit": None}, {"threads": 1})
 
@@ -131,7 +131,7 @@ def test_parts_that_do_not_depend_on_it_may_change_the_number_of_shards(out: Pat
 def test_parts_without_their_settings_are_refused(out: Path) -> None:
     with Parts(out).claimed(*SETTINGS):
         Parts(out).keep("a", "", partial(written, "one"))
-    (Staging(out).partial / "identity.json").unlink()
+    (Output(out).partial / "identity.json").unlink()
     with pytest.raises(Incompatible, match="--force"):
         Parts(out).claimed(*SETTINGS).__enter__()
 
@@ -167,7 +167,7 @@ def test_killed_at_any_rename_it_resumes(out: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_no_parts_is_neither_refused_nor_dropped(out: Path) -> None:
-    kept = Staging(out).open_partial() / "identity.json"
+    kept = Output(out).open_partial() / "identity.json"
     kept.write_text('{"run": "a training", "numeric": {"threads": 1}}')
     refuse_parts(out)
     drop_parts(out)
@@ -178,7 +178,7 @@ def test_what_is_no_parts_is_neither_refused_nor_dropped(out: Path) -> None:
     with pytest.raises(OutputExists, match="--num-shards"):
         refuse_parts(out)
     drop_parts(out)
-    assert not Staging(out).path.exists()
+    assert not Output(out).hidden.exists()
 
 
 def test_options_without_shards_mean_no_parts(out: Path) -> None:

@@ -24,9 +24,9 @@ from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, 
 from vlcpctl.data.images.transforms import decode_image, train_view
 from vlcpctl.data.precomputed.teacher_targets import IMAGES, TEXTS, open_targets
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
-from vlcpctl.files.manifest import read_manifest
+from vlcpctl.files.manifest import is_artifact, read_manifest
+from vlcpctl.files.outputs import Output
 from vlcpctl.files.parts import Parts
-from vlcpctl.files.staging import Staging
 from vlcpctl.inspection.check import check
 from vlcpctl.inspection.lineage import describe, lines
 from vlcpctl.models import encoders
@@ -213,7 +213,7 @@ def test_a_shard_that_comes_when_another_has_joined_all_changes_nothing(
 def test_what_is_there_is_kept_and_another_is_refused(place: Path, tmp_path: Path) -> None:
     plan = made(request(place, tmp_path / "t", views=2))
     other = make_plan(request(place, tmp_path / "t", views=3))
-    Staging(tmp_path / "t").open_partial()
+    Output(tmp_path / "t").open_partial()
     distill(plan, MEANS, Parts(tmp_path / "t"))  # as a shard that comes late
     assert not (tmp_path / ".t.vlcpctl").exists()
     made(request(place, tmp_path / "u", views=2))
@@ -247,9 +247,9 @@ def test_views_that_would_all_be_the_same_are_one(place: Path, tmp_path: Path) -
 
 
 def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_path: Path) -> None:
-    from vlcpctl.files.atomic import new_directory
+    from vlcpctl.files.outputs import new_directory
 
-    with new_directory(tmp_path / "openai", "checkpoint.json") as directory:
+    with new_directory(tmp_path / "openai", is_artifact) as directory:
         encoders.save(encoders.build("micro", NewModelOptions()), directory)
         write_checkpoint_manifest(directory, "c", identity={"imported": True})
     foreign = {"teacher": tmp_path / "openai"}
@@ -363,7 +363,7 @@ def change_part(place: Path, out: Path, name: str, change: Callable[[bytes], Any
     plan = make_plan(request(place, out))
     for index in range(2):
         distill(plan, MEANS, Parts(out, 4, index))
-    (path,) = Staging(out).partial.glob(name)
+    (path,) = Output(out).partial.glob(name)
     after = change(path.read_bytes())
     path.unlink() if after is None else path.write_bytes(after)
     return plan

@@ -14,7 +14,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, Diverged, UsageError, missing
-from vlcpctl.files.atomic import already_made
+from vlcpctl.files.finished import already_made
 from vlcpctl.files.foreign import OPEN_CLIP, missing_model, refuse_other_models
 from vlcpctl.files.hashing import file_sha256
 from vlcpctl.files.manifest import read_manifest

@@ -175,7 +175,7 @@ def run(
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.data.buffer.manifest import BufferRequest
     from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
-    from vlcpctl.files.atomic import already_made
+    from vlcpctl.files.finished import already_made
     from vlcpctl.files.manifest import content_of
 
     model = _Model(checkpoint, device, _processes(nproc, checkpoint))

@@ -164,7 +164,7 @@ def run(
 
 def _make_targets(plan: DistillPlan, compute: ComputeOptions, shard: Parts, *, force: bool) -> bool:
     """Whether the directory is complete now; otherwise other shards are still missing."""
-    from vlcpctl.files.atomic import already_made
+    from vlcpctl.files.finished import already_made
     from vlcpctl.files.parts import drop_parts
 
     out = plan.request.out

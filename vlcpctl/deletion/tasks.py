@@ -28,9 +28,9 @@ from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.deletion.tars import Moves, Tars
 from vlcpctl.files.hashing import content_id
 from vlcpctl.files.manifest import birth_id, rewritten
+from vlcpctl.files.outputs import link_or_copy
 from vlcpctl.files.safe_json import parse_json
 from vlcpctl.files.seals import rewrite_sealed_manifest, sealed_entries
-from vlcpctl.files.staging import link_or_copy
 
 FEATURES = (stored_features.FILE, stored_features.IMAGES, stored_features.TEXTS)
 SKIPPED = "skipped.ndjson"

@@ -19,7 +19,7 @@ from vlcpctl.data.precomputed.vector_files import Matrix, kept_blocks, write_vec
 from vlcpctl.evaluation.samples import Samples
 from vlcpctl.evaluation.search.galleries import Embeddings
 from vlcpctl.evaluation.search.vectors import Gathered
-from vlcpctl.files.atomic import new_part
+from vlcpctl.files.outputs import new_part
 from vlcpctl.files.parquet_files import read_columns
 from vlcpctl.files.recorded_files import RESTORE
 

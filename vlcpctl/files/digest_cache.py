@@ -17,8 +17,8 @@ from typing import Any
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.files.input_files import read_text
+from vlcpctl.files.outputs import unfinished
 from vlcpctl.files.safe_json import parse_json
-from vlcpctl.files.staging import unfinished
 
 _CACHED_FROM = 1 << 22  # bytes; hashing a smaller file is faster than opening its cache entry
 _SETTLED_SECONDS = 2  # a file changed more recently could change again within the clock's tick

@@ -22,8 +22,8 @@ from vlcpctl.core.errors import BadInput, missing
 from vlcpctl.core.printable import utf8_json, without_secrets
 from vlcpctl.files.foreign import refuse_foreign
 from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.outputs import read_path
 from vlcpctl.files.safe_json import read_json
-from vlcpctl.files.staging import read_path
 from vlcpctl.files.structs import converted
 
 # What an artifact is, and the manifest that makes its directory exist.

@@ -26,11 +26,11 @@ import numpy as np
 
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
-from vlcpctl.files.atomic import is_pipe_or_device, new_part, refuse_unfinished
 from vlcpctl.files.digests import file_digest
+from vlcpctl.files.finished import UNFINISHED, refuse_other
 from vlcpctl.files.hashing import content_id
+from vlcpctl.files.outputs import Output, check_output_path, new_part, unfinished
 from vlcpctl.files.safe_json import read_json_object
-from vlcpctl.files.staging import Staging, unfinished
 
 SHARDS = "shards"  # their number, in the facts that parts are of; None if it may change
 _IDENTITY = "identity.json"
@@ -56,29 +56,29 @@ class Parts:
     ) -> Iterator[None]:
         """Hold the lock of the shard within the block, for work with these settings.
 
-        `numeric` are the facts that decide the last bits. Raises as `Staging.locked_part` does,
+        `numeric` are the facts that decide the last bits. Raises as `Output.locked` does,
         OutputExists if parts of other settings are there, and Incompatible if it is unknown of
         which; `force` deletes them first.
         """
-        with Staging(self.out).locked_part(f"{self.index}-of-{self.count}"):
+        with Output(self.out).locked(f"{self.index}-of-{self.count}"):
             self._claim(identity, numeric, force=force)
             yield
 
     def check(self, identity: dict[str, Any], numeric: Mapping[str, Any]) -> None:
         """Raise OutputExists for shards of something else, MissingShard if one is not complete."""
-        if Staging(self.out).partial.exists():
+        if Output(self.out).partial.exists():
             self._claim(identity, numeric, force=False)
         self._require(self.find([f"shard-{index:06d}" for index in range(self.count)]))
 
     def _claim(self, identity: dict[str, Any], numeric: Mapping[str, Any], *, force: bool) -> None:
-        staging = Staging(self.out)
+        output = Output(self.out)
         own = {**identity, "numeric": {SHARDS: self.count, **numeric}}
         # Two shards may start at the same moment: without a lock, both would find no settings.
-        with staging.locked_part("settings", wait_s=math.inf):
+        with output.locked("settings", wait_s=math.inf):
             if force:
-                staging.drop_partial()
-            stored = staging.open_partial() / _IDENTITY
-            if not any(staging.partial.glob("[!.]*")):  # hidden: what a killed command was writing
+                output.drop_partial()
+            stored = output.open_partial() / _IDENTITY
+            if not any(output.partial.glob("[!.]*")):  # hidden: what a killed command was writing
                 with new_part(stored) as temporary:
                     temporary.write_text(json.dumps(own, indent=1))
                 return
@@ -87,11 +87,11 @@ class Parts:
         except BadInput as error:
             raise Incompatible(f"{error}; --force starts over") from error
         advice = "choose another --out; --force without --num-shards replaces it"
-        refuse_unfinished(staging.partial, found, own, advice)
+        refuse_other(output.partial, found, own, UNFINISHED, advice)
 
     def listed(self) -> dict[str, Path]:
         """The files of all parts by their names; they are not read."""
-        partial = Staging(self.out).partial
+        partial = Output(self.out).partial
         files = list(partial.iterdir()) if partial.exists() else []
         return {path.name.partition(".")[0]: path for path in files}
 
@@ -109,7 +109,7 @@ class Parts:
 
     def keep(self, name: str, suffix: str, write: Callable[[Path], object]) -> None:
         """Add a part, of which `write` makes the file."""
-        partial = Staging(self.out).partial
+        partial = Output(self.out).partial
         temporary = unfinished(partial / f"{name}{suffix}")
         write(temporary)
         temporary.rename(partial / f"{name}.{file_digest(temporary)}{suffix}")
@@ -216,8 +216,7 @@ def parts_of(out: Path, count: int | None, index: int | None, *, force: bool) ->
             "--force would remove the shards of other commands; give it without --num-shards, or "
             "choose another --out"
         )
-    if out == Path("-") or is_pipe_or_device(out):
-        raise UsageError("--num-shards stores shards beside the rows; give their file with --out")
+    check_output_path(out)  # what has shards beside it is neither stdout nor a pipe
     return Parts(out, count, index)
 
 
@@ -225,14 +224,14 @@ def drop_parts(out: Path) -> None:
     """Delete the parts of an output that is finished, unless another process is at work on them."""
     if _has_parts(out):
         with suppress(OSError, OutputExists):
-            Staging(out).drop_partial()
+            Output(out).drop_partial()
 
 
 def refuse_parts(out: Path) -> None:
     """Raise OutputExists if shards are beside an output that is to be made without them."""
     if _has_parts(out):
         raise OutputExists(
-            f"{Staging(out).partial} has shards of {out}; join them with --num-shards, or "
+            f"{Output(out).partial} has shards of {out}; join them with --num-shards, or "
             "--force replaces them"
         )
 
@@ -240,7 +239,7 @@ def refuse_parts(out: Path) -> None:
 def _has_parts(out: Path) -> bool:
     """Whether the unfinished work beside an output is parts, and not that of a training."""
     try:
-        numeric = read_json_object(Staging(out).partial / _IDENTITY).get("numeric")
+        numeric = read_json_object(Output(out).partial / _IDENTITY).get("numeric")
     except BadInput:
         return False
     return isinstance(numeric, dict) and SHARDS in numeric

@@ -29,9 +29,9 @@ from vlcpctl.data.loading.loader import ImageCache
 from vlcpctl.data.loading.workers import read_in_order
 from vlcpctl.data.precomputed.teacher_targets import Side, write_targets
 from vlcpctl.data.precomputed.vector_files import write_vectors
-from vlcpctl.files.atomic import already_made
+from vlcpctl.files.finished import already_made
+from vlcpctl.files.outputs import Output
 from vlcpctl.files.parts import SHARDS, Parts, drop_parts
-from vlcpctl.files.staging import Staging
 from vlcpctl.models.embed import require_finite
 from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.precompute.compute_options import ComputeOptions
@@ -61,7 +61,7 @@ def distill(
         return False
     # Two shards may finish at the same moment, and both find all parts: the lock lets one join
     # them, and the other then finds the targets finished.
-    with Staging(out).locked(wait_s=math.inf):
+    with Output(out).locked(wait_s=math.inf):
         _join(plan, shard, facts, force=force)
     return True
 

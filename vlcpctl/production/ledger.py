@@ -26,11 +26,10 @@ import msgspec
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.deletion.receipt import Receipt
-from vlcpctl.files.atomic import naming_output
 from vlcpctl.files.hashing import canonical_json
 from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.outputs import Output, naming_output, sync
 from vlcpctl.files.safe_json import parse_json
-from vlcpctl.files.staging import Staging, sync
 from vlcpctl.files.structs import converted
 from vlcpctl.production.attempt import Attempt, Judgement, Training
 from vlcpctl.production.layout import Layout
@@ -176,7 +175,7 @@ def record(place: Layout, actions: Sequence[Action]) -> None:
     OutputExists if another process keeps its lock.
     """
     path = place.history
-    with Staging(path).locked(wait_s=_PATIENCE_S):
+    with Output(path).locked(wait_s=_PATIENCE_S):
         ledger = require_ledger(place)
         bodies = _without_recorded(ledger, [_body(one) for one in actions])
         if not bodies:

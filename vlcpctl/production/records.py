@@ -15,7 +15,7 @@ import msgspec
 import vlcpctl
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.printable import without_secrets
-from vlcpctl.files.atomic import new_part
+from vlcpctl.files.outputs import new_part
 from vlcpctl.files.safe_json import read_json_object
 from vlcpctl.files.seals import SEAL, broken_seal, seal_of
 from vlcpctl.files.structs import converted, fields_beyond

@@ -19,6 +19,7 @@ from vlcpctl.core.device_copies import to_device
 from vlcpctl.core.method import Run
 from vlcpctl.evaluation.search.count import exact_ranks, hits, ranks
 from vlcpctl.evaluation.search.galleries import ClassSearch, Search
+from vlcpctl.files.parts import Parts
 from vlcpctl.methods import TABLE
 from vlcpctl.methods.ema import Ema
 from vlcpctl.models import encoders
@@ -26,7 +27,7 @@ from vlcpctl.models.embed import embed_images, embed_texts
 from vlcpctl.models.execution import place
 from vlcpctl.precompute import distill_plan
 from vlcpctl.precompute.compute_options import ComputeOptions
-from vlcpctl.precompute.distill import Shard, distill
+from vlcpctl.precompute.distill import distill
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.config.composition import compose
@@ -272,7 +273,7 @@ def test_targets_of_a_teacher_are_on_the_device(
     )
     options = ComputeOptions(batch_size=5, device="cpu", workers=0, threads=1)
     with watched.device:
-        assert distill(distill_plan.make_plan(asked), options, Shard())
+        assert distill(distill_plan.make_plan(asked), options, Parts(asked.out))
     watched.waits.clear()
     watched.train(replace(step, targets=tmp_path / "targets"))
     assert [sum(waits.values()) for waits in watched.waits] == [1, 1]

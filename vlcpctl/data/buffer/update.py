@@ -40,8 +40,8 @@ from vlcpctl.data.tasks.index import BUFFER_SCHEMA, schema_with, wide, write_ind
 from vlcpctl.data.tasks.kept_columns import distinct
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.files.atomic import new_directory
-from vlcpctl.files.manifest import MANIFESTS
+from vlcpctl.files.manifest import is_artifact
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.select.order import hash_order
 
 Features = Callable[[Split, np.ndarray], np.ndarray]  # rows of a split to (N, D), L2-normalised
@@ -119,7 +119,7 @@ def write_buffer(
     """
     split = request.task.split("train")
     picked = _picked(request, plan, lambda places: features(split, plan.fresh[places]))
-    with new_directory(out, MANIFESTS["task"]) as directory:
+    with new_directory(out, is_artifact) as directory:
         writer = SegmentWriter(directory, next_number(request.shard_rows()))
         try:
             parts = [*_carried(request, plan, writer), _admit(request, split, plan, picked, writer)]

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.files.atomic import new_file
 from vlcpctl.files.hashing import content_id
 from vlcpctl.files.library_errors import reading
+from vlcpctl.files.outputs import new_file
 from vlcpctl.files.parquet_files import read_about, read_columns, table_writer, write_about
 from vlcpctl.files.recorded_files import RESTORE
 from vlcpctl.files.structs import converted, decoded

@@ -24,10 +24,10 @@ import numpy as np
 from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.data.precomputed.vector_files import VectorFile, join_vectors, write_rows_without
 from vlcpctl.data.tasks.task import Split
-from vlcpctl.files.atomic import new_directory
 from vlcpctl.files.digests import changed_files, digests_of, verify_files
 from vlcpctl.files.hashing import content_id
-from vlcpctl.files.manifest import MANIFESTS, read_manifest, rewritten
+from vlcpctl.files.manifest import MANIFESTS, is_artifact, read_manifest, rewritten
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.files.recorded_files import RESTORE
 from vlcpctl.files.seals import (
     broken_seal,
@@ -187,7 +187,7 @@ def write_targets(
     `identity` is the settings that made them; `facts` are further manifest entries, among them
     "scale" and "width". Raises BadInput if a part cannot be read.
     """
-    with new_directory(out, MANIFESTS["targets"]) as directory:
+    with new_directory(out, is_artifact) as directory:
         files = {}
         for name, number, side in zip((IMAGES, TEXTS), (VIEW, CAPTION), sides, strict=True):
             rows, content = join_vectors(

@@ -17,11 +17,10 @@ import msgspec
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks.index import is_own_column
-from vlcpctl.files.atomic import new_part
 from vlcpctl.files.hashing import content_id
+from vlcpctl.files.outputs import new_part, sync
 from vlcpctl.files.safe_json import read_json_object
 from vlcpctl.files.seals import SEAL, broken_seal, seal_of
-from vlcpctl.files.staging import sync
 from vlcpctl.files.structs import converted
 
 SCHEMA = "vlcpctl.stop-list/1"

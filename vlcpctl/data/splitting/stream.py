@@ -34,8 +34,9 @@ from vlcpctl.data.tasks.manifests import (
 )
 from vlcpctl.data.tasks.samples import DUPLICATE, FAILED_DOWNLOAD
 from vlcpctl.data.tasks.task import open_stream
-from vlcpctl.files.atomic import already_made, new_directory
-from vlcpctl.files.manifest import kind_of
+from vlcpctl.files.finished import already_made
+from vlcpctl.files.manifest import is_artifact, kind_of
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.files.seals import sealed_entries, write_sealed_manifest
 
 _TWO_DIGITS = 100  # tasks, numbered from 00
@@ -60,7 +61,7 @@ def make_stream(
         say(f"{out} is already finished")
         return sealed_entries(out, "stream")
     check_columns(plan)
-    with new_directory(out, "stream.json") as directory:
+    with new_directory(out, is_artifact) as directory:
         if classifier is not None:
             plan = _with_labels(plan, classifier(), directory / "labels", threads)
         with progress("split", _rows(plan), "pairs") as bar:

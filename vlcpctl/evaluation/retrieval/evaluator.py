@@ -20,10 +20,11 @@ from vlcpctl.evaluation.rows import GALLERIES, Row, gallery_rows, place_of
 from vlcpctl.evaluation.samples import Samples
 from vlcpctl.evaluation.search.distractors import COUNTS
 from vlcpctl.evaluation.search.galleries import DUPLICATES, UNITE
-from vlcpctl.files.atomic import already_made, new_directory
 from vlcpctl.files.digests import digests_of
+from vlcpctl.files.finished import already_made
 from vlcpctl.files.hashing import content_id
-from vlcpctl.files.manifest import MANIFESTS, write_manifest
+from vlcpctl.files.manifest import is_artifact, write_manifest
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.metrics.average_precision import DEFAULT_VARIANT, VARIANTS
 from vlcpctl.models.configuration import (
     checkpoint_transform,
@@ -187,7 +188,7 @@ class Retrieval(Evaluator):
             return
         identity = self._identity(session)
         (sources,) = self._sources
-        with new_directory(out, MANIFESTS["embeddings"]) as directory:
+        with new_directory(out, is_artifact) as directory:
             for number, source in enumerate(sources):
                 write_part(directory, number, len(sources), embed(session, source), source)
             body = {

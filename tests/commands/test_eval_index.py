@@ -27,8 +27,6 @@ from vlcpctl.files.outputs import new_directory
 from vlcpctl.files.rows import Row
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.models import configuration, dual_encoder
-from vlcpctl.report.build import build
-from vlcpctl.report.request import ReportRequest
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 OWN, MORE = 14, 30
@@ -233,13 +231,6 @@ def test_the_order_of_distractors_and_the_evaluated_data_among_them_change_nothi
     assert own["metrics"] == evaluated(place, tmp_path / "none")["metrics"]
 
 
-def test_separate_duplicates_are_several_distractors(place: Path, tmp_path: Path) -> None:
-    row = evaluated(place, tmp_path / "rows", distractors=["more"], duplicates="separate")
-    kept = [of for _, of in samples(place / "more")[3:]]
-    assert row["n_distractor_texts"] == sum(map(len, kept)) - 1  # without "x of 4"
-    assert row["n_distractor_images"] == MORE - 3
-
-
 def test_merged_galleries_have_distractors_and_indexes(place: Path, tmp_path: Path) -> None:
     stream = make_stream(tmp_path / "stream", 2, 2, test=6)
     tasks = sorted(stream.glob("0*"))
@@ -330,14 +321,6 @@ def read(place: Path, tmp_path: Path, cases: Iterable[tuple[str, dict[str, Any]]
         evaluated(place, tmp_path / "one", name, force=True, **options) for name, options in cases
     ]
     return read_back(tmp_path / "all", rows)
-
-
-def test_rows_with_other_distractors_are_not_comparable(place: Path, tmp_path: Path) -> None:
-    rows = read(place, tmp_path, [("old", {}), ("new", CASES[0])])
-    with pytest.raises(BadInput, match="distractors is not set in one row and "):
-        build(rows, ReportRequest(allow_missing=True))
-    with pytest.raises(BadInput, match="contradicts"):
-        read(place, tmp_path, [("new", {}), ("new", CASES[0])])
 
 
 def test_ranks_belong_to_rows_of_the_same_index(place: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from support.fused_by_colour import FusedByColour, feature
 from support.program import check_refused, run_program
 
 from vlcpctl.commands.eval_retrieval import run
-from vlcpctl.core.errors import BadInput, OutputExists, UsageError
+from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_stream, open_task
 from vlcpctl.evaluation.evaluator import Session
@@ -265,25 +265,3 @@ def test_classes_are_asked_for(place: Path, tmp_path: Path, model: FusedByColour
     )
     with pytest.raises(BadInput, match=r"test.parquet: 2 of 4 images have no class label"):
         evaluate(place, tmp_path / "rows", some)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"protocol": "cross-modal", "map_variant": "ctp"},
-            "has no effect with --protocol cross-modal",
-        ),
-        ({"protocol": "multi-modal", "map_variant": "eq12"}, "did you mean 'eq11'"),
-        (
-            {"protocol": "multi-modal", "save_embeddings": Path("emb")},
-            "--save-embeddings has no effect with",
-        ),
-        ({"protocol": "multimodal"}, "did you mean 'multi-modal'"),
-    ],
-)
-def test_options_without_effect_are_refused(
-    place: Path, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        run(tasks(place), [place / "run" / "00"], **options)

@@ -14,7 +14,6 @@ from sklearn.linear_model import LogisticRegression
 from support.checkpoints import write_checkpoint_manifest
 
 from vlcpctl.commands.eval_probe import run
-from vlcpctl.commands.forgetting_report import run as forgetting_report
 from vlcpctl.core.errors import BadInput, Diverged, TooManySkipped, UsageError
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_task
@@ -182,20 +181,6 @@ def test_classes_of_no_train_image_are_wrong_and_counted(place: Path, tmp_path: 
     test = (features(place / "run/00", data.split("test"))[known], labels)
     expected = sklearn_score(train, test, 1e-2) * len(known) / 12
     assert row["metrics"]["acc1"] == pytest.approx(expected)
-
-
-def test_rows_go_to_forgetting_report(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tasks = sorted((place / "stream").glob("0*"))
-    both = [place / "run/00", place / "run/01"]
-    rows = probed(place, tmp_path / "rows", *tasks, strength=1e-2, checkpoints=both)
-    assert [(row["step"], row["task_step"]) for row in rows] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    capsys.readouterr()
-    forgetting_report([str(tmp_path / "rows")])
-    shown = capsys.readouterr().out
-    assert "probe, lbfgs, test split" in shown
-    assert "Forgetting in acc1" in shown
 
 
 @pytest.mark.parametrize(

@@ -15,26 +15,23 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 from support.checkpoints import write_checkpoint_manifest
-from support.class_folders import write_class_folder
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from vlcpctl.commands.eval_probe import run
 from vlcpctl.commands.forgetting_report import run as forgetting_report
-from vlcpctl.core.errors import BadInput, Diverged, TooManySkipped, UsageError
+from vlcpctl.core.errors import BadInput, Diverged, UsageError
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.images.transforms import TrainView
-from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.evaluation.classification import modx_probe
 from vlcpctl.evaluation.classification.linear_probe import Probe
 from vlcpctl.evaluation.classification.modx_probe import train_view
-from vlcpctl.evaluation.classification.probe import LinearProbe
 from vlcpctl.files.manifest import is_artifact
 from vlcpctl.files.outputs import new_directory
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
-from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
+from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 BATCH, EPOCHS = 16, 4
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -255,25 +252,6 @@ def test_rows_depend_on_the_seed_and_not_on_workers_or_the_cache(
     assert not torch.equal(fitted[-1].weight_CD, before)
 
 
-def test_images_that_cannot_be_decoded_are_left_out_up_to_max_skip(
-    place: Path, tmp_path: Path, fitted: list[Probe]
-) -> None:
-    folder, names = tmp_path / "pets", ("cat", "dog", "bird")
-    for split, count, broken in (("train", 40, {5, 9}), ("test", 12, {2})):
-        images = [
-            (make_image(number)[: 60 if number in broken else None], "png", number % 3)
-            for number in range(count)
-        ]
-        write_class_folder(folder, images, names, split=split)
-    with pytest.raises(TooManySkipped, match="1 of 12 images cannot be used"):
-        probed(place, tmp_path / "rows", folder)
-    with pytest.raises(TooManySkipped, match="2 of 40 images cannot be used"):
-        probed(place, tmp_path / "rows", folder, train_split="test", split="train")
-    (row,) = probed(place, tmp_path / "rows", folder, max_skip="10%")
-    assert (row["n_train"], row["n_images"], row["n_skipped"]) == (38, 11, 3)
-    assert max(probe.steps for probe in fitted) == EPOCHS * (38 // BATCH)
-
-
 def test_one_class_of_training_images_is_refused(place: Path, tmp_path: Path) -> None:
     alone = make_task(
         tmp_path / "alone",
@@ -327,17 +305,6 @@ def test_options_without_effect_are_refused(
     with pytest.raises(UsageError) as caught:
         probed(place, tmp_path / "rows", first(place), **how)
     assert said in str(caught.value)
-
-
-def test_defaults_are_those_of_the_authors_program(place: Path) -> None:
-    words, checkpoints = (str(first(place)),), (place / "run/00",)
-    evaluator = LinearProbe(
-        words=words, checkpoints=checkpoints, protocol="modx", tolerance=Tolerance.parse("0")
-    )
-    (session,) = evaluator.plan()
-    (row,) = session.rows
-    options = row.fields["options"]
-    assert (options["epochs"], options["lr"], options["batch"]) == (100, 0.3, 256)
 
 
 def test_views_are_those_of_the_authors_program(place: Path) -> None:

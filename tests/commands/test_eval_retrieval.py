@@ -25,7 +25,6 @@ from vlcpctl.evaluation import embedding
 from vlcpctl.files.manifest import is_artifact
 from vlcpctl.files.outputs import new_directory
 from vlcpctl.files.rows import read_rows
-from vlcpctl.inspection.check import check
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.configuration import checkpoint_transform
@@ -140,16 +139,6 @@ def test_recalls_are_those_of_the_saved_embeddings(place: Path, tmp_path: Path) 
     assert [row["caption"] for row in metadata[:2]] == split.captions(0)
 
 
-def test_check_finds_saved_embeddings_that_were_changed(place: Path, tmp_path: Path) -> None:
-    evaluate(place, tmp_path / "rows", save_embeddings=tmp_path / "emb")
-    saved = tmp_path / "emb" / "00"
-    assert list(check(saved, deep=True)) == []
-    path = saved / "text_emb" / "text_emb_1.npy"
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
-    (problem,) = check(saved, deep=False)
-    assert problem == f"{path} has changed since it was written: its xxh3_128 differs"
-
-
 def test_finished_rows_are_not_made_again(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,11 +205,6 @@ def test_timings_are_kept_apart_from_rows(place: Path, tmp_path: Path) -> None:
     assert "seconds" not in (tmp_path / "rows").read_text()
 
 
-def test_a_limit_is_in_the_row(place: Path, tmp_path: Path) -> None:
-    rows = evaluate(place, tmp_path / "rows", limit=3, run_name="tried")
-    assert {(row["n_images"], row["limit"], row["run"]) for row in rows} == {(3, 3, "tried")}
-
-
 def test_identical_content_counts_once(place: Path, tmp_path: Path) -> None:
     twins = make_task(
         tmp_path / "twins", splits={"test": 12}, pair=lambda number: make_pair(number // 2)
@@ -251,24 +235,6 @@ def test_a_diverged_model_is_named(place: Path, tmp_path: Path) -> None:
     broken = make_checkpoint(tmp_path / "broken", place / "stream", 0, scale=float("nan"))
     with pytest.raises(Diverged, match=r"broken on 00-part-0, .*NaN or infinite"):
         run(tasks(place)[:1], [broken], quiet=True)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"gallery": "merge"}, "did you mean 'merged'"),
-        ({"protocol": "multi"}, "unknown protocol 'multi'"),
-        ({"duplicates": "drop"}, "unknown value of --duplicates"),
-    ],
-)
-def test_unknown_words_are_refused(place: Path, options: dict[str, str], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        run(tasks(place), [place / "run" / "00"], **options)
-
-
-def test_a_split_that_is_not_there_is_named(place: Path) -> None:
-    with pytest.raises(BadInput, match=r"has no split 'val' \(it has: train, test\); see --split"):
-        run(tasks(place), [place / "run" / "00"], split="val")
 
 
 def test_two_checkpoints_of_one_name_cannot_share_a_directory(place: Path, tmp_path: Path) -> None:

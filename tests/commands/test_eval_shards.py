@@ -303,21 +303,6 @@ def test_a_line_without_shards_does_not_silently_drop_them(
     assert not Output(rows).hidden.exists()
 
 
-@pytest.mark.parametrize("force", [(), ("--force",)])
-def test_unfinished_work_of_another_command_of_that_name_stays(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], force: tuple[str, ...]
-) -> None:
-    rows = tmp_path / "rows"
-    Output(rows).open_partial()
-    kept = Output(rows).partial / "identity.json"
-    kept.write_text('{"run": "a training", "numeric": {"threads": 1}}')
-    line = words(place, rows, "own", "--num-shards", 2, "--shard-index", 0)
-    assert run_program(capfd, *line).code == 4
-    assert kept.exists()
-    assert run_program(capfd, *words(place, rows, "own", *force)).code == 0
-    assert kept.exists()
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -27,7 +27,7 @@ from vlcpctl.files.rows import read_rows
 from vlcpctl.metrics.accuracy import accuracies, tally
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
-from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
+from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream
 
 CLASSES = ("cat", "dog", "bird", "fish", "frog", "horse")
 TEMPLATES = ("a photo of a {c}.", "the {c}")
@@ -171,18 +171,6 @@ def test_classes_of_one_name_are_united_and_a_hit_in_either_is_a_hit(
     assert 0 < recall < 100
 
 
-def test_numbered_classes_of_a_task_have_the_prompts_of_their_name(
-    place: Path, tmp_path: Path
-) -> None:
-    def pair(number: int) -> Any:
-        label = distinct_labels(["cat", "dog", "cat"])[number % 3]
-        return make_pair(number)._replace(label=label)
-
-    task = make_task(tmp_path / "task", splits={"test": 9}, pair=pair)
-    (row,) = evaluate(place, tmp_path / "rows", task)
-    assert (row["n_classes"], row["options"]["united"], row["n_ties"]) == (3, 1, 0)
-
-
 def test_the_classes_of_a_task_are_the_labels_of_its_stream_or_its_own(tmp_path: Path) -> None:
     stream = make_stream(
         tmp_path / "stream", 2, 6, test=6, pair=lambda n: make_pair(n)._replace(label=f"{n // 4}")
@@ -235,13 +223,6 @@ def test_tasks_have_their_step_and_the_rest_an_average(place: Path, tmp_path: Pa
         assert value == pytest.approx((rows[3]["metrics"][key] + rows[4]["metrics"][key]) / 2)
     assert (rows[5]["tasks"], rows[5]["n_images"]) == (["pets", "flowers"], 50)
     assert len(read_rows([str(tmp_path / "rows")])) == 6
-
-
-def test_rows_are_the_same_bytes_whatever_the_means(place: Path, tmp_path: Path) -> None:
-    words = (*tasks(place), place / "pets")
-    evaluate(place, tmp_path / "a", *words)
-    evaluate(place, tmp_path / "b", *words, workers=2, batch_size=7)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_a_collapsed_model_is_right_about_nothing(place: Path, tmp_path: Path) -> None:
@@ -312,18 +293,6 @@ def test_too_many_broken_images_are_an_error(place: Path, tmp_path: Path) -> Non
         evaluate(place, tmp_path / "rows", folder, limit=5, max_skip="100%")
 
 
-def test_images_without_a_label_are_left_out(place: Path, tmp_path: Path) -> None:
-    def pair(number: int) -> Any:
-        return make_pair(number, labels=3 if number else 0)
-
-    task = make_task(tmp_path / "task", splits={"test": 9}, pair=pair)
-    (row,) = evaluate(place, tmp_path / "rows", task, max_skip="1")
-    assert (row["n_images"], row["n_skipped"], row["n_classes"]) == (8, 1, 3)
-    nothing = make_task(tmp_path / "bare", pair=lambda number: make_pair(number, labels=0))
-    with pytest.raises(BadInput, match="has no class labels; 'vlcpctl split' adds them"):
-        evaluate(place, tmp_path / "rows", nothing, split="train")
-
-
 def test_a_data_set_is_found_by_name(place: Path, tmp_path: Path) -> None:
     shutil.copytree(place / "pets", tmp_path / "wds_vtab-dtd")
     (row,) = evaluate(place, tmp_path / "rows", "dtd", data=tmp_path)
@@ -385,20 +354,6 @@ def test_a_folder_that_is_not_whole_is_named(
         evaluate(place, tmp_path / "rows", folder)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"classes": "own"}, "unknown value of --classes: 'own'"),
-        ({"classes": "task"}, "--classes task has no effect"),
-    ],
-)
-def test_options_that_mean_nothing_are_refused(
-    place: Path, tmp_path: Path, options: dict[str, str], message: str
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        evaluate(place, tmp_path / "rows", place / "pets", **options)
 
 
 def test_saved_ranks_give_the_accuracies_of_every_row(place: Path, tmp_path: Path) -> None:

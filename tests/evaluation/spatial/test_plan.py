@@ -111,15 +111,6 @@ def test_each_share_of_averages_is_a_run_of_its_own(tmp_path: Path, task: Task) 
     ]
 
 
-def test_a_row_names_the_share_of_either_checkpoint(tmp_path: Path, task: Task) -> None:
-    paths = [checkpoint(tmp_path / f"{alpha}", "mix", 1, alpha=alpha) for alpha in (0.25, 1)]
-    evaluator = Spatial(
-        tasks=(task,), checkpoints=tuple(paths), between="all", split="test", limit=None
-    )
-    ((row,),) = (session.rows for session in evaluator.plan())
-    assert (row.fields["since"]["alpha"], row.fields["alpha"]) == (0.25, 1)
-
-
 def test_what_cannot_be_compared_is_refused(tmp_path: Path, task: Task) -> None:
     one, two = checkpoint(tmp_path, "a", 0), checkpoint(tmp_path, "a", 1)
     with pytest.raises(UsageError, match="give at least two checkpoints"):

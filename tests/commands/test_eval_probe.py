@@ -21,7 +21,7 @@ from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.evaluation.classification import logistic_probe
 from vlcpctl.evaluation.classification.logistic_probe import STRENGTHS
 from vlcpctl.files.atomic import new_directory
-from vlcpctl.files.hashing import unit_hash
+from vlcpctl.files.ids import unit_hash
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task

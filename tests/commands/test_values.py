@@ -19,7 +19,7 @@ from typer.models import OptionInfo
 from vlcpctl import cli
 from vlcpctl.commands import COMMANDS, module_name, values
 from vlcpctl.commands.paths import may_be_stored, refuse_url
-from vlcpctl.core.amounts import LARGEST
+from vlcpctl.core.words import LARGEST
 
 Program = Callable[..., ProgramResult]
 

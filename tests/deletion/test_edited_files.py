@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 from vlcpctl.deletion import reports
 from vlcpctl.deletion.tasks import SKIPPED, Drop, skipped_lines
-from vlcpctl.files.manifest import write_manifest
 
 KEY, OTHER = "a" * 32, "b" * 32
 
@@ -15,7 +15,8 @@ KEY, OTHER = "a" * 32, "b" * 32
 def test_bytes_of_a_report_that_are_not_utf8_stay(tmp_path: Path) -> None:
     report, new = tmp_path / "report", tmp_path / "new"
     report.mkdir()
-    write_manifest(report, "report", {}, "0" * 32, {"forgotten": [{"key": KEY}, {"key": OTHER}]})
+    told = {"content": "0" * 32, "identity": {}, "forgotten": [{"key": KEY}, {"key": OTHER}]}
+    (report / "summary.json").write_text(json.dumps({"schema": "vlcpctl.report/1", **told}))
     page = report / "report.html"
     page.write_bytes(f"<li>{KEY}\xe9</li>\n<li>{OTHER}\xe9</li>\r\n".encode("latin-1"))
     shutil.copytree(report, new)

@@ -84,21 +84,6 @@ def exchanges(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     return bool(request.param)
 
 
-def test_an_artifact_larger_than_a_manifest_is_read_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Reports of many runs are: they may be replaced with --force, and foreign files may not."""
-    monkeypatch.setattr("vlcpctl.files.manifest._READ_WHOLE", 200)
-    monkeypatch.setattr("vlcpctl.files.manifest._MOST_BYTES", 200)
-    for name, text, is_ours in (
-        ("report", '{\n "schema": "vlcpctl.report/1"', True),
-        ("other", '{"schema": "other"', False),
-    ):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "summary.json").write_text(f"{text}, {' ' * 300}}}")
-        assert is_artifact(tmp_path / name) is is_ours
-
-
 def test_what_is_replaced_is_kept_where_globs_do_not_see_it(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

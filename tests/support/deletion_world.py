@@ -16,7 +16,7 @@ from support.program import run_program
 
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.digests import digests_of
-from vlcpctl.files.seals import seal_of
+from vlcpctl.files.manifest import seal_of
 from vlcpctl.testing.tiny_stream import make_stream
 
 NEXT = ("--method", "seqf", "--preset", "tiny", "--batch-size", "4", "--epochs", "1", "-q")

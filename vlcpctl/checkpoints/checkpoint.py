@@ -10,8 +10,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.errors import Diverged
 from vlcpctl.files.atomic import new_directory
-from vlcpctl.files.digests import digests_of
-from vlcpctl.files.hashing import file_sha256
+from vlcpctl.files.digests import digests_of, file_sha256
 from vlcpctl.files.staging import link_or_copy
 from vlcpctl.files.tensors import first_not_finite, write_tensors
 from vlcpctl.models import encoders

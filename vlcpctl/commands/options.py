@@ -14,10 +14,9 @@ import typer
 
 from vlcpctl.commands.values import kind_of, run_name
 from vlcpctl.core import console
-from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.option_rules import SECTIONS, OptionRow, option_rows
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import parse_number, parse_whole_number, printable
 
 PANELS = INPUT, METHOD, MODEL, OPTIMIZATION, DATA, EXECUTION, TABLES, OUTPUT = SECTIONS
 Command = TypeVar("Command", bound=Callable[..., None])

@@ -9,7 +9,7 @@ from typing import Any
 
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, UsageError, missing
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.files.object_stores import protocol_of
 
 # The parameters of commands that name what they write.

@@ -39,12 +39,16 @@ from vlcpctl.deletion.tasks import (
 )
 from vlcpctl.evaluation import embedding_files, rank_files
 from vlcpctl.evaluation.embedding_cache import samples_of
-from vlcpctl.files.digests import FileDigest, digests_of, verify_files
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.manifest import MANIFESTS, read_manifest, rewritten
-from vlcpctl.files.recorded_files import RESTORE
-from vlcpctl.files.seals import read_sealed, rewrite_sealed_manifest
-from vlcpctl.files.structs import converted
+from vlcpctl.files.digests import RESTORE, FileDigest, digests_of, verify_files
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import converted
+from vlcpctl.files.manifest import (
+    MANIFESTS,
+    manifest_as,
+    read_manifest,
+    rewrite_manifest,
+    rewritten,
+)
 
 _TRAINED = frozenset({"train", "val"})  # splits that a model depends on; others are only evaluated
 _EARLIER = "of earlier data"  # exported before a deletion in the task: it may have those pairs
@@ -225,7 +229,7 @@ def _in_cache(search: Search, hit: Hit) -> None:
 
 def _in_export(search: Search, hit: Hit) -> None:
     """The pairs of the exported tasks, and whether one was rewritten since."""
-    made = read_sealed(hit.path, "export", ExportManifest)
+    made = manifest_as(hit.path, "export", ExportManifest)
     found: Counter[str] = Counter()
     for content in made.inputs if made.run is None else ():
         now, removed = search.tasks.get(content, (content, {}))
@@ -258,7 +262,7 @@ def _write_embeddings(path: Path, to: Path, _tars: Tars, drop: Drop) -> None:
     (to / MANIFESTS["embeddings"]).unlink()
     digests = digests_of(to, manifest["digests"])
     content = content_id({"identity": manifest["identity"], "digests": digests})
-    rewrite_sealed_manifest(to, "embeddings", rewritten(manifest, content, {"digests": digests}))
+    rewrite_manifest(to, "embeddings", rewritten(manifest, content, {"digests": digests}))
 
 
 class Kind(NamedTuple):

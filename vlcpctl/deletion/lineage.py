@@ -10,15 +10,14 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM
 from vlcpctl.core.errors import BadInput, OutputExists
-from vlcpctl.core.shown_paths import Shown
+from vlcpctl.core.words import Shown
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.precomputed.teacher_targets import open_targets
 from vlcpctl.data.splitting.known_keys import read_known
 from vlcpctl.data.tasks.export_manifest import ExportManifest
 from vlcpctl.deletion.places import CACHED, RANKS, TEXTS, TRIMMED, Stored
-from vlcpctl.files.manifest import birth_id, read_manifest
-from vlcpctl.files.safe_json import read_json_object
-from vlcpctl.files.seals import read_sealed
+from vlcpctl.files.inputs import read_json_object
+from vlcpctl.files.manifest import birth_id, manifest_as, read_manifest
 
 _DATA = (
     *("tasks", "buffer", "reference", "targets", "pseudo_texts", "distractors"),
@@ -97,7 +96,7 @@ def _computed(path: Path, made: Mapping[str, Any]) -> Dependent:
 
 def _export(path: Path) -> Dependent:
     """A data set for other programs, made from tasks; or the copy of a checkpoint."""
-    made = read_sealed(path, "export", ExportManifest)
+    made = manifest_as(path, "export", ExportManifest)
     if made.run is None:
         return Dependent(path, made.content, set(made.inputs))
     about = {"run": made.run, "step": made.step, "seed": made.seed}

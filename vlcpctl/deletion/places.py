@@ -21,8 +21,8 @@ from vlcpctl.deletion.tars import Inode
 from vlcpctl.deletion.tasks import FEATURES, SKIPPED
 from vlcpctl.evaluation import rank_files
 from vlcpctl.evaluation.embedding_cache import is_cache_file
+from vlcpctl.files.inputs import read_json_object
 from vlcpctl.files.manifest import MANIFESTS, is_artifact, kind_of
-from vlcpctl.files.safe_json import read_json_object
 from vlcpctl.files.staging import Staging, staging_at
 from vlcpctl.files.store_cache import is_cache
 

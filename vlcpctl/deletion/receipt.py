@@ -19,18 +19,16 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
-from vlcpctl.core.shown_paths import Shown, as_given
+from vlcpctl.core.words import Shown, as_given, counted
 from vlcpctl.data.splitting.stop_lists import RECEIPT as SCHEMA
 from vlcpctl.data.splitting.stop_lists import is_stop_list
 from vlcpctl.deletion.places import Places, around
 from vlcpctl.deletion.selectors import Condition
 from vlcpctl.files.atomic import check_output_path, new_part, refuse_link
+from vlcpctl.files.inputs import converted, read_json_object
 from vlcpctl.files.manifest import kind_of
-from vlcpctl.files.safe_json import read_json_object
 from vlcpctl.files.staging import sync
-from vlcpctl.files.structs import converted
 
 PENDING: Final = "pending"
 _DIRECTORY = "receipts"

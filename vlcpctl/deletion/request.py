@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 import vlcpctl
-from vlcpctl.core.amounts import counted
 from vlcpctl.core.console import say, warn
 from vlcpctl.core.errors import BadInput, OutputExists, some_names
-from vlcpctl.core.shown_paths import Shown, as_given
+from vlcpctl.core.words import Shown, as_given, counted
 from vlcpctl.data.splitting.known_keys import FILES_0_3
 from vlcpctl.data.splitting.stop_lists import add_to_stop_list, read_stop_list, stop_list_path
 from vlcpctl.deletion.kinds import KINDS, Hit, Search, all_files, hits_in
@@ -53,7 +52,7 @@ from vlcpctl.deletion.tars import Tars, inode_of
 from vlcpctl.deletion.tasks import Drop, mirror
 from vlcpctl.files.atomic import rewritten_directory, rewritten_file
 from vlcpctl.files.digests import digests_of
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.manifest import MANIFESTS
 from vlcpctl.files.staging import Staging, delete, link_or_copy, staging_at
 from vlcpctl.files.store_cache import empty_cache

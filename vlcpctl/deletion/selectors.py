@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.data.sources.records import is_unicode
 from vlcpctl.deletion.tasks import is_among
-from vlcpctl.files.input_files import read_text
+from vlcpctl.files.inputs import read_text
 
 _DIGITS = {"--key": 32, "--sha256": 64}
 _EXACT: Final = {"key": "key", "source-key": "source_key", "sha256": "sha256"}  # columns by option

@@ -16,8 +16,7 @@ import numpy as np
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.data.tasks.tar import BLOCK, END, header
-from vlcpctl.files.input_files import open_regular
-from vlcpctl.files.safe_json import parse_json
+from vlcpctl.files.inputs import open_regular, parse_json
 from vlcpctl.files.staging import link_or_copy
 
 Inode = tuple[int, int]

@@ -26,10 +26,9 @@ from vlcpctl.data.tasks.manifests import content_with, file_facts
 from vlcpctl.data.tasks.rows import rows_path
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.deletion.tars import Moves, Tars
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.manifest import birth_id, rewritten
-from vlcpctl.files.safe_json import parse_json
-from vlcpctl.files.seals import rewrite_sealed_manifest, sealed_entries
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import parse_json
+from vlcpctl.files.manifest import birth_id, read_manifest, rewrite_manifest, rewritten
 from vlcpctl.files.staging import link_or_copy
 
 FEATURES = (stored_features.FILE, stored_features.IMAGES, stored_features.TEXTS)
@@ -152,7 +151,7 @@ class TaskRewriter:
 
         Raises BadInput if the task is damaged.
         """
-        manifest = sealed_entries(self.task.path, "task")
+        manifest = read_manifest(self.task.path, "task")
         splits, tables = {}, {}
         buffer = self.task.manifest.buffer
         shard_rows = {} if buffer is None else dict(buffer.shard_rows)
@@ -175,7 +174,7 @@ class TaskRewriter:
         if manifest.get("buffer"):
             changes["buffer"] = _buffer(manifest["buffer"], tables["train"], shard_rows, features)
         found = rewritten(manifest, content_with(content, features), changes)
-        rewrite_sealed_manifest(_emptied(self.target, "task.json"), "task", found)
+        rewrite_manifest(_emptied(self.target, "task.json"), "task", found)
         return found
 
     def _split(
@@ -232,7 +231,7 @@ def rewrite_stream(path: Path, target: Path, tars: Tars, drop: Drop) -> None:
     A task whose directory is gone stays listed as it was. Raises BadInput if the stream or a task
     is damaged.
     """
-    manifest = sealed_entries(path, "stream")
+    manifest = read_manifest(path, "stream")
     entries = []
     for entry in manifest["tasks"]:
         name = entry["path"]
@@ -244,7 +243,7 @@ def rewrite_stream(path: Path, target: Path, tars: Tars, drop: Drop) -> None:
             entries.append(entry)
     content = content_id({"tasks": [entry["content"] for entry in entries]})
     changes = {"tasks": entries, "totals": _totals(entries)}
-    rewrite_sealed_manifest(
+    rewrite_manifest(
         _emptied(target, "stream.json"), "stream", rewritten(manifest, content, changes)
     )
     if skipped_lines(path, drop):

@@ -25,7 +25,7 @@ from vlcpctl.evaluation.search.gallery import Embeddings
 from vlcpctl.evaluation.search.index import AnyVectors, Gathered, Vectors
 from vlcpctl.evaluation.search.items import FusedFeatures
 from vlcpctl.evaluation.splits import EvalSplit
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.models.embed import image_vectors, pair_vectors, require_finite, text_vectors
 from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder

@@ -16,8 +16,9 @@ from typing import Any
 from vlcpctl.core.console import say
 from vlcpctl.core.ending import at_signal
 from vlcpctl.core.errors import OutputExists, UsageError
-from vlcpctl.core.shown_paths import as_word
+from vlcpctl.core.words import as_word
 from vlcpctl.files.digests import verify_files
+from vlcpctl.files.inputs import converted
 from vlcpctl.files.manifest import (
     MANIFESTS,
     identity_differences,
@@ -27,7 +28,6 @@ from vlcpctl.files.manifest import (
     with_article,
 )
 from vlcpctl.files.staging import Staging, is_free, read_path, sync, sync_tree, unfinished
-from vlcpctl.files.structs import converted
 
 _OTHER = "was made with other settings"
 REPLACES = "--force replaces it"

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from vlcpctl.core.console import say, warn
 from vlcpctl.core.errors import OutputExists
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 
 GRACE_S: Final = 0.3  # a lock that is held for a moment only, to tidy up, is not worth an error
 _POLL_S = 0.1

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, first_line
-from vlcpctl.core.printable import without_secrets
+from vlcpctl.core.words import without_secrets
 
 _WAITS = (0.1, 0.4, 1.6, 6.4)  # seconds between attempts
 _ATTEMPTS = len(_WAITS) + 1

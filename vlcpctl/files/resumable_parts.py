@@ -21,8 +21,8 @@ from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
 from vlcpctl.files.atomic import REPLACES, new_part, refuse_unfinished
 from vlcpctl.files.digests import digests_of, verify_files
+from vlcpctl.files.inputs import read_json_object
 from vlcpctl.files.manifest import identity_differences
-from vlcpctl.files.safe_json import read_json_object
 from vlcpctl.files.staging import Staging
 
 IDENTITY = "identity.json"

@@ -21,9 +21,9 @@ import numpy as np
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
 from vlcpctl.files.atomic import is_pipe_or_device, new_part
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import read_json_object
 from vlcpctl.files.resumable_parts import IDENTITY, claim, is_finished, record_part, verify_part
-from vlcpctl.files.safe_json import read_json_object
 from vlcpctl.files.staging import Staging
 
 START_OVER = "choose another --out; --force without --num-shards replaces it"

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.shown_paths import CACHE_SETTING, shown
+from vlcpctl.core.words import CACHE_SETTING, shown
 from vlcpctl.files.object_stores import StoredObject, find, protocol_of, read_ranges
 
 CHUNK: Final = 1 << 22

@@ -32,9 +32,8 @@ from pathlib import Path
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import OutputExists, some_names
-from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.core.printable import printable
-from vlcpctl.core.shown_paths import shown
+from vlcpctl.core.words import printable, shown
+from vlcpctl.files.inputs import MOST_TASKS
 from vlcpctl.files.object_stores import protocol_of
 from vlcpctl.files.staging import Staging, link_or_copy, staging_at, sync
 from vlcpctl.files.store_cache import is_stored, place_of

@@ -10,7 +10,7 @@ from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError, missing
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.staging import clone
 from vlcpctl.jobs.script import CommandLine

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks.task import Split
-from vlcpctl.files.input_files import naming_input, open_regular
-from vlcpctl.files.open_files import OpenFiles
+from vlcpctl.files.inputs import OpenFiles, naming_input, open_regular
 from vlcpctl.files.store_cache import is_stored
 
 

@@ -22,11 +22,10 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.files.atomic import new_file, new_part
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.library_errors import reading
+from vlcpctl.files.digests import RESTORE
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import converted, decoded, reading
 from vlcpctl.files.parquet_files import read_about, read_columns, table_writer, write_about
-from vlcpctl.files.recorded_files import RESTORE
-from vlcpctl.files.structs import converted, decoded
 
 SCHEMA = "vlcpctl.pseudo-texts/1"
 METADATA = b"vlcpctl.pseudo-texts"

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from vlcpctl.core.errors import BadInput, VlcpError, unreadable
-from vlcpctl.core.printable import shortened
-from vlcpctl.core.resource_limits import is_about_limits, limit_text
+from vlcpctl.core.machine import is_about_limits, limit_text
+from vlcpctl.core.words import shortened
 from vlcpctl.data.tasks.facts import (
     BufferManifest,
     SplitManifest,
@@ -29,11 +29,10 @@ from vlcpctl.data.tasks.facts import (
 from vlcpctl.data.tasks.index import read_columns, read_index, rows_at
 from vlcpctl.data.tasks.index_checks import RowProblems, file_size, row_problems
 from vlcpctl.data.tasks.rows import SHA256_BYTES, lowest_rows, map_rows, rows_path
-from vlcpctl.files.digests import verify_files
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.digests import RESTORE, verify_files
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import OpenFiles
 from vlcpctl.files.manifest import kind_of
-from vlcpctl.files.open_files import OpenFiles
-from vlcpctl.files.recorded_files import RESTORE
 from vlcpctl.files.store_cache import fetch_images, images_file, is_stored
 
 

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from vlcpctl.core.console import progress, warn
-from vlcpctl.core.device_copies import copied_ahead
+from vlcpctl.core.devices import copied_ahead
 from vlcpctl.core.errors import BadInput, TooManySkipped
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.classification.data_sets import DataSet

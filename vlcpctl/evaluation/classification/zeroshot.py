@@ -34,7 +34,7 @@ from vlcpctl.evaluation.planned_rows import (
 from vlcpctl.evaluation.rank_files import Named, RankFile, plan_ranks
 from vlcpctl.evaluation.search.index import Ids, Vectors
 from vlcpctl.evaluation.search.queries import ExactRanks
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.shards import Result, Shards
 from vlcpctl.metrics.accuracy import accuracies, mean_accuracies, tally
 from vlcpctl.metrics.recall import count_touched

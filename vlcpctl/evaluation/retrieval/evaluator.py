@@ -23,7 +23,7 @@ from vlcpctl.evaluation.search.gallery import Embeddings
 from vlcpctl.evaluation.splits import EvalSplit
 from vlcpctl.files.atomic import already_made, new_directory
 from vlcpctl.files.digests import digests_of
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.manifest import MANIFESTS, write_manifest
 from vlcpctl.metrics.average_precision import DEFAULT_VARIANT, VARIANTS
 from vlcpctl.models.configuration import (

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.files.atomic import already_made, new_directory
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.manifest import MANIFESTS, write_manifest
 from vlcpctl.report.document import Document
 from vlcpctl.report.paper_charts import Chart, drawings

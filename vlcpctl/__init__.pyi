@@ -94,8 +94,6 @@ def buffer(
     add: int | None = None,
     candidates: int | None = None,
     store_features: bool = False,
-    num_shards: int | None = None,
-    shard_index: int | None = None,
     seed: int = 0,
     device: str = "auto",
     nproc: int | None = None,

@@ -24,7 +24,7 @@ from vlcpctl.deletion.kinds import Hit
 from vlcpctl.deletion.places import Stored
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import Condition, parse
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.outputs import Output
 from vlcpctl.testing.tiny_stream import make_stream
 
 Run = Callable[..., ProgramResult]
@@ -231,7 +231,7 @@ def _held(path: Path, ready: Path, done: Path) -> Iterator[None]:
     """Another process that writes an output within the block."""
 
     def hold(_: int) -> None:
-        with Staging(path).locked():
+        with Output(path).locked():
             ready.touch()
             wait_until(done.exists)
 
@@ -259,7 +259,7 @@ def test_the_advice_on_links_and_unfinished_work_helps(
         ({"run": "x", "tasks": ["0" * 32]}, "give the paths of its data, too, or finish it or rem"),
         ({"run": "x", "tasks": [content]}, "finish it or remove it"),
     ):
-        partial = Staging(world / "run/01").open_partial()
+        partial = Output(world / "run/01").open_partial()
         (partial / "identity.json").write_text(json.dumps({"semantic": about}))
         check_refused(run(*words, world), "forget", 4, partial, advice)
         (partial / "identity.json").unlink()
@@ -268,7 +268,7 @@ def test_the_advice_on_links_and_unfinished_work_helps(
     elsewhere = make_stream(tmp_path / "elsewhere", 1, 2)
     (other,) = (path for path in elsewhere.iterdir() if path.is_dir())
     content = json.loads((other / "task.json").read_text())["content"]
-    partial = Staging(world / "run/01").open_partial()
+    partial = Output(world / "run/01").open_partial()
     identity = {"semantic": {"run": "x", "tasks": [content]}}
     (partial / "identity.json").write_text(json.dumps(identity))
     check_refused(run(*words, world), "forget", 4, "give the paths of its data, too")

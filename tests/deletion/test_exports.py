@@ -18,7 +18,7 @@ from support.program import run_program
 from vlcpctl.data.tasks.export_manifest import CARD
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import parse
-from vlcpctl.files import staging
+from vlcpctl.files import outputs
 from vlcpctl.testing.tiny_stream import make_task
 
 TEMPLATES = "zeroshot_classification_templates.txt"
@@ -144,7 +144,7 @@ def forget_and_die(root: Path, key: str, point: str) -> None:
 
     patch = pytest.MonkeyPatch()  # never undone: the process ends here
     patch.setattr(os, "rename", counted(os.rename))
-    patch.setattr(staging, "_exchange", counted(staging._exchange))
+    patch.setattr(outputs, "_exchange", counted(outputs._exchange))
     request = DeletionRequest(conditions=parse([key]), paths=[root])
     forget(request, lambda name: kill() if name == point else None)
 

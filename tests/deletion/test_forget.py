@@ -39,8 +39,8 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.data.tasks.task import open_stream, open_task
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import parse
-from vlcpctl.files import staging
-from vlcpctl.files.staging import Staging
+from vlcpctl.files import outputs
+from vlcpctl.files.outputs import Output
 from vlcpctl.inspection.check import check
 from vlcpctl.testing.tiny_stream import make_pair, make_task
 
@@ -251,7 +251,7 @@ def kill_at(points: int, name: str) -> Callable[[str], None]:
             return call
 
         os.rename = counted(os.rename)
-        staging._exchange = counted(staging._exchange)
+        outputs._exchange = counted(outputs._exchange)
     return observe
 
 
@@ -315,7 +315,7 @@ def test_the_next_writer_deletes_what_a_killed_swap_has_left(world: Path) -> Non
     child = start_child(lambda _: void(forget(request, lambda _: void(kill_at(3, "")))))
     assert exit_code_of(child) == -signal.SIGKILL
     for number in range(4):
-        with Staging(world / f"buffers/0{number}").locked():
+        with Output(world / f"buffers/0{number}").locked():
             pass
     assert not list(world.glob("buffers/.*"))
 
@@ -382,7 +382,7 @@ def test_refusals_have_paths_as_they_were_given(
 
 def make_partial(world: Path, out: str, identity: dict[str, Any]) -> Path:
     """The state of an unfinished command."""
-    partial = Staging(world / out).open_partial()
+    partial = Output(world / out).open_partial()
     (partial / "identity.json").write_text(json.dumps(identity))
     np.save(partial / "images-000000.npy", np.zeros((2, 2), np.float32))
     return partial
@@ -415,8 +415,10 @@ def test_unfinished_targets_start_over(world: Path, capfd: pytest.CaptureFixture
     mine = {"teacher": "t", "tasks": [content(world / "stream/00-part-0")], "buffer": None}
     other = {"teacher": "t", "tasks": [content(world / "stream/03-part-3")], "buffer": None}
     gone, stays = make_partial(world, "gone", mine), make_partial(world, "stays", other)
-    of_run = make_partial(world, "run/00", {"semantic": {**mine, "run": "x"}})
-    kept = Staging(world / "run/00").keep(of_run)
+    make_partial(world, "run/00", {"semantic": {**mine, "run": "x"}})
+    Output(world / "run/00").drop_partial(keeps=True)
+    kept = Output(world / "run/00").replaced.with_name("partial")
+    assert kept.exists()
     receipt = receipt_of(capfd, "--key", pair.key, world)
     assert (gone.exists(), stays.exists(), kept.exists()) == (False, True, False)
     assert str(gone) in [one["path"] for one in receipt["artifacts"]]
@@ -708,7 +710,7 @@ def test_an_output_that_is_being_written_is_refused(
     pair, ready = held_pair(world), tmp_path / "ready"
 
     def hold(_: int) -> None:
-        with Staging(world / "new").locked():
+        with Output(world / "new").locked():
             ready.touch()
             wait_until((tmp_path / "done").exists)
 
@@ -724,16 +726,12 @@ def test_an_output_that_is_being_written_is_refused(
 def test_the_words_of_a_request_are_not_recorded(
     world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Locks record the command line of their holder, also in hidden directories that stay."""
     task = world / "stream/00-part-0"
     add_column(task, "customer", [["somebody's name"]] * 8)
     make_partial(world, "unrelated", {"tasks": [content(world / "stream/03-part-3")]})
     words = ["forget", "--where", "customer=somebody's name", world, "-q"]
     child = start_child(lambda _: run_line(words, tmp_path / "log"))
     assert exit_code_of(child) == 0
-    marker = (world / ".unrelated.vlcpctl/made-by-vlcpctl").read_text()
-    assert "vlcpctl forget" in marker
-    assert "somebody" not in marker
     assert b"somebody" not in b"".join(tree_bytes(world).values())
 
 

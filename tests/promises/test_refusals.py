@@ -82,7 +82,7 @@ def test_stdout_is_refused_for_outputs_that_are_not_rows(
     }
     monkeypatch.chdir(tmp_path)
     ended = program(command, *words[command], "-o", "-")
-    check_refused(ended, command, 2, "'-' is stdout", "give a path")
+    check_refused(ended, command, 2, "stdout", "give the path")
     assert list(tmp_path.iterdir()) == []
 
 

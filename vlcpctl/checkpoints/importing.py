@@ -14,8 +14,8 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, Diverged, UsageError, missing
-from vlcpctl.files.atomic import already_made
 from vlcpctl.files.digests import file_sha256
+from vlcpctl.files.finished import already_made
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.files.tensors import first_not_finite
 from vlcpctl.models import dual_encoder, encoders

@@ -175,8 +175,7 @@ def checked_paths(arguments: dict[str, Any]) -> dict[str, Any]:
     input whose swap was killed is read where the complete new one waits. Raises UsageError for an
     output that is or contains an input, the current directory or the home directory.
     """
-    from vlcpctl.files.atomic import check_output_path, is_pipe_or_device
-    from vlcpctl.files.staging import Staging, read_path
+    from vlcpctl.files.outputs import check_output_path, is_pipe_or_device, read_path
 
     if "cache_size" in arguments:
         arguments = _with_stored(**arguments)
@@ -189,7 +188,7 @@ def checked_paths(arguments: dict[str, Any]) -> dict[str, Any]:
         if out is not None and out != Path("-") and not is_pipe_or_device(out):
             check_output_path(out, inputs)
             if not arguments.get("dry_run"):
-                Staging(out).finish_swap()
+                read_path(out)
     return {
         name: value if name in OUTPUTS else _each(read_path, value)
         for name, value in arguments.items()

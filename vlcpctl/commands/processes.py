@@ -104,16 +104,15 @@ def _locked_outputs(arguments: Mapping[str, Any], wait: float | None) -> Iterato
     Raises OutputExists if another process writes one of them.
     """
     from vlcpctl.core import console
-    from vlcpctl.files import locks
-    from vlcpctl.files.atomic import naming_output
-    from vlcpctl.files.staging import Staging
+    from vlcpctl.files.locks import set_patience
+    from vlcpctl.files.outputs import Output, naming_output
 
-    locks.set_patience(wait or 0.0)
+    set_patience(wait or 0.0)
     console.set_quiet(bool(arguments.get("quiet")))  # while waiting, before the command starts
     with ExitStack() as stack:
         for out in _to_lock(arguments):
             with naming_output(out):
-                stack.enter_context(Staging(out).locked())
+                stack.enter_context(Output(out).locked())
         yield
 
 
@@ -122,7 +121,7 @@ def _to_lock(arguments: Mapping[str, Any]) -> list[Path]:
 
     Of several processes that write one output together, each decides when to lock what.
     """
-    from vlcpctl.files.atomic import is_pipe_or_device
+    from vlcpctl.files.outputs import is_pipe_or_device
 
     only_shows = arguments.get("dry_run") or arguments.get("print_config")
     # Without --shard-index, all but distill join the shards that others have made.

@@ -131,8 +131,8 @@ def run(
         return
     given = (request.buffer, request.targets, request.reference, request.pseudo_texts)
     require_paths(*request.tasks, *given)
-    from vlcpctl.files.atomic import naming_output
     from vlcpctl.files.manifest import content_of
+    from vlcpctl.files.outputs import naming_output
 
     for model in (request.previous, request.teacher):
         if model is not None:

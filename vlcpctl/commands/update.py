@@ -892,7 +892,7 @@ def _roll_back(
 
 def _check_place(state: Path, inputs: list[str]) -> None:
     """Refuse a state directory that is or contains an input, or that cannot be one."""
-    from vlcpctl.files.atomic import check_output_path
+    from vlcpctl.files.outputs import check_output_path
     from vlcpctl.production.layout import Layout
     from vlcpctl.production.start import refuse_other_files
 
@@ -903,12 +903,12 @@ def _check_place(state: Path, inputs: list[str]) -> None:
 @contextmanager
 def _locked(state: Path, wait: float | None) -> Iterator[None]:
     """Hold the lock of the state directory within the block, waiting as given by --wait."""
-    from vlcpctl.files import locks
-    from vlcpctl.files.atomic import naming_output
+    from vlcpctl.files.locks import set_patience
+    from vlcpctl.files.outputs import naming_output
     from vlcpctl.production.hooks import refuse_in_hook
     from vlcpctl.production.layout import Layout
 
     refuse_in_hook(Layout(state))
-    locks.set_patience(wait or 0.0)
+    set_patience(wait or 0.0)
     with naming_output(state), Layout(state).locked():
         yield

@@ -23,7 +23,7 @@ from vlcpctl.evaluation import rank_files
 from vlcpctl.evaluation.embedding_cache import is_cache_file
 from vlcpctl.files.inputs import read_json_object
 from vlcpctl.files.manifest import MANIFESTS, is_artifact, kind_of
-from vlcpctl.files.staging import Staging, staging_at
+from vlcpctl.files.outputs import Output, output_at
 from vlcpctl.files.store_cache import is_cache
 
 _WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings", "export")
@@ -55,7 +55,7 @@ class Places:
     """What a walk has found."""
 
     stored: list[Stored] = field(default_factory=list)
-    hidden: list[Staging] = field(default_factory=list)
+    hidden: list[Output] = field(default_factory=list)
     unfinished: list[Path] = field(default_factory=list)  # directories of saved states or parts
     links: dict[Inode, list[Path]] = field(default_factory=dict)  # files with hard links
     skipped: list[Path] = field(default_factory=list)  # symbolic links to what is not searched
@@ -77,8 +77,8 @@ class Places:
             if owner is None or (owner.own is not None and path.name not in owner.own):
                 self._visit_file(path, kept)
         elif stat.S_ISDIR(about.st_mode):
-            if (staging := staging_at(path)) is not None:
-                self._visit_hidden(staging)
+            if (output := output_at(path)) is not None:
+                self._visit_hidden(output)
             elif is_cache(path):
                 self.caches.add(path)
             else:
@@ -109,22 +109,22 @@ class Places:
         for child in sorted(path.iterdir()):
             self.visit(child, owner, kept)
 
-    def _visit_hidden(self, staging: Staging) -> None:
-        self.hidden.append(staging)
-        for path in sorted(staging.path.rglob("*")):  # of dead writers, too: they are hard links
+    def _visit_hidden(self, output: Output) -> None:
+        self.hidden.append(output)
+        for path in sorted(output.hidden.rglob("*")):  # of dead writers, too: they are hard links
             about = path.lstat()
             if stat.S_ISREG(about.st_mode):
                 self._note_link(path, about)
-        inside, replaced = Places(), staging.replaced.parent
-        if staging.partial.is_dir():
-            self.unfinished.append(staging.partial)
+        inside, replaced = Places(), output.replaced.parent
+        if output.partial.is_dir():
+            self.unfinished.append(output.partial)
         for kept in sorted(replaced.iterdir()) if replaced.is_dir() else ():
-            if (kept / "identity.json").is_file() and kept.name == staging.partial.name:
+            if (kept / "identity.json").is_file() and kept.name == output.partial.name:
                 self.unfinished.append(kept)
             else:
                 inside.visit(kept, kept=kept)
-        if staging.ready.exists() and not os.path.lexists(staging.output):
-            inside.visit(staging.ready)
+        if output.ready.exists() and not os.path.lexists(output.place):
+            inside.visit(output.ready)
         self.stored += inside.stored
         self.skipped += inside.skipped
         self.others += inside.others
@@ -140,8 +140,8 @@ def places_under(tops: Iterable[Path]) -> Places:
         found.states.update(filter(_is_state, top.parents))
         if os.path.lexists(top):
             found.visit(top)
-        if Staging(top).is_ours():
-            found.visit(Staging(top).path)
+        if Output(top).is_ours():
+            found.visit(Output(top).hidden)
     for state in found.states:
         for path in (state / "state.json", *state.rglob("week.json")):
             recorded = (read_json_object(path).get("settings") or {}).get("cache")
@@ -179,9 +179,9 @@ def whole(path: Path, was_searched: Callable[[Path], bool]) -> Path:
     if not os.path.lexists(real) and not was_searched(real):
         raise BadInput(missing(path))
     for at in (real, *real.parents):
-        staging = staging_at(at)
-        if staging is not None:
-            return around(staging.output) or staging.output
+        output = output_at(at)
+        if output is not None:
+            return around(output.place) or output.place
     return around(real) or real
 
 
@@ -193,7 +193,7 @@ def around(path: Path) -> Path | None:
 
 def is_left_over(path: Path) -> bool:
     """Whether a path is what a writer leaves when it is killed, which the next one deletes."""
-    return any(_LEFT.match(at.name) and staging_at(at.parent) for at in path.parents)
+    return any(_LEFT.match(at.name) and output_at(at.parent) for at in path.parents)
 
 
 def _is_state(directory: Path) -> bool:

@@ -25,10 +25,9 @@ from vlcpctl.data.splitting.stop_lists import RECEIPT as SCHEMA
 from vlcpctl.data.splitting.stop_lists import is_stop_list
 from vlcpctl.deletion.places import Places, around
 from vlcpctl.deletion.selectors import Condition
-from vlcpctl.files.atomic import check_output_path, new_part, refuse_link
 from vlcpctl.files.inputs import converted, read_json_object
 from vlcpctl.files.manifest import kind_of
-from vlcpctl.files.staging import sync
+from vlcpctl.files.outputs import new_part, refuse_foreign, sync
 
 PENDING: Final = "pending"
 _DIRECTORY = "receipts"
@@ -140,8 +139,7 @@ def earlier_receipts(given: Path | None, top: Path) -> list[Receipt]:
     inside an artifact or no file can be written there.
     """
     if given is not None:
-        check_output_path(given)
-        refuse_link(given)
+        refuse_foreign(given, lambda _: True, is_file=True)
         artifact = around(Path(os.path.realpath(given)))
         if artifact is not None:
             shown = as_given(artifact, [given])

@@ -50,11 +50,10 @@ from vlcpctl.deletion.receipt import (
 from vlcpctl.deletion.selectors import Condition
 from vlcpctl.deletion.tars import Tars, inode_of
 from vlcpctl.deletion.tasks import Drop, mirror
-from vlcpctl.files.atomic import rewritten_directory, rewritten_file
 from vlcpctl.files.digests import digests_of
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.manifest import MANIFESTS
-from vlcpctl.files.staging import Staging, delete, link_or_copy, staging_at
+from vlcpctl.files.outputs import Output, link_or_copy, output_at, remove, rewriting, sync
 from vlcpctl.files.store_cache import empty_cache
 
 Observe = Callable[[str], None]  # called with the name of each point at which a kill is tested
@@ -110,7 +109,7 @@ def forget(request: DeletionRequest, observe: Observe = lambda _: None) -> Recei
     call then removes the rest.
     """
     tops, receipt, finished = _receipts(request)
-    with Staging(receipt.path).locked():
+    with Output(receipt.path).locked():
         tidy(tops)
         plan = _search(request, tops, receipt)
         if last := _last(request, plan, receipt, finished):
@@ -140,8 +139,8 @@ def tidy(tops: Iterable[Path]) -> None:
 
     Raises OutputExists if another process is writing there: what it writes may contain the pairs.
     """
-    for staging in places_under(tops).hidden:
-        with staging.locked():
+    for output in places_under(tops).hidden:
+        with output.locked():
             pass
 
 
@@ -338,7 +337,7 @@ def _remove(request: DeletionRequest, plan: Plan, receipt: Receipt, observe: Obs
     for _ in range(_ROUNDS):
         with ExitStack() as locks:
             for unit in plan.units():
-                locks.enter_context(Staging(unit.stored.unit).locked())
+                locks.enter_context(Output(unit.stored.unit).locked())
             _begin(request, receipt, observe)
             _carry_out(plan, observe, shown)
         _empty(plan.places.caches, shown)
@@ -405,8 +404,8 @@ def _carry_out(plan: Plan, observe: Observe, shown: Shown) -> None:
     for path in (*sorted(kept), *plan.parts):
         observe(f"deleting {path.name}")
         # It is in the hidden directory of an output, which goes, too, if it is empty.
-        with next(filter(None, map(staging_at, path.parents))).locked():
-            delete(path)
+        with next(filter(None, map(output_at, path.parents))).locked():
+            remove(path)
         say(f"deleted {shown(path)}")
     tars = Tars()
     for hit in plan.units():
@@ -429,9 +428,13 @@ def _delete(hit: Hit) -> list[str]:
     path = hit.path
     added = [] if path.is_file() else sorted({*all_files(path)}.difference(hit.files))
     if not added:
-        Staging(path).delete_output()
+        output = Output(path)
+        output.place.rename(output.writing)  # killed from here on, the next writer deletes it
+        sync(output.place.parent)
+        remove(output.writing)
         return []
-    with rewritten_directory(path) as target:
+    with rewriting(path) as target:
+        target.mkdir()
         for name in added:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             link_or_copy(path / name, target / name)
@@ -443,13 +446,14 @@ def _rewrite(hit: Hit, tars: Tars, drop: Drop, observe: Observe) -> None:
     write = KINDS["stream" if unit != hit.path else hit.stored.kind].write
     assert write is not None, "it would be deleted"
     if unit.is_dir():
-        with rewritten_directory(unit) as target:
+        with rewriting(unit) as target:
+            target.mkdir()
             mirror(unit, target)
             write(unit, target, tars, drop)
             observe(f"written {unit.name}")
         return
     earlier = [unit.with_name(name) for name in FILES_0_3 if unit.name in FILES_0_3]
-    with rewritten_file(unit.with_suffix(".parquet") if earlier else unit) as temporary:
+    with rewriting(unit.with_suffix(".parquet") if earlier else unit) as temporary:
         write(unit, temporary, tars, drop)
         observe(f"written {unit.name}")
     for path in earlier:

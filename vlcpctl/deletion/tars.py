@@ -17,7 +17,7 @@ import numpy as np
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.data.tasks.tar import BLOCK, END, header
 from vlcpctl.files.inputs import open_regular, parse_json
-from vlcpctl.files.staging import link_or_copy
+from vlcpctl.files.outputs import link_or_copy
 
 Inode = tuple[int, int]
 _MOST_JSON_BYTES = 1 << 26

@@ -29,7 +29,7 @@ from vlcpctl.deletion.tars import Moves, Tars
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.inputs import parse_json
 from vlcpctl.files.manifest import birth_id, read_manifest, rewrite_manifest, rewritten
-from vlcpctl.files.staging import link_or_copy
+from vlcpctl.files.outputs import link_or_copy
 
 FEATURES = (stored_features.FILE, stored_features.IMAGES, stored_features.TEXTS)
 SKIPPED = "skipped.ndjson"

@@ -16,10 +16,11 @@ from vlcpctl.export.clip_benchmark import RETRIEVAL, ClipBenchmark
 from vlcpctl.export.hugging_face import HuggingFace
 from vlcpctl.export.layout import DEFAULT_SHARD_BYTES, Layout, Target
 from vlcpctl.export.pairs import Selection, select
-from vlcpctl.files.atomic import already_made, new_directory
 from vlcpctl.files.digests import digests_of
+from vlcpctl.files.finished import already_made
 from vlcpctl.files.ids import content_id
-from vlcpctl.files.manifest import write_manifest
+from vlcpctl.files.manifest import is_artifact, write_manifest
+from vlcpctl.files.outputs import new_directory
 
 CLIP_BENCHMARK = "clip-benchmark"
 
@@ -73,7 +74,7 @@ class DataSetExport:
         if already_made(self.out, KIND, identity, force=self.force):
             say(f"export: {self.out} is already finished")
             return
-        with new_directory(self.out, MANIFEST) as directory:
+        with new_directory(self.out, is_artifact) as directory:
             layout = LAYOUTS[self.to](Target(directory, found, self.shard_bytes), self)
             try:
                 _write(layout, found)

@@ -27,7 +27,7 @@ from vlcpctl.core.words import utf8_json, without_secrets
 from vlcpctl.files.digests import RESTORE
 from vlcpctl.files.ids import canonical_json
 from vlcpctl.files.inputs import converted, open_regular, read_json
-from vlcpctl.files.staging import read_path
+from vlcpctl.files.outputs import read_path
 
 # What an artifact is, and the manifest that makes its directory exist.
 MANIFESTS = {

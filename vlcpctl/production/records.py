@@ -15,9 +15,9 @@ import msgspec
 import vlcpctl
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.words import without_secrets
-from vlcpctl.files.atomic import new_part
 from vlcpctl.files.inputs import converted, read_json_object
 from vlcpctl.files.manifest import SEAL, check_seal, seal_of
+from vlcpctl.files.outputs import new_part
 
 STATE, WEEK, VERDICT = "vlcpctl.state/1", "vlcpctl.week/1", "vlcpctl.verdict/1"
 SECONDS = "vlcpctl.seconds/1"

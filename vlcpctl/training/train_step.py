@@ -81,7 +81,7 @@ def train_step(
     world = world or World()
     partial = ResumeDirectory(request.out)
     # The other processes write nothing, and must not look at the output before rank 0 may.
-    with partial.staging.locked() if world.rank == 0 else nullcontext():
+    with partial.output.locked() if world.rank == 0 else nullcontext():
         world.barrier()
         return _locked_train_step(request, partial, observe, world)
 

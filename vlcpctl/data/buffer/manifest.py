@@ -119,15 +119,6 @@ class BufferRequest:
             **({} if self.candidates is None else {"candidates": self.candidates}),
         }
 
-    def embedded(self) -> dict[str, Any]:
-        """The settings that determine what a model computes for it, as shards record them.
-
-        Data has the names by which `forget` finds what was computed of it.
-        """
-        found = self.identity()
-        task, previous = found.pop("task"), found.pop("previous")
-        return {"tasks": [task], "buffer": previous, **found}
-
     def kept_columns(self) -> list[str]:
         """The columns that the buffer keeps: those of the previous one, and more of the task."""
         earlier = [] if self.previous is None else self.previous.kept_columns

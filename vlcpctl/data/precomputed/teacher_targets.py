@@ -24,16 +24,16 @@ import numpy as np
 from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.data.precomputed.vector_files import VectorFile, join_vectors, write_rows_without
 from vlcpctl.data.tasks.task import Split
-from vlcpctl.files.atomic import new_directory
 from vlcpctl.files.digests import RESTORE, changed_files, digests_of, verify_files
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.manifest import (
-    MANIFESTS,
+    is_artifact,
     read_manifest,
     rewrite_manifest,
     rewritten,
     write_manifest,
 )
+from vlcpctl.files.outputs import new_directory
 
 # The tables; the manifest lists each with its .npy file under this name.
 IMAGES, TEXTS = "images.parquet", "texts.parquet"
@@ -164,7 +164,7 @@ def _content(identity: Mapping[str, Any], files: Mapping[str, Any], scale: float
 
 
 @dataclass(frozen=True)
-class Parts:
+class Side:
     """The embeddings of one side, images or texts: .npy files whose rows follow each other."""
 
     counts_K: np.ndarray  # number of rows of each sample: of its views or of its captions
@@ -174,7 +174,7 @@ class Parts:
 def write_targets(
     out: Path,
     keys: Sequence[str],
-    sides: tuple[Parts, Parts],
+    sides: tuple[Side, Side],
     identity: dict[str, Any],
     facts: dict[str, Any],
 ) -> None:
@@ -183,7 +183,7 @@ def write_targets(
     `identity` is the settings that made them; `facts` are further manifest entries, among them
     "scale" and "width". Raises BadInput if a part cannot be read.
     """
-    with new_directory(out, MANIFESTS["targets"]) as directory:
+    with new_directory(out, is_artifact) as directory:
         files = {}
         for name, number, side in zip((IMAGES, TEXTS), (VIEW, CAPTION), sides, strict=True):
             rows, content = join_vectors(

@@ -26,9 +26,9 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks.keys import Keys
-from vlcpctl.files.atomic import new_part
 from vlcpctl.files.digests import RESTORE
 from vlcpctl.files.inputs import naming_input, open_regular, reading
+from vlcpctl.files.outputs import new_part
 from vlcpctl.files.parquet_files import read_columns
 from vlcpctl.files.store_cache import whole
 

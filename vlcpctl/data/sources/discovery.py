@@ -136,7 +136,7 @@ def _files_in(directory: Path) -> list[Source]:
 class _Tree:
     """The names of what is below a directory, read once: there may be millions.
 
-    Hidden directories are left out: a staging directory is one, and an output that --force replaced
+    Hidden directories are left out: a hidden directory is one, and an output that --force replaced
     is not a source.
     """
 

@@ -17,11 +17,10 @@ import msgspec
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks.index import is_own_column
-from vlcpctl.files.atomic import new_part
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.inputs import converted, read_json_object
 from vlcpctl.files.manifest import SEAL, check_seal, seal_of
-from vlcpctl.files.staging import sync
+from vlcpctl.files.outputs import new_part, sync
 
 SCHEMA = "vlcpctl.stop-list/1"
 RECEIPT = "vlcpctl.receipt/1"

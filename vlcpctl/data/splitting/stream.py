@@ -33,8 +33,9 @@ from vlcpctl.data.tasks.manifests import (
 )
 from vlcpctl.data.tasks.samples import DUPLICATE, FAILED_DOWNLOAD
 from vlcpctl.data.tasks.task import open_stream
-from vlcpctl.files.atomic import already_made, new_directory
-from vlcpctl.files.manifest import kind_of, read_manifest, write_manifest
+from vlcpctl.files.finished import already_made
+from vlcpctl.files.manifest import is_artifact, kind_of, read_manifest, write_manifest
+from vlcpctl.files.outputs import new_directory
 
 _TWO_DIGITS = 100  # tasks, numbered from 00
 _NEAR = 10  # tasks before that at which a growing stream is warned of: ten weeks
@@ -58,7 +59,7 @@ def make_stream(
         say(f"{out} is already finished")
         return read_manifest(out, "stream")
     check_columns(plan)
-    with new_directory(out, "stream.json") as directory:
+    with new_directory(out, is_artifact) as directory:
         if classifier is not None:
             plan = _with_labels(plan, classifier(), directory / "labels", threads)
         with progress("split", _rows(plan), "pairs") as bar:

@@ -21,7 +21,7 @@ import xxhash
 from vlcpctl.core.errors import BadInput, VlcpError, unreadable
 from vlcpctl.files import digest_cache
 from vlcpctl.files.input_files import naming_input, open_regular
-from vlcpctl.files.store_cache import is_stored
+from vlcpctl.files.stores import is_stored
 
 ALGORITHM = "xxh3_128"
 _BLOCK = 1 << 20

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO, cast, final
 
 from vlcpctl.core.errors import BadInput, UsageError, unreadable
-from vlcpctl.files.store_cache import is_stored, open_stored
+from vlcpctl.files.stores import is_stored, open_stored, whole
 
 MOST_LINE_BYTES = 1 << 20  # of a row; a merged gallery of 1000 tasks takes a tenth of it
 STDIN = "-"
@@ -91,20 +91,18 @@ def _naming(error: OSError, path: Path | str) -> OSError:
 
 
 def arrow_source(path: Path) -> Path | BinaryIO:
-    """What pyarrow can open: the path, or an open file if the path is not UTF-8 or is stored.
+    """What pyarrow can open: the path of the bytes, or an open file if the path is not UTF-8.
 
     Of a directory, it would read all files, and a pipe would block: raises BadInput as
     `open_regular` does.
     """
-    if is_stored(path):
-        return open_regular(path, buffering=0)
     file = open_regular(path)
     try:
         str(path).encode()
     except UnicodeEncodeError:
         return file
     file.close()
-    return path
+    return whole(path)
 
 
 def open_text(path: Path, *, newline: str | None = None) -> TextIO:

@@ -31,7 +31,7 @@ from vlcpctl.files.input_files import naming_input, open_regular
 from vlcpctl.files.library_errors import reading
 from vlcpctl.files.parquet_files import read_columns
 from vlcpctl.files.recorded_files import RESTORE
-from vlcpctl.files.store_cache import whole
+from vlcpctl.files.stores import whole
 
 _ROWS_AT_ONCE = 1 << 16
 

@@ -28,7 +28,7 @@ from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.files.input_files import open_regular
 from vlcpctl.files.library_errors import reading_source
 from vlcpctl.files.safe_json import read_json_object
-from vlcpctl.files.store_cache import whole
+from vlcpctl.files.stores import whole
 
 _BATCH_BYTES = 8 * 2**20
 _BATCH_ROWS = 500

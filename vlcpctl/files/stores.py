@@ -263,12 +263,12 @@ def _read(store: Any, ranges: Sequence[tuple[str, int, int]]) -> Iterator[bytes]
 def _asked(store: Any, ask: str, url: str, limit: float = _DEADLINE, **given: Any) -> Any:
     """What a method of a file system returns, which is called again while it fails.
 
-    No call of an asynchronous file system lasts longer than the limit.
+    Of an asynchronous file system, all calls together last no longer than the limit.
     """
     began, wait = time.monotonic(), 0.1
-    if store.async_impl:
-        given["timeout"] = limit
     while True:
+        if store.async_impl:
+            given["timeout"] = limit - (time.monotonic() - began)
         try:
             return getattr(store, ask)(url, **given)
         except Exception as error:  # every file system of fsspec has errors of its own
@@ -296,7 +296,8 @@ def _store(url: str) -> Any:
         raise UsageError(f"{said} pip install fsspec s3fs") from error
     if hasattr(store, "call_s3"):
         store.retries = 1  # attempts
-        store.config_kwargs = {**store.config_kwargs, "retries": {"max_attempts": 0}}
+        once = {"retries": {"max_attempts": 0}, "max_pool_connections": _AT_ONCE}
+        store.config_kwargs = {**store.config_kwargs, **once}
         store.s3_additional_kwargs = {**store.s3_additional_kwargs}
         store.s3_additional_kwargs.pop("IfMatch", None)
     return store

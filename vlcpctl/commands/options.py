@@ -67,16 +67,6 @@ Cache = Annotated[
         rich_help_panel=EXECUTION,
     ),
 ]
-CacheSize = Annotated[
-    str | None,
-    typer.Option(
-        "--cache-size",
-        metavar="BYTES",
-        help="Largest size of --cache, such as 500GB: data that was read longest ago is removed, "
-        "but for files that are open (default: 64GB).",
-        rich_help_panel=EXECUTION,
-    ),
-]
 Seed = Annotated[
     int,
     typer.Option(

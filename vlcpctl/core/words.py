@@ -6,7 +6,6 @@ number of the command line is parsed here.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -161,10 +160,10 @@ def as_given(path: str | Path, given: Sequence[Path]) -> str:
 
 def shown(text: str) -> str:
     """A text in which the paths of stored files are their URLs again."""
-    setting = os.environ.get(CACHE_SETTING)
-    if setting is None or "/tree/" not in text:
+    root = os.environ.get(CACHE_SETTING)
+    if root is None or "/tree/" not in text:
         return text
-    before, *parts = text.split(f"{json.loads(setting)[0]}/tree/")
+    before, *parts = text.split(f"{root}/tree/")
     return before + "".join(part.replace("/", "://", 1) for part in parts)
 
 

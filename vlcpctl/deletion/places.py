@@ -24,7 +24,7 @@ from vlcpctl.evaluation.embedding_cache import is_cache_file
 from vlcpctl.files.inputs import read_json_object
 from vlcpctl.files.manifest import MANIFESTS, is_artifact, kind_of
 from vlcpctl.files.outputs import Output, output_at
-from vlcpctl.files.store_cache import is_cache
+from vlcpctl.files.stores import is_cache
 
 _WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings", "export")
 TEXTS, RANKS, CACHED, TRIMMED = "pseudo texts", "ranks", "cached embeddings", "trimmed week"

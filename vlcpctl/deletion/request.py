@@ -54,7 +54,7 @@ from vlcpctl.files.digests import digests_of
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.manifest import MANIFESTS
 from vlcpctl.files.outputs import Output, link_or_copy, output_at, remove, rewriting, sync
-from vlcpctl.files.store_cache import empty_cache
+from vlcpctl.files.stores import empty_cache
 
 Observe = Callable[[str], None]  # called with the name of each point at which a kill is tested
 _ROUNDS = 3  # another process may write more while pairs are removed
@@ -386,16 +386,9 @@ def _finish(plan: Plan, receipt: Receipt) -> None:
 
 
 def _empty(caches: Collection[Path], shown: Shown) -> None:
-    """Empty caches of object stores: their files may have the pairs, and are fetched again.
-
-    Raises OutputExists if another process reads one.
-    """
+    """Empty caches of object stores: their files may have the pairs, and are fetched again."""
     for cache in sorted(caches):
-        if not empty_cache(cache):
-            raise OutputExists(
-                f"{shown(cache)} is a cache that another process is reading, and may contain the "
-                "pairs; run the same command again when it has ended"
-            )
+        empty_cache(cache)
         say(f"emptied the cache {shown(cache)}")
 
 

@@ -24,7 +24,7 @@ import xxhash
 
 from vlcpctl.core.errors import BadInput, VlcpError, unreadable
 from vlcpctl.files.inputs import open_regular, read_json_object
-from vlcpctl.files.store_cache import is_stored
+from vlcpctl.files.stores import is_stored
 
 ALGORITHM = "xxh3_128"
 RESTORE = "; restore it, or make it again"  # the advice for a file that has changed

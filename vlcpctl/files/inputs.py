@@ -24,7 +24,7 @@ from typing import IO, Any, BinaryIO, Final, TextIO, TypeVar, cast, final
 import msgspec
 
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, lfs_pointer, unreadable
-from vlcpctl.files.store_cache import is_stored, open_stored
+from vlcpctl.files.stores import is_stored, open_stored, whole
 
 STDIN = "-"
 MOST_TASKS = 10_000  # in a stream, or learned in a run
@@ -135,20 +135,18 @@ def reading(path: Path, what: str = "", *, error: type[VlcpError] = BadInput) ->
 
 
 def arrow_source(path: Path) -> Path | BinaryIO:
-    """What pyarrow can open: the path, or an open file if the path is not UTF-8 or is stored.
+    """What pyarrow can open: the path of the bytes, or an open file if the path is not UTF-8.
 
     Of a directory, it would read all files, and a pipe would block: raises BadInput as
     `open_regular` does.
     """
-    if is_stored(path):
-        return open_regular(path, buffering=0)
     file = open_regular(path)
     try:
         str(path).encode()
     except UnicodeEncodeError:
         return file
     file.close()
-    return path
+    return whole(path)
 
 
 def open_text(path: Path, *, newline: str | None = None) -> TextIO:

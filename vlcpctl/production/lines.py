@@ -218,7 +218,7 @@ class Lines:
         if found == words:
             return words
         how = self.settings
-        return [*found, *_options(("--cache", how.cache), ("--cache-size", how.cache_size))]
+        return [*found, *_options(("--cache", how.cache))]
 
     def _task(self, week: Path, number: int) -> Path:
         return week / "stream" / TASK.format(number)

@@ -15,7 +15,7 @@ from vlcpctl.data.splitting import selection
 from vlcpctl.data.splitting.leaving_out import Counts, counts_of
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.files.ids import canonical_json, content_id
-from vlcpctl.files.store_cache import stored
+from vlcpctl.files.stores import stored
 from vlcpctl.production.layout import Layout, shown_path
 from vlcpctl.production.ledger import ACCEPTED, REDONE, UNRESOLVED, read_ledger
 from vlcpctl.production.settings import Settings

@@ -27,7 +27,7 @@ from vlcpctl.data.tasks.facts import StreamManifest, read_stream
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.manifest import MANIFESTS, kind_of
-from vlcpctl.files.store_cache import is_stored, stored
+from vlcpctl.files.stores import is_stored, stored
 
 CLASSES = ("all", "task")
 

@@ -30,7 +30,7 @@ from vlcpctl.files.digests import RESTORE
 from vlcpctl.files.inputs import naming_input, open_regular, reading
 from vlcpctl.files.outputs import new_part
 from vlcpctl.files.parquet_files import read_columns
-from vlcpctl.files.store_cache import whole
+from vlcpctl.files.stores import whole
 
 _ROWS_AT_ONCE = 1 << 16
 

@@ -26,7 +26,7 @@ from vlcpctl.data.sources.limits import BATCH_BYTES
 from vlcpctl.data.sources.records import LISTS
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.files.inputs import open_regular, read_json_object, reading
-from vlcpctl.files.store_cache import whole
+from vlcpctl.files.stores import whole
 
 _BATCH_BYTES = 8 * 2**20
 _BATCH_ROWS = 500

@@ -26,7 +26,6 @@ from vlcpctl.testing.tiny_stream import make_stream
 
 Run = Callable[..., ProgramResult]
 NOBODY = "0" * 64
-_FIRST_REMOVAL = 5  # the changes of names before are those of locks, the receipt and the temporary
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +58,7 @@ def interrupted(world: Path, *source_keys: str, ticket: str | None = None) -> No
     """Begin a deletion that is killed after its receipt was written."""
     conditions = parse(source_key=source_keys)
     request = DeletionRequest(conditions=conditions, paths=[world], ticket=ticket)
-    assert killed_before(_FIRST_REMOVAL, lambda: forget(request))
+    assert killed_before(f"{world}/stream", lambda: forget(request))
     assert receipt_in(world)["state"] == "pending"
 
 

@@ -56,14 +56,17 @@ def exit_code_of(pid: int) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def killed_before(change: int, act: Callable[[], object]) -> bool:
-    """Act in a child that is killed before its n-th change of names; False if it makes fewer."""
-    left = [change]
+def killed_before(change: int | str, act: Callable[[], object]) -> bool:
+    """Act in a child that is killed before a change of names; False if it does not make that.
+
+    It is the n-th, or the first that makes or removes a path with this text in it.
+    """
+    made = [0]
 
     def counted(call: Callable[..., Any]) -> Callable[..., Any]:
         def changed(*given: Any, **more: Any) -> Any:
-            left[0] -= 1
-            if not left[0]:
+            made[0] += 1
+            if made[0] == change or (isinstance(change, str) and change in str(given[-1])):
                 os.kill(os.getpid(), signal.SIGKILL)
             return call(*given, **more)
 

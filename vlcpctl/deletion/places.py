@@ -97,8 +97,6 @@ class Artifact:
         made = self.manifest
         if self.kind == "export":
             return set(made["tasks"] if self.is_model else made["inputs"])
-        if self.kind == "targets":
-            return set(made["sources"])
         born = made.get("ids") or {}  # of a checkpoint
         found = _ids_in(made["identity"], _DATA)
         return {*(made.get("tasks", ()) if self.is_model else ()), *(born.get(x, x) for x in found)}
@@ -134,17 +132,12 @@ class Places:
     others: list[Path] = field(default_factory=list)  # files that vlcpctl did not write
     states: set[Path] = field(default_factory=set)  # state directories of `vlcpctl update`
     caches: set[Path] = field(default_factory=set)  # of object stores, also those of the states
-
     hits: list[Artifact] = field(default_factory=list)
 
     def units(self) -> list[Artifact]:
         """The outputs to rewrite or delete, those that are inside of others first."""
         found = [one for one in self.hits if one.path == one.unit and not one.is_hidden]
         return sorted(found, key=lambda one: (-len(one.path.parts), one.path))
-
-    def is_left_over(self, path: Path) -> bool:
-        """Whether a path is what a killed writer left, which the next one deletes."""
-        return any(path.is_relative_to(one.path) for one in self.hidden)
 
     def visit(self, path: Path, owner: Artifact | None = None, kept: Path | None = None) -> None:
         """Record a path and everything below it; `owner` is the artifact that it is inside of."""
@@ -262,11 +255,13 @@ def _is_state(directory: Path) -> bool:
     Raises BadInput if its state.json is damaged.
     """
     path = directory / "state.json"
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        is_ours = _STATE.search(file.read(_START_BYTES)) is not None
+    is_ours = path.is_file() and _STATE.search(_start_of(path)) is not None
     return is_ours and "weeks" in read_json_object(path)
+
+
+def _start_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_START_BYTES)
 
 
 def _kind_of_file(path: Path) -> tuple[str | None, bool]:
@@ -274,9 +269,7 @@ def _kind_of_file(path: Path) -> tuple[str | None, bool]:
     keys, about = (path.with_name(name) for name in FILES_0_3)
     if path in {about, keys} and keys.exists() and is_known_keys(about):
         return (TRIMMED if path == about else None), True
-    with path.open("rb") as file:
-        start = file.read(_START_BYTES)
-    if start.startswith(b"PAR1"):
+    if (start := _start_of(path)).startswith(b"PAR1"):
         try:
             metadata = pq.read_metadata(path).metadata or {}
         except (OSError, ValueError, pa.ArrowException):

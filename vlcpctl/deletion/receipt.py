@@ -147,17 +147,12 @@ def _read(path: Path) -> list[Receipt]:
     return []
 
 
-def matches(receipt: Receipt, conditions: Sequence[Condition]) -> Iterator[str]:
-    """What each condition but those on keys selects, as a receipt counts it, in lines of text."""
-    for condition, entry in zip(conditions, receipt.selectors, strict=True):
-        if condition.by != "key":
-            yield f"{condition}: {counted(entry['pairs'], 'pair')}"
-
-
 def lines(receipt: Receipt, conditions: Sequence[Condition], shown: Shown) -> Iterator[str]:
     """The plan of a dry run, as lines of text."""
     yield f"{counted(len(receipt.keys), 'pair')}: {some_names(receipt.keys, 3)}"
-    yield from (f"  {one}" for one in matches(receipt, conditions))
+    for condition, entry in zip(conditions, receipt.selectors, strict=True):
+        if condition.by != "key":
+            yield f"  {condition}: {counted(entry['pairs'], 'pair')}"
     for entry in receipt.artifacts:
         what = {"deleted": "delete", "rewritten": "rewrite"}[entry["action"]]
         counts = ", ".join(f"{count} {name}" for name, count in entry["removed"].items())

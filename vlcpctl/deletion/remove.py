@@ -221,6 +221,7 @@ def refuse_reachable(places: Places, shown: Shown) -> None:
                 f"{shown(one.path)} is an unfinished run on data that contains the pairs; finish "
                 "it or remove it"
             )
+    hidden = [one.path for one in places.hidden]  # with what killed writers have left
     files = {one.path / name for one in places.hits for name in one.files}
     for path in sorted(files):
         if path.is_symlink():
@@ -229,7 +230,7 @@ def refuse_reachable(places: Places, shown: Shown) -> None:
                 "would stay; put the file itself in its place"
             )
         count, found = path.stat().st_nlink, places.links.get(inode_of(path), {path})
-        others = [one for one in found - files if not places.is_left_over(one)]
+        others = [one for one in found - files if not any(map(one.is_relative_to, hidden))]
         if others or count > len(found):
             where = shown(others[0]) if others else "not under the given paths"
             raise BadInput(

@@ -67,8 +67,6 @@ def forget(request: DeletionRequest) -> Receipt:
         if last := _last(request, places, receipt, finished):
             empty_caches(places.caches, request.shown)  # its source may be there again
             return last
-        for line in receipts.matches(receipt, request.conditions):
-            say(line)
         for _ in range(_ROUNDS):
             _remove(request, places, drop, receipt)
             places, drop = _search(request, receipt)

@@ -24,7 +24,7 @@ from vlcpctl.data.tasks.index import write_index
 from vlcpctl.data.tasks.manifests import content_with, file_facts
 from vlcpctl.data.tasks.rows import rows_path
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.deletion.tars import Moves, Tars
+from vlcpctl.deletion.tars import Tars
 from vlcpctl.files.hashing import content_id
 from vlcpctl.files.manifest import birth_id, rewritten
 from vlcpctl.files.safe_json import parse_json
@@ -154,17 +154,23 @@ class TaskRewriter:
         """Write tars of a split; returns its rows that are left, and the tars without any."""
         if self.task.manifest.in_place:  # they are links to tars of others
             return table, set(shards).difference(table["shard"].to_pylist())
-        gone = set()
+        moves = {}
         for shard in shards:
             place, final = _emptied(self.target, shard) / shard, self.final / shard
-            moves = self.tars.rewrite(self.task.path / shard, place, final, self.drop.keys)
-            table = _with_moves(table, shard, moves)
-            if not moves.samples:
-                gone.add(shard)
-                shard_rows.pop(shard, None)
-            elif shard in shard_rows:
-                shard_rows[shard] = moves.samples
-        return table, gone
+            moves[shard] = self.tars.rewrite(self.task.path / shard, place, final, self.drop.keys)
+            if shard in shard_rows:
+                shard_rows[shard] = len(moves[shard])
+                if not moves[shard]:
+                    del shard_rows[shard]
+        columns = (table[name].to_pylist() for name in ("shard", "key", "offset"))
+        offsets = [
+            at - moves[shard][key] if shard in moves else at
+            for shard, key, at in zip(*columns, strict=True)
+        ]
+        column = table.schema.get_field_index("offset")
+        field = table.schema.field(column)
+        table = table.set_column(column, field, pa.array(offsets, field.type))
+        return table, {shard for shard in shards if not moves[shard]}
 
     def _index(
         self, name: str, listed: Mapping[str, Any], table: pa.Table, gone: Collection[str]
@@ -259,15 +265,6 @@ def _listed(manifest: Mapping[str, Any], place: Path) -> dict[str, Any]:
     }
     own, content = birth_id(manifest, place), manifest["content"]
     return {"content": content, **({"id": own} if own != content else {}), "splits": counts}
-
-
-def _with_moves(table: pa.Table, shard: str, moves: Moves) -> pa.Table:
-    """The rows with the new offsets of those in this tar."""
-    offsets = table["offset"].to_numpy().astype(np.int64)
-    here = is_among(table["shard"], [shard])
-    offsets = np.where(here, moves.moved(offsets), offsets)
-    place = table.schema.get_field_index("offset")
-    return table.set_column(place, table.schema.field(place), pa.array(offsets, pa.int64()))
 
 
 def _emptied(directory: Path, name: str) -> Path:

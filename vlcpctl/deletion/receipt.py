@@ -60,7 +60,7 @@ class Receipt:
     unknown: list[dict[str, Any]] = field(default_factory=list)
     foreign: dict[str, int] = field(default_factory=dict)  # pairs that stay, by tar
     caches: list[str] = field(default_factory=list)  # of object stores, which were emptied
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] | None = None
     second_search: dict[str, Any] | None = None
 
     def is_within(self, paths: Collection[str]) -> bool:

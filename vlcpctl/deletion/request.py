@@ -20,7 +20,16 @@ from vlcpctl.core.errors import BadInput, OutputExists, missing, some_names
 from vlcpctl.core.shown_paths import as_given
 from vlcpctl.data.splitting.stop_lists import add_to_stop_list, read_stop_list, stop_list_path
 from vlcpctl.deletion import receipt as receipts
-from vlcpctl.deletion.places import TEXTS, TRIMMED, Artifact, Places, places_under, tops_of, whole
+from vlcpctl.deletion.places import (
+    TEXTS,
+    TRIMMED,
+    UNFINISHED,
+    Artifact,
+    Places,
+    places_under,
+    tops_of,
+    whole,
+)
 from vlcpctl.deletion.receipt import PENDING, Receipt, now
 from vlcpctl.deletion.remove import empty_caches, find_pairs, refuse_reachable, remove
 from vlcpctl.deletion.selectors import Condition, select
@@ -30,7 +39,8 @@ from vlcpctl.files.hashing import content_id
 from vlcpctl.files.staging import Staging
 
 _ROUNDS = 3  # another process may write more while pairs are removed
-_MODELS, _COMPUTED = ("checkpoint", "export"), ("targets", TEXTS)
+_COMPUTED = ("targets", TEXTS)
+_MAY_HAVE_THEM = ("checkpoint", "export", UNFINISHED)  # named if their data is not there
 _TRAINED = frozenset({"train", "val"})  # splits that a model depends on; others are only evaluated
 
 
@@ -101,7 +111,7 @@ def look(request: DeletionRequest) -> Receipt:
 
 
 def _warn(request: DeletionRequest, receipt: Receipt) -> None:
-    text = "\n".join(receipt.notes)
+    text = "\n".join(receipt.notes or ())
     for path in request.paths:
         text = text.replace(os.path.realpath(path), str(path))
     for line in text.splitlines():
@@ -215,8 +225,8 @@ def _search(request: DeletionRequest, receipt: Receipt) -> tuple[Places, Drop]:
     known = {entry["path"] for entry in receipt.artifacts}
     receipt.artifacts += [one.entry() for one in places.hits if str(one.path) not in known]
     _add_dependents(places, receipt)
-    # Once the pairs are gone, not all is known any more.
-    receipt.notes = receipt.notes or list(receipts.notes(receipt, places, selected))
+    if receipt.notes is None:  # once the pairs are gone, not all is known any more
+        receipt.notes = list(receipts.notes(receipt, places, selected))
     return places, selected.drop
 
 
@@ -224,17 +234,17 @@ def _add_dependents(places: Places, receipt: Receipt) -> None:
     """Add the models that depend on the pairs, also by way of others, and what is not known."""
     trained = [one for one in places.hits if one.kind in _COMPUTED or _TRAINED & {*one.removed}]
     affected = {content for one in trained for content in one.ids}
-    made = (*_MODELS, *_COMPUTED, "embeddings")
+    made = (*_MAY_HAVE_THEM, *_COMPUTED, "embeddings")
     left = {one: one.data | one.models for one in places.stored if one.kind in made}
     while more := [one for one, ids in left.items() if not affected.isdisjoint(ids)]:
         for one in more:
             del left[one]
-            affected.add(one.ids[-1])
+            affected.update(one.ids[-1:])
         _add(receipt.checkpoints, [one for one in more if one.is_model])
     listed = {one["path"] for one in receipt.checkpoints}  # also before an interruption
     of_data = [one for one in places.stored if one.kind in {"task", *_COMPUTED, TRIMMED}]
     data = {content for one in of_data for content in one.ids}
-    unknown = [one for one in left if one.kind in _MODELS and not one.data <= data]
+    unknown = [one for one in left if one.kind in _MAY_HAVE_THEM and not one.data <= data]
     _add(receipt.unknown, [one for one in unknown if str(one.path) not in listed])
 
 

@@ -172,7 +172,7 @@ def test_a_ticket_is_in_its_own_receipt(run: Run, world: Path) -> None:
     check_refused(run(*words, "--ticket", "\udcff"), "forget", 2)
 
 
-def test_an_interrupted_deletion_is_finished_first(run: Run, world: Path) -> None:
+def test_an_interrupted_deletion_is_finished_first(run: Run, world: Path, tmp_path: Path) -> None:
     """By a call for all of its paths, and with its ticket."""
     name = source_key(world, 0)
     interrupted(world, name, ticket="A")
@@ -183,8 +183,11 @@ def test_an_interrupted_deletion_is_finished_first(run: Run, world: Path) -> Non
     part = run(*words, world / "stream")
     assert (part.out, "interrupted" in part.err) == (f"{world}/receipts/0003.json\n", True)
     assert receipt_in(world)["state"] == "pending"
-    assert run(*words, world, "--ticket", "A").out == f"{world}/receipts/0001.json\n"
-    assert receipt_in(world)["state"] == "finished"
+    more = make_stream(tmp_path / "more", 1, 1, test=0)
+    done = run(*words, world, more, "--ticket", "A")
+    assert done.out == f"{world}/receipts/0001.json\n", done.err
+    assert (receipt_in(world)["state"], len(receipt_in(world)["paths"])) == ("finished", 2)
+    assert len(receipt_in(world)["artifacts"]) == 4, "what was given in addition is searched, too"
 
 
 def test_where_a_receipt_may_be(run: Run, world: Path, tmp_path: Path) -> None:

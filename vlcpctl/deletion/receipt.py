@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -63,10 +63,6 @@ class Receipt:
     notes: list[str] | None = None
     second_search: dict[str, Any] | None = None
 
-    def is_within(self, paths: Collection[str]) -> bool:
-        """Whether a search of these paths can complete it, if it is not finished."""
-        return self.state != PENDING or {*self.paths} <= {*paths}
-
     def as_json(self) -> dict[str, Any]:
         """The receipt as a JSON object."""
         return {name: value for name, value in asdict(self).items() if name != "path"}
@@ -75,6 +71,8 @@ class Receipt:
         """Write the file, which is on disk when this returns."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         sync(self.path.parent.parent)
+        for left in self.path.parent.glob(f".{self.path.name}.tmp-*"):  # of one that was killed
+            left.unlink()
         with new_part(self.path) as temporary:
             temporary.write_text(json.dumps(self.as_json(), indent=1) + "\n", encoding="utf-8")
 

@@ -242,9 +242,10 @@ def refuse_reachable(places: Places, shown: Shown) -> None:
 def remove(places: Places, drop: Drop, shown: Shown) -> None:
     """Remove the pairs everywhere; for the holder of the locks of all these outputs."""
     for path in sorted({one.unit for one in places.hits if one.is_hidden}):
-        # Its hidden directory goes, too, if it is empty.
-        with next(filter(None, map(staging_at, path.parents))).locked():
-            delete(path)
+        staging = next(filter(None, map(staging_at, path.parents)))
+        with staging.locked():  # the hidden directory goes, too, if nothing else is in it
+            path.rename(staging.writing)  # which the next writer deletes, if this one is killed
+            delete(staging.writing)
         say(f"deleted {shown(path)}")
     tars = Tars()
     for one in places.units():

@@ -138,7 +138,8 @@ def _receipts(request: DeletionRequest) -> tuple[Receipt, list[Receipt] | None]:
     described = [one.described() for one in request.conditions]
     wanted = content_id(described)
     found = receipts.receipts_about(first, request.receipt)
-    own = [one for one in found if one.request == wanted and one.is_within(paths)]
+    own = [one for one in found if one.request == wanted]
+    own = [one for one in own if one.state != PENDING or {*one.paths} <= {*paths}]
     if request.receipt is not None and found and not own:
         raise OutputExists(
             f"{request.receipt} is the receipt of another deletion; choose another --receipt"
@@ -159,6 +160,7 @@ def _receipts(request: DeletionRequest) -> tuple[Receipt, list[Receipt] | None]:
                 f"{begun.ticket!r}; finish it first"
             )
         say(f"resuming the deletion of {path}")
+        begun.paths = paths
         return begun, None
     new = Receipt(
         path=request.receipt or receipts.next_path(first),

@@ -32,16 +32,16 @@ from vlcpctl.deletion.tasks import Drop, hits_of, is_among
 from vlcpctl.evaluation import embedding_files, rank_files
 from vlcpctl.evaluation.embedding_cache import samples_of
 from vlcpctl.files.atomic import rewritten_directory, rewritten_file
-from vlcpctl.files.digests import FileDigest, digests_of, verify_files
+from vlcpctl.files.digests import digests_of, verify_files
 from vlcpctl.files.hashing import content_id
 from vlcpctl.files.manifest import MANIFESTS, read_manifest, rewritten
 from vlcpctl.files.recorded_files import RESTORE
 from vlcpctl.files.seals import rewrite_sealed_manifest
 from vlcpctl.files.staging import Staging, delete, link_or_copy, staging_at
 from vlcpctl.files.store_cache import empty_cache
-from vlcpctl.files.structs import converted
 
 _LAST = ("export", UNFINISHED)  # found by what they were made of
+_DERIVED = ("targets", "embeddings")  # deleted if that is there, else written again
 
 
 def find_pairs(stored: Sequence[Artifact], drop: Drop, tars: Tars) -> list[Artifact]:
@@ -69,8 +69,10 @@ def find_pairs(stored: Sequence[Artifact], drop: Drop, tars: Tars) -> list[Artif
         changed.update(one.ids if one.removed else {*one.ids} - {*one.ids[-1:]})
         if one.removed:
             one.files = one.files or _written_files(one)
-            is_derived = one.kind in _DERIVED and one.data | one.models <= there
-            one.again = _line(one) if is_derived or one.kind not in _WRITE else None
+            if one.kind not in _WRITE or (one.kind in _DERIVED and one.data | one.models <= there):
+                one.again = _line(one)
+            elif one.kind in _DERIVED:  # it would get new digests
+                verify_files(one.path, one.manifest["digests"], advice=RESTORE)
             in_unit[one.unit] += one.unit != one.path
             hits.append(one)
     return hits
@@ -168,15 +170,12 @@ def _write_targets(path: Path, to: Path, _: Tars, drop: Drop) -> None:
 
 def _write_embeddings(path: Path, to: Path, _: Tars, drop: Drop) -> None:
     manifest = read_manifest(path, "embeddings")
-    place = f"{path / MANIFESTS['embeddings']}, digests"
-    recorded = converted(manifest["digests"], dict[str, FileDigest], place)
-    verify_files(path, recorded, advice=RESTORE)
     for part, drop_N in embedding_files.rows_of(path, drop.keys).items():
         for name in embedding_files.part_files(part):
             (to / name).unlink()
         embedding_files.write_part_without(path, to, part, drop_N)
     (to / MANIFESTS["embeddings"]).unlink()
-    digests = digests_of(to, recorded)
+    digests = digests_of(to, manifest["digests"])
     content = content_id({"identity": manifest["identity"], "digests": digests})
     rewrite_sealed_manifest(to, "embeddings", rewritten(manifest, content, {"digests": digests}))
 
@@ -208,9 +207,6 @@ _WRITE: Final[dict[str, Callable[[Path, Path, Tars, Drop], None]]] = {
     RANKS: lambda path, to, _, drop: rank_files.write_without(path, to, drop.keys),
     TRIMMED: lambda path, to, _, drop: read_known(path).without(drop.keys).write(to),
 }
-_DERIVED: Final = frozenset(
-    {"targets", "embeddings"}
-)  # deleted if all they were made from is there
 
 
 def refuse_reachable(places: Places, shown: Shown) -> None:

@@ -109,11 +109,16 @@ class Artifact:
         parents = _ids_in(self.manifest, ("parent", "start", "parents"))  # of a checkpoint
         return parents | _ids_in(self.manifest["identity"], _MODELS)
 
+    def named(self) -> dict[str, Any]:
+        """It as a receipt names it."""
+        return {"path": str(self.path), "kind": self.kind, "content": self.content}
+
     def entry(self) -> dict[str, Any]:
-        """What a receipt has of it."""
+        """What a receipt has of the pairs in it."""
+        is_buffer = self.kind == "task" and bool(self.manifest.get("buffer"))
         return {
             "path": str(self.path),
-            "kind": "buffer" if self.manifest.get("buffer") else self.kind,
+            "kind": "buffer" if is_buffer else self.kind,
             "action": "deleted" if self.is_hidden or self.again is not None else "rewritten",
             "removed": self.removed,
             "before": {"content": self.content},

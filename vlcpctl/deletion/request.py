@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vlcpctl.core.amounts import counted
 from vlcpctl.core.console import say, warn
@@ -238,25 +237,21 @@ def _add_dependents(places: Places, receipt: Receipt) -> None:
     affected = {content for one in trained for content in one.ids}
     made = (*_MAY_HAVE_THEM, *_COMPUTED, "embeddings")
     left = {one: one.data | one.models for one in places.stored if one.kind in made}
+    chosen: list[Artifact] = []
     while more := [one for one, ids in left.items() if not affected.isdisjoint(ids)]:
-        for one in more:
-            del left[one]
-            affected.update(one.ids[-1:])
-        _add(receipt.checkpoints, [one for one in more if one.is_model])
-    listed = {one["path"] for one in receipt.checkpoints}  # also before an interruption
+        chosen += more
+        affected.update(content for one in more for content in one.ids)
+        left = {one: ids for one, ids in left.items() if one not in more}
     of_data = [one for one in places.stored if one.kind in {"task", *_COMPUTED, TRIMMED}]
     data = {content for one in of_data for content in one.ids}
     unknown = [one for one in left if one.kind in _MAY_HAVE_THEM and not one.data <= data]
-    _add(receipt.unknown, [one for one in unknown if str(one.path) not in listed])
-
-
-def _add(listed: list[dict[str, Any]], found: Iterable[Artifact]) -> None:
-    """Add models and exports to those that a receipt lists, in order of their paths."""
-    every = {one["path"]: one for one in listed}
-    for one in found:
-        path = str(one.path)
-        every[path] = {"path": path, "kind": one.kind, "content": one.content}
-    listed[:] = [every[path] for path in sorted(every)]
+    for listed, found in (
+        (receipt.checkpoints, [one for one in chosen if one.is_model]),
+        (receipt.unknown, unknown),
+    ):
+        known = {entry["path"] for entry in (*receipt.checkpoints, *listed)}  # by an earlier search
+        listed += [one.named() for one in found if str(one.path) not in known]
+        listed.sort(key=lambda entry: entry["path"])
 
 
 def _remove(request: DeletionRequest, places: Places, drop: Drop, receipt: Receipt) -> None:

@@ -8,7 +8,7 @@ from. The same texts give the same bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.files.digests import RESTORE
@@ -147,15 +146,6 @@ def write_pseudo_texts(
             writer.write_table(table)
         facts = {"length": length, "width": width, "identity": identity}
         write_about(writer, METADATA, {"schema": SCHEMA, "content": content.id(), **facts})
-
-
-def texts_of_parents(file: PseudoTextFile, keys: Collection[str]) -> np.ndarray:
-    """(N,) bool: which texts were generated from a pair with one of these keys."""
-    wanted = pa.array(sorted(keys), pa.string())
-    found: np.ndarray = np.zeros(file.count, dtype=bool)
-    for name in PARENTS:
-        found |= pc.is_in(file.column_of_texts(name), value_set=wanted).to_numpy()
-    return found
 
 
 def open_pseudo_texts(path: Path) -> PseudoTextFile:

@@ -129,11 +129,3 @@ def add_to_stop_list(
     with new_part(path) as temporary:
         text = json.dumps({"schema": SCHEMA, **body, SEAL: seal_of(body)}, indent=1)
         temporary.write_text(f"{text}\n", encoding="utf-8")
-
-
-def is_stop_list(path: Path) -> bool:
-    """Whether a file is a stop list or a receipt, finished or not."""
-    try:
-        return read_json_object(path).get("schema") in {SCHEMA, RECEIPT}
-    except BadInput:
-        return False

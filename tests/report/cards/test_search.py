@@ -49,7 +49,7 @@ def test_what_has_no_checkpoints_is_refused(
     with pytest.raises(BadInput, match="has no checkpoint in it, searched 4 levels deep; give"):
         find_checkpoints([tmp_path])
     (tmp_path / "file").write_text("x")
-    with pytest.raises(BadInput, match="import-checkpoint"):
+    with pytest.raises(BadInput, match="file"):
         find_checkpoints([tmp_path / "file"])
     (tmp_path / "task").mkdir()
     (tmp_path / "task" / "task.json").write_text("{}")

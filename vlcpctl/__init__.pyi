@@ -77,7 +77,6 @@ def split(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path:
     """Split image-text pairs into a stream of tasks."""
 
@@ -102,7 +101,6 @@ def buffer(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path:
     """Choose which pairs of a task to keep for replay."""
 
@@ -183,7 +181,6 @@ def train_step(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path:
     """Train on one task, starting from the last checkpoint."""
 
@@ -218,7 +215,6 @@ def merge(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path:
     """Merge checkpoints: average, ema, TIES or Model Stock."""
 
@@ -270,7 +266,6 @@ def eval_retrieval(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> list[dict[str, Any]]: ...
 @overload
 def eval_retrieval(
@@ -306,7 +301,6 @@ def eval_retrieval(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path: ...
 @overload
 def eval_zeroshot(
@@ -336,7 +330,6 @@ def eval_zeroshot(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> list[dict[str, Any]]: ...
 @overload
 def eval_zeroshot(
@@ -366,7 +359,6 @@ def eval_zeroshot(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path: ...
 def forgetting_report(
     *rows: StrPath | Row | Iterable[StrPath | Row],
@@ -457,7 +449,6 @@ def update(
     train_option: str | None = None,
     accept_inexact: bool = False,
     cache: StrPath | Literal["none"] | None = None,
-    cache_size: str | None = None,
     junit: StrPath | None = None,
     on_accept: str | None = None,
     on_reject: str | None = None,

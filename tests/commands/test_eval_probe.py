@@ -19,7 +19,7 @@ from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.evaluation.classification import linear_probe
 from vlcpctl.evaluation.classification.linear_probe import STRENGTHS
-from vlcpctl.files.hashing import unit_hash
+from vlcpctl.files.ids import unit_hash
 from vlcpctl.files.manifest import is_artifact
 from vlcpctl.files.outputs import new_directory
 from vlcpctl.models import encoders

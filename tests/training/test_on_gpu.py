@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from vlcpctl.core.gpu import worker_count
+from vlcpctl.core.machine import worker_count
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training.train_step import train_step
 

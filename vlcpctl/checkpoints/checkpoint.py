@@ -9,8 +9,7 @@ from pathlib import Path
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.errors import Diverged
-from vlcpctl.files.digests import digests_of
-from vlcpctl.files.hashing import file_sha256
+from vlcpctl.files.digests import digests_of, file_sha256
 from vlcpctl.files.manifest import is_artifact
 from vlcpctl.files.outputs import link_or_copy, new_directory
 from vlcpctl.files.tensors import first_not_finite, write_tensors

@@ -303,7 +303,7 @@ def _named(model: _Model, split: Split) -> str:
 
 def _summary(out: Path, seen: int) -> str:
     """What was kept of the images seen so far, and its size, in one line."""
-    from vlcpctl.core.amounts import size
+    from vlcpctl.core.words import size
     from vlcpctl.data.tasks.task import open_task
 
     buffer = open_task(out)

@@ -183,7 +183,7 @@ def _make_targets(plan: DistillPlan, compute: ComputeOptions, shard: Parts, *, f
 
 def _summary(out: Path, seconds: float) -> str:
     """What the targets contain and how long this command computed, in one line."""
-    from vlcpctl.core.amounts import counted, duration
+    from vlcpctl.core.words import counted, duration
     from vlcpctl.files.manifest import read_manifest
 
     manifest = read_manifest(out, "targets")

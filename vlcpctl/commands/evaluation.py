@@ -177,7 +177,7 @@ class _Flow:
 
     def _read(self) -> Rows:
         """The rows in --out."""
-        from vlcpctl.files.safe_json import parse_json
+        from vlcpctl.files.inputs import parse_json
 
         assert self.out is not None
         console.say(f"{self.command}: {self.out} is already finished")

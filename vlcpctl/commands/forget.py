@@ -13,7 +13,7 @@ import typer
 from vlcpctl.commands import options
 
 if TYPE_CHECKING:
-    from vlcpctl.core.shown_paths import Shown
+    from vlcpctl.core.words import Shown
     from vlcpctl.deletion.receipt import Receipt
 
 Paths = Annotated[

@@ -16,22 +16,17 @@ from vlcpctl.commands.paths import OUTPUTS, STORED
 _WAIT = inspect.Parameter(
     "wait", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options.Wait
 )
-_CACHE = (
-    inspect.Parameter(
-        "cache", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options.Cache
-    ),
-    inspect.Parameter(
-        "cache_size", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options.CacheSize
-    ),
+_CACHE = inspect.Parameter(
+    "cache", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options.Cache
 )
 
 
 def with_cache(name: str, run: Callable[..., None]) -> Callable[..., None]:
-    """The command with --cache and --cache-size, if its inputs may be in an object store.
+    """The command with --cache, if its inputs may be in an object store.
 
-    `paths.checked_paths` takes their values.
+    `paths.checked_paths` takes its value.
     """
-    if name not in STORED or name == "update":  # which has the options itself, to record them
+    if name not in STORED or name == "update":  # which has the option itself, to record it
         return run
 
     @functools.wraps(run)
@@ -39,9 +34,8 @@ def with_cache(name: str, run: Callable[..., None]) -> Callable[..., None]:
         run(**arguments)
 
     parameters = inspect.signature(run, eval_str=True).parameters
-    command.__dict__["__signature__"] = inspect.Signature([*parameters.values(), *_CACHE])
-    more = {one.name: one.annotation for one in _CACHE}
-    command.__annotations__ = {**run.__annotations__, **more}
+    command.__dict__["__signature__"] = inspect.Signature([*parameters.values(), _CACHE])
+    command.__annotations__ = {**run.__annotations__, "cache": options.Cache}
     return command
 
 

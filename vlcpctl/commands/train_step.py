@@ -13,7 +13,7 @@ import typer
 from vlcpctl.commands import options
 from vlcpctl.commands.paths import require_paths
 from vlcpctl.core import console
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.training.config.run_options import RunOptions
 from vlcpctl.training.config.settings import SETTINGS, Settings
 

@@ -15,7 +15,7 @@ import typer
 from vlcpctl.commands import options, values
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError, unknown_name
-from vlcpctl.core.shown_paths import shown
+from vlcpctl.core.words import shown
 from vlcpctl.training.config.settings import SETTINGS, Settings
 
 if TYPE_CHECKING:
@@ -550,7 +550,7 @@ _SAME = {
 # Options that "none" takes back to their defaults. Lists such as --guard take it as "no value",
 # and --index-week as "no index".
 _RESETTABLE = (_SAME - {"drop_leaks"}) | {
-    *("data", "known", "reference", "workers", "keep", "cache", "cache_size")
+    *("data", "known", "reference", "workers", "keep", "cache")
 }
 _NOT_BESIDE_REDO = {"init", "buffer_from", "run_name", "fresh_state"}
 _BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback", "reason"}
@@ -615,7 +615,6 @@ def run(
     train_option: TrainOption = None,
     accept_inexact: AcceptInexact = False,
     cache: options.Cache = None,
-    cache_size: options.CacheSize = None,
     junit_xml: Junit = None,
     on_accept: OnAccept = None,
     on_reject: OnReject = None,
@@ -776,7 +775,6 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
         ("workers", "workers", options.workers),
         ("train_option", "train_options", _train_words),
         ("cache", "cache", str),
-        ("cache_size", "cache_size", str),
     )
     for option, name, convert in others:
         if option in given:

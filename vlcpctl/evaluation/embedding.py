@@ -22,7 +22,7 @@ from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.samples import Samples
 from vlcpctl.evaluation.search.galleries import Embeddings
 from vlcpctl.evaluation.search.vectors import AnyVectors, Gathered, Vectors
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.models.embed import image_vectors, pair_vectors, require_finite, text_vectors
 from vlcpctl.models.encoders import Encoder
 

@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import UsageError, unknown_name
-from vlcpctl.core.gpu import has_tf32, in_words, is_gpu, worker_count
-from vlcpctl.core.process_memory import free_memory
+from vlcpctl.core.machine import free_memory, has_tf32, in_words, is_gpu, worker_count
 from vlcpctl.distributed.pool import ALONE, Pool, pool_of
 from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.embedding_cache import EmbeddingCache, arithmetic
 from vlcpctl.evaluation.membership import RunCheckpoint, run_checkpoints
 from vlcpctl.evaluation.rank_files import RankFile
 from vlcpctl.evaluation.rows import Row
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.parts import MissingShard, Parts, Result, refuse_parts
 
 if TYPE_CHECKING:  # they import torch

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.amounts import counted, size
 from vlcpctl.core.console import progress, say
+from vlcpctl.core.words import counted, size
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES
 from vlcpctl.data.tasks.export_manifest import CARD, CARD_DIGEST, KIND, MANIFEST
 from vlcpctl.data.tasks.task import Task
@@ -18,10 +18,9 @@ from vlcpctl.export.layout import DEFAULT_SHARD_BYTES, Layout, Target
 from vlcpctl.export.pairs import Selection, select
 from vlcpctl.files.digests import digests_of
 from vlcpctl.files.finished import already_made
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.manifest import is_artifact
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.manifest import is_artifact, write_manifest
 from vlcpctl.files.outputs import new_directory
-from vlcpctl.files.seals import write_sealed_manifest
 
 CLIP_BENCHMARK = "clip-benchmark"
 
@@ -123,4 +122,4 @@ def _write_manifest(
         "digests": digests,
     }
     (directory / MANIFEST).parent.mkdir()
-    write_sealed_manifest(directory, KIND, identity, content, body)
+    write_manifest(directory, KIND, identity, content, body)

@@ -8,6 +8,7 @@ from typing import Any
 
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.files.digests import verify_files
+from vlcpctl.files.inputs import converted
 from vlcpctl.files.manifest import (
     MANIFESTS,
     identity_differences,
@@ -17,7 +18,6 @@ from vlcpctl.files.manifest import (
     with_article,
 )
 from vlcpctl.files.outputs import is_free, read_path, refuse_foreign
-from vlcpctl.files.structs import converted
 
 UNFINISHED = "is an unfinished run of a different command"
 _REPLACES = "--force replaces it"

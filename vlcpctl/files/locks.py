@@ -23,7 +23,7 @@ from typing import Any
 
 from vlcpctl.core.console import say, warn
 from vlcpctl.core.errors import OutputExists
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 
 _TEXT = """\
 vlcpctl stores unfinished outputs here, and the previous output that --force replaced.

@@ -35,7 +35,7 @@ from typing import final
 from vlcpctl.core.console import say
 from vlcpctl.core.ending import at_signal
 from vlcpctl.core.errors import OutputExists, UsageError
-from vlcpctl.core.shown_paths import as_word
+from vlcpctl.core.words import as_word
 from vlcpctl.files.locks import Lock, acquire
 
 _LOCK, _INSIDE = "made-by-vlcpctl", ".vlcpctl"

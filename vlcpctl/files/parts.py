@@ -28,9 +28,9 @@ from vlcpctl.core.console import warn
 from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
 from vlcpctl.files.digests import file_digest
 from vlcpctl.files.finished import UNFINISHED, refuse_other
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import read_json_object
 from vlcpctl.files.outputs import Output, check_output_path, new_part, unfinished
-from vlcpctl.files.safe_json import read_json_object
 
 SHARDS = "shards"  # their number, in the facts that parts are of; None if it may change
 _IDENTITY = "identity.json"

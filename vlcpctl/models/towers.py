@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, first_line
 from vlcpctl.core.seeds import torch_seed
-from vlcpctl.files.structs import converted
+from vlcpctl.files.inputs import converted
 from vlcpctl.models.hub import why_unavailable
 from vlcpctl.models.imports import open_clip
 

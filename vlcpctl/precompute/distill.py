@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vlcpctl.core.console import progress, say
-from vlcpctl.core.device_copies import copied_ahead, to_device, to_host
+from vlcpctl.core.devices import copied_ahead, to_device, to_host
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.data.images.transforms import TrainView
 from vlcpctl.data.loading.loader import ImageCache

@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 
 from vlcpctl.core.batch import Batch
 from vlcpctl.core.console import progress
-from vlcpctl.core.device_copies import copied_ahead
+from vlcpctl.core.devices import copied_ahead
 from vlcpctl.core.errors import Diverged
 from vlcpctl.data.loading.loader import PlannedBatches
 from vlcpctl.data.loading.sampler import BufferSampler

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vlcpctl.core.console import progress
-from vlcpctl.core.device_copies import to_device
+from vlcpctl.core.devices import to_device
 from vlcpctl.data.loading.eval_batches import EvalImages
 from vlcpctl.data.precomputed.stored_features import StoredProjections
 from vlcpctl.data.tasks.task import Split

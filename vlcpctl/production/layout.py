@@ -32,12 +32,10 @@ from pathlib import Path
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import OutputExists, some_names
-from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.core.printable import printable
-from vlcpctl.core.shown_paths import shown
-from vlcpctl.files.object_stores import protocol_of
+from vlcpctl.core.words import printable, shown
+from vlcpctl.files.inputs import MOST_TASKS
 from vlcpctl.files.outputs import Output, link_or_copy, output_at, sync
-from vlcpctl.files.store_cache import is_stored, place_of
+from vlcpctl.files.stores import is_stored, place_of, protocol_of
 
 MOST_WEEKS = MOST_TASKS - 1  # the names of their directories have four digits
 TASK = "00-week-{:04d}"  # the directory of a week's only task

@@ -26,11 +26,9 @@ import msgspec
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.deletion.receipt import Receipt
-from vlcpctl.files.hashing import canonical_json
-from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.ids import canonical_json
+from vlcpctl.files.inputs import converted, open_regular, parse_json
 from vlcpctl.files.outputs import Output, naming_output, sync
-from vlcpctl.files.safe_json import parse_json
-from vlcpctl.files.structs import converted
 from vlcpctl.production.attempt import Attempt, Judgement, Training
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.records import as_json

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import has_batch_norms
-from vlcpctl.core.shown_paths import shown
+from vlcpctl.core.words import shown
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, WITHOUT_ASKING, most_considered
 from vlcpctl.data.splitting.leaving_out import SELF
 from vlcpctl.data.tasks.facts import read_task
@@ -218,7 +218,7 @@ class Lines:
         if found == words:
             return words
         how = self.settings
-        return [*found, *_options(("--cache", how.cache), ("--cache-size", how.cache_size))]
+        return [*found, *_options(("--cache", how.cache))]
 
     def _task(self, week: Path, number: int) -> Path:
         return week / "stream" / TASK.format(number)

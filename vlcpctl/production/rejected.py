@@ -7,9 +7,9 @@ from contextlib import suppress
 from datetime import datetime
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.amounts import counted
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, some_names
+from vlcpctl.core.words import counted
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.files.outputs import output_at
 from vlcpctl.production.attempt import Attempt, Judgement, judged_at

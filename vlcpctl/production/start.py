@@ -12,7 +12,7 @@ from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError, missing
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.metrics.calibration import METRICS

@@ -30,7 +30,7 @@ from vlcpctl.core.errors import (
     UsageError,
     VlcpError,
 )
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.deletion.receipt import unfinished_under

@@ -16,7 +16,7 @@ from vlcpctl.distributed.launch import (
 )
 from vlcpctl.distributed.ranks import ProcessRanks, process_ranks
 from vlcpctl.distributed.world import join_processes
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.locks import patience, set_patience
 from vlcpctl.files.outputs import Output
 from vlcpctl.models.imports import preload

@@ -42,7 +42,7 @@ EXCUSED = _verdict(value=None, is_early=True, passes=True, data=None)
 def test_a_recorded_verdict_makes_the_same_case(verdict: Verdict) -> None:
     recorded = json.loads(json.dumps(verdict.as_json()))
     assert Verdict.read(recorded, "verdict.json") == verdict
-    with pytest.raises(BadInput, match=r"verdict\.json: field 'holds': expected true or false"):
+    with pytest.raises(BadInput, match=r"verdict\.json: .*holds`"):
         Verdict.read({**recorded, "holds": "no"}, "verdict.json")
 
 

@@ -15,7 +15,7 @@ from support.fake_device import META, FakeDevice, MixedDevicesError, pretend
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Terms
-from vlcpctl.core.device_copies import to_device
+from vlcpctl.core.devices import to_device
 from vlcpctl.core.method import Run
 from vlcpctl.evaluation.search.count import exact_ranks, hits, ranks
 from vlcpctl.evaluation.search.galleries import ClassSearch, Search

@@ -19,7 +19,7 @@ from vlcpctl.data.tasks.manifests import (
     file_facts,
 )
 from vlcpctl.data.tasks.task import Task
-from vlcpctl.files.seals import write_sealed_manifest
+from vlcpctl.files.manifest import write_manifest
 
 BUFFER_NAME = "buffer"  # a buffer's task name, and the key of its own section in the manifest
 
@@ -85,7 +85,7 @@ def write_buffer_manifest(
     if contents.warnings:
         body["warnings"] = contents.warnings
     content = content_with(summary.content, contents.features)
-    write_sealed_manifest(directory, "task", request.identity(), content, body)
+    write_manifest(directory, "task", request.identity(), content, body)
 
 
 @dataclass(frozen=True, kw_only=True)

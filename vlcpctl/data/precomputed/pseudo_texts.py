@@ -8,7 +8,7 @@ from. The same texts give the same bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,15 +17,13 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.library_errors import reading
+from vlcpctl.files.digests import RESTORE
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import converted, decoded, reading
 from vlcpctl.files.outputs import new_file
 from vlcpctl.files.parquet_files import read_about, read_columns, table_writer, write_about
-from vlcpctl.files.recorded_files import RESTORE
-from vlcpctl.files.structs import converted, decoded
 
 SCHEMA = "vlcpctl.pseudo-texts/1"
 METADATA = b"vlcpctl.pseudo-texts"
@@ -148,15 +146,6 @@ def write_pseudo_texts(
             writer.write_table(table)
         facts = {"length": length, "width": width, "identity": identity}
         write_about(writer, METADATA, {"schema": SCHEMA, "content": content.id(), **facts})
-
-
-def texts_of_parents(file: PseudoTextFile, keys: Collection[str]) -> np.ndarray:
-    """(N,) bool: which texts were generated from a pair with one of these keys."""
-    wanted = pa.array(sorted(keys), pa.string())
-    found: np.ndarray = np.zeros(file.count, dtype=bool)
-    for name in PARENTS:
-        found |= pc.is_in(file.column_of_texts(name), value_set=wanted).to_numpy()
-    return found
 
 
 def open_pseudo_texts(path: Path) -> PseudoTextFile:

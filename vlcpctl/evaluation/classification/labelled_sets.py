@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from vlcpctl.core.console import warn
-from vlcpctl.core.device_copies import copied_ahead
+from vlcpctl.core.devices import copied_ahead
 from vlcpctl.core.errors import BadInput, TooManySkipped
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.classification.data_sets import DataSet

@@ -26,7 +26,7 @@ from vlcpctl.evaluation.classification.labelled_sets import Images, LabelledSet
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.search.count import BAND
 from vlcpctl.evaluation.search.vectors import Ids
-from vlcpctl.files.hashing import unit_hash
+from vlcpctl.files.ids import unit_hash
 from vlcpctl.metrics.accuracy import accuracies, tally
 from vlcpctl.metrics.recall import count_touched
 

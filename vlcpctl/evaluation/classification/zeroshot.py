@@ -27,7 +27,7 @@ from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.rank_files import Named, RankFile, plan_ranks
 from vlcpctl.evaluation.rows import Row, data_fields, own_rows, place_of, row_fields
 from vlcpctl.evaluation.search.vectors import Ids, Vectors
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.metrics.accuracy import CUTOFFS, accuracies, mean_accuracies, tally
 from vlcpctl.metrics.recall import count_touched
 

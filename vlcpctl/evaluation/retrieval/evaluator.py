@@ -22,7 +22,7 @@ from vlcpctl.evaluation.search.distractors import COUNTS
 from vlcpctl.evaluation.search.galleries import DUPLICATES, UNITE
 from vlcpctl.files.digests import digests_of
 from vlcpctl.files.finished import already_made
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.manifest import is_artifact, write_manifest
 from vlcpctl.files.outputs import new_directory
 from vlcpctl.metrics.average_precision import DEFAULT_VARIANT, VARIANTS

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.files.finished import already_made
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.manifest import is_artifact, write_manifest
 from vlcpctl.files.outputs import new_directory
 from vlcpctl.report.document import Document

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.files.outputs import is_pipe_or_device, new_file, refuse_foreign
 from vlcpctl.report.facts.language import WORST
 from vlcpctl.report.gates.verdicts import Verdict, names_tracks

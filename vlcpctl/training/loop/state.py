@@ -28,11 +28,10 @@ import xxhash
 from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
 from vlcpctl.files.digests import ALGORITHM, FileDigest, changed_prefix, digests_of, verify_files
 from vlcpctl.files.finished import UNFINISHED, refuse_other
-from vlcpctl.files.library_errors import reading, writing_tensors
+from vlcpctl.files.inputs import converted, parse_json, read_json_object, reading
 from vlcpctl.files.manifest import identity_differences
 from vlcpctl.files.outputs import Output, new_part
-from vlcpctl.files.safe_json import parse_json, read_json_object
-from vlcpctl.files.structs import converted
+from vlcpctl.files.tensors import writing_tensors
 from vlcpctl.training.loop.metrics_log import FILE_NAME
 
 if TYPE_CHECKING:

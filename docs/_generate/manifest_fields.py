@@ -128,7 +128,7 @@ KINDS = {
             "inputs": "Content ids of the checkpoint and of the tasks.",
             "digests": "Size and digest of every file.",
         },
-        ("schema", "content", "identity", "id", "seal", "made_by"),
+        ("schema", "content", "identity", "seal", "id", "made_by"),
     ),
     "report": Kind(
         "A report, made by `forgetting-report`: every number of the page, for scripts.",

@@ -21,7 +21,7 @@ from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
 from vlcpctl.deletion import request as requests
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import parse
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.outputs import Output
 from vlcpctl.testing.tiny_stream import make_stream
 
 Run = Callable[..., ProgramResult]
@@ -259,7 +259,7 @@ def _held(path: Path, ready: Path, done: Path) -> Iterator[None]:
     """Another process that writes an output within the block."""
 
     def hold(_: int) -> None:
-        with Staging(path).locked():
+        with Output(path).locked():
             ready.touch()
             wait_until(done.exists)
 

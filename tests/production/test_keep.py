@@ -21,7 +21,7 @@ from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import parse
 from vlcpctl.files.digests import file_digest
-from vlcpctl.files.seals import seal_of
+from vlcpctl.files.manifest import seal_of
 from vlcpctl.inspection.check import check
 from vlcpctl.production.keeping import _too_old
 from vlcpctl.production.layout import Layout

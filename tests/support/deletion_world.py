@@ -18,9 +18,8 @@ from support.program import run_program
 from vlcpctl.data.splitting.known_keys import KnownKeys
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.digests import digests_of
-from vlcpctl.files.manifest import write_manifest
-from vlcpctl.files.seals import seal_of
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.manifest import seal_of
+from vlcpctl.files.outputs import Output
 from vlcpctl.testing.tiny_stream import make_stream
 
 NEXT = ("--method", "seqf", "--preset", "tiny", "--batch-size", "4", "--epochs", "1", "-q")
@@ -71,7 +70,7 @@ def make_deletion_world(root: Path, capfd: pytest.CaptureFixture[str]) -> Path:
     )
     for to in ("hf", "clip-benchmark"):
         run("export", tasks[0], "--to", to, "-o", root / "exports" / to, "-q")
-    parts = Staging(root / "sharded").open_partial()
+    parts = Output(root / "sharded").open_partial()
     identity = json.loads((root / "targets/targets.json").read_text())["identity"]
     (parts / "identity.json").write_text(json.dumps(identity))
     shutil.copy(root / "targets/images.npy", parts / "images-000000.npy")
@@ -97,7 +96,9 @@ def _make_report(report: Path, task: Path) -> None:
     (report / "forgotten").mkdir(parents=True)
     pairs = [pair_at(task, row) for row in range(8)]
     examples = [{"key": one.key, "caption": 0, "wrong": "a class"} for one in pairs]
-    write_manifest(report, "report", {}, "0" * 32, {"forgotten": {"tasks": [examples]}})
+    summary = {"content": "0" * 32, "identity": {}, "forgotten": {"tasks": [examples]}}
+    text = json.dumps({"schema": "vlcpctl.report/1", **summary})
+    (report / "summary.json").write_text(text)
     for name in ("report.html", "report.md", "week.html", "forgotten/00.html"):
         lines = [f"<li id={one.key}>{one.captions[0]}</li>\r\n".encode() for one in pairs]
         (report / name).write_bytes(b"".join([b"\xe9\n", *lines]))

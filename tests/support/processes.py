@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl import cli
-from vlcpctl.files import staging
+from vlcpctl.files import outputs
 
 TIMEOUT_S = 100
 
@@ -75,7 +75,7 @@ def killed_before(change: int | str, act: Callable[[], object]) -> bool:
     def child(_rank: int) -> None:
         for name in ("rename", "replace", "unlink", "rmdir"):
             setattr(os, name, counted(getattr(os, name)))
-        staging._exchange = counted(staging._exchange)
+        outputs._exchange = counted(outputs._exchange)
         act()
 
     code = exit_code_of(start_child(child))

@@ -22,17 +22,15 @@ from vlcpctl.data.splitting.known_keys import FILES_0_3, METADATA, is_known_keys
 from vlcpctl.deletion.tars import Inode
 from vlcpctl.evaluation import rank_files
 from vlcpctl.evaluation.embedding_cache import is_cache_file
+from vlcpctl.files.inputs import read_json_object
 from vlcpctl.files.manifest import birth_id, is_artifact, kind_of, read_manifest
-from vlcpctl.files.safe_json import read_json_object
-from vlcpctl.files.seals import sealed_entries
-from vlcpctl.files.staging import Staging, staging_at
-from vlcpctl.files.store_cache import is_cache
+from vlcpctl.files.outputs import Output, output_at
+from vlcpctl.files.stores import is_cache
 
 TEXTS, RANKS, CACHED, TRIMMED = "pseudo texts", "ranks", "cached embeddings", "trimmed week"
 UNFINISHED = "unfinished work"  # the state of a run, or parts
 _FORMATS = {pseudo_texts.METADATA: TEXTS, rank_files.METADATA: RANKS, METADATA: TRIMMED}
 _WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings", "export")
-_UNSEALED = ("embeddings", "report", "tables", "figures")
 _OURS = re.compile(rb'"schema": ?"vlcpctl\.')
 _STATE = re.compile(rb'"schema": ?"vlcpctl\.state/')
 _START_BYTES = 4096
@@ -72,8 +70,7 @@ class Artifact:
         if self.kind == UNFINISHED:
             found = read_json_object(self.path / "identity.json")
             return {"identity": found.get("semantic", found)}
-        read = read_manifest if self.kind in _UNSEALED else sealed_entries
-        return read(self.path, self.kind)
+        return read_manifest(self.path, self.kind)
 
     @property
     def ids(self) -> list[str]:
@@ -131,7 +128,7 @@ class Places:
     """What a walk has found, and what of it contains pairs."""
 
     stored: list[Artifact] = field(default_factory=list)
-    hidden: list[Staging] = field(default_factory=list)
+    hidden: list[Output] = field(default_factory=list)
     links: dict[Inode, set[Path]] = field(default_factory=dict)  # files with hard links
     skipped: list[Path] = field(default_factory=list)  # symbolic links to what is not searched
     others: list[Path] = field(default_factory=list)  # files that vlcpctl did not write
@@ -153,7 +150,7 @@ class Places:
             self._note_link(path)
             if owner is None or owner.kind != "export":  # which may have a million images
                 self._visit_file(path, owner, kept)
-        elif (staging := staging_at(path)) is not None:
+        elif (staging := output_at(path)) is not None:
             self._visit_hidden(staging)
         elif is_cache(path):
             self.caches.add(path)
@@ -185,9 +182,9 @@ class Places:
         for child in sorted(path.iterdir()):
             self.visit(child, owner, kept)
 
-    def _visit_hidden(self, staging: Staging) -> None:
+    def _visit_hidden(self, staging: Output) -> None:
         self.hidden.append(staging)
-        for path in staging.path.rglob("*"):  # what dead writers left has hard links
+        for path in staging.hidden.rglob("*"):  # what dead writers left has hard links
             self._note_link(path)
         replaced = staging.replaced.parent
         for path in (staging.partial, *(sorted(replaced.iterdir()) if replaced.is_dir() else ())):
@@ -205,8 +202,8 @@ def places_under(tops: Iterable[Path]) -> Places:
     found, searched = Places(), set(tops)
     for top in sorted(searched):
         found.states.update(filter(_is_state, top.parents))
-        for path in (top, Staging(top).path):
-            if os.path.lexists(path) and (path == top or staging_at(path)):
+        for path in (top, Output(top).hidden):
+            if os.path.lexists(path) and (path == top or output_at(path)):
                 found.visit(path)
     for state in found.states:
         for path in (state / "state.json", *state.rglob("week.json")):
@@ -236,8 +233,8 @@ def tops_of(paths: Sequence[Path]) -> list[Path]:
 def whole(path: Path) -> Path:
     """The absolute path of the artifact that a path is a part of, else of the path itself."""
     real = Path(os.path.realpath(path))
-    hidden = (staging_at(at) for at in (real, *real.parents))
-    place = next((one.output for one in hidden if one is not None), real)
+    hidden = (output_at(at) for at in (real, *real.parents))
+    place = next((one.place for one in hidden if one is not None), real)
     return around(place) or place
 
 

@@ -17,17 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError, some_names
-from vlcpctl.core.shown_paths import Shown, as_given
+from vlcpctl.core.words import Shown, as_given, counted
 from vlcpctl.data.splitting.stop_lists import RECEIPT as SCHEMA
 from vlcpctl.deletion.places import Places, around
 from vlcpctl.deletion.selectors import Condition, Selected
-from vlcpctl.files.atomic import check_output_path, new_part, refuse_link
+from vlcpctl.files.inputs import converted, read_json_object
 from vlcpctl.files.manifest import kind_of
-from vlcpctl.files.safe_json import read_json_object
-from vlcpctl.files.staging import sync
-from vlcpctl.files.structs import converted
+from vlcpctl.files.outputs import new_part, refuse_foreign, sync
 
 PENDING: Final = "pending"
 _DIRECTORY = "receipts"
@@ -90,8 +87,7 @@ def receipts_about(top: Path, given: Path | None) -> list[Receipt]:
     """
     if given is None:
         return [*_receipts_in(top.parent), *_receipts_in(top)]
-    check_output_path(given)
-    refuse_link(given)
+    refuse_foreign(given, lambda _: True, is_file=True)
     if (artifact := around(Path(os.path.realpath(given)))) is not None:
         shown = as_given(artifact, [given])
         raise UsageError(f"--receipt {given} is inside {shown}; give a path outside of it")

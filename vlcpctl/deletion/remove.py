@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, OutputExists
-from vlcpctl.core.shown_paths import Shown
+from vlcpctl.core.words import Shown
 from vlcpctl.data.classification.class_folder import TEMPLATES
 from vlcpctl.data.precomputed.pseudo_texts import PARENTS, open_pseudo_texts
 from vlcpctl.data.precomputed.teacher_targets import open_targets, write_without
@@ -31,14 +31,12 @@ from vlcpctl.deletion.tars import Tars, inode_of
 from vlcpctl.deletion.tasks import Drop, hits_of, is_among
 from vlcpctl.evaluation import embedding_files, rank_files
 from vlcpctl.evaluation.embedding_cache import samples_of
-from vlcpctl.files.atomic import rewritten_directory, rewritten_file
-from vlcpctl.files.digests import digests_of, verify_files
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.manifest import MANIFESTS, read_manifest, rewritten
-from vlcpctl.files.recorded_files import RESTORE
-from vlcpctl.files.seals import rewrite_sealed_manifest
-from vlcpctl.files.staging import Staging, delete, link_or_copy, staging_at
-from vlcpctl.files.store_cache import empty_cache
+from vlcpctl.files.digests import RESTORE, digests_of, verify_files
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.manifest import MANIFESTS, read_manifest, rewrite_manifest, rewritten
+from vlcpctl.files.outputs import Output, link_or_copy, output_at, rewriting, sync
+from vlcpctl.files.outputs import remove as remove_tree
+from vlcpctl.files.stores import empty_cache
 
 _LAST = ("export", UNFINISHED)  # found by what they were made of
 _DERIVED = ("targets", "embeddings")  # deleted if that is there, else written again
@@ -177,7 +175,7 @@ def _write_embeddings(path: Path, to: Path, _: Tars, drop: Drop) -> None:
     (to / MANIFESTS["embeddings"]).unlink()
     digests = digests_of(to, manifest["digests"])
     content = content_id({"identity": manifest["identity"], "digests": digests})
-    rewrite_sealed_manifest(to, "embeddings", rewritten(manifest, content, {"digests": digests}))
+    rewrite_manifest(to, "embeddings", rewritten(manifest, content, {"digests": digests}))
 
 
 # What finds the pairs in an artifact, or all keys that it has.
@@ -217,7 +215,7 @@ def refuse_reachable(places: Places, shown: Shown) -> None:
                 f"{shown(one.path)} is an unfinished run on data that contains the pairs; finish "
                 "it or remove it"
             )
-    hidden = [one.path for one in places.hidden]  # with what killed writers have left
+    hidden = [one.hidden for one in places.hidden]  # with what killed writers have left
     files = {one.path / name for one in places.hits for name in one.files}
     for path in sorted(files):
         if path.is_symlink():
@@ -238,10 +236,10 @@ def refuse_reachable(places: Places, shown: Shown) -> None:
 def remove(places: Places, drop: Drop, shown: Shown) -> None:
     """Remove the pairs everywhere; for the holder of the locks of all these outputs."""
     for path in sorted({one.unit for one in places.hits if one.is_hidden}):
-        staging = next(filter(None, map(staging_at, path.parents)))
+        staging = next(filter(None, map(output_at, path.parents)))
         with staging.locked():  # the hidden directory goes, too, if nothing else is in it
             path.rename(staging.writing)  # which the next writer deletes, if this one is killed
-            delete(staging.writing)
+            remove_tree(staging.writing)
         say(f"deleted {shown(path)}")
     tars = Tars()
     for one in places.units():
@@ -259,9 +257,13 @@ def _delete(one: Artifact) -> list[str]:
     """Delete an artifact but for files that somebody added; returns these."""
     added = sorted({*_all_files(one.path)}.difference(one.files))
     if not added:
-        Staging(one.path).delete_output()
+        output = Output(one.path)
+        output.place.rename(output.writing)  # killed from here on, the next writer deletes it
+        sync(output.place.parent)
+        remove_tree(output.writing)
         return []
-    with rewritten_directory(one.path) as target:
+    with rewriting(one.path) as target:
+        target.mkdir()
         for name in added:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             link_or_copy(one.path / name, target / name)
@@ -271,26 +273,20 @@ def _delete(one: Artifact) -> list[str]:
 def _rewrite(one: Artifact, tars: Tars, drop: Drop) -> None:
     path, write = one.path, _WRITE[one.kind]
     if path.is_dir():
-        with rewritten_directory(path) as target:
+        with rewriting(path) as target:
+            target.mkdir()
             tasks.mirror(path, target)
             write(path, target, tars, drop)
         return
     earlier = [path.with_name(name) for name in FILES_0_3 if path.name in FILES_0_3]
-    with rewritten_file(path.with_suffix(".parquet") if earlier else path) as temporary:
+    with rewriting(path.with_suffix(".parquet") if earlier else path) as temporary:
         write(path, temporary, tars, drop)
     for old in earlier:
         old.unlink()
 
 
 def empty_caches(caches: Iterable[Path], shown: Shown) -> None:
-    """Empty caches of object stores: their files may have the pairs, and are fetched again.
-
-    Raises OutputExists if another process reads one.
-    """
+    """Empty caches of object stores: their files may have the pairs, and are fetched again."""
     for cache in sorted(caches):
-        if not empty_cache(cache):
-            raise OutputExists(
-                f"{shown(cache)} is a cache that another process is reading, and may contain the "
-                "pairs; run the same command again when it has ended"
-            )
+        empty_cache(cache)
         say(f"emptied the cache {shown(cache)}")

@@ -13,10 +13,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from vlcpctl.core.amounts import counted
 from vlcpctl.core.console import say, warn
 from vlcpctl.core.errors import BadInput, OutputExists, missing, some_names
-from vlcpctl.core.shown_paths import as_given
+from vlcpctl.core.words import as_given, counted
 from vlcpctl.data.splitting.stop_lists import add_to_stop_list, read_stop_list, stop_list_path
 from vlcpctl.deletion import receipt as receipts
 from vlcpctl.deletion.places import (
@@ -34,8 +33,8 @@ from vlcpctl.deletion.remove import empty_caches, find_pairs, refuse_reachable, 
 from vlcpctl.deletion.selectors import Condition, select
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.outputs import Output
 
 _ROUNDS = 3  # another process may write more while pairs are removed
 _COMPUTED = ("targets", TEXTS)
@@ -70,7 +69,7 @@ def forget(request: DeletionRequest) -> Receipt:
     call then removes the rest.
     """
     receipt, finished = _receipts(request)
-    with Staging(receipt.path).locked():
+    with Output(receipt.path).locked():
         tidy(map(Path, receipt.paths))
         places, drop = _search(request, receipt)
         if last := _last(request, places, receipt, finished):
@@ -258,7 +257,7 @@ def _remove(request: DeletionRequest, places: Places, drop: Drop, receipt: Recei
     """Write the pending receipt and the stop lists, and remove the pairs."""
     with ExitStack() as locks:
         for one in places.units():
-            locks.enter_context(Staging(one.path).locked())
+            locks.enter_context(Output(one.path).locked())
         stop_lists = [Path(path) for path in receipt.stop_lists]
         for path in filter(Path.exists, stop_lists):
             read_stop_list(path)  # damaged, it is refused before anything is changed

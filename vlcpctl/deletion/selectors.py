@@ -19,14 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.data.sources.records import is_unicode
 from vlcpctl.data.splitting.known_keys import read_known
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.deletion.places import TRIMMED, Artifact
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop, is_among, unlisted_shards
-from vlcpctl.files.input_files import read_text
+from vlcpctl.files.inputs import read_text
 
 _OPTIONS: Final = {"key": "key", "source_key": "source-key", "sha256": "sha256"}  # by column
 _DIGITS: Final = {"key": 32, "sha256": 64}

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.data.tasks.tar import BLOCK, END, header
-from vlcpctl.files.input_files import open_regular
-from vlcpctl.files.safe_json import parse_json
-from vlcpctl.files.staging import link_or_copy
+from vlcpctl.files.inputs import open_regular, parse_json
+from vlcpctl.files.outputs import link_or_copy
 
 Inode = tuple[int, int]
 _MOST_JSON_BYTES = 1 << 26

@@ -25,11 +25,10 @@ from vlcpctl.data.tasks.manifests import content_with, file_facts
 from vlcpctl.data.tasks.rows import rows_path
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.deletion.tars import Tars
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.manifest import birth_id, rewritten
-from vlcpctl.files.safe_json import parse_json
-from vlcpctl.files.seals import rewrite_sealed_manifest, sealed_entries
-from vlcpctl.files.staging import link_or_copy
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import parse_json
+from vlcpctl.files.manifest import birth_id, read_manifest, rewrite_manifest, rewritten
+from vlcpctl.files.outputs import link_or_copy
 
 FEATURES = (stored_features.FILE, stored_features.IMAGES, stored_features.TEXTS)
 SKIPPED = "skipped.ndjson"
@@ -114,7 +113,7 @@ class TaskRewriter:
 
         Raises BadInput if the task is damaged.
         """
-        manifest = sealed_entries(self.task.path, "task")
+        manifest = read_manifest(self.task.path, "task")
         splits, tables = {}, {}
         buffer = self.task.manifest.buffer
         shard_rows = {} if buffer is None else dict(buffer.shard_rows)
@@ -145,7 +144,7 @@ class TaskRewriter:
                 "features": None if features is None else asdict(features),
             }
         found = rewritten(manifest, content_with(content, features), changes)
-        rewrite_sealed_manifest(_emptied(self.target, "task.json"), "task", found)
+        rewrite_manifest(_emptied(self.target, "task.json"), "task", found)
         return found
 
     def _tars(
@@ -211,7 +210,7 @@ def rewrite_stream(path: Path, target: Path, tars: Tars, drop: Drop) -> None:
     A task whose directory is gone stays listed as it was. Raises BadInput if the stream or a task
     is damaged.
     """
-    manifest = sealed_entries(path, "stream")
+    manifest = read_manifest(path, "stream")
     entries, totals = [], dict[str, Counter[str]]()
     for entry in manifest["tasks"]:
         place, listed = path / entry["path"], entry
@@ -224,7 +223,7 @@ def rewrite_stream(path: Path, target: Path, tars: Tars, drop: Drop) -> None:
     content = content_id({"tasks": [entry["content"] for entry in entries]})
     changes = {"tasks": entries, "totals": {name: dict(one) for name, one in totals.items()}}
     found = rewritten(manifest, content, changes)
-    rewrite_sealed_manifest(_emptied(target, "stream.json"), "stream", found)
+    rewrite_manifest(_emptied(target, "stream.json"), "stream", found)
     if skipped_lines(path, drop):
         kept = [line for line in _lines(path / SKIPPED) if not _names(line, drop)]
         (_emptied(target, SKIPPED) / SKIPPED).write_bytes(b"".join(kept))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 import numpy as np
@@ -63,10 +64,10 @@ def _each(
     return to_host(_unit_vectors(encoder, batches, raw))
 
 
-def autocast(encoder: Encoder) -> torch.autocast:
+def autocast(encoder: Encoder) -> AbstractContextManager[object]:
     """The context that sets the precision in which embeddings are computed."""
     dtype = encoder.autocast
-    return torch.autocast(encoder.device.type, dtype=dtype, enabled=dtype is not None)
+    return nullcontext() if dtype is None else torch.autocast(encoder.device.type, dtype=dtype)
 
 
 @torch.inference_mode()

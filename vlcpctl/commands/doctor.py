@@ -158,7 +158,7 @@ def _faiss() -> Check:
             "faiss", "fail", "faiss-cpu and faiss-gpu overwrite each other; uninstall both"
         )
     if not wheels:
-        return Check("faiss", "ok", "not installed: torch does the search, with the same ranks")
+        return Check("faiss", "ok", "not installed: evaluations have the same ranks without it")
     return _import_check("faiss", _faiss_build)
 
 

@@ -29,7 +29,7 @@ _TILE, _GPU_TILE = (2048, 1024), (4096, 4096)  # queries and gallery rows: 8 MB,
 _FEWEST = 256  # gallery rows of a tile, if a part ends there
 _CROWD = 32  # with more uncertain scores in a tile, all of a query are computed again
 _OPEN = 0.75  # share of queries still searched, below which the others are left out of the product
-_SPARE = 2  # candidates beyond those that settle most ranks
+_SPARE, _TIED = 2, 16  # candidates beyond `top`, and for right answers tied with the best, at most
 _ROWS, _MEMBERS = 2048, 4096  # queries and items of a class at once
 
 Masked = Callable[[Tensor, Ids, int, int], None]  # sets scores (S, C) of right answers to -inf
@@ -87,7 +87,7 @@ def by_candidates(search: Search, device: torch.device, top: int) -> tuple[np.nd
     (best_Q, score_A), (owner_A, right_A) = _best_right(search), search.right_A2.T
     size = len(search.gallery_GD)
     tied_Q = np.bincount(owner_A, score_A >= best_Q[owner_A] - 2 * BAND, minlength=len(search))
-    k = min(size, MOST, top + int(tied_Q.max()) + _SPARE)
+    k = min(size, MOST, top + min(int(tied_Q.max()), _TIED) + _SPARE)
     score_QK, id_QK = nearest(search.query_QD, search.gallery_GD, k, device)
     asked = np.arange(len(search))[:, None] * size + id_QK
     is_wrong = ~np.isin(asked, owner_A * size + right_A)

@@ -7,13 +7,21 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from vlcpctl.commands import options
+from vlcpctl.commands.shared import Computed, Planned, Sharded, Stored
 from vlcpctl.core.console import emit, say, warn
 from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.options import (
+    DATA,
+    INPUT,
+    METHOD,
+    MaybeAmount,
+    MaybePath,
+    OnePath,
+    argument,
+    option,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,123 +36,8 @@ if TYPE_CHECKING:
     from vlcpctl.models.encoders import Encoder
     from vlcpctl.precompute.pair_features import Results
 
-Previous = Annotated[
-    Path | None,
-    typer.Option(
-        "--previous",
-        metavar="DIR",
-        help="Buffer of the earlier tasks; it is not changed (default: start with an empty one).",
-        rich_help_panel=options.INPUT,
-    ),
-]
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option(
-        "--checkpoint",
-        metavar="DIR",
-        help="Checkpoint that computes the features, for herding, kmeans and --store-features "
-        "(default: none).",
-        rich_help_panel=options.INPUT,
-    ),
-]
-StoreFeatures = Annotated[
-    bool,
-    typer.Option(
-        "--store-features",
-        help="Store the projections of new pairs, computed by --checkpoint; the methods der and "
-        "derpp need them.",
-        rich_help_panel=options.DATA,
-    ),
-]
-Policy = Annotated[
-    str,
-    typer.Option(
-        "--policy",
-        metavar="NAME",
-        help="Rule that chooses pairs: reservoir, ring, herding, kmeans or random.",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Variant = Annotated[
-    str,
-    typer.Option(
-        "--variant",
-        metavar="NAME",
-        help="Details of the policy: paper, or ctp to match the CTP authors' code.",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Size = Annotated[
-    str | None,
-    typer.Option(
-        "--size",
-        metavar="N|P%",
-        help="Size of the buffer: a number of images (10000), or a share of each task (5%); "
-        "required unless --add is given.",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Of = Annotated[
-    str | None,
-    typer.Option(
-        "--of",
-        metavar="N|stream",
-        help="Total that a percentage --size refers to: a number of images, or the whole stream "
-        "(default: each task).",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Add = Annotated[
-    int | None,
-    typer.Option(
-        "--add",
-        min=1,
-        metavar="N",
-        help="Append N random images of the task and evict none, with --policy random; replaces "
-        "--size.",
-        rich_help_panel=options.METHOD,
-    ),
-]
 
-Candidates = Annotated[
-    int | None,
-    typer.Option(
-        "--candidates",
-        min=1,
-        metavar="N",
-        help="Number of images that herding and kmeans choose from, drawn at random (default: "
-        "50000, or 5 times as many as they keep; more than 300000 only by this option).",
-        rich_help_panel=options.METHOD,
-    ),
-]
-
-
-def run(
-    task: Annotated[
-        Path,
-        typer.Argument(metavar="TASK", help="Task directory that the model was just trained on."),
-    ],
-    out: options.Out,
-    previous: Previous = None,
-    checkpoint: Checkpoint = None,
-    policy: Policy = "reservoir",
-    variant: Variant = "paper",
-    size: Size = None,
-    of: Of = None,
-    add: Add = None,
-    candidates: Candidates = None,
-    store_features: StoreFeatures = False,
-    num_shards: options.NumShards = None,
-    shard_index: options.ShardIndex = None,
-    seed: options.Seed = 0,
-    device: options.Device = "auto",
-    nproc: options.Nproc = None,
-    threads: options.Threads = options.DEFAULT_THREADS,
-    force: options.Force = False,
-    dry_run: options.DryRun = False,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+class Buffer(Planned, Computed, Sharded, Stored):
     r"""Choose which pairs of a task to keep for replay, in addition to earlier ones.
 
     The result is a task directory that contains its images, so the old task can be deleted.
@@ -183,40 +76,124 @@ def run(
       vlcpctl buffer stream/00-smileys -o mof/00 --policy herding --size 5% \
           --checkpoint run/00
     """
-    options.start(quiet=quiet, threads=threads)
-    from vlcpctl.data.buffer.manifest import BufferRequest
-    from vlcpctl.data.buffer.update import open_buffer, plan_update
-    from vlcpctl.files.atomic import already_made
-    from vlcpctl.files.manifest import content_of
-    from vlcpctl.files.resumable_parts import drop_finished
 
-    model = _Model(checkpoint, device, threads, _processes(nproc, checkpoint))
-    shards = _shards(out, num_shards, shard_index, checkpoint, force=force)
-    new, size_ = _check_options(task, checkpoint, policy, variant, (size, of, add), store_features)
-    request = BufferRequest(
-        task=new,
-        previous=open_buffer(previous) if previous else None,
-        policy=policy,
-        variant=variant,
-        size=size_,
-        seed=seed,
-        checkpoint=content_of(checkpoint, "checkpoint") if checkpoint else None,
-        stores_features=store_features,
-        candidates=candidates,
+    task: OnePath = argument(
+        "TASK", "Task directory that the model was just trained on", kw_only=False, stored=True
     )
-    if already_made(out, "task", request.identity(), force=force):
-        say(f"buffer: {out} is already finished")
-        if shards is not None and not dry_run:
-            drop_finished(out, request.embedded())
-    else:
-        plan = plan_update(request)
-        say(f"buffer: {plan}")
-        for warning in plan.warnings:
-            warn(warning)
-        if dry_run or not _write(out, request, plan, model, shards, force=force):
-            return
-        say(f"buffer: {_summary(out, sum(plan.seen.values()))}")
-    emit(_result(out) if as_json else out)
+    previous: MaybePath = option(
+        "Buffer of the earlier tasks; it is not changed",
+        "DIR",
+        INPUT,
+        default=None,
+        otherwise="start with an empty one",
+        usual=True,
+    )
+    checkpoint: MaybePath = option(
+        "Checkpoint that computes the features, for herding, kmeans and --store-features",
+        "DIR",
+        INPUT,
+        default=None,
+        usual=True,
+    )
+    policy: str = option(
+        "Rule that chooses pairs: reservoir, ring, herding, kmeans or random",
+        "NAME",
+        METHOD,
+        default="reservoir",
+        choices=("reservoir", "ring", "herding", "kmeans", "random"),
+        usual=True,
+    )
+    variant: str = option(
+        "Details of the policy: paper, or ctp to match the CTP authors' code",
+        "NAME",
+        METHOD,
+        default="paper",
+        choices=("paper", "ctp"),
+    )
+    size: MaybeAmount = option(
+        "Size of the buffer: a number of images (10000), or a share of each task (5%); required "
+        "unless --add is given",
+        "N|P%",
+        METHOD,
+        default=None,
+        usual=True,
+    )
+    of: MaybeAmount = option(
+        "Total that a percentage --size refers to: a number of images, or the whole stream",
+        "N|stream",
+        METHOD,
+        default=None,
+        otherwise="each task",
+    )
+    add: int | None = option(
+        "Append N random images of the task and evict none, with --policy random; replaces --size",
+        "N",
+        METHOD,
+        default=None,
+        within="[1, inf)",
+    )
+    candidates: int | None = option(
+        "Number of images that herding and kmeans choose from, drawn at random",
+        "N",
+        METHOD,
+        default=None,
+        otherwise="50000, or 5 times as many as they keep; more than 300000 only by this option",
+        within="[1, inf)",
+    )
+    store_features: bool = option(
+        "Store the projections of new pairs, computed by --checkpoint; the methods der and "
+        "derpp need them",
+        None,
+        DATA,
+        default=False,
+        usual=True,
+    )
+
+    def execute(self) -> None:
+        from vlcpctl.data.buffer.manifest import BufferRequest
+        from vlcpctl.data.buffer.update import open_buffer, plan_update
+        from vlcpctl.files.atomic import already_made
+        from vlcpctl.files.manifest import content_of
+        from vlcpctl.files.resumable_parts import drop_finished
+
+        model = _Model(
+            self.checkpoint, self.device, self.threads, _processes(self.nproc, self.checkpoint)
+        )
+        shards = _shards(
+            self.out, self.num_shards, self.shard_index, self.checkpoint, force=self.force
+        )
+        new, size_ = _check_options(
+            self.task,
+            self.checkpoint,
+            self.policy,
+            self.variant,
+            (self.size, self.of, self.add),
+            self.store_features,
+        )
+        request = BufferRequest(
+            task=new,
+            previous=open_buffer(self.previous) if self.previous else None,
+            policy=self.policy,
+            variant=self.variant,
+            size=size_,
+            seed=self.seed,
+            checkpoint=content_of(self.checkpoint, "checkpoint") if self.checkpoint else None,
+            stores_features=self.store_features,
+            candidates=self.candidates,
+        )
+        if already_made(self.out, "task", request.identity(), force=self.force):
+            say(f"buffer: {self.out} is already finished")
+            if shards is not None and not self.dry_run:
+                drop_finished(self.out, request.embedded())
+        else:
+            plan = plan_update(request)
+            say(f"buffer: {plan}")
+            for warning in plan.warnings:
+                warn(warning)
+            if self.dry_run or not _write(self.out, request, plan, model, shards, force=self.force):
+                return
+            say(f"buffer: {_summary(self.out, sum(plan.seen.values()))}")
+        emit(_result(self.out) if self.json else self.out)
 
 
 @dataclass(frozen=True)

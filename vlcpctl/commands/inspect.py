@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from vlcpctl.commands import options
-
-ArtifactPath = Annotated[
-    Path,
-    typer.Argument(
-        metavar="PATH",
-        help="Stream, task, buffer, checkpoint, targets, pseudo texts or state of update.",
-    ),
-]
+from vlcpctl.commands.shared import Json, Quiet
+from vlcpctl.core.options import OnePath, argument
 
 
-def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = False) -> None:
+class Inspect(Quiet, Json):
     """Show what an artifact is, and follow its parents back to the raw data.
 
     Parents are found by their content id in the surrounding directories. For a stream, its tasks
@@ -32,22 +20,29 @@ def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = F
       vlcpctl inspect prod
       vlcpctl inspect --json runs/ctp/task-2 | jq .parents
     """
-    options.start(quiet=quiet)
-    from functools import partial
-    from json import dumps
 
-    from vlcpctl.core.console import emit
-    from vlcpctl.core.errors import BadInput
-    from vlcpctl.core.shown_paths import as_given
-    from vlcpctl.inspection.lineage import describe, lines
-    from vlcpctl.production.describe import KIND, describe_state, is_state, state_lines
+    path: OnePath = argument(
+        "PATH",
+        "Stream, task, buffer, checkpoint, targets, pseudo texts or state of update",
+        kw_only=False,
+    )
 
-    facts = describe_state(path) if is_state(path) else describe(path)
-    shown = partial(as_given, given=[path])
-    if json:
-        emit(dumps(facts, ensure_ascii=False))
-    else:
-        for line in state_lines(facts) if facts["kind"] == KIND else lines(facts, shown):
-            emit(line)
-    if facts.get("problem") is not None:
-        raise BadInput(facts["problem"])
+    def execute(self) -> None:
+        from functools import partial
+        from json import dumps
+
+        from vlcpctl.core.console import emit
+        from vlcpctl.core.errors import BadInput
+        from vlcpctl.core.shown_paths import as_given
+        from vlcpctl.inspection.lineage import describe, lines
+        from vlcpctl.production.describe import KIND, describe_state, is_state, state_lines
+
+        facts = describe_state(self.path) if is_state(self.path) else describe(self.path)
+        shown = partial(as_given, given=[self.path])
+        if self.json:
+            emit(dumps(facts, ensure_ascii=False))
+        else:
+            for line in state_lines(facts) if facts["kind"] == KIND else lines(facts, shown):
+                emit(line)
+        if facts.get("problem") is not None:
+            raise BadInput(facts["problem"])

@@ -1,66 +1,30 @@
-"""The paths of a command line: where outputs may go, and where inputs are read."""
+"""The paths of a request: where outputs may go, and where inputs are read."""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, UsageError, missing
+from vlcpctl.core.options import NONE, Command, Option, options_of
 from vlcpctl.core.printable import printable
 from vlcpctl.files.object_stores import protocol_of
 
-# The parameters of commands that name what they write.
-OUTPUTS = frozenset(
-    {"out", "save_embeddings", "save_ranks", "timings", "junit", "csv", "latex", "figures"}
-)
-_TEXTS = frozenset({"sources", "rows", "data_sets"})  # inputs that are paths, names or -
-TEXTS = _TEXTS | {"image_root", "model", "pretrained"}  # every text that may be a path
-# Texts that may be or contain a path, such as checkpoint:DIR, beside those.
-_WITH_PATHS = frozenset(
-    {
-        "baseline",
-        "buffer_from",
-        "distractors",
-        "guard",
-        "guard_classes",
-        "init",
-        "labels_from",
-        "log",
-        "method_file",
-        "not_test_images",
-        "reference",
-        "tables",
-    }
-)
-# The inputs of each command that may be in an object store: sources, tasks and sets of classes.
-STORED = {
-    "split": ("sources", "image_root", "not_test_images"),
-    "train-step": ("tasks", "buffer", "reference"),
-    "buffer": ("task",),
-    "distill": ("tasks", "buffer"),
-    "invert-texts": ("buffer",),
-    "merge": ("batch_norm_from",),
-    "eval-retrieval": ("tasks", "distractors"),
-    "eval-zeroshot": ("data_sets", "data"),
-    "eval-probe": ("data_sets", "data"),
-    "spatial-report": ("tasks",),
-    "update": (
-        *("sources", "image_root", "buffer_from", "guard", "guard_classes", "data"),
-        *("distractors", "reference"),
-    ),
-    "export": ("sources",),
-}
+STDOUT = Path("-")
 _USUAL_SIZE = "64GB"  # of a cache
-_NONE = "none"  # takes what a state has recorded back to the default
 _URL = re.compile(r"(?:^|(?<=[=,:]))[A-Za-z][A-Za-z0-9+.-]*:/{2}.*", re.DOTALL)
 
 
-def is_path(parameter: str, kind: Any) -> bool:
-    """Whether values of a parameter, of this Python type, may be or contain paths."""
-    return kind is Path or parameter in TEXTS | _WITH_PATHS
+def takes_path(row: Option, kind: Any) -> bool:
+    """Whether values of an option, of this type, may be or contain paths."""
+    return row.holds_path or _is_of_paths(kind)
+
+
+def _is_of_paths(kind: Any) -> bool:
+    return (get_args(kind)[0] if get_origin(kind) is list else kind) is Path
 
 
 def require_paths(*paths: Path | None) -> None:
@@ -70,73 +34,113 @@ def require_paths(*paths: Path | None) -> None:
             raise BadInput(missing(path))
 
 
-def refuse_url(text: str, command: str) -> None:
+def refuse_url(text: str, *, is_stored: bool = False) -> None:
     """Raise ValueError for text such as s3://bucket/run where a local path is meant.
 
     Call it before the text becomes a Path, which turns // into /.
     """
     url = _URL.search(text)
-    if url:
-        limit = "data from object stores, but nothing else"
-        if command not in STORED:
-            limit = "nothing from object stores"
+    if url and not (is_stored and protocol_of(text) is not None):
         raise ValueError(
-            f"'{printable(url[0])}' is a URL, not a local path; {command} reads {limit}: use a "
-            "local copy, or mount the store"
+            f"'{printable(url[0])}' is a URL, not a local path: use a local copy or mount the store"
         )
 
 
-def may_be_stored(command: str, parameter: str, text: str) -> bool:
-    """Whether a text is the URL of an object store, where a command may have this input."""
-    return parameter in STORED.get(command, ()) and protocol_of(text) is not None
+def outputs_of(request: Command) -> list[Path]:
+    """The paths that a request writes."""
+    found = options_of(type(request)).items()
+    paths = [getattr(request, name) for name, (row, _) in found if row.writes]
+    return [path for path in paths if path not in (None, STDOUT)]
 
 
-def _with_stored(*, cache: Path | None, cache_size: str | None, **arguments: Any) -> dict[str, Any]:
-    """The arguments with a local path for each URL of an object store, whose objects are listed.
+def checked_paths(request: Command) -> Command:
+    """The request, once its outputs are found to replace none of its inputs.
 
-    A state of `update` has recorded the cache that it uses: those of the command then have the one
-    to record, if any. Raises UsageError and BadInput as `store_cache.use_cache` and `stored` do,
-    and BadInput for a checkpoint in a store.
+    A swap of an output that was killed half-way is completed, unless nothing is to be written; an
+    input whose swap was killed is read where the complete new one waits. Raises UsageError for an
+    output that is or contains an input, the current directory or the home directory.
     """
+    from vlcpctl.files.atomic import check_output_path, is_pipe_or_device
+    from vlcpctl.files.staging import Staging
+
+    if hasattr(request, "cache"):
+        request = _with_stored(request)
+    found = options_of(type(request)).items()
+    if any(row.writes for _, (row, _) in found):
+        for value in vars(request).values():
+            _refuse_undecodable(value)
+    read = {name: kind for name, (row, kind) in found if not row.writes}
+    inputs = [path for name in read for path in _inputs(request, name)]
+    for out in outputs_of(request):
+        if not is_pipe_or_device(out):
+            check_output_path(out, inputs)
+            if not getattr(request, "dry_run", False):
+                Staging(out).finish_swap()
+    paths = {name: getattr(request, name) for name, kind in read.items() if _is_of_paths(kind)}
+    values = {name: _each(_readable, value) for name, value in paths.items()}
+    return type(request).made_of(vars(request) | values)
+
+
+def _readable(one: Any) -> Any:
+    from vlcpctl.files.staging import read_path
+
+    return read_path(one) if isinstance(one, Path) else one  # "none" of update is no path
+
+
+def _inputs(request: Command, name: str) -> list[Path]:
+    """The paths that an option or argument reads."""
+    row, _ = options_of(type(request))[name]
+    value = getattr(request, name)
+    if row.is_argument and row.holds_path:
+        return [Path(one) for one in value if one]
+    return [one for one in _listed(value) if isinstance(one, Path)]
+
+
+def _with_stored(request: Command) -> Command:
+    """The request with a local path for each URL of an object store, whose objects are listed.
+
+    A state of `update` has recorded the cache that it uses: the request then has the one to record,
+    if any. Raises UsageError and BadInput as `store_cache.use_cache` and `stored` do, and BadInput
+    for a checkpoint in a store.
+    """
+    from vlcpctl.data.splitting.options import parse_bytes
     from vlcpctl.files.store_cache import use_cache
 
-    names = {name for inputs in STORED.values() for name in inputs} & arguments.keys()
-    values = {name: _as_list(arguments[name]) for name in names}
-    has_urls = any(_url_of(value) for several in values.values() for value in several)
-    recorded, size = _recorded_cache(arguments["state"]) if "state" in arguments else (None, None)
+    given = vars(request)
+    names = [name for name, (row, _) in options_of(type(request)).items() if row.stored]
+    has_urls = any(_url_of(one) for name in names for one in _listed(given[name]))
+    recorded, size = _recorded_cache(given["state"]) if "state" in given else (None, None)
+    cache, cache_size = given["cache"], given["cache_size"]
     if not has_urls and recorded is None:
         if cache is not None:
             console.warn("--cache has no effect: no input is in an object store")
-        return arguments
-    if arguments.get("in_place"):
+        return request
+    if given.get("in_place"):
         raise UsageError(
             "--in-place makes links to tars, which those in an object store cannot have; leave it "
             "out, or use a local copy"
         )
-    from vlcpctl.data.splitting.options import parse_bytes
-
-    if str(cache) == _NONE:
-        cache = _user_cache()
-    size = _USUAL_SIZE if cache_size == _NONE else cache_size or size or _USUAL_SIZE
+    cache = _user_cache() if str(cache) == NONE else cache
+    size = _USUAL_SIZE if cache_size == NONE else cache_size or size or _USUAL_SIZE
     used = use_cache(cache or recorded or _user_cache(), parse_bytes(size))
-    for name, several in values.items():
-        local = [type(one)(_listed(url)) if (url := _url_of(one)) else one for one in several]
-        arguments[name] = local if isinstance(arguments[name], list) else local[0]
-    if "state" in arguments:
-        changes = has_urls or cache is not None
-        return {**arguments, "cache": used if changes else None, "cache_size": cache_size}
-    return arguments
+    values = {name: _each(_local, given[name]) for name in names}
+    if "state" in given:
+        values["cache"] = used if has_urls or cache is not None else None
+    return type(request).made_of(given | values)
 
 
-def _listed(url: str) -> Path:
-    """Where what is at a URL can be read. Raises BadInput for a checkpoint, and as `stored`."""
+def _local(one: Any) -> Any:
+    """Where an input can be read. Raises BadInput for a checkpoint in a store, and as `stored`."""
     from vlcpctl.files.manifest import kind_of
     from vlcpctl.files.store_cache import stored
 
+    url = _url_of(one)
+    if url is None:
+        return one
     path = stored(url)
     if kind_of(path) == "checkpoint":
         raise BadInput(f"{url} is a checkpoint, which must be local; download its directory")
-    return path
+    return type(one)(path)
 
 
 def _recorded_cache(state: Path) -> tuple[Path | None, str | None]:
@@ -149,10 +153,6 @@ def _recorded_cache(state: Path) -> tuple[Path | None, str | None]:
     if settings is None or settings.cache is None:
         return None, None
     return Path(settings.cache), settings.cache_size
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _url_of(value: Any) -> str | None:
@@ -168,37 +168,9 @@ def _user_cache() -> Path:
     return cache / "vlcpctl" / "objects"
 
 
-def checked_paths(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a command, once its outputs are found to replace none of its inputs.
-
-    A swap of an output that was killed half-way is completed, unless nothing is to be written; an
-    input whose swap was killed is read where the complete new one waits. Raises UsageError for an
-    output that is or contains an input, the current directory or the home directory.
-    """
-    from vlcpctl.files.atomic import check_output_path, is_pipe_or_device
-    from vlcpctl.files.staging import Staging, read_path
-
-    if "cache_size" in arguments:
-        arguments = _with_stored(**arguments)
-    if OUTPUTS & arguments.keys():
-        for value in arguments.values():
-            _refuse_undecodable(value)
-    inputs = [path for name, value in arguments.items() for path in _inputs(name, value)]
-    for name in OUTPUTS & arguments.keys():
-        out = arguments[name]
-        if out is not None and out != Path("-") and not is_pipe_or_device(out):
-            check_output_path(out, inputs)
-            if not arguments.get("dry_run"):
-                Staging(out).finish_swap()
-    return {
-        name: value if name in OUTPUTS else _each(read_path, value)
-        for name, value in arguments.items()
-    }
-
-
 def _refuse_undecodable(value: Any) -> None:
     """Refuse words that are not UTF-8 before the work starts, not when its result is written."""
-    for one in value if isinstance(value, list | tuple) else [value]:
+    for one in _listed(value):
         if isinstance(one, str | Path) and re.search("[\ud800-\udfff]", str(one)):
             raise UsageError(
                 f"'{printable(one)}' is not UTF-8: neither a manifest nor a row can store it; "
@@ -206,16 +178,12 @@ def _refuse_undecodable(value: Any) -> None:
             )
 
 
-def _inputs(name: str, value: Any) -> list[Path]:
-    """The paths that an option or argument reads."""
-    if name in OUTPUTS:
-        return []
-    values = value if isinstance(value, list | tuple) else [value]
-    return [Path(one) for one in values if isinstance(one, Path) or (name in _TEXTS and one)]
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _each(change: Any, value: Any) -> Any:
-    """A path changed, or each path of a list; anything else as it is."""
+    """A value changed, or each of a list; None as it is."""
     if isinstance(value, list):
         return [_each(change, one) for one in value]
-    return change(value) if isinstance(value, Path) else value
+    return value if value is None else change(value)

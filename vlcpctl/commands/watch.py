@@ -7,41 +7,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from vlcpctl.commands import options
+from vlcpctl.commands.shared import Json
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, VlcpError
+from vlcpctl.core.options import OnePath, argument, option
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from vlcpctl.inspection.live_run import RunState
 
-RunPath = Annotated[
-    Path,
-    typer.Argument(
-        metavar="RUN",
-        help="Checkpoint that train-step writes (its --out), or a directory of several.",
-    ),
-]
-Once = Annotated[bool, typer.Option("--once", help="Print the state now, and exit.")]
-Plain = Annotated[
-    bool,
-    typer.Option("--plain", help="Print lines, also on a terminal, instead of redrawing a view."),
-]
-Every = Annotated[
-    float | None,
-    typer.Option(
-        "--every",
-        min=0.1,
-        max=86400.0,
-        metavar="SECONDS",
-        help="Seconds between two updates (default: 1 on a terminal, 10 for lines).",
-    ),
-]
 NEXT_S = 10.0  # to wait for the next run of a directory
 _LINES_S, _VIEW_S = 10.0, 1.0
 Show = Callable[["RunState"], None]
@@ -55,13 +32,7 @@ class RunEnded(VlcpError):
         self.exit_code = code
 
 
-def run(
-    path: RunPath,
-    once: Once = False,
-    plain: Plain = False,
-    every: Every = None,
-    as_json: options.Json = False,
-) -> None:
+class Watch(Json):
     """Follow a train-step while it runs: progress, loss terms, rate and time left.
 
     Reads what train-step writes beside its --out, and needs no GPU; it may run on another machine
@@ -80,21 +51,40 @@ def run(
       vlcpctl watch runs --plain --every 60 >> progress.log
       vlcpctl watch run/01 --once --json | jq .left_s
     """
-    _check(path)
-    out = _next(path) or path
-    if once:
-        _print_once(out, as_json=as_json)
-        return
-    is_view = not (plain or as_json) and console.results().isatty()
-    pause = every or (_VIEW_S if is_view else _LINES_S)
-    with _view() if is_view else _lines(as_json=as_json) as show:
-        while True:
-            state = _followed(out, show, pause, within=path)
-            following = _awaited(path, state)
-            if following is None:
-                break
-            out = following
-    _judge(state)
+
+    path: OnePath = argument(
+        "RUN",
+        "Checkpoint that train-step writes (its --out), or a directory of several",
+        kw_only=False,
+    )
+    once: bool = option("Print the state now, and exit", None, default=False)
+    plain: bool = option(
+        "Print lines, also on a terminal, instead of redrawing a view", None, default=False
+    )
+    every: float | None = option(
+        "Seconds between two updates",
+        "SECONDS",
+        default=None,
+        otherwise="1 on a terminal, 10 for lines",
+        within="[0.1, 86400.0]",
+    )
+
+    def execute(self) -> None:
+        _check(self.path)
+        out = _next(self.path) or self.path
+        if self.once:
+            _print_once(out, as_json=self.json)
+            return
+        is_view = not (self.plain or self.json) and console.results().isatty()
+        pause = self.every or (_VIEW_S if is_view else _LINES_S)
+        with _view() if is_view else _lines(as_json=self.json) as show:
+            while True:
+                state = _followed(out, show, pause, within=self.path)
+                following = _awaited(self.path, state)
+                if following is None:
+                    break
+                out = following
+        _judge(state)
 
 
 def _check(path: Path) -> None:

@@ -22,8 +22,10 @@ from vlcpctl.data.sources.list_files import ListFile
 from vlcpctl.data.sources.parquet import ParquetFile
 from vlcpctl.data.splitting.holdout import Holdout
 from vlcpctl.data.splitting.leaving_out import sentence
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.options import identity as identity_of
+from vlcpctl.data.splitting.options import plan as plan_of
 from vlcpctl.data.splitting.pseudo_labels import Classifier, LoadClassifier, write_labels
+from vlcpctl.data.splitting.request import SplitRequest
 from vlcpctl.data.splitting.rules import ByTime
 from vlcpctl.data.splitting.writing import SplitPlan, WrittenTasks, make_rule, write_tasks
 from vlcpctl.data.tasks.manifests import (
@@ -43,7 +45,7 @@ _NEAR = 10  # tasks before that at which a growing stream is warned of: ten week
 
 
 def make_stream(
-    options: SplitOptions,
+    options: SplitRequest,
     out: Path,
     *,
     force: bool = False,
@@ -55,7 +57,7 @@ def make_stream(
     The classifier is loaded only if it is needed; `threads` preprocess images for it. Raises
     UsageError, BadInput, TooManySkipped, or OutputExists if `out` is something else.
     """
-    plan = options.plan()
+    plan = plan_of(options)
     if _is_finished(options, plan, out, force=force):
         say(f"{out} is already finished")
         return sealed_entries(out, "stream")
@@ -65,7 +67,7 @@ def make_stream(
             plan = _with_labels(plan, classifier(), directory / "labels", threads)
         with progress("split", _rows(plan), "pairs") as bar:
             result = write_tasks(plan, directory, bar.advance)
-        identity = options.identity(plan, result.fingerprints)
+        identity = identity_of(options, plan, result.fingerprints)
         (directory / "labels").unlink(missing_ok=True)
         names = [task.name for task in result.tasks]
         order = order_of(names, options.order or _only_in_order(plan), options.seed)
@@ -85,7 +87,7 @@ def make_stream(
     return manifest
 
 
-def _recorded(options: SplitOptions, plan: SplitPlan, holdout: str | None) -> dict[str, Any]:
+def _recorded(options: SplitRequest, plan: SplitPlan, holdout: str | None) -> dict[str, Any]:
     """What stream.json has of the options."""
     rule = {
         "by": options.by,
@@ -204,14 +206,14 @@ def _is_near_renaming(plan: SplitPlan, tasks: int) -> bool:
     return grows and _TWO_DIGITS - _NEAR < tasks <= _TWO_DIGITS
 
 
-def _is_finished(options: SplitOptions, plan: SplitPlan, out: Path, *, force: bool) -> bool:
+def _is_finished(options: SplitRequest, plan: SplitPlan, out: Path, *, force: bool) -> bool:
     """Whether the finished stream of this split exists; raises OutputExists if another one does.
 
     The sources are hashed only if there is a stream to compare with.
     """
     identity: dict[str, Any] = {}
     if not force and kind_of(out) == "stream":
-        identity = options.identity(plan)
+        identity = identity_of(options, plan)
     return already_made(out, "stream", identity, force=force)
 
 
@@ -241,12 +243,12 @@ def _with_labels(plan: SplitPlan, classifier: Classifier, path: Path, threads: i
     return replace(plan, reader=replace(plan.reader, labels=labels))
 
 
-def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> dict[str, Any]:
+def describe_plan(options: SplitRequest, out: Path, *, force: bool = False) -> dict[str, Any]:
     """What a split would read and by which rule, as JSON values; no image is read.
 
     By time, the column is read, so that the first and last time of each task are known.
     """
-    plan = options.plan()
+    plan = plan_of(options)
     if _is_finished(options, plan, out, force=force):
         say(f"{out} is already finished")
     check_columns(plan)

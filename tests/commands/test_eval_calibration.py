@@ -14,8 +14,8 @@ import pytest
 import torch
 from PIL import Image
 from support.checkpoints import write_checkpoint_manifest
+from support.commands import eval_retrieval as run
 
-from vlcpctl.commands.eval_retrieval import run
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.files.atomic import new_directory
 from vlcpctl.metrics.calibration import BINS, METRICS

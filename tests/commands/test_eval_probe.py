@@ -12,9 +12,9 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from support.checkpoints import write_checkpoint_manifest
 from support.class_folders import write_class_folder
+from support.commands import eval_probe as run
+from support.commands import forgetting_report
 
-from vlcpctl.commands.eval_probe import run
-from vlcpctl.commands.forgetting_report import run as forgetting_report
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_task
@@ -304,6 +304,6 @@ def test_a_place_of_data_sets_without_a_name_to_look_for_is_refused(
 
 
 def test_json_prints_rows(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run([str(first(place))], [place / "run" / "00"], json_=True)
+    run([str(first(place))], [place / "run" / "00"], json=True)
     (row,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert row["evaluator"] == "probe"

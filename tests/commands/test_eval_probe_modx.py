@@ -16,11 +16,11 @@ import torch
 from PIL import Image, ImageOps
 from support.checkpoints import write_checkpoint_manifest
 from support.class_folders import write_class_folder
+from support.commands import eval_probe as run
+from support.commands import forgetting_report
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from vlcpctl.commands.eval_probe import run
-from vlcpctl.commands.forgetting_report import run as forgetting_report
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.images.transforms import TrainView

@@ -15,10 +15,10 @@ import torch
 from PIL import Image
 from support.checkpoints import write_checkpoint_manifest
 from support.class_folders import write_class_folder, write_lines
+from support.commands import buffer
+from support.commands import eval_zeroshot as run
 from torch.nn.functional import normalize
 
-from vlcpctl.commands.buffer import run as buffer
-from vlcpctl.commands.eval_zeroshot import run
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.class_names import distinct_labels
@@ -482,7 +482,7 @@ def test_a_place_of_data_sets_without_a_name_to_look_for_is_refused(
 
 
 def test_json_prints_rows(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run([str(place / "pets")], [place / "run" / "00"], json_=True)
+    run([str(place / "pets")], [place / "run" / "00"], json=True)
     (row,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert row["evaluator"] == "zeroshot"
 

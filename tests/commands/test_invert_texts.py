@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from support.commands import buffer, invert_texts, train_step
 
-from vlcpctl.commands import buffer, invert_texts, train_step
 from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
@@ -28,8 +28,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of one task, and a buffer of nine pairs."""
     root = tmp_path_factory.mktemp("inputs")
     task = make_stream(root / "stream", tasks=1, n=12) / "00-part-0"
-    buffer.run(task, root / "buffer", size="9", quiet=True)
-    train_step.run(
+    buffer(task, root / "buffer", size="9", quiet=True)
+    train_step(
         [task],
         root / "run",
         "seqf",
@@ -46,7 +46,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def invert(inputs: Path, tmp_path: Path) -> Callable[..., Path]:
     def run(name: str = "pseudo.parquet", **options: Any) -> Path:
         given = {"checkpoint": inputs / "run", "buffer": inputs / "buffer", **ENOUGH, **options}
-        invert_texts.run(tmp_path / name, **given)
+        invert_texts(tmp_path / name, **given)
         return tmp_path / name
 
     return run
@@ -218,7 +218,7 @@ def test_an_empty_buffer_is_refused(
     invert: Callable[..., Path], inputs: Path, tmp_path: Path
 ) -> None:
     task = inputs / "stream" / "00-part-0"
-    buffer.run(task, tmp_path / "empty", size="0.1%", quiet=True)
+    buffer(task, tmp_path / "empty", size="0.1%", quiet=True)
     assert open_task(tmp_path / "empty").counts == {"train": 0}
     with pytest.raises(BadInput, match="is empty"):
         invert(buffer=tmp_path / "empty")

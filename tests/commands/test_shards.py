@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from support.checkpoints import write_checkpoint_manifest
 from support.class_folders import write_class_folder
+from support.commands import buffer
 from support.processes import exit_code_of, start_child, wait_until
 from support.program import ProgramResult, check_refused, run_program
 
-from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.data.tasks.task import open_stream, open_task
 from vlcpctl.deletion.lineage import outdated_parts
 from vlcpctl.evaluation import embedding

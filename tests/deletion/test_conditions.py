@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import buffer
 from support.deletion_world import StoredPair, add_column, copy_of, pair_at, traces, tree_bytes
 from support.processes import exit_code_of, start_child, wait_until
 from support.program import ProgramResult, check_refused, run_program
 
-from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
 from vlcpctl.data.tasks.task import open_task

@@ -15,7 +15,7 @@ from support.pair_files import rows, write_parquet
 from support.program import check_refused, run_program
 
 from vlcpctl.data.sources.tar_reader import members
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream as split_stream
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream, open_task

@@ -175,7 +175,7 @@ def test_forget_lists_an_exported_model_that_was_trained_on_the_pairs(
 @pytest.fixture(scope="module")
 def fusion(place: Path) -> Path:
     """A checkpoint of a fusion model."""
-    from vlcpctl.commands.train_step import run as train_step
+    from support.commands import train_step
 
     how: Any = {"preset": "tiny", "model": "albef-micro", "batch_size": 4, "quiet": True}
     train_step([place / "stream" / "00-part-0"], place / "fusion", "seqf", **how)

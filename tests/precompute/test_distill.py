@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from support.checkpoints import record_files_again, write_checkpoint_manifest
+from support.commands import buffer
 from support.processes import exit_code_of, start_child
 from support.program import ProgramResult, check_refused, run_program
 
-from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, UsageError
 from vlcpctl.data.images.transforms import decode_image, train_view
 from vlcpctl.data.precomputed.teacher_targets import IMAGES, TEXTS, open_targets
@@ -260,7 +260,7 @@ def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_pat
 
 
 def test_an_averaged_teacher_is_called_so(place: Path, tmp_path: Path) -> None:
-    from vlcpctl.commands.interpolate import run as interpolate
+    from support.commands import interpolate
 
     interpolate(place / "teacher", place / "teacher", tmp_path / "mean", quiet=True)
     averaged = {"teacher": tmp_path / "mean"}

@@ -119,6 +119,7 @@ def _function(
     call.__module__ = "vlcpctl"
     call.__doc__ = _documentation(command)
     call.__dict__["__signature__"] = signature
+    call.__annotations__ = {"return": result.__annotations__["return"]}
     return call
 
 

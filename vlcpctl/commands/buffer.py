@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlcpctl.commands.shared import Computed, Planned, Sharded, Stored
 from vlcpctl.core.console import emit, say, warn
-from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.errors import BadInput
 from vlcpctl.core.options import (
     DATA,
     INPUT,
@@ -20,6 +18,7 @@ from vlcpctl.core.options import (
     MaybePath,
     OnePath,
     argument,
+    like,
     option,
 )
 
@@ -149,6 +148,19 @@ class Buffer(Planned, Computed, Sharded, Stored):
         usual=True,
     )
 
+    num_shards: int | None = like(
+        Sharded,
+        "num_shards",
+        default=None,
+        goes_with=("checkpoint", None, "commands share only what a model computes"),
+    )
+    nproc: int | None = like(
+        Computed,
+        "nproc",
+        default=None,
+        goes_with=("checkpoint", None, "only a model runs in several processes"),
+    )
+
     def execute(self) -> None:
         from vlcpctl.data.buffer.manifest import BufferRequest
         from vlcpctl.data.buffer.update import open_buffer, plan_update
@@ -156,26 +168,14 @@ class Buffer(Planned, Computed, Sharded, Stored):
         from vlcpctl.files.manifest import content_of
         from vlcpctl.files.resumable_parts import drop_finished
 
-        model = _Model(
-            self.checkpoint, self.device, self.threads, _processes(self.nproc, self.checkpoint)
-        )
-        shards = _shards(
-            self.out, self.num_shards, self.shard_index, self.checkpoint, force=self.force
-        )
-        new, size_ = _check_options(
-            self.task,
-            self.checkpoint,
-            self.policy,
-            self.variant,
-            (self.size, self.of, self.add),
-            self.store_features,
-        )
+        shards = self.shards_of(self.out, force=self.force)
+        task, size = self._checked()
         request = BufferRequest(
-            task=new,
+            task=task,
             previous=open_buffer(self.previous) if self.previous else None,
             policy=self.policy,
             variant=self.variant,
-            size=size_,
+            size=size,
             seed=self.seed,
             checkpoint=content_of(self.checkpoint, "checkpoint") if self.checkpoint else None,
             stores_features=self.store_features,
@@ -190,23 +190,67 @@ class Buffer(Planned, Computed, Sharded, Stored):
             say(f"buffer: {plan}")
             for warning in plan.warnings:
                 warn(warning)
-            if self.dry_run or not _write(self.out, request, plan, model, shards, force=self.force):
+            if self.dry_run or not self._write(request, plan, shards):
                 return
             say(f"buffer: {_summary(self.out, sum(plan.seen.values()))}")
         emit(_result(self.out) if self.json else self.out)
 
+    def _checked(self) -> tuple[Task, buffer_size.BufferSize]:
+        """The task and the size, after checking that the options are consistent."""
+        from vlcpctl.data.buffer.policies import check_policy, check_variant
+        from vlcpctl.data.buffer.size import parse_size
+        from vlcpctl.data.tasks.task import open_task
 
-@dataclass(frozen=True)
-class _Model:
-    """The checkpoint that computes features, if one does, and how it is run."""
+        check_policy(
+            self.policy,
+            adds=self.add is not None,
+            has_checkpoint=self.checkpoint is not None,
+            stores_features=self.store_features,
+        )
+        task = open_task(self.task)
+        wanted = parse_size(self.size, self.of, self.add, task)
+        check_variant(self.variant, self.policy, wanted)
+        if task.manifest.buffer is not None:
+            raise BadInput(f"{self.task} is a buffer; give a task, and pass it with --previous")
+        return task, wanted
 
-    checkpoint: Path | None
-    device: str
-    threads: int
-    nproc: int
+    def _write(self, request: BufferRequest, plan: UpdatePlan, shards: Shards | None) -> bool:
+        """Whether the buffer is written; if not, this command has computed its shard of the work.
 
-    def numeric(self) -> dict[str, Any]:
-        """The facts that decide the last bits of what it computes."""
+        It needs a model only with --checkpoint.
+        """
+        from vlcpctl.data.buffer.update import FEATURES, PROJECTIONS, to_embed, write_buffer
+        from vlcpctl.distributed.pool import pool_of
+        from vlcpctl.distributed.ranks import processes
+        from vlcpctl.files.shards import drop_joined, refuse_shards
+        from vlcpctl.models.imports import preload
+
+        pool = pool_of(processes(self.nproc) if self.checkpoint else 1, self.device, preload)
+        joined: dict[str, Shards] = {}  # by what they have
+        if shards is not None:
+            what, rows = to_embed(request, plan)
+            settings = request.embedded(), self._numeric()
+            if shards.index is not None:
+                from vlcpctl.precompute.pair_features import PairWork, keep_pairs
+
+                work = PairWork(request.task.split("train"), rows, is_raw=what == PROJECTIONS)
+                with shards.computing(*settings), pool as started:
+                    results = self._loaded(started)[1]
+                    keep_pairs(shards, work, results, self._named(work.split))
+                return False
+            shards.check(*settings)
+            joined[what] = shards
+        elif not self.force:
+            refuse_shards(self.out, "this buffer")
+        with pool as started:
+            features = partial(self._embed, started, joined.get(FEATURES))
+            project = partial(self._project, started, joined.get(PROJECTIONS))
+            write_buffer(self.out, request, plan, features, project)
+        drop_joined(self.out)
+        return True
+
+    def _numeric(self) -> dict[str, Any]:
+        """The facts that decide the last bits of what --checkpoint computes."""
         from vlcpctl.precompute.compute_options import ComputeOptions
         from vlcpctl.precompute.pair_features import BATCH
 
@@ -215,14 +259,7 @@ class _Model:
         )
         return compute.numeric()
 
-    def pool(self) -> AbstractContextManager[Pool]:
-        """The processes that run it."""
-        from vlcpctl.distributed.pool import pool_of
-        from vlcpctl.models.imports import preload
-
-        return pool_of(self.nproc if self.checkpoint else 1, self.device, preload)
-
-    def loaded(self, pool: Pool, shards: Shards | None = None) -> tuple[Encoder, Results]:
+    def _loaded(self, pool: Pool, shards: Shards | None = None) -> tuple[Encoder, Results]:
         """The model, and what gives its results: the processes, or the shards to join."""
         from vlcpctl.models.encoders import SavedEncoder
         from vlcpctl.precompute.pair_features import kept_pairs
@@ -233,129 +270,36 @@ class _Model:
         computed = partial(pool.results, source, encoder)
         return encoder, computed if shards is None else kept_pairs(shards)
 
+    def _embed(
+        self, pool: Pool, shards: Shards | None, split: Split, rows: np.ndarray
+    ) -> np.ndarray:
+        """Features (N, D) of rows of a split; called only by herding and kmeans."""
+        from vlcpctl.models.embed import require_finite
+        from vlcpctl.precompute.pair_features import pair_features
 
-def _write(
-    out: Path,
-    request: BufferRequest,
-    plan: UpdatePlan,
-    model: _Model,
-    shards: Shards | None,
-    *,
-    force: bool,
-) -> bool:
-    """Whether the buffer is written; if not, this command has computed its shard of the work."""
-    from vlcpctl.data.buffer.update import FEATURES, PROJECTIONS, to_embed, write_buffer
-    from vlcpctl.files.shards import drop_joined, refuse_shards
+        encoder, results = self._loaded(pool, shards)
+        features = pair_features(encoder, split, rows, results)
+        require_finite(features, self._named(split))
+        return features
 
-    joined: dict[str, Shards] = {}  # by what they have
-    if shards is not None:
-        what, rows = to_embed(request, plan)
-        settings = request.embedded(), model.numeric()
-        if shards.index is not None:
-            from vlcpctl.precompute.pair_features import PairWork, keep_pairs
+    def _project(
+        self, pool: Pool, shards: Shards | None, split: Split, rows: np.ndarray
+    ) -> StoredProjections:
+        """Raw projections of rows of a split, to store beside them."""
+        from vlcpctl.files.manifest import content_of
+        from vlcpctl.models.embed import require_finite
+        from vlcpctl.precompute.pair_features import raw_projections
 
-            work = PairWork(request.task.split("train"), rows, is_raw=what == PROJECTIONS)
-            with shards.computing(*settings), model.pool() as pool:
-                keep_pairs(shards, work, model.loaded(pool)[1], _named(model, work.split))
-            return False
-        shards.check(*settings)
-        joined[what] = shards
-    elif not force:
-        refuse_shards(out, "this buffer")
-    with model.pool() as pool:
-        features = partial(_embed, model, pool, joined.get(FEATURES))
-        project = partial(_project, model, pool, joined.get(PROJECTIONS))
-        write_buffer(out, request, plan, features, project)
-    drop_joined(out)
-    return True
+        encoder, results = self._loaded(pool, shards)
+        assert self.checkpoint is not None
+        maker = content_of(self.checkpoint, "checkpoint")
+        found = raw_projections(encoder, split, rows, maker, results)
+        for side in (found.image_ND, found.text_TD):
+            require_finite(side, f"{self._named(split)}, at half precision")
+        return found
 
-
-def _check_options(
-    task: Path,
-    checkpoint: Path | None,
-    policy: str,
-    variant: str,
-    sizes: tuple[str | None, str | None, int | None],
-    store_features: bool,
-) -> tuple[Task, buffer_size.BufferSize]:
-    """The task and the size, after checking that the options are consistent."""
-    from vlcpctl.data.buffer.policies import check_policy, check_variant
-    from vlcpctl.data.buffer.size import parse_size
-    from vlcpctl.data.tasks.task import open_task
-
-    check_policy(
-        policy,
-        adds=sizes[2] is not None,
-        has_checkpoint=checkpoint is not None,
-        stores_features=store_features,
-    )
-    new = open_task(task)
-    wanted = parse_size(*sizes, new)
-    check_variant(variant, policy, wanted)
-    if new.manifest.buffer is not None:
-        raise BadInput(f"{task} is a buffer; give a task, and pass the buffer with --previous")
-    return new, wanted
-
-
-def _processes(nproc: int | None, checkpoint: Path | None) -> int:
-    """The number of processes that compute features."""
-    from vlcpctl.distributed.ranks import processes
-
-    if nproc and checkpoint is None:
-        raise UsageError(
-            f"--nproc {nproc} has no effect without --checkpoint: "
-            "only a model runs in several processes"
-        )
-    return processes(nproc)
-
-
-def _shards(
-    out: Path, count: int | None, index: int | None, checkpoint: Path | None, *, force: bool
-) -> Shards | None:
-    """The shards that the options mean, after checking that there is work for them."""
-    from vlcpctl.files.shards import shards_of
-
-    found = shards_of(out, count, index, force=force)
-    if found is not None and checkpoint is None:
-        raise UsageError(
-            f"--num-shards {count} has no effect without --checkpoint: commands share only what a "
-            "model computes"
-        )
-    return found
-
-
-def _embed(
-    model: _Model, pool: Pool, shards: Shards | None, split: Split, rows: np.ndarray
-) -> np.ndarray:
-    """Features (N, D) of rows of a split; called only by herding and kmeans."""
-    from vlcpctl.models.embed import require_finite
-    from vlcpctl.precompute.pair_features import pair_features
-
-    encoder, results = model.loaded(pool, shards)
-    features = pair_features(encoder, split, rows, results)
-    require_finite(features, _named(model, split))
-    return features
-
-
-def _project(
-    model: _Model, pool: Pool, shards: Shards | None, split: Split, rows: np.ndarray
-) -> StoredProjections:
-    """Raw projections of rows of a split, to store beside them."""
-    from vlcpctl.files.manifest import content_of
-    from vlcpctl.models.embed import require_finite
-    from vlcpctl.precompute.pair_features import raw_projections
-
-    encoder, results = model.loaded(pool, shards)
-    assert model.checkpoint is not None
-    maker = content_of(model.checkpoint, "checkpoint")
-    found = raw_projections(encoder, split, rows, maker, results)
-    for side in (found.image_ND, found.text_TD):
-        require_finite(side, f"{_named(model, split)}, at half precision")
-    return found
-
-
-def _named(model: _Model, split: Split) -> str:
-    return f"{model.checkpoint} on {split.directory}"
+    def _named(self, split: Split) -> str:
+        return f"{self.checkpoint} on {split.directory}"
 
 
 def _summary(out: Path, seen: int) -> str:

@@ -224,7 +224,10 @@ def _help_row(kind: type[Command], name: str) -> tuple[str, str]:
         notes.append(f"x>={low}" if high == "inf" else f"{low}<=x<={high}")
     notes += ["required"] if default is MISSING else []
     shown = f"  [{'; '.join(notes)}]" if notes else ""
-    return f"{words} {metavar}" if metavar else words, row.help + shown
+    text = row.help
+    if default in (None, ()) and not re.search(r"\(default|required", text) and of is not bool:
+        text = f"{text.removesuffix('.')} (default: none)."
+    return f"{words} {metavar}" if metavar else words, text + shown
 
 
 def _short_row(kind: type[Command], name: str) -> tuple[str, str]:

@@ -24,7 +24,6 @@ from vlcpctl.core import console
 from vlcpctl.core.errors import VlcpError
 from vlcpctl.core.gpu import has_tf32, is_gpu, worker_count
 from vlcpctl.jobs.runner import CONTEXT
-from vlcpctl.training.config.execution import require_compiler
 
 Status = Literal["ok", "warn", "fail"]
 LITTLE_DISK = 5 * 2**30  # a few checkpoints of a base model
@@ -141,6 +140,8 @@ def _arithmetic(torch: Any) -> str:
 
 def _compiler() -> Check:
     """Whether --compile would find a compiler."""
+    from vlcpctl.training.config.execution import require_compiler
+
     try:
         require_compiler(on_gpu=is_gpu("auto"))
     except VlcpError as error:

@@ -62,6 +62,7 @@ class Merge(Planned, Stored):
         "RULE",
         METHOD,
         default="average",
+        offers="rules",
         usual=True,
     )
     rule_file: MaybePath = option(

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from vlcpctl.commands.shared import Planned, Stored, worker_number
 from vlcpctl.core.gpu import worker_count
 from vlcpctl.core.options import EXECUTION, Auto, option
-from vlcpctl.data.splitting.request import CLASSIFIERS, SplitRequest
+from vlcpctl.data.splitting.request import CLASSIFIERS, SplitOptions
 
 if TYPE_CHECKING:
     from vlcpctl.data.splitting.pseudo_labels import Classifier
 
 
-class Split(SplitRequest, Planned, Stored):
+class Split(SplitOptions, Planned, Stored):
     r"""Split image-text pairs into a stream of tasks.
 
     Images are copied byte for byte; pairs that cannot be used are counted and reported. With

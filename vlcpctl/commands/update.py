@@ -157,6 +157,7 @@ class Update(Quiet, Json):
         INPUT,
         default=None,
         otherwise="continue",
+        offers=("open_clip:",),
         usual=True,
         holds_path=True,
     )

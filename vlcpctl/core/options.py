@@ -212,7 +212,9 @@ class Command(Options):
                 hints = get_type_hints(base)
                 for one in fields(base):
                     if one.metadata[_OPTION].otherwise and one.default not in (None, ()):
-                        cls.__annotations__[one.name] = hints[one.name] | None
+                        hint = hints[one.name]
+                        is_wide = get_origin(hint) is Takes
+                        cls.__annotations__[one.name] = hint if is_wide else hint | None
                         setattr(cls, one.name, like(base, one.name, default=None))
         super().__init_subclass__()
 

@@ -14,7 +14,7 @@ from vlcpctl.data.sources.fingerprints import identify
 from vlcpctl.data.splitting import selection
 from vlcpctl.data.splitting.leaving_out import Counts, counts_of
 from vlcpctl.data.splitting.options import plan as plan_of
-from vlcpctl.data.splitting.request import SplitRequest
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.files.hashing import canonical_json, content_id
 from vlcpctl.files.store_cache import stored
 from vlcpctl.production.layout import Layout, shown_path
@@ -113,9 +113,9 @@ def all_left_out(
     return None
 
 
-def split_options(data: Sequence[str], settings: Settings, root: Path) -> SplitRequest:
+def split_options(data: Sequence[str], settings: Settings, root: Path) -> SplitOptions:
     """The options of the split of a week that decide what is read."""
-    return SplitRequest(
+    return SplitOptions(
         sources=list(data),
         by="all:week",
         holdout=settings.holdout_rule,
@@ -124,5 +124,5 @@ def split_options(data: Sequence[str], settings: Settings, root: Path) -> SplitR
         caption_column=settings.caption_column,
         keep_columns=settings.keep_columns,
         image_root=[str(shown_path(root, one)) for one in settings.image_root],
-        max_skip=settings.max_skip or SplitRequest.max_skip,
+        max_skip=settings.max_skip or SplitOptions.max_skip,
     )

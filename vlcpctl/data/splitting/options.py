@@ -23,7 +23,7 @@ from vlcpctl.data.splitting.labels_from import (
     parse_labels_from,
 )
 from vlcpctl.data.splitting.leaving_out import SELF, LeftOut, read_lists, read_test_images
-from vlcpctl.data.splitting.request import SplitRequest
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.rules import SplitBy
 from vlcpctl.data.splitting.selection import PairReader
 from vlcpctl.data.splitting.writing import SplitPlan
@@ -45,7 +45,7 @@ _BYTE_UNITS = {
 }
 
 
-def plan(options: SplitRequest) -> SplitPlan:
+def plan(options: SplitOptions) -> SplitPlan:
     """Parse and cross-check the options and find the sources. Raises UsageError or BadInput."""
     by = SplitBy.parse(options.by, options.tasks)
     labelling(options)  # raises UsageError for a classifier without class names
@@ -86,13 +86,13 @@ def plan(options: SplitRequest) -> SplitPlan:
     )
 
 
-def labelling(options: SplitRequest) -> Labelling | None:
+def labelling(options: SplitOptions) -> Labelling | None:
     """The classifier that predicts the labels, if any. Raises as `labelling_of` does."""
     return labelling_of(_labels_from(options), options.class_names, options.templates)
 
 
 def identity(
-    options: SplitRequest,
+    options: SplitOptions,
     plan: SplitPlan,
     fingerprints: Mapping[Source, dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def identity(
     Without those of an earlier pass over the sources, their files are hashed unless that was
     done before; raises BadInput if they cannot be read.
     """
-    settings = {name: getattr(options, name) for name in options_of(SplitRequest)}
+    settings = {name: getattr(options, name) for name in options_of(SplitOptions)}
     del settings["sources"], settings["not_"], settings["not_test_images"]
     for name in ("only", "time_format", "in_place"):
         if not settings[name]:  # streams that were made without it keep their identity
@@ -128,25 +128,25 @@ def identity(
     return {**settings, "sources": identity_of(reader.inputs, fingerprints)}
 
 
-def kept_columns(options: SplitRequest) -> tuple[str, ...]:
+def kept_columns(options: SplitOptions) -> tuple[str, ...]:
     """The columns of --keep-columns, in order. Raises UsageError for one that cannot be."""
     return () if options.keep_columns is None else parse_columns(options.keep_columns)
 
 
-def _labels_from(options: SplitRequest) -> LabelsFrom | None:
+def _labels_from(options: SplitOptions) -> LabelsFrom | None:
     return None if options.labels_from is None else parse_labels_from(options.labels_from)
 
 
-def _label_column(options: SplitRequest) -> str | None:
+def _label_column(options: SplitOptions) -> str | None:
     source = _labels_from(options)
     return source.name if source and source.kind == "column" else options.label_column
 
 
-def _left_out(options: SplitRequest, kept: tuple[str, ...]) -> LeftOut | None:
+def _left_out(options: SplitOptions, kept: tuple[str, ...]) -> LeftOut | None:
     return LeftOut(read_lists(map(Path, options.not_)), kept) if options.not_ else None
 
 
-def _tests_itself(options: SplitRequest) -> bool:
+def _tests_itself(options: SplitOptions) -> bool:
     if SELF not in options.not_test_images:
         return False
     if options.split_column is None:
@@ -157,7 +157,7 @@ def _tests_itself(options: SplitRequest) -> bool:
     return True
 
 
-def _check_in_place(options: SplitRequest, inputs: Sequence[NamedSource]) -> None:
+def _check_in_place(options: SplitOptions, inputs: Sequence[NamedSource]) -> None:
     """Raise UsageError for sources that are not tars, and for a size of tars to write."""
     for file in (file for one in inputs for file in one.files):
         if not isinstance(file, TarFile):
@@ -168,7 +168,7 @@ def _check_in_place(options: SplitRequest, inputs: Sequence[NamedSource]) -> Non
         raise UsageError("--shard-size has no effect with --in-place: no tar is written")
 
 
-def _holdout(options: SplitRequest) -> Holdout | None:
+def _holdout(options: SplitOptions) -> Holdout | None:
     found = None if options.split_column else parse_holdout(options.holdout or DEFAULT_HOLDOUT)
     return found if options.holdout_most is None else parse_most(options.holdout_most, found)
 

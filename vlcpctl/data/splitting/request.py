@@ -25,7 +25,7 @@ ZEROSHOT = ("checkpoint", "open_clip")  # they classify by the class names alone
 CLASSIFIERS = ("timm", *ZEROSHOT)
 
 
-class SplitRequest(Options):
+class SplitOptions(Options):
     """What to split, and how; all of it affects what is written."""
 
     sources: PathTexts = argument(

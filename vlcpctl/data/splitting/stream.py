@@ -25,7 +25,7 @@ from vlcpctl.data.splitting.leaving_out import sentence
 from vlcpctl.data.splitting.options import identity as identity_of
 from vlcpctl.data.splitting.options import plan as plan_of
 from vlcpctl.data.splitting.pseudo_labels import Classifier, LoadClassifier, write_labels
-from vlcpctl.data.splitting.request import SplitRequest
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.rules import ByTime
 from vlcpctl.data.splitting.writing import SplitPlan, WrittenTasks, make_rule, write_tasks
 from vlcpctl.data.tasks.manifests import (
@@ -45,7 +45,7 @@ _NEAR = 10  # tasks before that at which a growing stream is warned of: ten week
 
 
 def make_stream(
-    options: SplitRequest,
+    options: SplitOptions,
     out: Path,
     *,
     force: bool = False,
@@ -87,7 +87,7 @@ def make_stream(
     return manifest
 
 
-def _recorded(options: SplitRequest, plan: SplitPlan, holdout: str | None) -> dict[str, Any]:
+def _recorded(options: SplitOptions, plan: SplitPlan, holdout: str | None) -> dict[str, Any]:
     """What stream.json has of the options."""
     rule = {
         "by": options.by,
@@ -206,7 +206,7 @@ def _is_near_renaming(plan: SplitPlan, tasks: int) -> bool:
     return grows and _TWO_DIGITS - _NEAR < tasks <= _TWO_DIGITS
 
 
-def _is_finished(options: SplitRequest, plan: SplitPlan, out: Path, *, force: bool) -> bool:
+def _is_finished(options: SplitOptions, plan: SplitPlan, out: Path, *, force: bool) -> bool:
     """Whether the finished stream of this split exists; raises OutputExists if another one does.
 
     The sources are hashed only if there is a stream to compare with.
@@ -243,7 +243,7 @@ def _with_labels(plan: SplitPlan, classifier: Classifier, path: Path, threads: i
     return replace(plan, reader=replace(plan.reader, labels=labels))
 
 
-def describe_plan(options: SplitRequest, out: Path, *, force: bool = False) -> dict[str, Any]:
+def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> dict[str, Any]:
     """What a split would read and by which rule, as JSON values; no image is read.
 
     By time, the column is read, so that the first and last time of each task are known.

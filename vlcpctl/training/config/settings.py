@@ -93,6 +93,7 @@ class Settings(Options):
         "fixed:X|learn:X",
         MODEL,
         default=None,
+        offers=("fixed:", "learn:"),
         otherwise="from the preset, or that of the model",
     )
     text_length: int | None = option(
@@ -260,6 +261,7 @@ class Settings(Options):
         "union|share=X|least=X",
         METHOD,
         default="union",
+        offers=("union", "share=", "least="),
         otherwise="union",
     )
     captions: str = option(
@@ -418,6 +420,7 @@ class Settings(Options):
         "N|paper",
         METHOD,
         default=None,
+        offers=("paper",),
         otherwise="as given",
         rare=True,
     )

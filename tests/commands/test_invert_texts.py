@@ -170,7 +170,7 @@ def test_again_it_prints_the_path_and_other_settings_are_refused(
 def test_json_tells_what_was_reached(
     invert: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = invert(as_json=True, quiet=True)
+    out = invert(json=True, quiet=True)
     found = json.loads(capsys.readouterr().out)
     assert found["path"] == str(out)
     assert (found["count"], found["length"], found["width"]) == (11, 12, 8)

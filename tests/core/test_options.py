@@ -26,6 +26,9 @@ from vlcpctl.core.options import (
     options_of,
     printing,
     refuse_idle,
+    required,
+    several,
+    switch,
     text_of,
 )
 
@@ -37,20 +40,20 @@ class Paint(Options):
     gloss: float = option("Gloss", "X", METHOD, default=0.5, within="[0, 1)")
     brush: str = option("Brush", "NAME", DATA, default="flat", choices=("flat", "fan"))
     hairs: str = option("Hairs", "NAME", default="soft", goes_with=("brush", ("fan",)))
-    size: tuple[int, int] | None = option("Size", "W,H", DATA, default=None, within="[1, 99]")
+    size: tuple[int, int] | None = option("Size", "W,H", DATA, within="[1, 99]")
 
 
 class Work(Paint, Command):
     """Paint."""
 
-    out: OnePath = option("Path", "PATH")
-    photos: Paths = option("Photos", "FILE", default=())
-    words: Texts = option("Words", "WORD", default=())
-    names: Names = option("Names", "NAMES", default=None)
+    out: OnePath = required("Path", "PATH")
+    photos: Paths = several("Photos", "FILE")
+    words: Texts = several("Words", "WORD")
+    names: Names = option("Names", "NAMES")
     price: Amount = option("Price", "N|P%", default="0.1%")
-    frame: MaybePath = option("Frame", "FILE", default=None)
-    weeks: int | None = option("Weeks", "N", default=None, resets=True)
-    varnish: bool = option("Varnish it", default=False, opposite="--matt")
+    frame: MaybePath = option("Frame", "FILE")
+    weeks: int | None = option("Weeks", "N", resets=True)
+    varnish: bool = switch("Varnish it", opposite="--matt")
     json: bool = printing("As JSON")
 
 

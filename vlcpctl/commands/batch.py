@@ -70,7 +70,6 @@ class Batch(Quiet):
         "Run nothing, and print the lines for another engine: a Snakefile, or a bash script "
         "that submits them as jobs of Slurm",
         "snakemake|sbatch",
-        default=None,
         otherwise="run them here",
         choices=tuple(ENGINES),
     )

@@ -20,6 +20,7 @@ from vlcpctl.core.options import (
     argument,
     like,
     option,
+    switch,
 )
 
 if TYPE_CHECKING:
@@ -83,7 +84,6 @@ class Buffer(Planned, Computed, Sharded, Stored):
         "Buffer of the earlier tasks; it is not changed",
         "DIR",
         INPUT,
-        default=None,
         otherwise="start with an empty one",
         usual=True,
     )
@@ -91,7 +91,6 @@ class Buffer(Planned, Computed, Sharded, Stored):
         "Checkpoint that computes the features, for herding, kmeans and --store-features",
         "DIR",
         INPUT,
-        default=None,
         usual=True,
     )
     policy: str = option(
@@ -114,37 +113,31 @@ class Buffer(Planned, Computed, Sharded, Stored):
         "unless --add is given",
         "N|P%",
         METHOD,
-        default=None,
         usual=True,
     )
     of: MaybeAmount = option(
         "Total that a percentage --size refers to: a number of images, or the whole stream",
         "N|stream",
         METHOD,
-        default=None,
         otherwise="each task",
     )
     add: int | None = option(
         "Append N random images of the task and evict none, with --policy random; replaces --size",
         "N",
         METHOD,
-        default=None,
         within="[1, inf)",
     )
     candidates: int | None = option(
         "Number of images that herding and kmeans choose from, drawn at random",
         "N",
         METHOD,
-        default=None,
         otherwise="50000, or 5 times as many as they keep; more than 300000 only by this option",
         within="[1, inf)",
     )
-    store_features: bool = option(
+    store_features: bool = switch(
         "Store the projections of new pairs, computed by --checkpoint; the methods der and "
         "derpp need them",
-        None,
         DATA,
-        default=False,
         usual=True,
     )
 

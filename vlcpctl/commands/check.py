@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlcpctl.commands.shared import Json, Quiet
-from vlcpctl.core.options import Paths, argument, option
+from vlcpctl.core.options import Paths, argument, option, switch
 from vlcpctl.core.printable import printable
 
 if TYPE_CHECKING:
@@ -44,23 +44,18 @@ class Check(Quiet, Json):
         "Stream, task, buffer, checkpoint, targets, pseudo texts or state of update",
         kw_only=False,
     )
-    deep: bool = option(
-        "Read and hash every byte, whether verified before or not", None, default=False
-    )
+    deep: bool = switch("Read and hash every byte, whether verified before or not")
     near_duplicates: int | None = option(
         "Also report images whose 64-bit perceptual hash differs from that of a training image "
         "in at most BITS bits, such as 4",
         "BITS",
-        default=None,
         otherwise="only exact copies",
         within="[0, 8]",
     )
-    strict: bool = option("Exit with code 3 for warnings, too", None, default=False)
-    repair: bool = option(
+    strict: bool = switch("Exit with code 3 for warnings, too")
+    repair: bool = switch(
         "In a state of update, first set the link DIR/current and let its owner read and write "
-        "all files; nothing else is changed",
-        None,
-        default=False,
+        "all files; nothing else is changed"
     )
 
     def execute(self) -> None:

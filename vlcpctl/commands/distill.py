@@ -21,6 +21,7 @@ from vlcpctl.core.options import (
     argument,
     like,
     option,
+    required,
 )
 from vlcpctl.training.config.settings import Settings
 
@@ -55,14 +56,13 @@ class Distill(Planned, Computed, Stored):
     """
 
     tasks: Paths = argument("TASK", "Task directories", kw_only=False, stored=True)
-    teacher: OnePath = option(
+    teacher: OnePath = required(
         "Checkpoint to compute embeddings with, usually the previous one", "DIR", INPUT
     )
     buffer: MaybePath = option(
         "Buffer that train-step will replay; its pairs are embedded too",
         "DIR",
         INPUT,
-        default=None,
         usual=True,
         stored=True,
     )
@@ -70,7 +70,6 @@ class Distill(Planned, Computed, Stored):
         "Augmented views per image",
         "N",
         DATA,
-        default=None,
         otherwise="4, or 1 without random augmentation",
         within="[1, 10000]",
         usual=True,
@@ -79,7 +78,6 @@ class Distill(Planned, Computed, Stored):
         "Preset whose augmentation to use",
         "NAME",
         DATA,
-        default=None,
         otherwise="the teacher's settings",
         offers="presets",
         usual=True,

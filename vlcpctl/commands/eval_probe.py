@@ -80,7 +80,6 @@ class EvalProbe(Evaluate, Stored):
         "Solver of --protocol logistic: lbfgs or sgd",
         "NAME",
         OPTIMIZATION,
-        default=None,
         otherwise="lbfgs",
         choices=("lbfgs", "sgd"),
     )
@@ -88,21 +87,18 @@ class EvalProbe(Evaluate, Stored):
         "Strength of the L2 regularisation",
         "X",
         OPTIMIZATION,
-        default=None,
         otherwise="chosen on a held-out part",
     )
     held_out: float | None = option(
         "Share of the train split on which --strength is chosen",
         "SHARE",
         OPTIMIZATION,
-        default=None,
         otherwise="0.1",
     )
     epochs: int | None = option(
         "Epochs of --solver sgd or --protocol modx",
         "N",
         OPTIMIZATION,
-        default=None,
         otherwise="100",
         within="[1, inf)",
     )
@@ -110,15 +106,9 @@ class EvalProbe(Evaluate, Stored):
         "Initial learning rate of --solver sgd (default: 1) or --protocol modx (default: 0.3)",
         "X",
         OPTIMIZATION,
-        default=None,
     )
     train_split: str = option(
-        "Split to train the probes on",
-        "SPLIT",
-        INPUT,
-        default="train",
-        offers=SPLITS,
-        usual=True,
+        "Split to train the probes on", "SPLIT", INPUT, default="train", offers=SPLITS, usual=True
     )
     split: str = like(Shared, "split", default="test", usual=True)
     run: str | None = like(Shared, "run", default=None)

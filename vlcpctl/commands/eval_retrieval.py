@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 from vlcpctl.commands.evaluation import Evaluate
 from vlcpctl.commands.paths import STDOUT
 from vlcpctl.commands.shared import SPLITS, Sharded, Shared, Stored
-from vlcpctl.core.options import DATA, EXECUTION, INPUT, METHOD, MaybePath, Paths, like, option
+from vlcpctl.core.options import (
+    DATA,
+    EXECUTION,
+    INPUT,
+    METHOD,
+    MaybePath,
+    Paths,
+    argument,
+    like,
+    option,
+    several,
+)
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.evaluator import Evaluator
@@ -74,7 +85,7 @@ class EvalRetrieval(Evaluate, Sharded, Stored):
 
     command = "eval-retrieval"
 
-    tasks: Paths = like(Shared, "tasks", kw_only=False, stored=True)
+    tasks: Paths = argument("TASK", "Task directories", kw_only=False, stored=True)
     checkpoint: Paths = like(Shared, "checkpoint")
     gallery: str = option(
         "Gallery to search: own (of each task), merged (of all tasks up to a step) or both",
@@ -84,12 +95,11 @@ class EvalRetrieval(Evaluate, Sharded, Stored):
         choices=("own", "merged", "both"),
         usual=True,
     )
-    distractors: Paths = option(
+    distractors: Paths = several(
         "Task whose images and captions are added to every gallery as wrong answers; repeat for "
         "more",
         "TASK",
         INPUT,
-        default=(),
         stored=True,
     )
     gallery_checkpoint: MaybePath = option(
@@ -97,7 +107,6 @@ class EvalRetrieval(Evaluate, Sharded, Stored):
         "--checkpoint embed the queries",
         "DIR",
         INPUT,
-        default=None,
         otherwise="each checkpoint embeds both",
     )
     distractors_by: str | None = option(
@@ -105,7 +114,6 @@ class EvalRetrieval(Evaluate, Sharded, Stored):
         "query, as an index to which the new model has added items",
         "NAME",
         METHOD,
-        default=None,
         otherwise="gallery",
     )
     protocol: str = option(
@@ -121,7 +129,6 @@ class EvalRetrieval(Evaluate, Sharded, Stored):
         "authors' code) or min-rn (divided by the number of possible hits)",
         "NAME",
         METHOD,
-        default=None,
         otherwise="eq11",
         goes_with=("protocol", ("multi-modal",)),
         choices=("eq11", "ctp", "min-rn"),
@@ -130,7 +137,6 @@ class EvalRetrieval(Evaluate, Sharded, Stored):
         "Split of each task to evaluate on",
         "SPLIT",
         INPUT,
-        default=None,
         otherwise="test; multi-modal: query and gallery where all tasks have them",
         offers=SPLITS,
         usual=True,
@@ -151,22 +157,16 @@ class EvalRetrieval(Evaluate, Sharded, Stored):
         choices=("auto", "faiss", "torch"),
     )
     save_embeddings: MaybePath = option(
-        "Directory to write embeddings to, in clip-retrieval's layout",
-        "DIR",
-        default=None,
-        writes=True,
+        "Directory to write embeddings to, in clip-retrieval's layout", "DIR", writes=True
     )
     save_ranks: MaybePath = like(Shared, "save_ranks", default=None, usual=True)
     run: str | None = like(Shared, "run", default=None)
-    timings: MaybePath = option(
-        "File to write timings to, as NDJSON", "FILE", default=None, writes=True
-    )
+    timings: MaybePath = option("File to write timings to, as NDJSON", "FILE", writes=True)
     sample: int | None = option(
         "Use only the N samples of each split that have the lowest keys, the same ones in every "
         "evaluation",
         "N",
         DATA,
-        default=None,
         otherwise="all",
         within="[1, inf)",
     )

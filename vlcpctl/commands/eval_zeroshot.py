@@ -64,7 +64,6 @@ class EvalZeroshot(Evaluate, Sharded, Stored):
         "Prompt templates with {c}, one per line, or CLIP_benchmark's JSON",
         "FILE",
         METHOD,
-        default=None,
         otherwise="those of the data set",
         usual=True,
     )

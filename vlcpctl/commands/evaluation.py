@@ -54,7 +54,6 @@ class Evaluate(Quiet):
         "the same checkpoint, data and --batch-size on the same kind of machine",
         "DIR",
         EXECUTION,
-        default=None,
     )
     limit: int | None = like(Shared, "limit", default=None)
     force: bool = like(Result, "force", default=False)

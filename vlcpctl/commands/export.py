@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 from vlcpctl.commands.shared import SPLITS, Planned, Stored
 from vlcpctl.core.console import emit, say
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.options import INPUT, MaybePath, Paths, Texts, argument, option
+from vlcpctl.core.options import (
+    INPUT,
+    MaybePath,
+    Paths,
+    Texts,
+    argument,
+    option,
+    required,
+    several,
+)
 from vlcpctl.files.manifest import kind_of
 
 if TYPE_CHECKING:
@@ -51,17 +60,16 @@ class Export(Planned, Stored):
         kw_only=False,
         stored=True,
     )
-    to: str = option(
+    to: str = required(
         "Form to write: clip-benchmark, img2dataset, hf or imagefolder for tasks, hf-model or "
         "onnx for a checkpoint",
         "FORM",
         choices=("clip-benchmark", "img2dataset", "hf", "imagefolder", "hf-model", "onnx"),
     )
-    split: Texts = option(
+    split: Texts = several(
         "Split to export; repeat for more",
         "SPLIT",
         INPUT,
-        default=(),
         choices=SPLITS,
         otherwise="all",
         goes_with=("to", OF_DATA),
@@ -71,7 +79,6 @@ class Export(Planned, Stored):
     shard_size: str | None = option(
         "Maximum size of a tar or Parquet file",
         "BYTES",
-        default=None,
         otherwise="256MB",
         goes_with=("to", IN_SHARDS),
         usual=True,
@@ -79,7 +86,6 @@ class Export(Planned, Stored):
     dataset_type: str | None = option(
         "What CLIP_benchmark evaluates on the data set, retrieval or classification",
         "TYPE",
-        default=None,
         choices=("retrieval", "classification"),
         otherwise="retrieval",
         goes_with=("to", ("clip-benchmark",)),
@@ -88,25 +94,22 @@ class Export(Planned, Stored):
         "File with a prompt template on each line, with {c} for the class, for CLIP_benchmark",
         "FILE",
         INPUT,
-        default=None,
         otherwise="'a photo of a {c}.'",
         goes_with=("to", ("clip-benchmark",)),
         usual=True,
     )
-    rows: Paths = option(
+    rows: Paths = several(
         "File of evaluation rows; the model card shows those of the checkpoint; repeat for more",
         "FILE",
         INPUT,
-        default=(),
         goes_with=("to", (MODEL, ONNX)),
         usual=True,
     )
-    trained_on: Paths = option(
+    trained_on: Paths = several(
         "Stream or task that the checkpoint was trained on; the model card says how many "
         "training images each task has; repeat for more",
         "PATH",
         INPUT,
-        default=(),
         goes_with=("to", (MODEL, ONNX)),
     )
 

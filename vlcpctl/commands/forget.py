@@ -8,7 +8,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from vlcpctl.commands.shared import Json, Quiet, Shared
-from vlcpctl.core.options import EXECUTION, INPUT, MaybePath, Paths, Texts, argument, like, option
+from vlcpctl.core.options import (
+    EXECUTION,
+    INPUT,
+    MaybePath,
+    Paths,
+    Texts,
+    argument,
+    like,
+    option,
+    several,
+    switch,
+)
 
 if TYPE_CHECKING:
     from vlcpctl.core.shown_paths import Shown
@@ -62,59 +73,42 @@ class Forget(Quiet, Json):
         "Directories to search, with everything below them, or single artifacts",
         kw_only=False,
     )
-    key: Texts = option("Key of a pair; repeat for more", "HEX", INPUT, default=(), usual=True)
-    source_key: Texts = option(
-        "Key of a pair in the source; repeat for more", "TEXT", INPUT, default=(), usual=True
+    key: Texts = several("Key of a pair; repeat for more", "HEX", INPUT, usual=True)
+    source_key: Texts = several(
+        "Key of a pair in the source; repeat for more", "TEXT", INPUT, usual=True
     )
-    sha256: Texts = option(
+    sha256: Texts = several(
         "Digest of an image file, which selects all pairs with this image; repeat for more",
         "HEX",
         INPUT,
-        default=(),
     )
-    where: Texts = option(
+    where: Texts = several(
         "Value of a column of the index: label, task, or one that 'split --keep-columns' kept; "
         "repeat for more",
         "COLUMN=VALUE",
         INPUT,
-        default=(),
         usual=True,
     )
-    keys: Paths = option(
-        "File with the key of a pair on each line; - is stdin",
-        "FILE",
-        INPUT,
-        default=(),
-        usual=True,
+    keys: Paths = several(
+        "File with the key of a pair on each line; - is stdin", "FILE", INPUT, usual=True
     )
-    missing_ok: bool = option(
+    missing_ok: bool = switch(
         "Accept conditions that select nothing, and remove what the others select",
-        None,
         INPUT,
-        default=False,
         otherwise="exit with code 3, before anything is changed",
     )
     receipt: MaybePath = option(
         "File to write the receipt to",
         "FILE",
-        default=None,
         otherwise="the next number in the directory receipts of the first PATH, or beside it if it "
         "is an artifact",
         usual=True,
     )
     ticket: str | None = option(
-        "What the receipt is about, such as the number of a request; it is written into it",
-        "TEXT",
-        default=None,
+        "What the receipt is about, such as the number of a request; it is written into it", "TEXT"
     )
     wait: float | None = like(Shared, "wait", default=None)
-    dry_run: bool = option(
-        "Print what would be removed, and change nothing",
-        None,
-        EXECUTION,
-        default=False,
-        usual=True,
-    )
+    dry_run: bool = switch("Print what would be removed, and change nothing", EXECUTION, usual=True)
 
     def execute(self) -> None:
         from json import dumps

@@ -17,11 +17,14 @@ from vlcpctl.core.options import (
     MaybePathText,
     Paths,
     PathTexts,
+    Row,
     RowFiles,
     Texts,
     argument,
     like,
     option,
+    several,
+    switch,
 )
 
 if TYPE_CHECKING:
@@ -137,13 +140,12 @@ class ForgettingReport(Quiet, Json):
     out: MaybePath = option(
         "Directory for report.html, report.md and summary.json",
         "DIR",
-        default=None,
         short="-o",
         usual=True,
         writes=True,
     )
     metric: str | None = option(
-        "Key of the metric in tables and charts", "KEY", default=None, otherwise="rm, acc1 or map_1"
+        "Key of the metric in tables and charts", "KEY", otherwise="rm, acc1 or map_1"
     )
     gallery: str = option(
         "Galleries to report: own (each task alone), merged or both",
@@ -152,54 +154,47 @@ class ForgettingReport(Quiet, Json):
         default="both",
         choices=("own", "merged", "both"),
     )
-    run: Texts = option(
-        "Run to report; repeat for more", "NAME", INPUT, default=(), otherwise="all", usual=True
+    run: Texts = several(
+        "Run to report; repeat for more", "NAME", INPUT, otherwise="all", usual=True
     )
     baseline: MaybePathText = option(
         "Model to compare the last models with: a run in the rows (its last checkpoint), the "
         "directory of a checkpoint, or the first digits of its content id, at least 6",
         "CKPT|ID|RUN",
         INPUT,
-        default=None,
         otherwise="the model that each run started from",
         holds_path=True,
     )
-    guard: Texts = option(
+    guard: Texts = several(
         "Data outside the stream that must not get worse; repeat for more",
         "GLOB",
         INPUT,
-        default=(),
         otherwise="all data outside the stream",
         usual=True,
     )
-    ranks: Paths = option(
+    ranks: Paths = several(
         "Ranks of queries, from --save-ranks, for 95 % intervals of drops; repeat for more",
         "FILE",
         INPUT,
-        default=(),
         usual=True,
     )
-    table: PathTexts = option(
+    table: PathTexts = several(
         "Published table to show with the values of these rows: ctp-1, incclip-3, ... or a TOML "
         "file of your own; repeat for more",
         "NAME|FILE",
         TABLES,
-        default=(),
         offers="tables",
         holds_path=True,
     )
-    paper_data: bool = option(
+    paper_data: bool = switch(
         "Show differences from the printed values: the rows are of the paper's data",
-        None,
         TABLES,
-        default=False,
         goes_with=("table", None, "it is about the tables of --table"),
     )
     csv: MaybePath = option(
         "Directory for the tables of the report as CSV files",
         "DIR",
         TABLES,
-        default=None,
         usual=True,
         writes=True,
     )
@@ -208,16 +203,14 @@ class ForgettingReport(Quiet, Json):
         "siunitx, and for graphicx if it is wide",
         "DIR",
         TABLES,
-        default=None,
         usual=True,
         writes=True,
     )
-    images: Paths = option(
+    images: Paths = several(
         "Directory of a stream, task or guard with the pictures and captions of the queries "
         "that --ranks names; repeat for more",
         "STREAM",
         TABLES,
-        default=(),
         otherwise="none, examples are keys",
         goes_with=("ranks", None, "pictures are of the queries in --ranks"),
         usual=True,
@@ -227,24 +220,21 @@ class ForgettingReport(Quiet, Json):
         "--ranks; 0 leaves out what was forgotten",
         "N",
         TABLES,
-        default=None,
         otherwise="12",
         goes_with=("ranks", None, "examples are of the queries in --ranks"),
         within="[0, 100]",
     )
-    group_by: Texts = option(
+    group_by: Texts = several(
         "Settings that make a line: runs with the same values become one, their seeds averaged; "
         "method, preset, buffer, or any setting or hyper-parameter such as lr",
         "FIELD,...",
         TABLES,
-        default=(),
         otherwise="a line for each run name",
     )
     best: str | None = option(
         "Report only the best setting of each method, by this metric on the validation split",
         "METRIC",
         TABLES,
-        default=None,
         otherwise="report all",
         offers="metrics",
     )
@@ -253,29 +243,25 @@ class ForgettingReport(Quiet, Json):
         "curves are over all",
         "N",
         TABLES,
-        default=None,
         otherwise="all",
         within="[1, inf)",
     )
-    checkpoint: Paths = option(
+    checkpoint: Paths = several(
         "Checkpoint of a run, or a directory searched for checkpoints, for the loss, cost and "
         "provenance of each run; repeat for more",
         "DIR",
         INPUT,
-        default=(),
         usual=True,
     )
     figures: MaybePath = option(
         "Directory for each chart of the report as PDF, SVG and PNG, in the widths of papers",
         "DIR",
         TABLES,
-        default=None,
         writes=True,
     )
-    fail_if: Texts = option(
+    fail_if: Texts = several(
         "Condition that makes the command exit with 7; repeat for more",
         "METRIC[@FIELD=GLOB,...]:OP:VALUE",
-        default=(),
         offers="conditions",
         usual=True,
     )
@@ -290,7 +276,6 @@ class ForgettingReport(Quiet, Json):
         "How many losses of a report may be beyond a --fail-if by chance, on average, with "
         "--ranks; for one a year of weekly reports 0.0192",
         "A",
-        default=None,
         otherwise="0.02",
         goes_with=("ranks", None, "it is about the losses that --fail-if judges by --ranks"),
     )
@@ -303,24 +288,20 @@ class ForgettingReport(Quiet, Json):
         choices=("accept", "reject"),
     )
     junit: MaybePath = option(
-        "File for the verdicts of --fail-if as JUnit XML", "FILE", default=None, writes=True
+        "File for the verdicts of --fail-if as JUnit XML", "FILE", writes=True
     )
-    allow_missing: bool = option(
-        "Leave values empty if rows that they need are missing", None, INPUT, default=False
-    )
-    without: Texts = option(
+    allow_missing: bool = switch("Leave values empty if rows that they need are missing", INPUT)
+    without: Texts = several(
         "Earlier tasks of the stream that no metric over all tasks counts, such as one whose "
         "test pairs were deleted; repeat for more",
         "GLOB",
         INPUT,
-        default=(),
     )
-    allow_mixed: Texts = option(
+    allow_mixed: Texts = several(
         "Fields in which rows that share a table, a column or a mean may differ: limit, "
         "options, data, stream, counts, checkpoint, seed, config",
         "FIELD,...",
         INPUT,
-        default=(),
         offers="joined_fields",
     )
     force: bool = like(Result, "force", default=False)

@@ -17,6 +17,7 @@ from vlcpctl.core.options import (
     argument,
     like,
     option,
+    switch,
 )
 from vlcpctl.files.foreign import OPEN_CLIP, missing_model
 
@@ -55,7 +56,6 @@ class ImportCheckpoint(Planned):
         "Model architecture",
         "NAME|FILE.json",
         MODEL,
-        default=None,
         otherwise="from SOURCE; required if SOURCE does not name it",
         offers="models",
         usual=True,
@@ -65,30 +65,21 @@ class ImportCheckpoint(Planned):
         "Directory with the vocab.txt or tokenizer.json of a fusion model",
         "DIR",
         MODEL,
-        default=None,
         otherwise="from its configuration",
         usual=True,
     )
     run: str | None = option(
-        "Name of the run in rows",
-        "NAME",
-        default=None,
-        otherwise="the file's name",
-        parse=run_name,
-        usual=True,
+        "Name of the run in rows", "NAME", otherwise="the file's name", parse=run_name, usual=True
     )
     step: int | None = option(
         "Stream step of a model that was trained on tasks of a stream, as a checkpoint of that run",
         "I",
-        default=None,
         otherwise="none, for a model that a run starts from",
         within="[0, 9999]",
     )
-    trust_pickle: bool = option(
+    trust_pickle: bool = switch(
         "Run the code in SOURCE if it cannot be read otherwise; use it only if you trust SOURCE",
-        None,
         INPUT,
-        default=False,
     )
     threads: int = like(Shared, "threads", default=1)
 

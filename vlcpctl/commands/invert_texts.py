@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 from vlcpctl.commands.shared import Computed, Planned, Sharded, Shared, Stored
 from vlcpctl.core.console import emit, say
-from vlcpctl.core.options import EXECUTION, INPUT, METHOD, OPTIMIZATION, Auto, OnePath, like, option
+from vlcpctl.core.options import (
+    EXECUTION,
+    INPUT,
+    METHOD,
+    OPTIMIZATION,
+    Auto,
+    OnePath,
+    like,
+    option,
+    required,
+)
 
 if TYPE_CHECKING:
     from vlcpctl.data.precomputed.pseudo_texts import PseudoTextFile
@@ -34,10 +44,10 @@ class InvertTexts(Planned, Computed, Sharded, Stored):
           -o pseudo/00.parquet --count 20000
     """
 
-    checkpoint: OnePath = option(
+    checkpoint: OnePath = required(
         "Model that computes the similarities, usually the previous checkpoint", "DIR", INPUT
     )
-    buffer: OnePath = option("Buffer to take captions and images from", "DIR", INPUT, stored=True)
+    buffer: OnePath = required("Buffer to take captions and images from", "DIR", INPUT, stored=True)
     count: int = option(
         "Number of texts to generate",
         "N",

@@ -26,6 +26,7 @@ from vlcpctl.core.options import (
     like,
     option,
     refuse_idle,
+    several,
 )
 from vlcpctl.files.rows import share_text
 from vlcpctl.training.config.composition import parse_hyper
@@ -69,14 +70,12 @@ class Merge(Planned, Stored):
         "Python file that defines the --rule, one of your own. Its code is run",
         "FILE.py",
         METHOD,
-        default=None,
         otherwise="built-in rules",
     )
     base: MaybePath = option(
         "Checkpoint that all were trained from, whose changes ties and model-stock merge",
         "START",
         INPUT,
-        default=None,
         usual=True,
     )
     batch_norm_from: MaybePath = option(
@@ -84,34 +83,26 @@ class Merge(Planned, Stored):
         "norms are computed from; models with different ones are refused without it",
         "TASK",
         INPUT,
-        default=None,
         stored=True,
     )
-    weights: Texts = option(
+    weights: Texts = several(
         "Weight of each checkpoint in the average, as parts of their sum; repeat for a sweep",
         "W,W[,W...]",
         METHOD,
-        default=(),
         otherwise="all alike",
         goes_with=("rule", ("average",)),
         usual=True,
     )
-    set: Texts = option(
+    set: Texts = several(
         "Parameter of the rule, or several values of it for a sweep; repeat for more",
         "NAME=VALUE[,VALUE...]",
         METHOD,
-        default=(),
         otherwise="as listed above",
         offers="assignments",
         usual=True,
     )
     run: str | None = option(
-        "Name of the run in the rows",
-        "NAME",
-        default=None,
-        otherwise="merge-RULE",
-        parse=run_name,
-        usual=True,
+        "Name of the run in the rows", "NAME", otherwise="merge-RULE", parse=run_name, usual=True
     )
     threads: int = like(Shared, "threads", default=1)
 
@@ -243,9 +234,9 @@ def settings_of(
             parse_hyper(rule, rule.name, name, text, f"--set {name}={text}")
             for text in texts.split(",")
         ]
-    for name, several in values.items():
-        if len(set(several)) < len(several):
-            raise UsageError(f"{name} has a value twice: {'; '.join(map(_text, several))}")
+    for name, found in values.items():
+        if len(set(found)) < len(found):
+            raise UsageError(f"{name} has a value twice: {'; '.join(map(_text, found))}")
     return [
         Setting(
             rule(**dict(zip(values, chosen, strict=True))),

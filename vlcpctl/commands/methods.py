@@ -16,7 +16,7 @@ from vlcpctl.commands.shared import Json, Shared
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import HOOKS, Method, Paper
-from vlcpctl.core.options import MaybePath, Paths, Texts, argument, like, option
+from vlcpctl.core.options import MaybePath, Paths, Texts, argument, like, option, switch
 from vlcpctl.core.shown_paths import as_argument
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.methods.plugins.source import source_of
@@ -57,11 +57,9 @@ class Methods(Json):
         otherwise="list all",
         offers="methods",
     )
-    cite: bool = option("Print the papers of the methods as BibTeX", None, default=False)
+    cite: bool = switch("Print the papers of the methods as BibTeX")
     method_file: Paths = like(Shared, "method_file", default=())
-    new: MaybePath = option(
-        "Write the file of a new method, to begin your own", "NAME.py", default=None
-    )
+    new: MaybePath = option("Write the file of a new method, to begin your own", "NAME.py")
 
     def execute(self) -> None:
         if self.new is not None:

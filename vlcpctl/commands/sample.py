@@ -36,7 +36,6 @@ class Sample(Result):
         "Use only N emoji, taken from the groups in turn",
         "N",
         DATA,
-        default=None,
         otherwise="all",
         within="[1, inf)",
         usual=True,
@@ -45,7 +44,6 @@ class Sample(Result):
         'Groups to use, separated by commas, as in "Food & Drink,Flags"',
         "NAMES",
         DATA,
-        default=None,
         otherwise="all",
         usual=True,
     )

@@ -20,10 +20,12 @@ from vlcpctl.core.options import (
     Options,
     Paths,
     PathTexts,
-    argument,
     like,
     option,
     printing,
+    required,
+    several,
+    switch,
 )
 from vlcpctl.core.printable import printable
 
@@ -79,25 +81,20 @@ def run_name(text: str) -> str:
 class Shared(Options):
     """Options that several commands have, which take them by `like`."""
 
-    tasks: Paths = argument("TASK", "Task directories", kw_only=False)
-    checkpoint: Paths = option("Checkpoint to evaluate; repeat for more", "DIR", INPUT)
-    data: MaybePath = option(
-        "Directory with the data sets that are given by name", "DIR", INPUT, default=None
-    )
+    checkpoint: Paths = required("Checkpoint to evaluate; repeat for more", "DIR", INPUT)
+    data: MaybePath = option("Directory with the data sets that are given by name", "DIR", INPUT)
     split: str = option("Split to evaluate on", "SPLIT", INPUT, default="test", offers=SPLITS)
-    method_file: Paths = option(
+    method_file: Paths = several(
         "Python file that defines methods of your own, which --method can name; repeat for more. "
         "Its code is run",
         "FILE.py",
         METHOD,
-        default=(),
         otherwise="built-in methods and installed plug-ins",
     )
     limit: int | None = option(
         "Use only the first N samples, for a quick trial",
         "N",
         DATA,
-        default=None,
         otherwise="all",
         within="[1, inf)",
     )
@@ -119,7 +116,6 @@ class Shared(Options):
         "Processes that decode images; 0 decodes in the main process",
         "auto|N",
         EXECUTION,
-        default=None,
         otherwise="auto: on a GPU the cores of this process but one, at most 64; on a CPU 0",
         parse=worker_number,
         offers=("auto",),
@@ -128,7 +124,6 @@ class Shared(Options):
         "Number of processes that run the model, one per GPU; the result is the same for any",
         "N",
         EXECUTION,
-        default=None,
         otherwise="1, or as started by torchrun",
         within="[1, inf)",
     )
@@ -140,7 +135,6 @@ class Shared(Options):
         "If another process is writing the output, wait until it ends, or for at most SECONDS",
         "[SECONDS]",
         EXECUTION,
-        default=None,
         otherwise="exit with code 4 at once",
         parse=wait_seconds,
     )
@@ -149,7 +143,6 @@ class Shared(Options):
         "processes can share it",
         "DIR",
         EXECUTION,
-        default=None,
         otherwise="vlcpctl/objects in the user's cache directory",
     )
     cache_size: str | None = option(
@@ -157,26 +150,19 @@ class Shared(Options):
         "for files that are open",
         "BYTES",
         EXECUTION,
-        default=None,
         otherwise="64GB",
     )
     run: str | None = option(
-        "Name of the run in the rows",
-        "NAME",
-        default=None,
-        otherwise="the checkpoint's",
-        parse=run_name,
+        "Name of the run in the rows", "NAME", otherwise="the checkpoint's", parse=run_name
     )
     save_ranks: MaybePath = option(
         "Parquet file for the rank of each query's best correct answer, and its best wrong answer",
         "FILE",
-        default=None,
         writes=True,
     )
-    log: PathTexts = option(
+    log: PathTexts = several(
         "Also log to TensorBoard or Weights & Biases; repeat for more",
         "tensorboard:DIR|wandb:PROJECT",
-        default=(),
         offers=("tensorboard:", "wandb:"),
         holds_path=True,
     )
@@ -199,14 +185,12 @@ class Sharded(Command):
         "--shard-index joins their shards",
         "N",
         EXECUTION,
-        default=None,
         within="[1, inf)",
     )
     shard_index: int | None = option(
         "Index of this command, from 0 to --num-shards - 1, which computes one share of that work",
         "I",
         EXECUTION,
-        default=None,
         within="[0, inf)",
     )
 
@@ -227,7 +211,7 @@ class Stored(Command):
 class Quiet(Command):
     """A command that prints more than its result."""
 
-    quiet: bool = option("Print only the result, no progress or notes", default=False, short="-q")
+    quiet: bool = switch("Print only the result, no progress or notes", short="-q")
 
 
 class Json(Command):
@@ -239,10 +223,9 @@ class Json(Command):
 class Result(Quiet):
     """A command that writes one path."""
 
-    out: OnePath = option("Path of the result", "PATH", short="-o", writes=True)
-    force: bool = option(
-        "Replace --out; the old output is kept beside it, in .NAME.vlcpctl/replaced/",
-        default=False,
+    out: OnePath = required("Path of the result", "PATH", short="-o", writes=True)
+    force: bool = switch(
+        "Replace --out; the old output is kept beside it, in .NAME.vlcpctl/replaced/"
     )
     wait: float | None = like(Shared, "wait", default=None)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from vlcpctl.commands.evaluation import Evaluate, Rows
 from vlcpctl.commands.shared import Shared, Stored
-from vlcpctl.core.options import INPUT, METHOD, MaybePath, Paths, like, option
+from vlcpctl.core.options import INPUT, METHOD, MaybePath, Paths, argument, like, option, required
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.evaluator import Evaluator
@@ -35,8 +35,8 @@ class SpatialReport(Evaluate, Stored):
     command = "spatial-report"
     shows = True
 
-    tasks: Paths = like(Shared, "tasks", kw_only=False, stored=True)
-    checkpoint: Paths = option(
+    tasks: Paths = argument("TASK", "Task directories", kw_only=False, stored=True)
+    checkpoint: Paths = required(
         "Checkpoint to compare, of one run or several; give at least two", "DIR", INPUT
     )
     between: str = option(
@@ -51,7 +51,6 @@ class SpatialReport(Evaluate, Stored):
     out: MaybePath = option(
         "File to write rows to; - writes them to stdout instead of tables",
         "FILE",
-        default=None,
         short="-o",
         usual=True,
         writes=True,

@@ -21,6 +21,8 @@ from vlcpctl.core.options import (
     option,
     options_of,
     printing,
+    required,
+    several,
 )
 from vlcpctl.core.printable import printable
 from vlcpctl.training.config.settings import SETTINGS, RunOptions, Settings
@@ -59,7 +61,7 @@ class TrainStep(Settings, RunOptions, Planned, Stored):
     tasks: Paths = argument(
         "TASK", "Task directory; several are trained on together", kw_only=False, stored=True
     )
-    method: str = option(
+    method: str = required(
         "Method, or several joined with +",
         "NAME[+NAME...]",
         METHOD,
@@ -71,26 +73,20 @@ class TrainStep(Settings, RunOptions, Planned, Stored):
         "Training budget: ctp, ctp-dual, incclip, modx, modx-finetune, update, dha or tiny",
         "NAME",
         METHOD,
-        default=None,
         otherwise="that of the method, and ctp-dual, with a dual encoder, for ctp",
         offers="presets",
         usual=True,
     )
-    set: Texts = option(
+    set: Texts = several(
         "Set a hyper-parameter of a method; repeat for more",
         "METHOD.PARAMETER=VALUE",
         METHOD,
-        default=(),
         otherwise="see vlcpctl methods",
         offers="assignments",
         usual=True,
     )
     run: str | None = option(
-        "Name of the run in rows and reports",
-        "NAME",
-        default=None,
-        otherwise="--method",
-        parse=run_name,
+        "Name of the run in rows and reports", "NAME", otherwise="--method", parse=run_name
     )
     log: PathTexts = like(Shared, "log", default=())
     print_config: bool = printing("Print every setting with its origin, and exit")

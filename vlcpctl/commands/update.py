@@ -35,7 +35,10 @@ from vlcpctl.core.options import (
     option,
     options_of,
     printing,
+    required,
+    several,
     spelled,
+    switch,
     value_of,
 )
 from vlcpctl.core.shown_paths import shown
@@ -140,7 +143,7 @@ class Update(Quiet, Json):
       vlcpctl inspect prod
     """
 
-    state: OnePath = option(
+    state: OnePath = required(
         "State directory: the accepted weeks, and everything that the next one needs", "DIR", INPUT
     )
     sources: PathTexts = argument(
@@ -155,17 +158,15 @@ class Update(Quiet, Json):
         "Start a new state directory from this checkpoint or pretrained model; it is copied",
         "CKPT|open_clip:MODEL,TAG",
         INPUT,
-        default=None,
         otherwise="continue",
         offers=("open_clip:",),
         usual=True,
         holds_path=True,
     )
-    buffer_from: PathTexts = option(
+    buffer_from: PathTexts = several(
         "Earlier training data that fill the first buffer, with --init; repeat for more",
         "DATA",
         INPUT,
-        default=(),
         otherwise="week 1 replays nothing",
         usual=True,
         holds_path=True,
@@ -176,7 +177,6 @@ class Update(Quiet, Json):
         "DIR/rolled-back",
         "WEEK",
         METHOD,
-        default=None,
         within="[0, inf)",
         usual=True,
     )
@@ -186,37 +186,33 @@ class Update(Quiet, Json):
         "rejected/0002-1. If all are accepted, they replace those that they are",
         "WEEK",
         METHOD,
-        default=None,
         usual=True,
     )
-    guard: PathTexts = option(
+    guard: PathTexts = several(
         "Task outside the stream on whose test split the model must not get worse; repeat for "
         "more, or give 'none' for no guards",
         "TASK",
         INPUT,
-        default=(),
         usual=True,
         holds_path=True,
         stored=True,
     )
-    guard_classes: PathTexts = option(
+    guard_classes: PathTexts = several(
         "Data set of zero-shot classification on which the model must not get worse, as "
         "eval-zeroshot takes it: a task with labels, a folder or a name; repeat for more, or "
         "give 'none' for no such guards",
         "DATASET",
         INPUT,
-        default=(),
         offers="data_sets",
         holds_path=True,
         stored=True,
     )
     data: MaybePath = like(Shared, "data", default=None, stored=True, resets=True)
-    distractors: PathTexts = option(
+    distractors: PathTexts = several(
         "Task whose images and captions are added to the gallery of every --guard, because "
         "small galleries hide losses; repeat for more, or give 'none'",
         "TASK",
         INPUT,
-        default=(),
         holds_path=True,
         stored=True,
     )
@@ -225,7 +221,6 @@ class Update(Quiet, Json):
         "gift keeps what the model of last week can do",
         "TASK",
         INPUT,
-        default=None,
         resets=True,
         holds_path=True,
         stored=True,
@@ -236,16 +231,14 @@ class Update(Quiet, Json):
         "WEEK|none",
         INPUT,
         offers=("none",),
-        default=None,
         otherwise="0, the start",
         parse=_index_week,
     )
-    fail_if: Texts = option(
+    fail_if: Texts = several(
         "Condition that rejects a week, as forgetting-report takes it; repeat for more, or give "
         "'none' for no condition",
         "METRIC:OP:VALUE",
         METHOD,
-        default=(),
         otherwise="worst_drop:gt:2 and step_drop:gt:2, with a guard, worst_week:gt:5 and "
         "bwt_gem.rm:lt:-2; 'default' takes them again",
         offers="conditions",
@@ -256,7 +249,6 @@ class Update(Quiet, Json):
         "(exit code 3) or pass",
         "POLICY",
         METHOD,
-        default=None,
         otherwise="error with --fail-if, else pass",
         rare=True,
         choices=("error", "pass"),
@@ -267,7 +259,6 @@ class Update(Quiet, Json):
         "average, by each kind of condition on losses",
         "A",
         METHOD,
-        default=None,
         otherwise="1",
         rare=True,
         resets=True,
@@ -277,7 +268,6 @@ class Update(Quiet, Json):
         "errors more: accept or reject",
         "POLICY",
         METHOD,
-        default=None,
         otherwise="accept",
         rare=True,
         choices=("accept", "reject"),
@@ -288,24 +278,20 @@ class Update(Quiet, Json):
         "more than a bound allows; the last verdict counts",
         "0|1",
         METHOD,
-        default=None,
         otherwise="1",
         rare=True,
         within="[0, 1]",
         resets=True,
     )
-    small_guard: bool = option(
+    small_guard: bool = switch(
         "Accept a --guard of fewer than 50 test images, on which chance hides losses",
-        None,
         METHOD,
-        default=False,
         goes_with=("guard", None),
     )
     method: str | None = option(
         "Method, or several joined with +; 'vlcpctl methods' lists them",
         "NAME[+NAME...]",
         METHOD,
-        default=None,
         otherwise="ctp",
         short="-m",
         offers="joined_methods",
@@ -316,25 +302,21 @@ class Update(Quiet, Json):
         "Training budget: update, tiny or another preset of train-step",
         "NAME",
         METHOD,
-        default=None,
         otherwise="update",
         offers="presets",
         resets=True,
     )
-    set: Texts = option(
+    set: Texts = several(
         "Set a hyper-parameter of a method; repeat for more, or give 'none' for the defaults",
         "METHOD.PARAMETER=VALUE",
         METHOD,
-        default=(),
         otherwise="see vlcpctl methods",
         offers="assignments",
     )
-    fresh_state: bool = option(
+    fresh_state: bool = switch(
         "Initialise the method's state instead of taking it from the last week, this week only: "
         "for a change of --method",
-        None,
         METHOD,
-        default=False,
     )
     epochs: Takes[int | None, int | Literal["none"] | None] = like(
         Settings, "epochs", default=None, resets=True, usual=True
@@ -369,7 +351,6 @@ class Update(Quiet, Json):
         "merged; or base, the start",
         "WHICH",
         METHOD,
-        default=None,
         otherwise="latest",
         rare=True,
         resets=True,
@@ -380,7 +361,6 @@ class Update(Quiet, Json):
         "weeks",
         "WHICH",
         METHOD,
-        default=None,
         otherwise="latest",
         rare=True,
         resets=True,
@@ -389,7 +369,6 @@ class Update(Quiet, Json):
         "Size of the replay buffer: images, or a share of each week",
         "N|P%",
         METHOD,
-        default=None,
         otherwise="20000",
         resets=True,
     )
@@ -397,7 +376,6 @@ class Update(Quiet, Json):
         "Rule that chooses the pairs of the buffer",
         "NAME",
         METHOD,
-        default=None,
         otherwise="reservoir, or as the method needs it",
         choices=("reservoir", "ring", "herding", "kmeans", "random"),
         resets=True,
@@ -406,7 +384,6 @@ class Update(Quiet, Json):
         "Held-out splits of each week: shares (test=0.1) or images (test=500)",
         "SPLIT=SHARE",
         DATA,
-        default=None,
         otherwise="test=0.1",
         resets=True,
     )
@@ -415,7 +392,6 @@ class Update(Quiet, Json):
         "share instead",
         "P%",
         DATA,
-        default=None,
         otherwise="10%",
         rare=True,
         resets=True,
@@ -424,7 +400,6 @@ class Update(Quiet, Json):
         "Column with the split of each pair, as split takes it",
         "NAME",
         DATA,
-        default=None,
         otherwise="use --holdout",
         usual=True,
         resets=True,
@@ -433,44 +408,31 @@ class Update(Quiet, Json):
         "Columns of the data to keep in the index, as split takes them",
         "NAME,...",
         DATA,
-        default=None,
         usual=True,
         resets=True,
     )
     image_column: str | None = option(
-        "Column with images", "NAME", DATA, default=None, otherwise="found by its name", resets=True
+        "Column with images", "NAME", DATA, otherwise="found by its name", resets=True
     )
     caption_column: str | None = option(
-        "Column with captions",
-        "NAME",
-        DATA,
-        default=None,
-        otherwise="found by its name",
-        resets=True,
+        "Column with captions", "NAME", DATA, otherwise="found by its name", resets=True
     )
-    image_root: PathTexts = option(
+    image_root: PathTexts = several(
         "Directory that image paths are relative to; repeat for more, or give 'none' for that "
         "of the list",
         "DIR",
         DATA,
-        default=(),
         otherwise="that of the list",
         holds_path=True,
         stored=True,
     )
     max_skip: MaybeAmount = option(
-        "Bad samples to tolerate in a week",
-        "N|SHARE",
-        DATA,
-        default=None,
-        otherwise="0.1%",
-        resets=True,
+        "Bad samples to tolerate in a week", "N|SHARE", DATA, otherwise="0.1%", resets=True
     )
     known: str | None = option(
         "Pairs that an accepted week has already: skip leaves them out, train trains on them again",
         "skip|train",
         DATA,
-        default=None,
         otherwise="skip",
         resets=True,
     )
@@ -479,22 +441,19 @@ class Update(Quiet, Json):
         "their own week, or end with exit code 3 before the training",
         None,
         DATA,
-        default=None,
         otherwise="--refuse-leaks",
         opposite="--refuse-leaks",
     )
-    readmit: Paths = option(
+    readmit: Paths = several(
         "Deletion whose pairs may be in this week again: a receipt of forget, or a file of "
         "DIR/deleted; repeat for more",
         "RECEIPT",
         DATA,
-        default=(),
         otherwise="leave out all deleted pairs",
     )
     run: str | None = option(
         "Name of the run in rows and reports, given with --init",
         "NAME",
-        default=None,
         otherwise="the name of DIR",
         parse=run_name,
     )
@@ -502,26 +461,18 @@ class Update(Quiet, Json):
         "Weeks that keep weights, buffer and pairs for training, at the end; older ones keep their "
         "rows, report and test images",
         "N|all",
-        default=None,
         otherwise="all",
         parse=_keep,
         offers=("all",),
         resets=True,
     )
     seed: Takes[int | None, int | Literal["none"] | None] = option(
-        "Seed of all random choices",
-        "N",
-        EXECUTION,
-        default=None,
-        otherwise="0",
-        within="[0, inf)",
-        resets=True,
+        "Seed of all random choices", "N", EXECUTION, otherwise="0", within="[0, inf)", resets=True
     )
     device: str | None = option(
         "Device to compute on",
         "NAME",
         EXECUTION,
-        default=None,
         otherwise="auto",
         offers=("auto", "cpu", "cuda"),
         resets=True,
@@ -530,63 +481,46 @@ class Update(Quiet, Json):
         "Processes that decode images",
         "auto|N",
         EXECUTION,
-        default=None,
         otherwise="auto, as in train-step",
         parse=_workers,
         resets=True,
     )
     threads: Takes[int | None, int | Literal["none"] | None] = option(
-        "CPU threads for arithmetic",
-        "N",
-        EXECUTION,
-        default=None,
-        otherwise="1",
-        within="[1, 1024]",
-        resets=True,
+        "CPU threads for arithmetic", "N", EXECUTION, otherwise="1", within="[1, 1024]", resets=True
     )
     train_option: str | None = option(
         "Options of train-step that decide how a week is trained on this machine, in quotes, "
         "such as '--nproc 2 --compile'; 'none' for none",
         "OPTIONS",
         EXECUTION,
-        default=None,
     )
-    accept_inexact: bool = option(
+    accept_inexact: bool = switch(
         "Resume an interrupted training on a different kind of machine, or with another "
         "--threads or --device, where results are not bit-exact; this week only, and recorded",
-        None,
         EXECUTION,
-        default=False,
     )
     cache: MaybePath = like(Shared, "cache", default=None, resets=True)
     cache_size: str | None = like(Shared, "cache_size", default=None, resets=True)
-    junit: MaybePath = option("File for the verdicts as JUnit XML", "FILE", default=None)
+    junit: MaybePath = option("File for the verdicts as JUnit XML", "FILE")
     on_accept: str | None = option(
         "Command that sh runs once the week is accepted and DIR/current is set, with "
         "VLCPCTL_CHECKPOINT and others in its environment; give it with each call",
         "COMMAND",
-        default=None,
         parse=_hook,
     )
     on_reject: str | None = option(
-        "Command that sh runs once the week is rejected, likewise",
-        "COMMAND",
-        default=None,
-        parse=_hook,
+        "Command that sh runs once the week is rejected, likewise", "COMMAND", parse=_hook
     )
     reason: str | None = option(
         "Why this week is made, judged again, redone or rolled back; it is written into "
         "DIR/history.ndjson",
         "TEXT",
-        default=None,
         parse=_reason,
     )
     log: PathTexts = like(Shared, "log", default=())
     wait: float | None = like(Shared, "wait", default=None)
-    force: bool = option(
-        "Make the week from scratch: what --state has of it, unfinished or rejected, is discarded",
-        None,
-        default=False,
+    force: bool = switch(
+        "Make the week from scratch: what --state has of it, unfinished or rejected, is discarded"
     )
     dry_run: bool = printing("Check the inputs, print the plan and write nothing", usual=True)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from vlcpctl.commands.shared import Json
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, VlcpError
-from vlcpctl.core.options import OnePath, argument, option
+from vlcpctl.core.options import OnePath, argument, option, switch
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -57,14 +57,11 @@ class Watch(Json):
         "Checkpoint that train-step writes (its --out), or a directory of several",
         kw_only=False,
     )
-    once: bool = option("Print the state now, and exit", None, default=False)
-    plain: bool = option(
-        "Print lines, also on a terminal, instead of redrawing a view", None, default=False
-    )
+    once: bool = switch("Print the state now, and exit")
+    plain: bool = switch("Print lines, also on a terminal, instead of redrawing a view")
     every: float | None = option(
         "Seconds between two updates",
         "SECONDS",
-        default=None,
         otherwise="1 on a terminal, 10 for lines",
         within="[0.1, 86400.0]",
     )

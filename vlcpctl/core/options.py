@@ -123,48 +123,62 @@ class Option(NamedTuple):
         return f"{self.text} (default: {self.otherwise})." if self.otherwise else f"{self.text}."
 
 
+def _field(row: Option, default: Any, *, kw_only: bool = True, init: bool = True) -> Any:
+    return field(default=default, kw_only=kw_only, init=init, metadata={_OPTION: row})
+
+
+def required(text: str, metavar: str | None = None, section: str = OUTPUT, **more: Any) -> Any:
+    """A field that is an option without default; `more` are fields of its `Option`."""
+    return _field(Option(text, metavar, section, **more), MISSING)
+
+
 def option(
     text: str,
     metavar: str | None = None,
     section: str = OUTPUT,
     *,
-    default: Any = MISSING,
+    default: Any = None,
     **more: Any,
 ) -> Any:
-    """A field that is an option; `more` are fields of its `Option`. Without default: required."""
-    row = Option(text, metavar, section, **more)
-    return field(default=default, kw_only=True, metadata={_OPTION: row})
+    """A field that is an option; it is no field specifier, so that it always has a default."""
+    return _field(Option(text, metavar, section, **more), default)
+
+
+def several(text: str, metavar: str | None = None, section: str = OUTPUT, **more: Any) -> Any:
+    """A field that is an option which can be repeated."""
+    return _field(Option(text, metavar, section, **more), ())
+
+
+def switch(text: str, section: str = OUTPUT, **more: Any) -> Any:
+    """A field that is an option without a value."""
+    return _field(Option(text, None, section, **more), default=False)
+
+
+def printing(text: str, section: str = OUTPUT, *, init: Literal[False] = False, **more: Any) -> Any:
+    """A switch of command lines alone: it decides only what is printed."""
+    return _field(Option(text, None, section, **more), default=False, init=init)
 
 
 def argument(metavar: str, text: str, *, kw_only: bool, default: Any = MISSING, **more: Any) -> Any:
     """A field that is an argument of a command line; `kw_only` is False, for type checkers."""
     row = Option(text, metavar, is_argument=True, **more)
-    return field(default=default, kw_only=kw_only, metadata={_OPTION: row})
+    return _field(row, default, kw_only=kw_only)
 
 
-def printing(text: str, section: str = OUTPUT, *, init: Literal[False] = False, **more: Any) -> Any:
-    """A switch of command lines alone: it decides only what is printed."""
-    row = Option(text, None, section, **more)
-    return field(default=False, init=init, metadata={_OPTION: row})
+def like(kind: type[Options], name: str, **changes: Any) -> Any:
+    """The option of another class, with changes; what it goes with is checked there.
 
-
-def like(
-    kind: type[Options],
-    name: str,
-    *,
-    default: Any = MISSING,
-    kw_only: bool = True,
-    **changes: Any,
-) -> Any:
-    """The option of another class, with changes; what it goes with is checked there."""
-    row = kind.__dataclass_fields__[name].metadata[_OPTION]._replace(goes_with=None)
-    row = row._replace(**changes)
-    return field(default=default, kw_only=kw_only, metadata={_OPTION: row})
+    It has the default of that class, unless `changes` have another.
+    """
+    one = kind.__dataclass_fields__[name]
+    default = changes.pop("default", one.default)
+    row = one.metadata[_OPTION]._replace(goes_with=None)
+    return _field(row._replace(**changes), default)
 
 
 @dataclass_transform(
     kw_only_default=True,
-    field_specifiers=(option, argument, printing, like, field),
+    field_specifiers=(required, argument, printing, field),
 )
 class Options:
     """A frozen dataclass whose fields are options.

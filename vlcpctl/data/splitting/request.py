@@ -19,6 +19,9 @@ from vlcpctl.core.options import (
     Texts,
     argument,
     option,
+    required,
+    several,
+    switch,
 )
 
 ZEROSHOT = ("checkpoint", "open_clip")  # they classify by the class names alone
@@ -37,7 +40,7 @@ class SplitOptions(Options):
         holds_path=True,
         stored=True,
     )
-    by: str = option(
+    by: str = required(
         "Rule that assigns pairs to tasks: column:NAME, iid, classes, source or time:COLUMN; "
         "all:NAME makes one task of this name",
         "RULE",
@@ -48,7 +51,6 @@ class SplitOptions(Options):
         "Number of tasks, for --by iid, classes and time",
         "N",
         METHOD,
-        default=None,
         goes_with=("by", ("iid", "classes", "time")),
         within=f"[1, {MOST_TASKS}]",
     )
@@ -56,24 +58,17 @@ class SplitOptions(Options):
         "How the times of --by time are written, in the signs of strptime, such as %d.%m.%Y",
         "FORMAT",
         INPUT,
-        default=None,
         otherwise="ISO 8601, or numbers",
         goes_with=("by", ("time",)),
     )
     take: int | None = option(
-        "Keep the first N pairs of each task",
-        "N",
-        METHOD,
-        default=None,
-        otherwise="all",
-        within="[1, inf)",
+        "Keep the first N pairs of each task", "N", METHOD, otherwise="all", within="[1, inf)"
     )
     only: Names = option(
         "Values of the column, or sources, that become tasks, separated by commas and in this "
         "order",
         "NAMES",
         METHOD,
-        default=None,
         otherwise="all",
         goes_with=("by", ("column", "source")),
     )
@@ -81,7 +76,6 @@ class SplitOptions(Options):
         "Order of the tasks: names separated by commas, reverse or shuffle",
         "NAMES",
         METHOD,
-        default=None,
         otherwise="the order of the rule",
         offers=("reverse", "shuffle"),
     )
@@ -91,7 +85,6 @@ class SplitOptions(Options):
         "into the training data of other streams; images per task can",
         "SPLIT=SHARE",
         METHOD,
-        default=None,
         goes_with=("split_column", (), "the column decides every row's split"),
         usual=True,
     )
@@ -100,7 +93,6 @@ class SplitOptions(Options):
         "that holds out P% instead",
         "P%",
         METHOD,
-        default=None,
         otherwise="no limit; a task of fewer than N is refused",
     )
     split_column: str | None = option(
@@ -109,23 +101,16 @@ class SplitOptions(Options):
         "an imagefolder or saved data set, the directory's name",
         "NAME",
         INPUT,
-        default=None,
         usual=True,
     )
     shard_size: str = option("Maximum size of a tar, such as 256MB", "BYTES", default="256MB")
     image_column: str | None = option(
-        "Column with image bytes or paths",
-        "NAME",
-        INPUT,
-        default=None,
-        otherwise="found by its name",
-        usual=True,
+        "Column with image bytes or paths", "NAME", INPUT, otherwise="found by its name", usual=True
     )
     caption_column: str | None = option(
         "Column with a caption or a list of captions",
         "NAME",
         INPUT,
-        default=None,
         otherwise="found by its name",
         usual=True,
     )
@@ -133,7 +118,6 @@ class SplitOptions(Options):
         "Column with class labels",
         "NAME",
         INPUT,
-        default=None,
         otherwise="found by its name",
         goes_with=("labels_from", (), "it replaces the sources' labels"),
         usual=True,
@@ -143,7 +127,6 @@ class SplitOptions(Options):
         "forget --where' finds pairs by them. In folders and tars, fields of the .json",
         "NAMES",
         INPUT,
-        default=None,
         usual=True,
     )
     labels_from: MaybePathText = option(
@@ -151,7 +134,6 @@ class SplitOptions(Options):
         "open_clip:MODEL,WEIGHTS",
         "SOURCE",
         MODEL,
-        default=None,
         otherwise="the label column",
         offers=("timm:", "checkpoint:", "open_clip:"),
         holds_path=True,
@@ -160,22 +142,19 @@ class SplitOptions(Options):
         "Class names of the classifier, one per line, for --labels-from",
         "FILE",
         MODEL,
-        default=None,
         goes_with=("labels_from", CLASSIFIERS),
     )
     templates: MaybePath = option(
         "Prompt templates for --class-names",
         "FILE",
         MODEL,
-        default=None,
         otherwise='"a photo of a {c}."',
         goes_with=("labels_from", ZEROSHOT),
     )
-    image_root: PathTexts = option(
+    image_root: PathTexts = several(
         "Directory that image paths are relative to; repeat for more",
         "DIR",
         INPUT,
-        default=(),
         otherwise="that of the list",
         holds_path=True,
         stored=True,
@@ -186,48 +165,40 @@ class SplitOptions(Options):
         DATA,
         default="0.1%",
     )
-    cap: Texts = option(
+    cap: Texts = several(
         "Change a limit that protects against damaged files; repeat for more (defaults: "
         "captions=10000 and caption-length=1000000 characters per image, name-length=4096 "
         "characters of keys, labels and kept values, kept-values=10000 per kept column and "
         "image, columns=10000, group-bytes=64MiB per row group of Parquet)",
         "NAME=N",
         DATA,
-        default=(),
         offers="caps",
     )
-    decode: bool = option(
-        "Decode every image to check it, not only its header", None, DATA, default=False
-    )
+    decode: bool = switch("Decode every image to check it, not only its header", DATA)
     limit: int | None = option(
         "Use only the first N samples, for a quick trial",
         "N",
         DATA,
-        default=None,
         otherwise="all",
         within="[1, inf)",
     )
     seed: int = option("Seed of all random choices", "N", EXECUTION, default=0, within="[0, inf)")
-    not_: Paths = option(
+    not_: Paths = several(
         "Leave out the pairs of a receipt of 'vlcpctl forget', or of a task or stream; repeat "
         "for more",
         "PATH",
         DATA,
-        default=(),
         usual=True,
     )
-    not_test_images: PathTexts = option(
+    not_test_images: PathTexts = several(
         "Leave out pairs for training whose image is in the test split of a task or stream, or, "
         "with 'self' and --split-column, of this one; repeat for more",
         "PATH|self",
         DATA,
-        default=(),
         holds_path=True,
         stored=True,
     )
-    in_place: bool = option(
+    in_place: bool = switch(
         "Copy no image: the tasks are indexes of the sources, which must be tars and must stay "
-        "as they are",
-        None,
-        default=False,
+        "as they are"
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from vlcpctl.core.amounts import parse_number, parse_whole_number
@@ -27,6 +28,7 @@ from vlcpctl.core.options import (
     option,
     options_of,
     spelled,
+    switch,
 )
 from vlcpctl.core.transform import EXACT, JPEG_DECODINGS, PILLOW, RESIZERS
 
@@ -34,6 +36,7 @@ from vlcpctl.core.transform import EXACT, JPEG_DECODINGS, PILLOW, RESIZERS
 RANDAUGMENT_MOST = (14, 10)
 SOFTMAX, SIGMOID = "softmax", "sigmoid"  # of --loss
 PRESET = "from the preset"
+setting = partial(option, otherwise=PRESET)
 WITH_BETAS = ("optimizer", ("adamw", "adam", "lamb"))
 
 
@@ -84,7 +87,6 @@ class Settings(Options):
         "none or image=NAME|FILE,text=NAME|DIR (timm, BERT)",
         "WEIGHTS",
         MODEL,
-        default=None,
         otherwise="from the preset, or none; for albef models those of the configuration",
         holds_path=True,
     )
@@ -92,7 +94,6 @@ class Settings(Options):
         "Temperature of the contrastive loss: fixed, or learned from an initial value",
         "fixed:X|learn:X",
         MODEL,
-        default=None,
         offers=("fixed:", "learn:"),
         otherwise="from the preset, or that of the model",
     )
@@ -100,69 +101,61 @@ class Settings(Options):
         "Number of tokens per caption",
         "N",
         MODEL,
-        default=None,
         otherwise="from the preset, or that of the model",
         within="[4, 4096]",
     )
-    optimizer: str = option(
+    optimizer: str = setting(
         "Optimizer: adamw, adam, sgd or lamb",
         "NAME",
         OPTIMIZATION,
         default="adamw",
-        otherwise=PRESET,
         choices=("adamw", "adam", "sgd", "lamb"),
     )
-    lr: float = option(
+    lr: float = setting(
         "Peak learning rate, above 0",
         "X",
         OPTIMIZATION,
         default=1e-4,
-        otherwise=PRESET,
-        within="(0, 1e30]",  # beyond it, the arithmetic of optimizers overflows
+        within="(0, 1e30]",
         usual=True,
     )
-    min_lr: float = option(
+    min_lr: float = setting(
         "Final learning rate of the schedule, at most --lr",
         "X",
         OPTIMIZATION,
         default=0.0,
-        otherwise=PRESET,
         within="[0, 1e30]",
         goes_with=("schedule", ("cosine", "plateau")),
     )
-    weight_decay: float = option(
+    weight_decay: float = setting(
         "Weight decay of the optimizer",
         "X",
         OPTIMIZATION,
         default=0.05,
-        otherwise=PRESET,
         within="[0, 1e30]",
     )
-    decay: str = option(
+    decay: str = setting(
         "Parameters with weight decay: weights (not norms and biases) or all",
         "NAME",
         OPTIMIZATION,
         default="weights",
-        otherwise=PRESET,
         choices=("weights", "all"),
         rare=True,
     )
-    betas: tuple[float, float] = option(
+    betas: tuple[float, float] = setting(
         "Betas of adamw, adam and lamb, below 1",
         "B1,B2",
         OPTIMIZATION,
         default=(0.9, 0.999),
-        otherwise=PRESET,
         within="[0, 1)",
         goes_with=WITH_BETAS,
         rare=True,
     )
-    eps: float = option(
+    eps: float = setting(
         "Epsilon of adamw, adam and lamb",
         "X",
         OPTIMIZATION,
         default=1e-8,
-        otherwise=PRESET,
         within="(0, inf)",
         goes_with=WITH_BETAS,
         rare=True,
@@ -181,42 +174,37 @@ class Settings(Options):
         "Norm to clip the gradient to, above 0",
         "X",
         OPTIMIZATION,
-        default=None,
         otherwise="no clipping",
         within="(0, inf)",
     )
-    schedule: str = option(
+    schedule: str = setting(
         "Learning rate schedule: cosine, constant or plateau",
         "NAME",
         OPTIMIZATION,
         default="cosine",
-        otherwise=PRESET,
         choices=("cosine", "constant", "plateau"),
     )
-    warmup: float = option(
+    warmup: float = setting(
         "Share of the steps with a linear warm-up, below 1",
         "SHARE",
         OPTIMIZATION,
         default=0.0,
-        otherwise=PRESET,
         within="[0, 1)",
     )
-    patience: int = option(
+    patience: int = setting(
         "Epochs without improvement before --schedule plateau lowers the learning rate",
         "N",
         OPTIMIZATION,
         default=1,
-        otherwise=PRESET,
         within="[0, inf)",
         goes_with=("schedule", ("plateau",)),
         rare=True,
     )
-    epochs: int = option(
+    epochs: int = setting(
         "Number of epochs",
         "N",
         OPTIMIZATION,
         default=1,
-        otherwise=PRESET,
         within="[1, inf)",
         usual=True,
     )
@@ -224,7 +212,6 @@ class Settings(Options):
         "Number of optimizer steps, instead of --epochs",
         "N",
         OPTIMIZATION,
-        default=None,
         otherwise="from --epochs",
         within="[1, inf)",
         usual=True,
@@ -243,7 +230,6 @@ class Settings(Options):
         "batch norms see these pairs",
         "N",
         EXECUTION,
-        default=None,
         otherwise="the batch size",
         within="[1, inf)",
     )
@@ -277,17 +263,15 @@ class Settings(Options):
         "bias (SigLIP)",
         "softmax|sigmoid",
         METHOD,
-        default=None,
         otherwise="that of the model's configuration: sigmoid if it has init_logit_bias",
         choices=(SOFTMAX, SIGMOID),
     )
-    base_loss: str = option(
+    base_loss: str = setting(
         "Reduction of the two directions of a softmax loss: mean or sum; a sigmoid loss is one "
         "sum over all pairs",
         "mean|sum",
         METHOD,
         default="mean",
-        otherwise=PRESET,
         choices=("mean", "sum"),
         goes_with=("loss", (SOFTMAX,)),
         rare=True,
@@ -305,41 +289,32 @@ class Settings(Options):
         "Side of the square images",
         "PIXELS",
         MODEL,
-        default=None,
         otherwise="that of the model",
         within="[8, 4096]",
     )
-    crop: str = option(
+    crop: str = setting(
         "Crop of training images: none, center or random",
         "NAME",
         DATA,
         default="center",
-        otherwise=PRESET,
         choices=("none", "center", "random"),
     )
-    crop_scale: tuple[float, float] = option(
+    crop_scale: tuple[float, float] = setting(
         "Smallest and largest share of the area that --crop random keeps, above 0 and at most 1",
         "LOW,HIGH",
         DATA,
         default=(0.2, 1.0),
-        otherwise=PRESET,
         within="(0, 1]",
         goes_with=("crop", ("random",)),
     )
-    flip: bool = option(
-        "Mirror training images with probability 0.5",
-        None,
-        DATA,
-        default=False,
-        otherwise=PRESET,
-        opposite="--no-flip",
+    flip: bool = switch(
+        "Mirror training images with probability 0.5", DATA, opposite="--no-flip", otherwise=PRESET
     )
     randaugment: tuple[int, int] | None = option(
         "Apply RandAugment with N operations (at most 14) of magnitude M (at most 10); 0,0 "
         "applies none",
         "N,M",
         DATA,
-        default=None,
         otherwise="from the preset, or none",
     )
     jpeg_decode: str = option(
@@ -362,19 +337,16 @@ class Settings(Options):
         choices=RESIZERS,
         rare=True,
     )
-    keep: str = option(
+    keep: str = setting(
         "Epoch whose weights to keep: last, best:val_loss or best:val_rmean",
         "NAME",
         OPTIMIZATION,
         default="last",
-        otherwise=PRESET,
         choices=("last", "best:val_loss", "best:val_rmean"),
     )
-    blend_buffers: bool = option(
+    blend_buffers: bool = switch(
         "Average BatchNorm statistics, not only weights, in momentum models",
-        None,
         METHOD,
-        default=False,
         otherwise="weights only",
         rare=True,
     )
@@ -383,7 +355,6 @@ class Settings(Options):
         "weights, which change by (ALPHA / RANK) B A; ALPHA is twice the rank unless given",
         "RANK[,ALPHA]",
         METHOD,
-        default=None,
         otherwise="no adapters: all weights train",
     )
     mask_share: float = option(
@@ -408,7 +379,6 @@ class Settings(Options):
         "Projection heads of a new fusion model: linear or cosine",
         "NAME",
         MODEL,
-        default=None,
         otherwise="from its configuration",
         choices=("linear", "cosine"),
         rare=True,
@@ -419,7 +389,6 @@ class Settings(Options):
         "those of the paper, to the steps of this run",
         "N|paper",
         METHOD,
-        default=None,
         offers=("paper",),
         otherwise="as given",
         rare=True,
@@ -434,44 +403,29 @@ class RunOptions(Options):
         "required after the first task, unless --from-scratch is given",
         "DIR",
         INPUT,
-        default=None,
         usual=True,
     )
     buffer: MaybePath = option(
-        "Buffer of earlier pairs to replay", "DIR", INPUT, default=None, usual=True, stored=True
+        "Buffer of earlier pairs to replay", "DIR", INPUT, usual=True, stored=True
     )
     pseudo_texts: MaybePath = option(
-        "Negative texts from invert-texts",
-        "FILE",
-        INPUT,
-        default=None,
-        otherwise="generated during training",
+        "Negative texts from invert-texts", "FILE", INPUT, otherwise="generated during training"
     )
     reference: MaybePath = option(
         "Task with pairs, beside those to learn, on which a method keeps what the teacher can do",
         "DIR",
         INPUT,
-        default=None,
         stored=True,
     )
     targets: MaybePath = option(
-        "Teacher embeddings precomputed by distill",
-        "DIR",
-        INPUT,
-        default=None,
-        otherwise="run the teacher",
+        "Teacher embeddings precomputed by distill", "DIR", INPUT, otherwise="run the teacher"
     )
     teacher: MaybePath = option(
-        "Checkpoint of the frozen teacher", "DIR", INPUT, default=None, otherwise="--previous"
+        "Checkpoint of the frozen teacher", "DIR", INPUT, otherwise="--previous"
     )
-    from_scratch: bool = option(
-        "Allow training on a later task without --previous", None, METHOD, default=False
-    )
-    fresh_state: bool = option(
-        "Initialise the method's state instead of taking it from --previous",
-        None,
-        METHOD,
-        default=False,
+    from_scratch: bool = switch("Allow training on a later task without --previous", METHOD)
+    fresh_state: bool = switch(
+        "Initialise the method's state instead of taking it from --previous", METHOD
     )
     attempt: int = option(
         "Number of this training among those of one --seed: each draws other batches, views and "
@@ -482,17 +436,12 @@ class RunOptions(Options):
         within="[0, inf)",
         rare=True,
     )
-    compile: bool = option(
-        "Compile the model with torch.compile: minutes at the start, then faster steps",
-        None,
-        EXECUTION,
-        default=False,
+    compile: bool = switch(
+        "Compile the model with torch.compile: minutes at the start, then faster steps", EXECUTION
     )
-    tf32: bool = option(
+    tf32: bool = switch(
         "Multiply float32 in TF32, on GPUs that have it: faster, with 10 bits of mantissa",
-        None,
         EXECUTION,
-        default=False,
         rare=True,
     )
     cudnn: str = option(
@@ -504,11 +453,9 @@ class RunOptions(Options):
         choices=("deterministic", "benchmark"),
         rare=True,
     )
-    grad_checkpointing: bool = option(
+    grad_checkpointing: bool = switch(
         "Recompute activations in backward instead of storing them: less memory, slower steps",
-        None,
         EXECUTION,
-        default=False,
     )
     save_every: str = option(
         "Interval at which the training state is saved: steps, or a time such as 10min",
@@ -517,12 +464,10 @@ class RunOptions(Options):
         default="10min",
         parse=_checked_interval,
     )
-    accept_inexact: bool = option(
+    accept_inexact: bool = switch(
         "Resume even on a different kind of machine or with other versions of libraries, where "
         "results are not bit-exact",
-        None,
         EXECUTION,
-        default=False,
     )
     nproc: int = option(
         "Number of processes that train together, one per GPU",
@@ -544,15 +489,12 @@ class RunOptions(Options):
         "Address on one of the machines; required if --nodes is above 1",
         "HOST:PORT",
         EXECUTION,
-        default=None,
         rare=True,
     )
-    local_loss: bool = option(
+    local_loss: bool = switch(
         "With several processes, compute only the loss rows of a process's own pairs, to save "
         "memory and time; the loss is the same",
-        None,
         EXECUTION,
-        default=False,
         otherwise="every process computes all",
         rare=True,
     )

@@ -17,7 +17,6 @@ from vlcpctl.core.options import (
     MaybePathText,
     Paths,
     PathTexts,
-    Row,
     RowFiles,
     Texts,
     argument,

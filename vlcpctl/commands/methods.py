@@ -231,11 +231,8 @@ def _list(methods: Sequence[type[Method]], *, as_json: bool) -> None:
         described = [describe(method) for method in methods]
         console.emit(json.dumps({"schema": SCHEMA, "methods": described}))
         return
-    rows = [(method.name, method.title, _origin(method)) for method in methods]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        console.emit("  ".join(cells).rstrip())
+    for method in methods:
+        _emit_wrapped("; ".join(filter(None, (_titled(method), _origin(method)))))
     depending = [
         method.name
         for method in methods
@@ -245,6 +242,10 @@ def _list(methods: Sequence[type[Method]], *, as_json: bool) -> None:
         f"good values for {', '.join(depending)} depend on the run, such as on its batch size; "
         "'vlcpctl methods NAME' says which and how"
     )
+
+
+def _titled(method: type[Method]) -> str:
+    return f"{method.name:{_NAMES - 1}} {method.title}"
 
 
 def _origin(method: type[Method]) -> str:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from vlcpctl.api.functions import split as split
     from vlcpctl.api.functions import train_step as train_step
     from vlcpctl.api.functions import update as update
-    from vlcpctl.api.functions import watch as watch
     from vlcpctl.api.models import load_model as load_model
     from vlcpctl.api.results import Report as Report
     from vlcpctl.api.rows import load_rows as load_rows

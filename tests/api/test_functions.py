@@ -56,7 +56,6 @@ def test_the_functions_are_typed(tmp_path: Path) -> None:
         "a = vlcpctl.interpolate('a', 'b', out='c', alpha=(0, 0.5))",
         "a = vlcpctl.export_as('c', out='m', to='onnx')",
         "text: str = vlcpctl.batch('lines', jobs=2)",
-        "print(vlcpctl.watch('run', once=True)['status'])",
     ]
     wrong = [
         "vlcpctl.split('a', out='b')",

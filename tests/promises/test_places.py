@@ -16,7 +16,7 @@ from vlcpctl.commands import COMMANDS, command_class
 from vlcpctl.core.options import options_of
 
 Run = Callable[..., ProgramResult]
-NO_OUTPUT = {"batch", "watch", "inspect", "check", "methods", "doctor"}
+NO_OUTPUT = {"batch", "inspect", "check", "methods", "doctor"}
 IN_PLACE = {"update", "forget"}  # they change what is there; their own tests have such places
 KEEPS_NOTHING = {"junit"}
 NO_FORCE = {"timings", "interpolate"}

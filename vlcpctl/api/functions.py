@@ -36,7 +36,6 @@ from vlcpctl.commands.spatial_report import SpatialReport
 from vlcpctl.commands.split import Split
 from vlcpctl.commands.train_step import TrainStep
 from vlcpctl.commands.update import Update
-from vlcpctl.commands.watch import Watch
 from vlcpctl.core.errors import nearest
 from vlcpctl.core.options import Command, Option, Takes, each, options_of, spelled, text_of
 
@@ -190,11 +189,6 @@ def _lines(call: _Call) -> Rows:
     return [json.loads(line) for line in call.run("--json").splitlines()]
 
 
-def _state(call: _Call) -> Facts:
-    """The last state of a run that has ended, or with `once` its state now."""
-    return _lines(call)[-1]
-
-
 def _report(call: _Call) -> Report:
     if call.given.get("out") is not None:
         call.run()
@@ -237,4 +231,3 @@ spatial_report = _function(SpatialReport, _rows)
 split = _function(Split, _path)
 train_step = _function(TrainStep, _path)
 update = _function(Update, _checkpoint)
-watch = _function(Watch, _state)

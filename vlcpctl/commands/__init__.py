@@ -52,7 +52,6 @@ COMMANDS = {
     "merge": About(TRAIN, "Merge checkpoints: average, ema, TIES or Model Stock.", warm=True),
     "distill": About(TRAIN, "Precompute a teacher's embeddings for distillation.", warm=True),
     "invert-texts": About(TRAIN, "Generate negative texts from a buffer (IncCLIP).", warm=True),
-    "watch": About(TRAIN, "Follow a train-step while it runs."),
     "eval-retrieval": About(EVALUATE, "Evaluate image-text retrieval of checkpoints.", warm=True),
     "eval-zeroshot": About(
         EVALUATE, "Evaluate zero-shot classification of checkpoints.", warm=True

@@ -27,22 +27,20 @@ if TYPE_CHECKING:
     from vlcpctl.export import data_sets, model
 
 MODEL, ONNX = "hf-model", "onnx"
-OF_DATA = ("clip-benchmark", "img2dataset", "hf", "imagefolder")
-IN_SHARDS = ("clip-benchmark", "img2dataset", "hf")
+OF_DATA = ("clip-benchmark", "hf")
 
 
 class Export(Planned, Stored):
     """Write tasks or a checkpoint in the form that another program reads.
 
-    Tasks become a data set: clip-benchmark is the layout that CLIP_benchmark reads as wds/NAME,
-    img2dataset the tars of that program, hf a data set of Parquet files for the Hugging Face hub,
-    imagefolder a directory of image files with their captions in metadata.jsonl. Images are copied
-    unchanged.
+    Tasks become a data set: clip-benchmark is the layout that CLIP_benchmark reads as wds/NAME, hf
+    a data set of Parquet files for the Hugging Face hub. Images are copied unchanged. The tars of a
+    task are WebDataset shards as they are: trainers read them without an export.
 
-    A checkpoint becomes a model repository for the Hugging Face hub, without the state of training
-    and with a model card. open_clip loads it as local-dir:PATH; for a fusion model the repository
-    contains a Python file that loads it. Nothing is uploaded. onnx writes the two towers of a dual
-    encoder as ONNX files and checks them: onnxruntime's embeddings must be torch's.
+    A checkpoint of a dual encoder becomes a model repository for the Hugging Face hub, without the
+    state of training and with a model card. open_clip loads it as local-dir:PATH. Nothing is
+    uploaded. onnx writes its two towers as ONNX files and checks them: onnxruntime's embeddings
+    must be torch's.
 
     'vlcpctl forget' deletes exported data sets of tasks that contain the pairs, and lists exported
     models that were trained on them.
@@ -61,10 +59,9 @@ class Export(Planned, Stored):
         stored=True,
     )
     to: str = required(
-        "Form to write: clip-benchmark, img2dataset, hf or imagefolder for tasks, hf-model or "
-        "onnx for a checkpoint",
+        "Form to write: clip-benchmark or hf for tasks, hf-model or onnx for a checkpoint",
         "FORM",
-        choices=("clip-benchmark", "img2dataset", "hf", "imagefolder", "hf-model", "onnx"),
+        choices=(*OF_DATA, MODEL, ONNX),
     )
     split: Texts = several(
         "Split to export; repeat for more",
@@ -80,7 +77,7 @@ class Export(Planned, Stored):
         "Maximum size of a tar or Parquet file",
         "BYTES",
         otherwise="256MB",
-        goes_with=("to", IN_SHARDS),
+        goes_with=("to", OF_DATA),
         usual=True,
     )
     dataset_type: str | None = option(

@@ -21,6 +21,8 @@ from vlcpctl.core.options import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from vlcpctl.data.precomputed.pseudo_texts import PseudoTextFile
 
 WHEN = {"before": "_before", "after": ""}  # with the suffix of the columns
@@ -139,8 +141,6 @@ class InvertTexts(Planned, Computed, Sharded, Stored):
 
 def _histogram(file: PseudoTextFile) -> Iterator[str]:
     """Histograms of the texts' mean similarity to their images, before and after inversion."""
-    from vlcpctl.report.charts.histograms import histogram_line
-
     low, high = (file.identity["inversion"][name] for name in ("low", "high"))
     similarities = {when: file.column(f"similarity{ending}") for when, ending in WHEN.items()}
     least = min(float(values.min()) for values in similarities.values())
@@ -149,9 +149,18 @@ def _histogram(file: PseudoTextFile) -> Iterator[str]:
         within = int(((values >= low) & (values <= high)).sum())
         share = 100 * float(file.column(f"within{WHEN[when]}").mean())
         yield (
-            f"{when:6} {least:5.2f} |{histogram_line(values, least, most)}| {most:.2f}  {within} "
+            f"{when:6} {least:5.2f} |{_bins(values, least, most)}| {most:.2f}  {within} "
             f"of {file.count} texts and {share:.1f} % of all similarities in [{low}, {high}]"
         )
+
+
+def _bins(values: np.ndarray, low: float, high: float) -> str:
+    """A histogram of values from `low` to `high`, a character per bin, darker where fuller."""
+    import numpy as np
+
+    counts, _ = np.histogram(values, 40, (low, high))
+    shades = " .:-=+*#%@"
+    return "".join(shades[-(-count * 9 // max(1, counts.max()))] for count in counts)
 
 
 def _result(file: PseudoTextFile) -> str:

@@ -22,7 +22,7 @@ _MEANT = {
     "info": ("inspect",),
     "linear-probe": ("eval-probe",),
     "list": ("methods",),
-    "monitor": ("watch",),
+    "monitor": ("inspect",),
     "plot": ("forgetting-report",),
     "prepare": ("split",),
     "remove": ("forget",),

@@ -96,7 +96,7 @@ def test_hyper_parameters_and_their_values(bash: Complete) -> None:
         (["forgetting-report", "--fail-if", "worst_drop", ":"], ["lt:", "le:", "gt:", "ge:"]),
         (["split", "--cap", "k"], ["kept-values=", "kept-values=..."]),
         (["export", "--to", "hf"], ["hf", "hf-model"]),
-        (["train-step", "--log", "w"], ["wandb:", "wandb:..."]),
+        (["train-step", "--log", ""], ["tensorboard:", "wandb:"]),
         (["sample", ""], ["emoji9"]),
         (["batch", "--to", ""], ["snakemake", "sbatch"]),
         (["train-step", "--run", ""], []),

@@ -179,7 +179,10 @@ def _values(row: Option, kind: Any, given: Mapping[str, Any], incomplete: str) -
 
 def _is_rather_a_path(row: Option, kind: Any, incomplete: str) -> bool:
     """Whether to leave an argument or option that takes paths and names to the shell."""
-    if not takes_path(row, kind) or row.offers in {"models", "tables"}:
+    starts = row.offers if isinstance(row.offers, tuple) else ()
+    # --log tensorboard:DIR|wandb:PROJECT: nothing else may stand there.
+    is_closed = bool(starts) and all(one.startswith(starts) for one in str(row.metavar).split("|"))
+    if not takes_path(row, kind) or is_closed or row.offers in {"models", "tables"}:
         return False
     return not incomplete or (row.is_argument and _starts_an_entry(incomplete))
 

@@ -83,9 +83,9 @@ class Distill(Planned, Computed, Stored):
         usual=True,
     )
     crop: str | None = like(Settings, "crop", default=None)
-    crop_scale: str | None = like(Settings, "crop_scale", default=None)
+    crop_scale: tuple[float, float] | None = like(Settings, "crop_scale", default=None)
     flip: bool | None = like(Settings, "flip", default=None)
-    randaugment: str | None = like(Settings, "randaugment", default=None)
+    randaugment: tuple[int, int] | None = like(Settings, "randaugment", default=None)
     jpeg_decode: str | None = like(Settings, "jpeg_decode", default=None)
     resize: str | None = like(Settings, "resize", default=None)
     batch_size: int = option(

@@ -188,6 +188,7 @@ class Options:
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
+    refuses_idle: ClassVar[bool] = True  # whether making one refuses an option without effect
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
@@ -210,6 +211,15 @@ class Options:
                 except ValueError as error:
                     raise UsageError(f"{spelled(name, row)}: {error}") from error
                 object.__setattr__(self, name, value)
+        if self.refuses_idle:
+            self._refuse_idle()
+
+    def _refuse_idle(self) -> None:
+        kind = type(self)
+        values = {name: value_of(self, name) for name in options_of(kind)}
+        defaults = {one.name: one.default for one in fields(kind)}
+        given = {name for name, value in values.items() if value not in (None, defaults[name])}
+        refuse_idle(idle_rows(kind), values, given)
 
 
 class Command(Options):
@@ -231,14 +241,6 @@ class Command(Options):
                         cls.__annotations__[one.name] = hint if is_wide else hint | None
                         setattr(cls, one.name, like(base, one.name, default=None))
         super().__init_subclass__()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        kind = type(self)
-        values = {name: value_of(self, name) for name in options_of(kind)}
-        defaults = {one.name: one.default for one in fields(kind)}
-        given = {name for name, value in values.items() if value not in (None, defaults[name])}
-        refuse_idle(idle_rows(kind), values, given)
 
     def execute(self) -> None:
         """Do what is asked, and print the result."""

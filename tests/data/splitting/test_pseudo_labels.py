@@ -179,7 +179,7 @@ def test_options_without_an_effect_are_refused(tmp_path: Path) -> None:
     names.write_text("cat\ndog\n")
     refusals: list[tuple[dict[str, Any], str]] = [
         ({"class_names": names}, "--class-names has no effect without --labels-from: it applies"),
-        ({"class_names": names, "labels_from": "group"}, "no effect with --labels-from column"),
+        ({"class_names": names, "labels_from": "group"}, "no effect with --labels-from group"),
         ({"templates": names, "labels_from": "timm:resnet18"}, "--templates has no effect with"),
         ({"label_column": "b", "labels_from": "a"}, "--label-column has no effect with --labels-"),
         ({"labels_from": "checkpoint:run/00"}, "needs --class-names"),

@@ -73,6 +73,8 @@ def _checked_interval(text: str) -> str:
 class Settings(Options):
     """The settings of one train-step, apart from its methods' own hyper-parameters."""
 
+    refuses_idle = False  # only those that the user gives: `resolution.refuse_idle_settings`
+
     model: PathText = option(
         "Model of a first task: an open_clip or albef name, or a JSON configuration",
         "NAME|FILE.json",

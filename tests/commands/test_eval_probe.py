@@ -236,7 +236,7 @@ def test_rows_that_are_there_are_kept_and_others_refused(place: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({"solver": "newton"}, "unknown solver 'newton'"),
+        ({"solver": "newton"}, "--solver: unknown value 'newton'"),
         ({"epochs": 3}, "--epochs has no effect with --solver lbfgs"),
         ({"lr": 0.5}, "--lr has no effect"),
         ({"solver": "sgd", "lr": -1.0}, "--lr -1.0 must be above 0"),

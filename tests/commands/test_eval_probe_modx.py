@@ -326,7 +326,7 @@ def test_a_report_keeps_the_protocols_apart(
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({"protocol": "mod-x"}, "--protocol: unknown protocol 'mod-x'; did you mean 'modx'?"),
+        ({"protocol": "mod-x"}, "--protocol: unknown value 'mod-x'; did you mean 'modx'?"),
         ({"solver": "sgd"}, "--solver has no effect with --protocol modx"),
         ({"strength": 1e-6}, "--strength has no effect with --protocol modx"),
         ({"held_out": 0.2}, "--held-out has no effect with --protocol modx"),

@@ -251,8 +251,8 @@ def test_a_stream_given_as_a_task_lists_its_tasks(place: Path) -> None:
     ("options", "message"),
     [
         ({"gallery": "merge"}, "did you mean 'merged'"),
-        ({"protocol": "multi"}, "unknown protocol 'multi'"),
-        ({"duplicates": "drop"}, "unknown value of --duplicates"),
+        ({"protocol": "multi"}, "--protocol: unknown value 'multi'"),
+        ({"duplicates": "drop"}, "--duplicates: unknown value"),
     ],
 )
 def test_unknown_words_are_refused(place: Path, options: dict[str, str], message: str) -> None:

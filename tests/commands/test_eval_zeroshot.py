@@ -457,7 +457,7 @@ def test_a_folder_that_is_not_whole_is_named(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"classes": "own"}, "unknown value of --classes: 'own'"),
+        ({"classes": "own"}, "--classes: unknown value 'own'"),
         ({"classes": "task"}, "--classes task has no effect"),
     ],
 )

@@ -433,7 +433,7 @@ def test_the_program_prints_the_path_and_refuses_in_one_line(
     for words, code, said in (
         (("--num-shards", "2", "--shard-index", "2"), 2, "with --num-shards 2 the last is 1"),
         (("--num-shards", "2", "--force"), 2, "--force would remove the work of other shards"),
-        (("--crop-scale", "high"), 2, "--crop-scale 'high' is not two numbers"),
+        (("--crop-scale", "high"), 2, "--crop-scale: 'high' is not two numbers"),
         (("--views", "2"), 4, "views was 4 and is now 2"),
     ):
         check_refused(distill_program(capfd, place, out, *words, "-q"), "distill", code, said)

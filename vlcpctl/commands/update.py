@@ -296,6 +296,7 @@ class Update(Quiet, Json):
         short="-m",
         offers="joined_methods",
         resets=True,
+        usual=True,
     )
     method_file: Paths = like(Shared, "method_file", default=())
     preset: str | None = option(
@@ -386,6 +387,7 @@ class Update(Quiet, Json):
         DATA,
         otherwise="test=0.1",
         resets=True,
+        usual=True,
     )
     holdout_most: str | None = option(
         "Share of a week that a --holdout of N images may take; a smaller week holds out the "
@@ -412,10 +414,10 @@ class Update(Quiet, Json):
         resets=True,
     )
     image_column: str | None = option(
-        "Column with images", "NAME", DATA, otherwise="found by its name", resets=True
+        "Column with images", "NAME", DATA, otherwise="found by its name", resets=True, usual=True
     )
     caption_column: str | None = option(
-        "Column with captions", "NAME", DATA, otherwise="found by its name", resets=True
+        "Column with captions", "NAME", DATA, otherwise="found by its name", resets=True, usual=True
     )
     image_root: PathTexts = several(
         "Directory that image paths are relative to; repeat for more, or give 'none' for that "
@@ -443,6 +445,7 @@ class Update(Quiet, Json):
         DATA,
         otherwise="--refuse-leaks",
         opposite="--refuse-leaks",
+        usual=True,
     )
     readmit: Paths = several(
         "Deletion whose pairs may be in this week again: a receipt of forget, or a file of "

@@ -69,6 +69,8 @@ class Work(Paint, Command):
         ("photos", "a", [Path("a")]),
         ("photos", ["a", Path("b c")], [Path("a"), Path("b c")]),
         ("words", "a", ["a"]),
+        ("words", (1, 3), ["1,3"]),
+        ("words", [(1, 3), "1,1"], ["1,3", "1,1"]),
         ("names", ["customer", "date"], "customer,date"),
         ("price", 3, "3"),
         ("weeks", "none", "none"),

@@ -82,15 +82,8 @@ def _words(name: str, row: Option, kind: Any, value: Any) -> Iterator[str]:
             raise TypeError(f"{name} needs a value, not {value}")
         yield from [option] if value else [row.opposite] if row.opposite else []
         return
-    # Several numbers are one value: what repeats is text or a path.
-    repeats = get_origin(kind) is list and not _are_numbers(value)
-    for one in each(value) if repeats else [value]:
+    for one in each(value) if get_origin(kind) is list else [value]:
         yield f"{option}={text_of(one)}"
-
-
-def _are_numbers(value: Any) -> bool:
-    is_list = isinstance(value, list | tuple) and len(value) > 0
-    return is_list and all(isinstance(one, int | float) for one in value)
 
 
 def _command(kind: type[Command]) -> str:

@@ -20,6 +20,7 @@ from vlcpctl.core.options import (
     METHOD,
     GoesWith,
     MaybePath,
+    Numbers,
     Paths,
     Texts,
     argument,
@@ -85,7 +86,7 @@ class Merge(Planned, Stored):
         INPUT,
         stored=True,
     )
-    weights: Texts = several(
+    weights: Numbers = several(
         "Weight of each checkpoint in the average, as parts of their sum; repeat for a sweep",
         "W,W[,W...]",
         METHOD,

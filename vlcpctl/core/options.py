@@ -76,6 +76,7 @@ PathText = Takes[str, StrPath]
 PathTexts = Takes[list[str], StrPath | Iterable[StrPath]]
 RowFiles = Takes[list[str], StrPath | Row | Iterable[StrPath | Row]]
 MaybePathText = Takes[str | None, StrPath | None]
+Numbers = Takes[list[str], str | Sequence[float] | Iterable[str | Sequence[float]]]
 Names = Takes[str | None, str | Sequence[str] | None]
 Amount = Takes[str, int | str]  # a number, or a share such as 5%
 MaybeAmount = Takes[str | None, int | str | None]
@@ -345,8 +346,8 @@ def in_words(interval: str) -> str:
     return f"{words} and {'below' if interval[-1] == ')' else 'at most'} {high}"
 
 
-def each(value: Any) -> Iterable[Any]:
-    """The items of an iterable; what is text, a path or a row is one item.
+def each(value: Any) -> list[Any]:
+    """The items of an iterable; what is text, a path, a row or several numbers is one item.
 
     Raises TypeError for a table of pandas, whose items are the names of its columns.
     """
@@ -356,7 +357,9 @@ def each(value: Any) -> Iterable[Any]:
             "eval_retrieval returns them"
         )
     is_one = isinstance(value, str | os.PathLike | Mapping) or not hasattr(value, "__iter__")
-    return [value] if is_one else value
+    found = [value] if is_one else list(value)
+    # Such as the weights of a merge.
+    return [value] if found and all(isinstance(one, int | float) for one in found) else found
 
 
 def text_of(value: Any) -> str:

@@ -16,7 +16,7 @@ import pytest
 from support.program import ProgramResult, check_refused, make_inputs, run_program
 
 from vlcpctl.commands import COMMANDS, GROUPS, command, command_class
-from vlcpctl.commands.paths import refuse_url, takes_path
+from vlcpctl.commands.paths import refuse_url
 from vlcpctl.commands.words import _MEANT, OFFERS, option_meant
 from vlcpctl.core.options import SECTIONS, options_of, spelled
 
@@ -73,8 +73,8 @@ def test_a_mistake_is_one_plain_line(
 def _paths() -> Iterator[tuple[str, str, bool]]:
     """Every argument ("") and option that may be or contain a path, and if it may be in a store."""
     for name in COMMANDS:
-        for field, (row, kind) in options_of(command_class(name)).items():
-            if takes_path(row, kind):
+        for field, (row, _) in options_of(command_class(name)).items():
+            if row.takes_path:
                 yield name, "" if row.is_argument else spelled(field, row), row.stored
 
 

@@ -18,7 +18,7 @@ import typer
 import typer.core
 
 from vlcpctl.commands import COMMANDS, command_class
-from vlcpctl.commands.paths import refuse_url, takes_path
+from vlcpctl.commands.paths import refuse_url
 from vlcpctl.commands.words import option_meant
 from vlcpctl.core import console
 from vlcpctl.core.amounts import parse_number
@@ -258,7 +258,7 @@ def _value(command: str, kind: type[Command], name: str, words: Any) -> Any:
         for one in [words] if isinstance(words, str) else words if of is not bool else []:
             if not one:
                 raise ValueError("the value is empty (an unset shell variable gives none)")
-            if takes_path(row, of):
+            if row.takes_path:
                 refuse_url(one, is_stored=row.stored)
         return converted(row, of, words)
     except ValueError as error:

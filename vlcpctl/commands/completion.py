@@ -17,7 +17,6 @@ import typer
 
 from vlcpctl.commands import COMMANDS
 from vlcpctl.commands.command import variable_of, with_wait_values
-from vlcpctl.commands.paths import takes_path
 from vlcpctl.commands.words import OFFERS
 from vlcpctl.core.options import Option, options_of
 
@@ -148,7 +147,7 @@ def _offered(program: Any, words: Sequence[str], incomplete: str) -> list[tuple[
     found = options_of(command.kind)
     for field, (row, _) in found.items():
         given.setdefault(field, os.environ.get(variable_of(name, field, row)))
-    return [(one, "") for one in _values(*found[parameter.name], given, incomplete)]
+    return [(one, "") for one in _values(found[parameter.name][0], given, incomplete)]
 
 
 def _incomplete(parameters: Sequence[Any], words: Sequence[str], given: Mapping[str, Any]) -> Any:
@@ -163,13 +162,13 @@ def _incomplete(parameters: Sequence[Any], words: Sequence[str], given: Mapping[
     return None
 
 
-def _values(row: Option, kind: Any, given: Mapping[str, Any], incomplete: str) -> list[str]:
+def _values(row: Option, given: Mapping[str, Any], incomplete: str) -> list[str]:
     """The values of an option or argument that start with `incomplete`.
 
     `given` has the words of the command line by the fields' names. Empty if any value is allowed,
     or if a path is more likely than a name.
     """
-    if _is_rather_a_path(row, kind, incomplete):
+    if _is_rather_a_path(row, incomplete):
         return []
     offers: Iterable[str] = row.choices or row.offers
     if isinstance(row.offers, str):
@@ -177,12 +176,12 @@ def _values(row: Option, kind: Any, given: Mapping[str, Any], incomplete: str) -
     return [one for one in offers if one.startswith(incomplete)]
 
 
-def _is_rather_a_path(row: Option, kind: Any, incomplete: str) -> bool:
+def _is_rather_a_path(row: Option, incomplete: str) -> bool:
     """Whether to leave an argument or option that takes paths and names to the shell."""
     starts = row.offers if isinstance(row.offers, tuple) else ()
     # --log tensorboard:DIR|wandb:PROJECT: nothing else may stand there.
     is_closed = bool(starts) and all(one.startswith(starts) for one in str(row.metavar).split("|"))
-    if not takes_path(row, kind) or is_closed or row.offers in {"models", "tables"}:
+    if not row.takes_path or is_closed or row.offers in {"models", "tables"}:
         return False
     return not incomplete or (row.is_argument and _starts_an_entry(incomplete))
 

@@ -62,7 +62,6 @@ class EvalProbe(Evaluate, Stored):
         "eval-zeroshot -h)",
         kw_only=False,
         offers="data_sets",
-        holds_path=True,
         stored=True,
     )
     checkpoint: Paths = like(Shared, "checkpoint")

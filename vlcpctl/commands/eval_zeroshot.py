@@ -55,7 +55,6 @@ class EvalZeroshot(Evaluate, Sharded, Stored):
         "Task directories, folders in CLIP_benchmark's layout, or data sets by name (listed above)",
         kw_only=False,
         offers="data_sets",
-        holds_path=True,
         stored=True,
     )
     checkpoint: Paths = like(Shared, "checkpoint")

@@ -134,7 +134,7 @@ class ForgettingReport(Quiet, Json):
     """
 
     rows: RowFiles = argument(
-        "ROWS", "NDJSON files of evaluation rows; - reads stdin", kw_only=False, holds_path=True
+        "ROWS", "NDJSON files of evaluation rows; - reads stdin", kw_only=False
     )
     out: MaybePath = option(
         "Directory for report.html, report.md and summary.json",
@@ -162,7 +162,6 @@ class ForgettingReport(Quiet, Json):
         "CKPT|ID|RUN",
         INPUT,
         otherwise="the model that each run started from",
-        holds_path=True,
     )
     guard: Texts = several(
         "Data outside the stream that must not get worse; repeat for more",
@@ -183,7 +182,6 @@ class ForgettingReport(Quiet, Json):
         "NAME|FILE",
         TABLES,
         offers="tables",
-        holds_path=True,
     )
     paper_data: bool = switch(
         "Show differences from the printed values: the rows are of the paper's data",

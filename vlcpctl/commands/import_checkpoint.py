@@ -59,7 +59,6 @@ class ImportCheckpoint(Planned):
         otherwise="from SOURCE; required if SOURCE does not name it",
         offers="models",
         usual=True,
-        holds_path=True,
     )
     tokenizer: MaybePath = option(
         "Directory with the vocab.txt or tokenizer.json of a fusion model",

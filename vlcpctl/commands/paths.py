@@ -5,26 +5,17 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
 
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, UsageError, missing
-from vlcpctl.core.options import NONE, Command, Option, options_of
+from vlcpctl.core.options import NONE, Command, options_of
 from vlcpctl.core.printable import printable
 from vlcpctl.files.object_stores import protocol_of
 
 STDOUT = Path("-")
 _USUAL_SIZE = "64GB"  # of a cache
 _URL = re.compile(r"(?:^|(?<=[=,:]))[A-Za-z][A-Za-z0-9+.-]*:/{2}.*", re.DOTALL)
-
-
-def takes_path(row: Option, kind: Any) -> bool:
-    """Whether values of an option, of this type, may be or contain paths."""
-    return row.holds_path or _is_of_paths(kind)
-
-
-def _is_of_paths(kind: Any) -> bool:
-    return (get_args(kind)[0] if get_origin(kind) is list else kind) is Path
 
 
 def require_paths(*paths: Path | None) -> None:
@@ -76,8 +67,8 @@ def checked_paths(request: Command) -> Command:
             check_output_path(out, inputs)
             if not getattr(request, "dry_run", False):
                 Staging(out).finish_swap()
-    paths = {name: getattr(request, name) for name, kind in read.items() if _is_of_paths(kind)}
-    values = {name: _each(_readable, value) for name, value in paths.items()}
+    paths = [name for name, kind in read.items() if kind in (Path, list[Path])]
+    values = {name: _each(_readable, getattr(request, name)) for name in paths}
     return type(request).made_of(vars(request) | values)
 
 
@@ -91,7 +82,7 @@ def _inputs(request: Command, name: str) -> list[Path]:
     """The paths that an option or argument reads."""
     row, _ = options_of(type(request))[name]
     value = getattr(request, name)
-    if row.is_argument and row.holds_path:
+    if row.is_argument and row.takes_path:
         return [Path(one) for one in value if one]
     return [one for one in _listed(value) if isinstance(one, Path)]
 

@@ -164,7 +164,6 @@ class Shared(Options):
         "Also log to TensorBoard or Weights & Biases; repeat for more",
         "tensorboard:DIR|wandb:PROJECT",
         offers=("tensorboard:", "wandb:"),
-        holds_path=True,
     )
 
 

@@ -151,7 +151,6 @@ class Update(Quiet, Json):
         "New image-text pairs, in any form that split takes",
         kw_only=False,
         default=(),
-        holds_path=True,
         stored=True,
     )
     init: MaybePathText = option(
@@ -161,7 +160,6 @@ class Update(Quiet, Json):
         otherwise="continue",
         offers=("open_clip:",),
         usual=True,
-        holds_path=True,
     )
     buffer_from: PathTexts = several(
         "Earlier training data that fill the first buffer, with --init; repeat for more",
@@ -169,7 +167,6 @@ class Update(Quiet, Json):
         INPUT,
         otherwise="week 1 replays nothing",
         usual=True,
-        holds_path=True,
         stored=True,
     )
     rollback: int | None = option(
@@ -194,7 +191,6 @@ class Update(Quiet, Json):
         "TASK",
         INPUT,
         usual=True,
-        holds_path=True,
         stored=True,
     )
     guard_classes: PathTexts = several(
@@ -204,7 +200,6 @@ class Update(Quiet, Json):
         "DATASET",
         INPUT,
         offers="data_sets",
-        holds_path=True,
         stored=True,
     )
     data: MaybePath = like(Shared, "data", default=None, stored=True, resets=True)
@@ -213,7 +208,6 @@ class Update(Quiet, Json):
         "small galleries hide losses; repeat for more, or give 'none'",
         "TASK",
         INPUT,
-        holds_path=True,
         stored=True,
     )
     reference: MaybePathText = option(
@@ -222,7 +216,6 @@ class Update(Quiet, Json):
         "TASK",
         INPUT,
         resets=True,
-        holds_path=True,
         stored=True,
     )
     index_week: MaybeAmount = option(
@@ -425,7 +418,6 @@ class Update(Quiet, Json):
         "DIR",
         DATA,
         otherwise="that of the list",
-        holds_path=True,
         stored=True,
     )
     max_skip: MaybeAmount = option(

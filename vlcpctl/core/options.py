@@ -94,8 +94,8 @@ class Option(NamedTuple):
     ValueError. `offers` are what TAB offers, or the function in `commands.words` that knows them.
     One that `resets` takes "none", too.
 
-    A path, or a text that is or has one (`holds_path`), is read unless it `writes`; what is
-    `stored` may be in an object store.
+    What `takes_path` is a path, or a text that may be or have one: it is read unless it `writes`;
+    what is `stored` may be in an object store.
     """
 
     text: str
@@ -113,7 +113,7 @@ class Option(NamedTuple):
     parse: Callable[[str], Any] | None = None
     offers: str | tuple[str, ...] = ()
     resets: bool = False
-    holds_path: bool = False
+    takes_path: bool = False  # found by its type
     writes: bool = False
     stored: bool = False
     is_argument: bool = False
@@ -260,11 +260,16 @@ def options_of(kind: Any) -> dict[str, tuple[Option, Any]]:
 def _options_of(kind: Any) -> dict[str, tuple[Option, Any]]:
     hints, known = get_type_hints(kind), {one.name: one for one in fields(kind)}
     order = [name for one in kind.__mro__ for name in get_annotations(one)]
+    rows = {name: one.metadata[_OPTION] for name, one in known.items() if _OPTION in one.metadata}
     return {
-        name: (known[name].metadata[_OPTION], _without_none(hints[name]))
+        name: (rows[name]._replace(takes_path=_takes_path(hints[name])), _without_none(hints[name]))
         for name in dict.fromkeys(order)
-        if name in known and _OPTION in known[name].metadata
+        if name in rows
     }
+
+
+def _takes_path(hint: Any) -> bool:
+    return hint == os.PathLike[str] or any(map(_takes_path, get_args(hint)))
 
 
 def _without_none(hint: Any) -> Any:

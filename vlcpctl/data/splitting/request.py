@@ -37,7 +37,6 @@ class SplitOptions(Options):
         "such files, folders of images, Hugging Face imagefolders, data sets that save_to_disk "
         "wrote, or tasks of a stream",
         kw_only=False,
-        holds_path=True,
         stored=True,
     )
     by: str = required(
@@ -136,7 +135,6 @@ class SplitOptions(Options):
         MODEL,
         otherwise="the label column",
         offers=("timm:", "checkpoint:", "open_clip:"),
-        holds_path=True,
     )
     class_names: MaybePath = option(
         "Class names of the classifier, one per line, for --labels-from",
@@ -156,7 +154,6 @@ class SplitOptions(Options):
         "DIR",
         INPUT,
         otherwise="that of the list",
-        holds_path=True,
         stored=True,
     )
     max_skip: Amount = option(
@@ -195,7 +192,6 @@ class SplitOptions(Options):
         "with 'self' and --split-column, of this one; repeat for more",
         "PATH|self",
         DATA,
-        holds_path=True,
         stored=True,
     )
     in_place: bool = switch(

@@ -82,7 +82,6 @@ class Settings(Options):
         default="",
         otherwise="from the preset, or that of --previous",
         offers="models",
-        holds_path=True,
     )
     pretrained: MaybePathText = option(
         "Pretrained weights of a first task: an open_clip tag or a file; for albef models also "
@@ -90,7 +89,6 @@ class Settings(Options):
         "WEIGHTS",
         MODEL,
         otherwise="from the preset, or none; for albef models those of the configuration",
-        holds_path=True,
     )
     temperature: str | None = option(
         "Temperature of the contrastive loss: fixed, or learned from an initial value",

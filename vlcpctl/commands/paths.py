@@ -81,10 +81,9 @@ def _readable(one: Any) -> Any:
 def _inputs(request: Command, name: str) -> list[Path]:
     """The paths that an option or argument reads."""
     row, _ = options_of(type(request))[name]
-    value = getattr(request, name)
-    if row.is_argument and row.takes_path:
-        return [Path(one) for one in value if one]
-    return [one for one in _listed(value) if isinstance(one, Path)]
+    is_source = row.is_argument and row.takes_path  # which may be text
+    values = _listed(getattr(request, name))
+    return [Path(one) for one in values if isinstance(one, Path) or (is_source and one)]
 
 
 def _with_stored(request: Command) -> Command:

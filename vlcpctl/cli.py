@@ -32,7 +32,7 @@ from vlcpctl.commands.words import command_meant
 from vlcpctl.core import console
 from vlcpctl.core.ending import ending_at_signals
 from vlcpctl.core.errors import VlcpError
-from vlcpctl.core.resource_limits import is_about_limits, limit_text, require_threads
+from vlcpctl.core.machine import is_about_limits, limit_text, require_threads
 
 EPILOG = (
     "'vlcpctl COMMAND -h' shows the usual options of a command in few words, --help more of them, "

@@ -24,7 +24,7 @@ from support.doc_pages import generator
 from support.evaluators import EVALUATORS, evaluation
 
 from vlcpctl import cli
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.manifest import MANIFESTS, content_of, read_manifest
 from vlcpctl.files.rows import OPTIONS_OF_DATA, OPTIONS_OF_SEED, SCHEMA, read_rows
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task

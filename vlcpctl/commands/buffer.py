@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from vlcpctl.commands.shared import Computed, Planned, Sharded, Stored
+from vlcpctl.commands.shared import Computed, Planned, Stored
 from vlcpctl.core.console import emit, say, warn
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.options import (
@@ -27,17 +28,14 @@ if TYPE_CHECKING:
     import numpy as np
 
     from vlcpctl.data.buffer import size as buffer_size
-    from vlcpctl.data.buffer.manifest import BufferRequest
-    from vlcpctl.data.buffer.update import UpdatePlan
     from vlcpctl.data.precomputed.stored_features import StoredProjections
     from vlcpctl.data.tasks.task import Split, Task
     from vlcpctl.distributed.pool import Pool
-    from vlcpctl.files.shards import Shards
     from vlcpctl.models.encoders import Encoder
     from vlcpctl.precompute.pair_features import Results
 
 
-class Buffer(Planned, Computed, Sharded, Stored):
+class Buffer(Planned, Computed, Stored):
     r"""Choose which pairs of a task to keep for replay, in addition to earlier ones.
 
     The result is a task directory that contains its images, so the old task can be deleted.
@@ -62,12 +60,6 @@ class Buffer(Planned, Computed, Sharded, Stored):
 
     --store-features stores the raw projections of each new image and of all its captions, in half
     precision. Earlier items keep the projections of the checkpoint that added them.
-
-    Several commands, perhaps on different machines, can share what --checkpoint computes: with
-    --num-shards N and --shard-index 0 to N - 1, in any order, each stores its shard beside --out.
-    Then the same line without --shard-index chooses and writes the buffer, with the bytes that one
-    process writes. With herding and kmeans they share the features; the projections of the pairs
-    that those choose are computed by the joining line.
 
     Examples:
       vlcpctl buffer stream/00-smileys -o buffer/00 --policy reservoir --size 500
@@ -141,12 +133,6 @@ class Buffer(Planned, Computed, Sharded, Stored):
         usual=True,
     )
 
-    num_shards: int | None = like(
-        Sharded,
-        "num_shards",
-        default=None,
-        goes_with=("checkpoint", None, "commands share only what a model computes"),
-    )
     nproc: int | None = like(
         Computed,
         "nproc",
@@ -156,12 +142,10 @@ class Buffer(Planned, Computed, Sharded, Stored):
 
     def execute(self) -> None:
         from vlcpctl.data.buffer.manifest import BufferRequest
-        from vlcpctl.data.buffer.update import open_buffer, plan_update
-        from vlcpctl.files.atomic import already_made
+        from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
+        from vlcpctl.files.finished import already_made
         from vlcpctl.files.manifest import content_of
-        from vlcpctl.files.resumable_parts import drop_finished
 
-        shards = self.shards_of(self.out, force=self.force)
         task, size = self._checked()
         request = BufferRequest(
             task=task,
@@ -176,15 +160,16 @@ class Buffer(Planned, Computed, Sharded, Stored):
         )
         if already_made(self.out, "task", request.identity(), force=self.force):
             say(f"buffer: {self.out} is already finished")
-            if shards is not None and not self.dry_run:
-                drop_finished(self.out, request.embedded())
         else:
             plan = plan_update(request)
             say(f"buffer: {plan}")
             for warning in plan.warnings:
                 warn(warning)
-            if self.dry_run or not self._write(request, plan, shards):
+            if self.dry_run:
                 return
+            with self._pool() as pool:
+                features, project = partial(self._embed, pool), partial(self._project, pool)
+                write_buffer(self.out, request, plan, features, project)
             say(f"buffer: {_summary(self.out, sum(plan.seen.values()))}")
         emit(_result(self.out) if self.json else self.out)
 
@@ -207,83 +192,40 @@ class Buffer(Planned, Computed, Sharded, Stored):
             raise BadInput(f"{self.task} is a buffer; give a task, and pass it with --previous")
         return task, wanted
 
-    def _write(self, request: BufferRequest, plan: UpdatePlan, shards: Shards | None) -> bool:
-        """Whether the buffer is written; if not, this command has computed its shard of the work.
-
-        It needs a model only with --checkpoint.
-        """
-        from vlcpctl.data.buffer.update import FEATURES, PROJECTIONS, to_embed, write_buffer
+    def _pool(self) -> AbstractContextManager[Pool]:
+        """The processes that run the model, if there is one."""
         from vlcpctl.distributed.pool import pool_of
         from vlcpctl.distributed.ranks import processes
-        from vlcpctl.files.shards import drop_joined, refuse_shards
         from vlcpctl.models.imports import preload
 
-        pool = pool_of(processes(self.nproc) if self.checkpoint else 1, self.device, preload)
-        joined: dict[str, Shards] = {}  # by what they have
-        if shards is not None:
-            what, rows = to_embed(request, plan)
-            settings = request.embedded(), self._numeric()
-            if shards.index is not None:
-                from vlcpctl.precompute.pair_features import PairWork, keep_pairs
+        return pool_of(processes(self.nproc) if self.checkpoint else 1, self.device, preload)
 
-                work = PairWork(request.task.split("train"), rows, is_raw=what == PROJECTIONS)
-                with shards.computing(*settings), pool as started:
-                    results = self._loaded(started)[1]
-                    keep_pairs(shards, work, results, self._named(work.split))
-                return False
-            shards.check(*settings)
-            joined[what] = shards
-        elif not self.force:
-            refuse_shards(self.out, "this buffer")
-        with pool as started:
-            features = partial(self._embed, started, joined.get(FEATURES))
-            project = partial(self._project, started, joined.get(PROJECTIONS))
-            write_buffer(self.out, request, plan, features, project)
-        drop_joined(self.out)
-        return True
-
-    def _numeric(self) -> dict[str, Any]:
-        """The facts that decide the last bits of what --checkpoint computes."""
-        from vlcpctl.precompute.compute_options import ComputeOptions
-        from vlcpctl.precompute.pair_features import BATCH
-
-        compute = ComputeOptions(
-            batch_size=BATCH, device=self.device, workers=0, threads=self.threads
-        )
-        return compute.numeric()
-
-    def _loaded(self, pool: Pool, shards: Shards | None = None) -> tuple[Encoder, Results]:
-        """The model, and what gives its results: the processes, or the shards to join."""
+    def _loaded(self, pool: Pool) -> tuple[Encoder, Results]:
+        """The model, and the processes that give its results."""
         from vlcpctl.models.encoders import SavedEncoder
-        from vlcpctl.precompute.pair_features import kept_pairs
 
         assert self.checkpoint is not None, "check_policy requires --checkpoint"
         source = SavedEncoder(self.checkpoint)
         encoder = pool.load(source, self.device)
-        computed = partial(pool.results, source, encoder)
-        return encoder, computed if shards is None else kept_pairs(shards)
+        return encoder, partial(pool.results, source, encoder)
 
-    def _embed(
-        self, pool: Pool, shards: Shards | None, split: Split, rows: np.ndarray
-    ) -> np.ndarray:
+    def _embed(self, pool: Pool, split: Split, rows: np.ndarray) -> np.ndarray:
         """Features (N, D) of rows of a split; called only by herding and kmeans."""
         from vlcpctl.models.embed import require_finite
         from vlcpctl.precompute.pair_features import pair_features
 
-        encoder, results = self._loaded(pool, shards)
+        encoder, results = self._loaded(pool)
         features = pair_features(encoder, split, rows, results)
         require_finite(features, self._named(split))
         return features
 
-    def _project(
-        self, pool: Pool, shards: Shards | None, split: Split, rows: np.ndarray
-    ) -> StoredProjections:
+    def _project(self, pool: Pool, split: Split, rows: np.ndarray) -> StoredProjections:
         """Raw projections of rows of a split, to store beside them."""
         from vlcpctl.files.manifest import content_of
         from vlcpctl.models.embed import require_finite
         from vlcpctl.precompute.pair_features import raw_projections
 
-        encoder, results = self._loaded(pool, shards)
+        encoder, results = self._loaded(pool)
         assert self.checkpoint is not None
         maker = content_of(self.checkpoint, "checkpoint")
         found = raw_projections(encoder, split, rows, maker, results)
@@ -297,7 +239,7 @@ class Buffer(Planned, Computed, Sharded, Stored):
 
 def _summary(out: Path, seen: int) -> str:
     """What was kept of the images seen so far, and its size, in one line."""
-    from vlcpctl.core.amounts import size
+    from vlcpctl.core.words import size
     from vlcpctl.data.tasks.task import open_task
 
     buffer = open_task(out)

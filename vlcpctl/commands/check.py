@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vlcpctl.commands.shared import Json, Quiet
 from vlcpctl.core.options import Paths, argument, option, switch
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 
 if TYPE_CHECKING:
     from vlcpctl.inspection.split_columns import Finding

@@ -21,7 +21,6 @@ from vlcpctl.commands import COMMANDS, command_class
 from vlcpctl.commands.paths import refuse_url
 from vlcpctl.commands.words import option_meant
 from vlcpctl.core import console
-from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.errors import UsageError, debugging, nearest
 from vlcpctl.core.options import (
     OUTPUT,
@@ -32,7 +31,7 @@ from vlcpctl.core.options import (
     options_of,
     spelled,
 )
-from vlcpctl.core.printable import printable, printable_lines
+from vlcpctl.core.words import parse_number, printable, printable_lines
 from vlcpctl.production.hook_variables import OF_HOOKS
 
 PIPE_CLOSED = 141  # 128 + the number of SIGPIPE

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from vlcpctl.commands.shared import Computed, Planned, Shared, Stored
 from vlcpctl.core.console import emit, say
-from vlcpctl.core.errors import UsageError
 from vlcpctl.core.options import (
     DATA,
     EXECUTION,
@@ -26,6 +25,7 @@ from vlcpctl.core.options import (
 from vlcpctl.training.config.settings import Settings
 
 if TYPE_CHECKING:
+    from vlcpctl.files.parts import Parts
     from vlcpctl.precompute.compute_options import ComputeOptions
     from vlcpctl.precompute.distill_plan import DistillPlan
 
@@ -111,10 +111,14 @@ class Distill(Planned, Computed, Stored):
 
     def execute(self) -> None:
         from vlcpctl.distributed.ranks import processes
+        from vlcpctl.files.parts import parts_of
         from vlcpctl.precompute.compute_options import ComputeOptions
         from vlcpctl.precompute.distill_plan import DistillRequest, make_plan
 
-        _check_shards(self.num_shards, self.shard_index, force=self.force)
+        shard = parts_of(
+            self.out, self.num_shards, self.shard_index, force=self.force and self.num_shards > 1
+        )
+        assert shard is not None
         request = DistillRequest(
             tasks=tuple(dict.fromkeys(self.tasks)),
             teacher=self.teacher,
@@ -140,37 +144,24 @@ class Distill(Planned, Computed, Stored):
         say(f"  {compute}")
         if self.dry_run:
             return
-        if _make_targets(plan, compute, (self.shard_index, self.num_shards), force=self.force):
+        if _make_targets(plan, compute, shard, force=self.force):
             emit(_result(self.out) if self.json else self.out)
 
 
-def _check_shards(count: int, index: int, *, force: bool) -> None:
-    from vlcpctl.files.shards import check_index
-
-    check_index(index, count)
-    if force and count > 1:
-        raise UsageError(
-            "--force would remove the work of other shards; give it without --num-shards, or "
-            "choose another --out"
-        )
-
-
-def _make_targets(
-    plan: DistillPlan, compute: ComputeOptions, shard: tuple[int, int], *, force: bool
-) -> bool:
+def _make_targets(plan: DistillPlan, compute: ComputeOptions, shard: Parts, *, force: bool) -> bool:
     """Whether the directory is complete now; otherwise other shards are still missing."""
-    from vlcpctl.files.atomic import already_made
-    from vlcpctl.files.resumable_parts import drop_finished
+    from vlcpctl.files.finished import already_made
+    from vlcpctl.files.parts import drop_parts
 
     out = plan.request.out
     if already_made(out, "targets", plan.identity, force=force):
         say(f"distill: {out} is already finished")
-        drop_finished(out, plan.identity)
+        drop_parts(out)
         return True
-    from vlcpctl.precompute.distill import Shard, distill
+    from vlcpctl.precompute.distill import distill
 
     started = time.monotonic()
-    is_complete = distill(plan, compute, Shard(*shard), force=force)
+    is_complete = distill(plan, compute, shard, force=force)
     if is_complete:
         say(f"distill: {_summary(out, time.monotonic() - started)}")
     return is_complete
@@ -178,7 +169,7 @@ def _make_targets(
 
 def _summary(out: Path, seconds: float) -> str:
     """What the targets contain and how long this command computed, in one line."""
-    from vlcpctl.core.amounts import counted, duration
+    from vlcpctl.core.words import counted, duration
     from vlcpctl.files.manifest import read_manifest
 
     manifest = read_manifest(out, "targets")

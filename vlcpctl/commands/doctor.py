@@ -22,7 +22,7 @@ from vlcpctl.commands.running import DEFAULT_THREADS
 from vlcpctl.commands.shared import Json
 from vlcpctl.core import console
 from vlcpctl.core.errors import VlcpError
-from vlcpctl.core.gpu import has_tf32, is_gpu, worker_count
+from vlcpctl.core.machine import has_tf32, is_gpu, worker_count
 from vlcpctl.jobs.runner import CONTEXT
 
 Status = Literal["ok", "warn", "fail"]

@@ -193,7 +193,7 @@ class EvalRetrieval(Evaluate, Sharded, Stored):
             timings=self.timings,
             save_embeddings=self.save_embeddings,
             save_ranks=self.save_ranks,
-            shards=self.shards_of(self.out or STDOUT, force=self.force),
+            shards=self.parts_of(self.out or STDOUT, force=self.force),
             out=self.out,
             force=self.force,
         )

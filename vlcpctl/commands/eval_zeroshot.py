@@ -94,7 +94,7 @@ class EvalZeroshot(Evaluate, Sharded, Stored):
             limit=self.limit,
             tolerance=Tolerance.parse(self.max_skip),
             save_ranks=self.save_ranks,
-            shards=self.shards_of(self.out or STDOUT, force=self.force),
+            shards=self.parts_of(self.out or STDOUT, force=self.force),
             out=self.out,
             force=self.force,
         )

@@ -22,7 +22,7 @@ from vlcpctl.core.options import (
 )
 
 if TYPE_CHECKING:
-    from vlcpctl.core.shown_paths import Shown
+    from vlcpctl.core.words import Shown
     from vlcpctl.deletion.receipt import Receipt
 
 
@@ -158,7 +158,7 @@ def _record(receipt: Receipt, shown: Shown) -> None:
 
 @contextmanager
 def _without_words() -> Iterator[None]:
-    """Locks record the command line of their holder; here it would name what is to be deleted."""
+    """Manifests record the command line; here it would name what is to be deleted."""
     words = sys.argv
     sys.argv = [words[0], "forget"]
     try:

@@ -19,7 +19,7 @@ from vlcpctl.core.options import (
     option,
     switch,
 )
-from vlcpctl.files.foreign import OPEN_CLIP, missing_model
+from vlcpctl.models.foreign import OPEN_CLIP, missing_model
 
 
 class ImportCheckpoint(Planned):

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vlcpctl.commands.shared import Planned, Shared, run_name
-from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.console import emit, say
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.options import OnePath, Takes, argument, like, option
+from vlcpctl.core.words import parse_number
 from vlcpctl.files.rows import share_text
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from vlcpctl.commands.shared import Computed, Planned, Sharded, Shared, Stored
+from vlcpctl.commands.shared import Computed, Planned, Shared, Stored
 from vlcpctl.core.console import emit, say
 from vlcpctl.core.options import (
     EXECUTION,
@@ -28,18 +28,15 @@ if TYPE_CHECKING:
 WHEN = {"before": "_before", "after": ""}  # with the suffix of the columns
 
 
-class InvertTexts(Planned, Computed, Sharded, Stored):
+class InvertTexts(Planned, Computed, Stored):
     r"""Generate negative texts from a buffer: token embeddings of no real caption (IncCLIP).
 
     Mixtures of two captions are changed by gradient descent until their similarity to a mini-batch
     of the buffer's images is between --min-score and --max-score. Pass the file to train-step with
     --pseudo-texts.
 
-    If it is interrupted, run the same command again: it resumes and ends with the same bytes.
-    --nproc shares the work between processes of one command. Several commands, perhaps on different
-    machines, can share it: with --num-shards N and --shard-index 0 to N - 1, in any order, each
-    stores its shard beside --out. Then the same line without --shard-index joins them, with the
-    bytes that one process writes.
+    --nproc shares the work between processes of one command. The same command writes the same
+    bytes; one that was interrupted starts again.
 
     Examples:
       vlcpctl invert-texts --checkpoint run/00 --buffer buffer/00 \
@@ -89,8 +86,6 @@ class InvertTexts(Planned, Computed, Sharded, Stored):
         from vlcpctl.core.batch import InversionSettings
         from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
         from vlcpctl.distributed.ranks import processes
-        from vlcpctl.files.resumable_parts import drop_finished
-        from vlcpctl.files.shards import refuse_shards, shards_of
         from vlcpctl.precompute.compute_options import ComputeOptions
         from vlcpctl.precompute.invert_plan import InversionRequest, already_inverted, make_plan
 
@@ -117,22 +112,16 @@ class InvertTexts(Planned, Computed, Sharded, Stored):
             threads=self.threads,
             nproc=processes(self.nproc),
         )
-        shards = shards_of(self.out, self.num_shards, self.shard_index, force=self.force)
         plan = make_plan(request)
         if already_inverted(plan, force=self.force):
             say(f"invert-texts: {self.out} is already finished")
-            if not self.dry_run:
-                drop_finished(self.out, plan.identity)
         else:
             say(f"invert-texts: {plan}, {compute}")
             if self.dry_run:
                 return
-            if shards is None and not self.force:
-                refuse_shards(self.out, "these texts")
             from vlcpctl.precompute.invert_texts import invert_texts
 
-            if not invert_texts(plan, compute, shards, force=self.force):
-                return
+            invert_texts(plan, compute)
         found = open_pseudo_texts(self.out)
         for line in _histogram(found):
             say(line)

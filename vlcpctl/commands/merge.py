@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from vlcpctl.checkpoints.merge_rules import TABLE, MergeRule
 from vlcpctl.checkpoints.rule_file import load_rule
 from vlcpctl.commands.shared import Planned, Shared, Stored, run_name
-from vlcpctl.core.amounts import counted, parse_number
 from vlcpctl.core.console import emit, say
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.options import (
@@ -29,6 +28,7 @@ from vlcpctl.core.options import (
     refuse_idle,
     several,
 )
+from vlcpctl.core.words import counted, parse_number
 from vlcpctl.files.rows import share_text
 from vlcpctl.training.config.composition import parse_hyper
 

@@ -10,11 +10,10 @@ from typing import Any
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, UsageError, missing
 from vlcpctl.core.options import NONE, Command, options_of
-from vlcpctl.core.printable import printable
-from vlcpctl.files.object_stores import protocol_of
+from vlcpctl.core.words import printable
+from vlcpctl.files.stores import protocol_of
 
 STDOUT = Path("-")
-_USUAL_SIZE = "64GB"  # of a cache
 _URL = re.compile(r"(?:^|(?<=[=,:]))[A-Za-z][A-Za-z0-9+.-]*:/{2}.*", re.DOTALL)
 
 
@@ -51,8 +50,7 @@ def checked_paths(request: Command) -> Command:
     input whose swap was killed is read where the complete new one waits. Raises UsageError for an
     output that is or contains an input, the current directory or the home directory.
     """
-    from vlcpctl.files.atomic import check_output_path, is_pipe_or_device
-    from vlcpctl.files.staging import Staging
+    from vlcpctl.files.outputs import check_output_path, is_pipe_or_device, read_path
 
     if hasattr(request, "cache"):
         request = _with_stored(request)
@@ -66,14 +64,14 @@ def checked_paths(request: Command) -> Command:
         if not is_pipe_or_device(out):
             check_output_path(out, inputs)
             if not getattr(request, "dry_run", False):
-                Staging(out).finish_swap()
+                read_path(out)
     paths = [name for name, kind in read.items() if kind in (Path, list[Path])]
     values = {name: _each(_readable, getattr(request, name)) for name in paths}
     return type(request).made_of(vars(request) | values)
 
 
 def _readable(one: Any) -> Any:
-    from vlcpctl.files.staging import read_path
+    from vlcpctl.files.outputs import read_path
 
     return read_path(one) if isinstance(one, Path) else one  # "none" of update is no path
 
@@ -90,17 +88,16 @@ def _with_stored(request: Command) -> Command:
     """The request with a local path for each URL of an object store, whose objects are listed.
 
     A state of `update` has recorded the cache that it uses: the request then has the one to record,
-    if any. Raises UsageError and BadInput as `store_cache.use_cache` and `stored` do, and BadInput
+    if any. Raises UsageError and BadInput as `stores.use_cache` and `stored` do, and BadInput
     for a checkpoint in a store.
     """
-    from vlcpctl.data.splitting.options import parse_bytes
-    from vlcpctl.files.store_cache import use_cache
+    from vlcpctl.files.stores import use_cache
 
     given = vars(request)
     names = [name for name, (row, _) in options_of(type(request)).items() if row.stored]
     has_urls = any(_url_of(one) for name in names for one in _listed(given[name]))
-    recorded, size = _recorded_cache(given["state"]) if "state" in given else (None, None)
-    cache, cache_size = given["cache"], given["cache_size"]
+    recorded = _recorded_cache(given["state"]) if "state" in given else None
+    cache = given["cache"]
     if not has_urls and recorded is None:
         if cache is not None:
             console.warn("--cache has no effect: no input is in an object store")
@@ -111,8 +108,7 @@ def _with_stored(request: Command) -> Command:
             "out, or use a local copy"
         )
     cache = _user_cache() if str(cache) == NONE else cache
-    size = _USUAL_SIZE if cache_size == NONE else cache_size or size or _USUAL_SIZE
-    used = use_cache(cache or recorded or _user_cache(), parse_bytes(size))
+    used = use_cache(cache or recorded or _user_cache())
     values = {name: _each(_local, given[name]) for name in names}
     if "state" in given:
         values["cache"] = used if has_urls or cache is not None else None
@@ -122,7 +118,7 @@ def _with_stored(request: Command) -> Command:
 def _local(one: Any) -> Any:
     """Where an input can be read. Raises BadInput for a checkpoint in a store, and as `stored`."""
     from vlcpctl.files.manifest import kind_of
-    from vlcpctl.files.store_cache import stored
+    from vlcpctl.files.stores import stored
 
     url = _url_of(one)
     if url is None:
@@ -133,16 +129,14 @@ def _local(one: Any) -> Any:
     return type(one)(path)
 
 
-def _recorded_cache(state: Path) -> tuple[Path | None, str | None]:
-    """The directory and size of the cache that a state of `update` has recorded, if any."""
+def _recorded_cache(state: Path) -> Path | None:
+    """The cache that a state of `update` has recorded, if any."""
     from vlcpctl.production.layout import Layout
     from vlcpctl.production.state import read_state
 
     place = Layout(state)
     settings = read_state(place).settings if place.state.is_file() else None
-    if settings is None or settings.cache is None:
-        return None, None
-    return Path(settings.cache), settings.cache_size
+    return Path(settings.cache) if settings is not None and settings.cache else None
 
 
 def _url_of(value: Any) -> str | None:

@@ -59,15 +59,14 @@ def _locked_outputs(request: Command) -> Iterator[None]:
 
     Raises OutputExists if another process writes one of them.
     """
-    from vlcpctl.files import locks
-    from vlcpctl.files.atomic import naming_output
-    from vlcpctl.files.staging import Staging
+    from vlcpctl.files.locks import set_patience
+    from vlcpctl.files.outputs import Output, naming_output
 
-    locks.set_patience(getattr(request, "wait", None) or 0.0)
+    set_patience(getattr(request, "wait", None) or 0.0)
     with ExitStack() as stack:
         for out in _to_lock(request):
             with naming_output(out):
-                stack.enter_context(Staging(out).locked())
+                stack.enter_context(Output(out).locked())
         yield
 
 
@@ -76,7 +75,7 @@ def _to_lock(request: Command) -> list[Path]:
 
     Of several processes that write one output together, each decides when to lock what.
     """
-    from vlcpctl.files.atomic import is_pipe_or_device
+    from vlcpctl.files.outputs import is_pipe_or_device
 
     given: dict[str, Any] = vars(request)
     only_shows = given.get("dry_run") or given.get("print_config")

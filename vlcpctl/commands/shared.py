@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.options import (
     DATA,
     EXECUTION,
@@ -27,10 +26,10 @@ from vlcpctl.core.options import (
     several,
     switch,
 )
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import parse_number, parse_whole_number, printable
 
 if TYPE_CHECKING:
-    from vlcpctl.files.shards import Shards
+    from vlcpctl.files.parts import Parts
 
 MOST_WORKERS = 1024
 SPLITS = ("train", "val", "test", "query", "gallery")
@@ -145,13 +144,6 @@ class Shared(Options):
         EXECUTION,
         otherwise="vlcpctl/objects in the user's cache directory",
     )
-    cache_size: str | None = option(
-        "Largest size of --cache, such as 500GB: data that was read longest ago is removed, but "
-        "for files that are open",
-        "BYTES",
-        EXECUTION,
-        otherwise="64GB",
-    )
     run: str | None = option(
         "Name of the run in the rows", "NAME", otherwise="the checkpoint's", parse=run_name
     )
@@ -193,18 +185,17 @@ class Sharded(Command):
         within="[0, inf)",
     )
 
-    def shards_of(self, out: Path, *, force: bool) -> Shards | None:
-        """The shards of this work beside an output, if there are any to make or to join."""
-        from vlcpctl.files.shards import shards_of
+    def parts_of(self, out: Path, *, force: bool) -> Parts | None:
+        """The parts of this work beside an output, if there are any to make or to join."""
+        from vlcpctl.files.parts import parts_of
 
-        return shards_of(out, self.num_shards, self.shard_index, force=force)
+        return parts_of(out, self.num_shards, self.shard_index, force=force)
 
 
 class Stored(Command):
     """A command whose inputs may be in an object store."""
 
     cache: MaybePath = like(Shared, "cache", default=None)
-    cache_size: str | None = like(Shared, "cache_size", default=None)
 
 
 class Quiet(Command):

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vlcpctl.commands.shared import Planned, Stored, worker_number
-from vlcpctl.core.gpu import worker_count
+from vlcpctl.core.machine import worker_count
 from vlcpctl.core.options import EXECUTION, Auto, option
 from vlcpctl.data.splitting.request import CLASSIFIERS, SplitOptions
 

@@ -24,7 +24,7 @@ from vlcpctl.core.options import (
     required,
     several,
 )
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.training.config.settings import SETTINGS, RunOptions, Settings
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ class TrainStep(Settings, RunOptions, Planned, Stored):
             return
         given = (request.buffer, request.targets, request.reference, request.pseudo_texts)
         require_paths(*request.tasks, *given)
-        from vlcpctl.files.atomic import naming_output
         from vlcpctl.files.manifest import content_of
+        from vlcpctl.files.outputs import naming_output
 
         for model in (request.previous, request.teacher):
             if model is not None:

@@ -41,7 +41,7 @@ from vlcpctl.core.options import (
     switch,
     value_of,
 )
-from vlcpctl.core.shown_paths import shown
+from vlcpctl.core.words import shown
 from vlcpctl.training.config.settings import SETTINGS, Settings
 
 if TYPE_CHECKING:
@@ -495,7 +495,6 @@ class Update(Quiet, Json):
         EXECUTION,
     )
     cache: MaybePath = like(Shared, "cache", default=None, resets=True)
-    cache_size: str | None = like(Shared, "cache_size", default=None, resets=True)
     junit: MaybePath = option("File for the verdicts as JUnit XML", "FILE")
     on_accept: str | None = option(
         "Command that sh runs once the week is accepted and DIR/current is set, with "
@@ -659,7 +658,6 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
         ("workers", "workers", worker_number),
         ("train_option", "train_options", _train_words),
         ("cache", "cache", str),
-        ("cache_size", "cache_size", str),
     )
     for one, name, convert in others:
         if one in given:
@@ -716,7 +714,7 @@ def _refuse_beside(option_: str, given: Mapping[str, Any], others: Collection[st
 
 def _check_place(state: Path, inputs: list[str]) -> None:
     """Refuse a state directory that is or contains an input, or that cannot be one."""
-    from vlcpctl.files.atomic import check_output_path
+    from vlcpctl.files.outputs import check_output_path
     from vlcpctl.production.layout import Layout
     from vlcpctl.production.start import refuse_other_files
 
@@ -727,7 +725,7 @@ def _check_place(state: Path, inputs: list[str]) -> None:
 @contextmanager
 def _locked(state: Path) -> Iterator[None]:
     """Hold the lock of the state directory within the block, waiting as given by --wait."""
-    from vlcpctl.files.atomic import naming_output
+    from vlcpctl.files.outputs import naming_output
     from vlcpctl.production.hooks import refuse_in_hook
     from vlcpctl.production.layout import Layout
 

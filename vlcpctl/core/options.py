@@ -29,9 +29,8 @@ from typing import (
     get_type_hints,
 )
 
-from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError, unknown_name
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import parse_number, parse_whole_number, printable
 
 # The sections in which the help of a command with many options lists them, in this order.
 SECTIONS = INPUT, METHOD, MODEL, OPTIMIZATION, DATA, EXECUTION, TABLES, OUTPUT = (

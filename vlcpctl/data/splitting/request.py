@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.options import (
     DATA,
     EXECUTION,
@@ -23,6 +22,7 @@ from vlcpctl.core.options import (
     several,
     switch,
 )
+from vlcpctl.files.inputs import MOST_TASKS
 
 ZEROSHOT = ("checkpoint", "open_clip")  # they classify by the class names alone
 CLASSIFIERS = ("timm", *ZEROSHOT)

@@ -9,7 +9,7 @@ from typing import Any
 
 from vlcpctl.core.method import Method
 from vlcpctl.core.seeds import torch_seed
-from vlcpctl.files.staging import read_path
+from vlcpctl.files.outputs import read_path
 from vlcpctl.methods.plugins.transfer import packed, unpacked
 from vlcpctl.tracking.destinations import Destination
 from vlcpctl.training.config.settings import RunOptions, Settings

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
 from vlcpctl.core.options import idle_rows, refuse_idle
+from vlcpctl.core.words import parse_number
 from vlcpctl.data.loading.replay import UNION, Replay
 from vlcpctl.models.temperature import parse_temperature
 from vlcpctl.training.config.lora import parse_lora

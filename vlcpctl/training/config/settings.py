@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.options import (
     DATA,
@@ -31,6 +30,7 @@ from vlcpctl.core.options import (
     switch,
 )
 from vlcpctl.core.transform import EXACT, JPEG_DECODINGS, PILLOW, RESIZERS
+from vlcpctl.core.words import parse_number, parse_whole_number
 
 # The limits of our RandAugment: number of operations, and magnitude (data/images/randaugment.py).
 RANDAUGMENT_MOST = (14, 10)

@@ -520,7 +520,7 @@ class Update(Quiet, Json):
 
     def execute(self) -> None:
         given = {name: value_of(self, name) for name in options_of(Update)}
-        given = {name: value for name, value in given.items() if value not in (None, False)}
+        given = {name: one for name, one in given.items() if one is not None and one is not False}
         if self.drop_leaks is not None:
             given["drop_leaks"] = self.drop_leaks
         from vlcpctl.production.layout import word_of

@@ -189,8 +189,8 @@ def test_choices_are_those_of_the_code() -> None:
     from vlcpctl.data.splitting.rules import KINDS
     from vlcpctl.data.tasks.index import SPLITS
     from vlcpctl.evaluation.classification import probe
-    from vlcpctl.evaluation.planned_rows import GALLERIES
     from vlcpctl.evaluation.retrieval import evaluator as retrieval
+    from vlcpctl.evaluation.rows import GALLERIES
     from vlcpctl.evaluation.spatial.evaluator import BETWEEN
     from vlcpctl.export.clip_benchmark import TYPES
     from vlcpctl.metrics.average_precision import VARIANTS
@@ -205,7 +205,6 @@ def test_choices_are_those_of_the_code() -> None:
         "eval-zeroshot classes": CLASSES,
         "eval-zeroshot split": SPLITS,
         "eval-probe protocol": probe.PROTOCOLS,
-        "eval-probe solver": probe.SOLVERS,
         "eval-retrieval duplicates": retrieval.DUPLICATES,
         "eval-retrieval gallery": GALLERIES,
         "eval-retrieval map_variant": VARIANTS,

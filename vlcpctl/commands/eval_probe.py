@@ -48,8 +48,6 @@ class EvalProbe(Evaluate, Stored):
           -o rows.ndjson
       vlcpctl eval-probe imagenet1k --data benchmarks --checkpoint run/02 \
           --strength 1e-7
-      vlcpctl eval-probe stream/00-* --checkpoint run/02 --solver sgd \
-          --epochs 50 | vlcpctl forgetting-report - --allow-missing
       vlcpctl eval-probe imagenet1k --data benchmarks --checkpoint run/02 \
           --protocol modx --nproc 8
     """
@@ -75,13 +73,6 @@ class EvalProbe(Evaluate, Stored):
         choices=("logistic", "modx"),
         usual=True,
     )
-    solver: str | None = option(
-        "Solver of --protocol logistic: lbfgs or sgd",
-        "NAME",
-        OPTIMIZATION,
-        otherwise="lbfgs",
-        choices=("lbfgs", "sgd"),
-    )
     strength: float | None = option(
         "Strength of the L2 regularisation",
         "X",
@@ -95,14 +86,14 @@ class EvalProbe(Evaluate, Stored):
         otherwise="0.1",
     )
     epochs: int | None = option(
-        "Epochs of --solver sgd or --protocol modx",
+        "Epochs of --protocol modx",
         "N",
         OPTIMIZATION,
         otherwise="100",
         within="[1, inf)",
     )
     lr: float | None = option(
-        "Initial learning rate of --solver sgd (default: 1) or --protocol modx (default: 0.3)",
+        "Initial learning rate of --protocol modx (default: 0.3)",
         "X",
         OPTIMIZATION,
     )
@@ -124,7 +115,6 @@ class EvalProbe(Evaluate, Stored):
             checkpoints=tuple(dict.fromkeys(self.checkpoint)),
             data=self.data,
             protocol=self.protocol,
-            solver=self.solver,
             strength=self.strength,
             held_out=self.held_out,
             epochs=self.epochs,

@@ -9,7 +9,6 @@ from vlcpctl.commands.paths import STDOUT
 from vlcpctl.commands.shared import SPLITS, Sharded, Shared, Stored
 from vlcpctl.core.options import (
     DATA,
-    EXECUTION,
     INPUT,
     METHOD,
     MaybePath,
@@ -148,14 +147,6 @@ class EvalRetrieval(Evaluate, Sharded, Stored):
         default="unite",
         choices=("unite", "separate"),
     )
-    backend: str = option(
-        "Search library: auto, faiss or torch; all give the same ranks. For rank files and in "
-        "merged galleries, torch computes every score",
-        "NAME",
-        EXECUTION,
-        default="auto",
-        choices=("auto", "faiss", "torch"),
-    )
     save_embeddings: MaybePath = option(
         "Directory to write embeddings to, in clip-retrieval's layout", "DIR", writes=True
     )
@@ -186,7 +177,6 @@ class EvalRetrieval(Evaluate, Sharded, Stored):
             map_variant=self.map_variant,
             split=self.split,
             duplicates=self.duplicates,
-            backend=self.backend,
             run=self.run,
             limit=self.limit,
             sample=self.sample,

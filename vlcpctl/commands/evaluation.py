@@ -16,15 +16,28 @@ from vlcpctl.commands.paths import STDOUT
 from vlcpctl.commands.shared import Quiet, Result, Shared
 from vlcpctl.core import console
 from vlcpctl.core.errors import OutputExists, UsageError
-from vlcpctl.core.options import EXECUTION, Auto, MaybePath, PathTexts, like, option, printing
+from vlcpctl.core.options import (
+    EXECUTION,
+    Auto,
+    MaybePath,
+    PathTexts,
+    like,
+    option,
+    printing,
+    switch,
+)
 from vlcpctl.tracking.destinations import Destination, destinations
 
 if TYPE_CHECKING:
-    from vlcpctl.evaluation.evaluator import Compute, Evaluator, Note, Plan
-    from vlcpctl.evaluation.planned_rows import PlannedRow
+    from vlcpctl.evaluation.evaluator import Evaluator, Note, Session
+    from vlcpctl.evaluation.rows import Row
 
 Rows = list[dict[str, Any]]
 _TIMINGS = "vlcpctl.timings/1"
+
+
+# The options that say how models are run.
+_OF_MODELS = ("device", "precision", "tf32", "batch_size", "workers", "embedding_cache")
 
 
 class Evaluate(Quiet):
@@ -45,6 +58,16 @@ class Evaluate(Quiet):
         writes=True,
     )
     device: str = like(Shared, "device", default="auto", usual=True)
+    precision: str = option(
+        "Floating-point precision in which models are run: fp32 or bf16",
+        "NAME",
+        EXECUTION,
+        default="fp32",
+        choices=("fp32", "bf16"),
+    )
+    tf32: bool = switch(
+        "Let the GPU round the inputs of products in fp32 to TF32, which is faster", EXECUTION
+    )
     workers: Auto = like(Shared, "workers", default=None)
     nproc: int | None = like(Shared, "nproc", default=None)
     threads: int = like(Shared, "threads", default=1)
@@ -77,11 +100,7 @@ class Evaluate(Quiet):
         Rows that --out has already are not measured again, if there is nothing else to make.
         """
         from vlcpctl.distributed.ranks import processes
-        from vlcpctl.evaluation.evaluator import (
-            Compute,
-            ShardedEvaluator,
-            shards_before_rows,
-        )
+        from vlcpctl.evaluation.evaluator import plan_lines, shards_before_rows
         from vlcpctl.files.parts import drop_parts
 
         if self.json and self.out == STDOUT and self.shows:
@@ -89,26 +108,24 @@ class Evaluate(Quiet):
                 "--json has no effect with -o -: rows are JSON; write them to a file with -o FILE"
             )
         log = destinations(self.log)  # refused before anything is read
-        evaluator = self.evaluator()
-        compute = Compute(
-            device=self.device,
-            batch_size=self.batch_size,
-            workers=self.workers,
-            nproc=processes(self.nproc),
-            embedding_cache=self.embedding_cache,
-            shards=evaluator.shards if isinstance(evaluator, ShardedEvaluator) else None,
-        )
-        plan, out = evaluator.plan(), self.out
+        evaluator, out = self.evaluator(), self.out
+        evaluator.nproc = processes(self.nproc)
+        for name in _OF_MODELS:
+            setattr(evaluator, name, getattr(self, name))
+        evaluator.out, evaluator.force = out, self.force
+        sessions = evaluator.plan()
         if self.dry_run:
-            for line in (str(compute), *plan.lines()):
+            for line in plan_lines(evaluator, sessions):
                 console.say(line)
             return
-        has = out is not None and has_rows(out, plan.rows, force=self.force)
-        if out is not None and has and not plan.has_more:
+        planned = [row for session in sessions for row in session.rows]
+        has = out is not None and has_rows(out, planned, force=self.force)
+        has_more = evaluator.ranks is not None or any(map(evaluator.more, sessions))
+        if out is not None and has and not has_more:
             rows = self._read()
             drop_parts(out)
-        elif shards_before_rows(plan, compute, out, force=self.force):
-            rows = self._rows(plan, compute, log)
+        elif shards_before_rows(evaluator, sessions):
+            rows = self._rows(evaluator, sessions, log)
         else:
             return
         self._print_result(rows)
@@ -121,8 +138,10 @@ class Evaluate(Quiet):
         console.say(f"{self.command}: {self.out} is already finished")
         return [parse_json(line) for line in self.out.read_text(encoding="utf-8").splitlines()]
 
-    def _rows(self, plan: Plan, compute: Compute, log: Sequence[Destination]) -> Rows:
-        """The rows of a plan, each written as soon as it is measured, or shown at the end."""
+    def _rows(
+        self, evaluator: Evaluator, sessions: Sequence[Session], log: Sequence[Destination]
+    ) -> Rows:
+        """The rows, each written as soon as it is measured, or shown at the end."""
         from vlcpctl.evaluation.evaluator import evaluate
         from vlcpctl.files.rows import write_row
         from vlcpctl.tracking.row_log import RowLog
@@ -134,11 +153,11 @@ class Evaluate(Quiet):
             RowLog.opened(log) as row_log,
             _shown_at_end(rows) if is_table else nullcontext(),
             rows_to(None if is_table else self.out) as stream,
-            _timings_to(plan.evaluator.timings, self.command) as note,
-            plan.ranks.opened() if plan.ranks else nullcontext(),
-            compute.started() as started,
+            _timings_to(evaluator.timings, self.command) as evaluator.note,
+            evaluator.ranks.opened() if evaluator.ranks else nullcontext(),
+            evaluator.started(),
         ):
-            for row in evaluate(plan, started, note):
+            for row in evaluate(evaluator, sessions):
                 if stream is not None:
                     write_row(stream, row)
                 rows.append(row)
@@ -217,7 +236,7 @@ def rows_to(out: Path | None) -> Iterator[TextIO | None]:
     drop_parts(out)
 
 
-def has_rows(out: Path, rows: Sequence[PlannedRow], *, force: bool) -> bool:
+def has_rows(out: Path, rows: Sequence[Row], *, force: bool) -> bool:
     """Whether the file already holds these rows.
 
     Raises OutputExists if it contains other rows, or anything but rows (that with `force`, too).
@@ -231,7 +250,7 @@ def has_rows(out: Path, rows: Sequence[PlannedRow], *, force: bool) -> bool:
     refuse_foreign(out, is_row_file, is_file=True, is_read=not is_new)
     if is_new:
         return False
-    from vlcpctl.evaluation.planned_rows import holds
+    from vlcpctl.evaluation.rows import holds
 
     if not holds(out, rows):
         raise OutputExists(

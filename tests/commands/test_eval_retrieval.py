@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from support.checkpoints import write_checkpoint_manifest
+from support.commands import eval_retrieval as run
 
-from vlcpctl.commands.eval_retrieval import run
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
 from vlcpctl.data.tasks.samples import Pair
@@ -159,7 +159,7 @@ def test_finished_rows_are_not_made_again(
 def test_json_tells_path_and_count(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    evaluate(place, tmp_path / "rows", json_=True)
+    evaluate(place, tmp_path / "rows", json=True)
     assert json.loads(capsys.readouterr().out) == {"path": str(tmp_path / "rows"), "rows": 6}
 
 
@@ -272,7 +272,7 @@ def test_a_terminal_shows_a_table(place: Path, terminal: Terminal) -> None:
 
 
 def test_json_prints_rows_on_a_terminal_too(place: Path, terminal: Terminal) -> None:
-    run(tasks(place)[:2], [place / "run" / "01"], json_=True)
+    run(tasks(place)[:2], [place / "run" / "01"], json=True)
     assert [row["task"] for row in rows_of(terminal.getvalue())] == ["00-part-0", "01-part-1"]
 
 

@@ -68,7 +68,6 @@ def split(
     not_test_images: StrPath | Iterable[StrPath] | None = None,
     decode: bool = False,
     in_place: bool = False,
-    cap: str | Iterable[str] | None = None,
     limit: int | None = None,
     seed: int = 0,
     device: str | None = None,

@@ -303,12 +303,6 @@ def _models(_given: Mapping[str, Any], _incomplete: str) -> list[str]:
     return sorted(file.stem for directory in directories for file in directory.glob("*.json"))
 
 
-def _caps(_given: Mapping[str, Any], _incomplete: str) -> Iterator[str]:
-    from vlcpctl.data.sources.limits import Caps
-
-    return (f"{field.name.replace('_', '-')}=" for field in dataclasses.fields(Caps))
-
-
 def _metrics(_given: Mapping[str, Any], _incomplete: str) -> list[str]:
     from vlcpctl.metrics.definitions import DEFINITIONS
 
@@ -346,7 +340,6 @@ SOURCES: dict[str, Callable[[Mapping[str, Any], str], Iterable[str]]] = {
     "--model": _models,
     "--table": _tables,
     "--allow-mixed": _joined_fields,
-    "--cap": _caps,
     "--best": _metrics,
     "--fail-if": _conditions,
     "--guard-classes": _data_sets,

@@ -263,18 +263,6 @@ NotTestImages = Annotated[
         rich_help_panel=options.DATA,
     ),
 ]
-Cap = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--cap",
-        metavar="NAME=N",
-        help="Change a limit that protects against damaged files; repeat for more (defaults: "
-        "captions=10000 and caption-length=1000000 characters per image, name-length=4096 "
-        "characters of keys, labels and kept values, kept-values=10000 per kept column and image, "
-        "columns=10000, group-bytes=64MiB per row group of Parquet).",
-        rich_help_panel=options.DATA,
-    ),
-]
 
 
 def run(
@@ -303,7 +291,6 @@ def run(
     not_test_images: NotTestImages = None,
     decode: Decode = False,
     in_place: InPlace = False,
-    cap: Cap = None,
     limit: options.Limit = None,
     seed: options.Seed = 0,
     device: Device = None,
@@ -405,7 +392,6 @@ def run(
         templates=templates,
         image_root=tuple(image_root or ()),
         max_skip=max_skip,
-        cap=tuple(cap or ()),
         decode=decode,
         in_place=in_place,
         limit=limit,

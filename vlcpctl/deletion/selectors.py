@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.printable import printable
-from vlcpctl.data.sources.records import is_unicode
+from vlcpctl.data.sources.pairs import is_unicode
 from vlcpctl.deletion.tasks import is_among
 from vlcpctl.files.input_files import read_text
 

@@ -118,7 +118,7 @@ def _read_pairs(lines: Lines) -> NewPairs:
     selection = SelectionPass(plan.reader, AllInOne([""]), skips, is_last=False)
     keys, digests, captions = bytearray(), bytearray(), list[int]()
     named, total = list[str | None](), 0
-    rows = [file.rows() for one in inputs for file in one.files]
+    rows = [file.count() for one in inputs for file in one.files]
     known = 0 if None in rows else sum(one or 0 for one in rows)
     with (
         tempfile.TemporaryDirectory() as scratch,
@@ -267,7 +267,7 @@ def _most_in_buffer(lines: Lines) -> int:
     wanted = lines.settings.buffer_size
     data = [local_source(one) for one in lines.state.start.buffer_from]
     plan = split_options(data, lines.settings, lines.place.root).plan()
-    rows = [file.rows() for one in plan.reader.inputs for file in one.files]
+    rows = [file.count() for one in plan.reader.inputs for file in one.files]
     known = None if None in rows else sum(one or 0 for one in rows)
     if wanted.endswith("%"):
         return math.ceil((known or 0) * float(wanted.removesuffix("%")) / 100)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.printable import printable
-from vlcpctl.data.sources.columns import UnknownColumn
-from vlcpctl.data.sources.fingerprints import identify
+from vlcpctl.data.sources.identity import identify
+from vlcpctl.data.sources.pairs import UnknownColumn, check
 from vlcpctl.data.splitting import selection
 from vlcpctl.data.splitting.leaving_out import Counts, counts_of
 from vlcpctl.data.splitting.options import SplitOptions
@@ -42,7 +42,7 @@ def identify_data(data: Sequence[str], settings: Settings, root: Path) -> NewDat
     reader = split_options(data, settings, root).plan().reader
     try:
         for file in (file for one in reader.inputs for file in one.files):
-            file.check_columns(reader.columns)
+            check(file, reader.columns)
         found = identify(reader.inputs, reader.columns, None)
     except UnknownColumn as error:
         raise BadInput(f"{error}{_recorded(Layout(root), settings, error)}") from error
@@ -105,7 +105,7 @@ def all_left_out(
     with suppress(BadInput):
         reader = options.plan().reader
         for file in (file for one in reader.inputs for file in one.files):
-            file.check_columns(reader.columns)
+            check(file, reader.columns)
         places = selection.all_left_out(reader)
         if places is not None and reader.left_out is not None:
             return counts_of(reader.left_out.lists, places)

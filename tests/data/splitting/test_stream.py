@@ -431,8 +431,8 @@ def test_options_that_cannot_mean_anything_are_refused(
     ("change", "message"),
     [
         ({"caption": None}, "no caption column"),
-        ({"caption": 7}, "'caption' is int64"),
-        ({"image": 7}, "'image' is int64"),
+        ({"caption": 7}, "'caption' has no caption"),
+        ({"image": 7}, "'image' has no image"),
         ({"image": None}, "no image column"),
     ],
 )

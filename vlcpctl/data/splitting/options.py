@@ -10,12 +10,11 @@ from typing import Any
 from vlcpctl.core.amounts import is_decimal
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
-from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import NamedSource, Source, find_inputs
-from vlcpctl.data.sources.fingerprints import identify, identity_of
-from vlcpctl.data.sources.limits import parse_caps
-from vlcpctl.data.sources.records import is_unicode
-from vlcpctl.data.sources.webdataset import TarFile
+from vlcpctl.data.sources.find import NamedSource, find_inputs
+from vlcpctl.data.sources.identity import identify, identity_of
+from vlcpctl.data.sources.pairs import Columns, is_unicode
+from vlcpctl.data.sources.source import Source
+from vlcpctl.data.sources.tars import tar
 from vlcpctl.data.splitting.holdout import Holdout, parse_holdout, parse_most
 from vlcpctl.data.splitting.labels_from import (
     CLASSIFIERS,
@@ -81,7 +80,6 @@ class SplitOptions:
     templates: Path | None = None
     image_root: tuple[str, ...] = ()
     max_skip: str = "0.1%"
-    cap: tuple[str, ...] = ()
     decode: bool = False
     limit: int | None = None
     seed: int = 0
@@ -94,7 +92,7 @@ class SplitOptions:
         by = SplitBy.parse(self.by, self.tasks)
         refuse_idle(_GOES_WITH, vars(self) | {"by": by.kind, "labels_from": self.labels_kind()})
         self.labelling()  # raises UsageError for a classifier without class names
-        wanted = ColumnOptions(
+        wanted = Columns(
             image=self.image_column,
             caption=self.caption_column,
             label=self._label_column(),
@@ -102,7 +100,6 @@ class SplitOptions:
             split=self.split_column,
             keep=self.kept_columns(),
             image_roots=tuple(map(Path, self.image_root)),
-            caps=parse_caps(self.cap),
         )
         _check_roots(wanted.image_roots)
         inputs = find_inputs(self.sources)
@@ -147,7 +144,8 @@ class SplitOptions:
         Without those of an earlier pass over the sources, their files are hashed unless that was
         done before; raises BadInput if they cannot be read.
         """
-        settings = asdict(self)
+        # Streams that were made when there was --cap keep their identity.
+        settings = {**asdict(self), "cap": ()}
         del settings["sources"], settings["leave_out"], settings["not_test_images"]
         for name in ("only", "time_format", "in_place"):
             if not settings[name]:  # streams that were made without it keep their identity
@@ -200,7 +198,7 @@ class SplitOptions:
     def _check_in_place(self, inputs: Sequence[NamedSource]) -> None:
         """Raise UsageError for sources that are not tars, and for a size of tars to write."""
         for file in (file for one in inputs for file in one.files):
-            if not isinstance(file, TarFile):
+            if file.read is not tar:
                 raise UsageError(
                     f"--in-place: {file.path} is not a tar; leave it out to copy its images"
                 )

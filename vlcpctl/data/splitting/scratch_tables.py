@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.sources.limits import Caps
+from vlcpctl.data.sources.pairs import MOST_KEPT, too_many
 from vlcpctl.data.tasks.samples import KeptValues
 
 _CACHE_KIB = 65536
@@ -48,8 +48,8 @@ class RepeatedValues:
     deletion request for a value must find a pair if any of its rows had that value.
     """
 
-    def __init__(self, database: sqlite3.Connection, columns: int, caps: Caps) -> None:
-        self._database, self._columns, self._caps = database, columns, caps
+    def __init__(self, database: sqlite3.Connection, columns: int) -> None:
+        self._database, self._columns = database, columns
         self.is_empty = True
 
     def add(self, place: bytes, kept: KeptValues) -> None:
@@ -61,24 +61,24 @@ class RepeatedValues:
     def of(self, places: list[bytes]) -> dict[bytes, KeptValues]:
         """The values of those places that have some.
 
-        Raises BadInput for more values in a column than --cap kept-values.
+        Raises BadInput for more values in a column than the limit.
         """
         found: dict[bytes, list[list[str]]] = {}
         rows = (row for place in places for row in self._database.execute(_SELECT, (place,)))
         for place, number, value in rows:
             columns = found.setdefault(place, [[] for _ in range(self._columns)])
             columns[number].append(value)
-            if len(columns[number]) > self._caps.kept_values:
-                why = self._caps.exceeded_by((tuple(columns[number]),))
+            if len(columns[number]) > MOST_KEPT:
+                why = too_many((tuple(columns[number]),))
                 raise BadInput(f"the rows that repeat the pair {place[:16].hex()} have {why}")
         return {place: tuple(map(tuple, columns)) for place, columns in found.items()}
 
 
 @contextmanager
-def repeated_values(path: Path, columns: int, caps: Caps) -> Iterator[RepeatedValues | None]:
+def repeated_values(path: Path, columns: int) -> Iterator[RepeatedValues | None]:
     """Space for the values of repeated pairs during the block; None without kept columns."""
     if not columns:
         yield None
         return
     with scratch_table(path, _COLUMNS) as table:
-        yield RepeatedValues(table, columns, caps)
+        yield RepeatedValues(table, columns)

@@ -12,10 +12,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import NamedSource, Source, failed_by_statistics
-from vlcpctl.data.sources.file_log import FileLog
-from vlcpctl.data.sources.fingerprints import fingerprint
+from vlcpctl.data.sources.find import NamedSource, failed_by_statistics
+from vlcpctl.data.sources.identity import fingerprint
+from vlcpctl.data.sources.pairs import Columns, pairs, too_large
+from vlcpctl.data.sources.reading import FileLog
+from vlcpctl.data.sources.source import Source
 from vlcpctl.data.splitting.leaving_out import LeftOut
 from vlcpctl.data.splitting.pseudo_labels import PseudoLabels, labelled
 from vlcpctl.data.splitting.rules import Rule
@@ -44,7 +45,7 @@ class PairReader:
     """What is read and how; the same in every pass."""
 
     inputs: list[NamedSource]
-    columns: ColumnOptions
+    columns: Columns
     decode: bool = False
     limit: int | None = None
     take: int | None = None
@@ -65,8 +66,8 @@ class PairReader:
             yield from batches
             return
         labels = self.labels.read()
-        for source, file, pairs in batches:
-            yield source, file, labelled(pairs, labels)
+        for source, file, batch in batches:
+            yield source, file, labelled(batch, labels)
 
     def _batches(
         self, *, images: bool, logs: FileLogs | None
@@ -77,8 +78,8 @@ class PairReader:
                 columns = self.columns
                 if logs is not None:
                     columns = replace(columns, log=logs.setdefault(file, FileLog(file.path)))
-                for pairs in file.pairs(columns, images=images):
-                    batch = pairs if images else self._without_long_names(pairs)
+                for read in pairs(file, columns, images=images):
+                    batch = read if images else _without_long_names(read)
                     part = batch if remaining is None else batch[:remaining]
                     yield one.name, file, part
                     if remaining is not None:
@@ -86,10 +87,10 @@ class PairReader:
                         if remaining <= 0:
                             return
 
-    def _without_long_names(self, pairs: list[Pair]) -> list[Pair]:
-        """The pairs without labels and values beyond a cap, which are skipped later."""
-        exceeded = self.columns.caps.exceeded
-        return [pair._replace(label=None, value=None) if exceeded(pair) else pair for pair in pairs]
+
+def _without_long_names(batch: list[Pair]) -> list[Pair]:
+    """The pairs without labels and values beyond a limit, which are skipped later."""
+    return [pair._replace(label=None, value=None) if too_large(pair) else pair for pair in batch]
 
 
 @dataclass
@@ -117,12 +118,12 @@ class SelectionPass:
         """Yield the kept pairs in batches; image bytes are valid until the next batch."""
         task_of, logs = self.rule.begin(), self._logs if self.is_last else None
         with seen_keys(scratch) as seen:
-            for source, file, pairs in self.reader.batches(logs=logs):
+            for source, file, batch in self.reader.batches(logs=logs):
                 if file not in self._digests:
                     self._fingerprint_all_but(file)
                     self._count_failed(file)
-                self.read += len(pairs)
-                identified = self._without_left_out(self._identified(file, pairs))
+                self.read += len(batch)
+                identified = self._without_left_out(self._identified(file, batch))
                 fresh = seen.add_new([place for _, _, place in identified])
                 unique = self._without_repeats(file, identified, fresh)
                 kept = self._assigned(file, unique, partial(task_of, source))
@@ -156,14 +157,13 @@ class SelectionPass:
                 log.remember()
                 self._fingerprints[file] = fingerprint(file, self.reader.columns, log.facts())
 
-    def _identified(self, file: Source, pairs: list[Pair]) -> list[tuple[Pair, Sample, bytes]]:
+    def _identified(self, file: Source, batch: list[Pair]) -> list[tuple[Pair, Sample, bytes]]:
         identified = []
         decode, by_row = self.reader.decode, self.reader.columns.split is not None
-        exceeded = self.reader.columns.caps.exceeded
         tar = Path(os.path.abspath(file.path)) if self.reader.in_place else None
-        for pair in pairs:
+        for pair in batch:
             try:
-                if why := exceeded(pair):
+                if why := too_large(pair):
                     raise UnusablePair("too large", why)
                 sample = identify(pair, decode=decode)
                 if tar is not None:
@@ -253,9 +253,9 @@ def all_left_out(reader: PairReader) -> Counter[int] | None:
     Reads up to the first pair that is not. Raises BadInput as reading does.
     """
     counts: Counter[int] = Counter()
-    for _, _, pairs in reader.batches() if reader.left_out is not None else ():
+    for _, _, batch in reader.batches() if reader.left_out is not None else ():
         samples = []
-        for pair in pairs:
+        for pair in batch:
             with suppress(UnusablePair):
                 samples.append(identify(pair))
         assert reader.left_out is not None

@@ -15,11 +15,10 @@ from vlcpctl.core.console import progress, say, warn
 from vlcpctl.core.errors import MOST_NAMES, UsageError, unknown_name
 from vlcpctl.core.printable import printable, shortened
 from vlcpctl.core.seeds import generator
-from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import Source, failed_downloads
-from vlcpctl.data.sources.fingerprints import size_of
-from vlcpctl.data.sources.list_files import ListFile
-from vlcpctl.data.sources.parquet import ParquetFile
+from vlcpctl.data.sources.find import failed_downloads
+from vlcpctl.data.sources.identity import size_of
+from vlcpctl.data.sources.pairs import Columns, check, image_paths, names_files
+from vlcpctl.data.sources.source import Source
 from vlcpctl.data.splitting.holdout import Holdout
 from vlcpctl.data.splitting.leaving_out import sentence
 from vlcpctl.data.splitting.options import SplitOptions
@@ -285,18 +284,18 @@ def check_columns(plan: SplitPlan) -> None:
     wanted = plan.reader.columns
     files = [file for one in plan.reader.inputs for file in one.files]
     for file in files:
-        file.check_columns(wanted)
-    if wanted.image_roots and not any(file.names_files(wanted) for file in files):
+        check(file, wanted)
+    if wanted.image_roots and not any(names_files(file, wanted) for file in files):
         raise UsageError("--image-root has no effect: these sources contain their images")
     if wanted.image_roots:
         _check_paths(files, wanted)
 
 
-def _check_paths(files: list[Source], wanted: ColumnOptions) -> None:
+def _check_paths(files: list[Source], wanted: Columns) -> None:
     """Say how many paths of images are absolute. Raises UsageError if all are."""
-    lists = [file for file in files if isinstance(file, ListFile | ParquetFile)]
+    lists = [file for file in files if file.kind in {"list", "table"} and not file.is_folder]
     first, absolute, total = "", 0, 0
-    for path in (path for file in lists for path in file.image_paths(wanted) if path):
+    for path in (path for file in lists for path in image_paths(file, wanted)):
         total += 1
         if Path(path).is_absolute():
             first, absolute = first or path, absolute + 1
@@ -313,7 +312,7 @@ def _check_paths(files: list[Source], wanted: ColumnOptions) -> None:
 
 def _rows(plan: SplitPlan) -> int:
     """The number of pairs to read, or 0 if a source does not store it."""
-    counts = [file.rows() for one in plan.reader.inputs for file in one.files]
+    counts = [file.count() for one in plan.reader.inputs for file in one.files]
     known = 0 if None in counts else sum(count or 0 for count in counts)
     return min(known, plan.reader.limit or known)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.data.sources.discovery import Source
+from vlcpctl.data.sources.source import Source
 from vlcpctl.data.splitting.holdout import CountedHoldout, Holdout
 from vlcpctl.data.splitting.leaving_out import (
     LEAKED,
@@ -98,9 +98,7 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
     writers = _Writers(directory, plan)
     gc.disable()  # the loop creates millions of small tuples, and no reference cycles
     try:
-        with repeated_values(
-            directory / "repeats.sqlite", len(columns.keep), columns.caps
-        ) as repeats:
+        with repeated_values(directory / "repeats.sqlite", len(columns.keep)) as repeats:
             selection = SelectionPass(plan.reader, rule, skips, repeats=repeats)
             for batch in selection.batches(directory / "seen"):
                 writers.add(leaks.without(batch, split_of) if leaks else batch, split_of)

@@ -45,7 +45,7 @@ def sample(
 def split(
     *sources: StrPath | Iterable[StrPath],
     out: StrPath,
-    by: str,
+    by: str = "source",
     tasks: int | None = None,
     time_format: str | None = None,
     take: int | None = None,

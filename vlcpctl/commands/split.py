@@ -31,9 +31,8 @@ ByOption = Annotated[
     typer.Option(
         "--by",
         metavar="RULE",
-        help="Rule that assigns pairs to tasks: column:NAME, iid, classes, source or time:COLUMN; "
-        "all:NAME makes one task of this name.",
-        show_default=False,
+        help="Rule that assigns pairs to tasks: source (a task of its name for each), column:NAME, "
+        "iid, classes or time:COLUMN; all:NAME makes one task of this name.",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -93,7 +92,7 @@ HoldoutOption = Annotated[
     typer.Option(
         "--holdout",
         metavar="SPLIT=SHARE",
-        help="Held-out splits: shares (test=0.1,val=0.05; test=1.0 for all images), images per "
+        help="Held-out splits: shares (test=0.1,val=0.05; test=1 for all images), images per "
         "task (test=5000) or none (default: test=0.1). Shares are drawn by image hash and never "
         "leak into the training data of other streams; images per task can.",
         rich_help_panel=options.METHOD,
@@ -268,7 +267,7 @@ NotTestImages = Annotated[
 def run(
     sources: Sources,
     out: options.Out,
-    by: ByOption,
+    by: ByOption = "source",
     tasks: Tasks = None,
     time_format: TimeFormat = None,
     take: Take = None,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from vlcpctl.core.console import progress
 from vlcpctl.data.loading.replay import replayed_pairs
 from vlcpctl.data.splitting.holdout import CountedHoldout
 from vlcpctl.data.splitting.leaving_out import KNOWN, Counts, counts_of
-from vlcpctl.data.splitting.rules import AllInOne
+from vlcpctl.data.splitting.rules import all_in_one
 from vlcpctl.data.splitting.selection import SelectionPass
 from vlcpctl.data.splitting.stream import check_columns
 from vlcpctl.data.splitting.writing import SplitPlan
@@ -115,16 +114,13 @@ def _read_pairs(lines: Lines) -> NewPairs:
     check_columns(plan)
     inputs = plan.reader.inputs
     skips = SkipLog(None)
-    selection = SelectionPass(plan.reader, AllInOne([""]), skips, is_last=False)
+    selection = SelectionPass(plan.reader, all_in_one(""), skips, is_last=False)
     keys, digests, captions = bytearray(), bytearray(), list[int]()
     named, total = list[str | None](), 0
     rows = [file.count() for one in inputs for file in one.files]
     known = 0 if None in rows else sum(one or 0 for one in rows)
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        progress("read", known, "pairs") as bar,
-    ):
-        for batch in selection.batches(Path(scratch) / "seen"):
+    with progress("read", known, "pairs") as bar:
+        for batch in selection.batches():
             for _, sample, split in batch:
                 keys += bytes.fromhex(sample.key)
                 digests += bytes.fromhex(sample.sha256)

@@ -255,7 +255,6 @@ def test_limits_hold_for_kept_values(
     path = write_parquet(tmp_path / "p.parquet", [row, *again])
     (task,) = split(path, max_skip="5")
     assert kept_by_caption(task) == {"c0": ["0", "1", "2", "x"]}
-    monkeypatch.setattr("vlcpctl.data.splitting.scratch_tables.MOST_KEPT", 2)
     monkeypatch.setattr("vlcpctl.data.sources.pairs.MOST_KEPT", 2)
     with pytest.raises(BadInput, match="3 values in a kept column"):
         split(path, max_skip="5")

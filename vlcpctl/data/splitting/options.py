@@ -61,7 +61,7 @@ class SplitOptions:
     """The options of the command line; all of them affect what is written."""
 
     sources: list[str]
-    by: str
+    by: str = "source"
     tasks: int | None = None
     time_format: str | None = None
     take: int | None = None

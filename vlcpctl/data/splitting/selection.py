@@ -12,20 +12,23 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.core.errors import BadInput
 from vlcpctl.data.sources.find import NamedSource, failed_by_statistics
 from vlcpctl.data.sources.identity import fingerprint
-from vlcpctl.data.sources.pairs import Columns, pairs, too_large
+from vlcpctl.data.sources.pairs import Columns, pairs, too_large, too_many
 from vlcpctl.data.sources.reading import FileLog
 from vlcpctl.data.sources.source import Source
+from vlcpctl.data.splitting.keys import SeenKeys
 from vlcpctl.data.splitting.leaving_out import LeftOut
 from vlcpctl.data.splitting.pseudo_labels import PseudoLabels, labelled
 from vlcpctl.data.splitting.rules import Rule
-from vlcpctl.data.splitting.scratch_tables import RepeatedValues
-from vlcpctl.data.splitting.seen_keys import seen_keys
 from vlcpctl.data.tasks.index import split_named
+from vlcpctl.data.tasks.kept_columns import united
+from vlcpctl.data.tasks.keys import KEY_BYTES
 from vlcpctl.data.tasks.samples import (
     DUPLICATE,
     FAILED_DOWNLOAD,
+    KeptValues,
     Pair,
     Sample,
     UnusablePair,
@@ -104,7 +107,9 @@ class SelectionPass:
     rule: Rule
     skips: SkipLog
     is_last: bool = True
-    repeats: RepeatedValues | None = None  # gets the kept values of repeated pairs
+    # The kept values of rows that repeat a pair, which belong to the sample of the first: a
+    # deletion request for a value must find a pair if any of its rows had that value.
+    repeats: dict[bytes, KeptValues] = field(default_factory=dict)
     read: int = 0
     beyond_take: Counter[str] = field(default_factory=Counter)
     left_out: Counter[int] = field(default_factory=Counter)  # by the place of the list
@@ -114,21 +119,21 @@ class SelectionPass:
     _logs: FileLogs = field(default_factory=dict)
     _fingerprints: dict[Source, dict[str, Any]] = field(default_factory=dict)
 
-    def batches(self, scratch: Path) -> Iterator[list[SelectedPair]]:
+    def batches(self) -> Iterator[list[SelectedPair]]:
         """Yield the kept pairs in batches; image bytes are valid until the next batch."""
         task_of, logs = self.rule.begin(), self._logs if self.is_last else None
-        with seen_keys(scratch) as seen:
-            for source, file, batch in self.reader.batches(logs=logs):
-                if file not in self._digests:
-                    self._fingerprint_all_but(file)
-                    self._count_failed(file)
-                self.read += len(batch)
-                identified = self._without_left_out(self._identified(file, batch))
-                fresh = seen.add_new([place for _, _, place in identified])
-                unique = self._without_repeats(file, identified, fresh)
-                kept = self._assigned(file, unique, partial(task_of, source))
-                self._digest(file, kept)
-                yield kept
+        seen = SeenKeys()
+        for source, file, batch in self.reader.batches(logs=logs):
+            if file not in self._digests:
+                self._fingerprint_all_but(file)
+                self._count_failed(file)
+            self.read += len(batch)
+            identified = self._without_left_out(self._identified(file, batch))
+            fresh = seen.add_new([place for _, _, place in identified])
+            unique = self._without_repeats(file, identified, fresh)
+            kept = self._assigned(file, unique, partial(task_of, source))
+            self._digest(file, kept)
+            yield kept
 
     def fingerprints(self) -> dict[Source, dict[str, Any]]:
         """The fingerprint of each file that was read, after the pass."""
@@ -142,6 +147,12 @@ class SelectionPass:
             {"name": file.path.name, **found[file], "content": digest.hexdigest()}
             for file, digest in self._digests.items()
         ]
+
+    def values_of(self, split: str, keys: list[str]) -> dict[str, KeptValues]:
+        """The kept values of rows that repeat pairs of a split, by the keys of those that have."""
+        of_row = split if self.reader.columns.split is not None else None
+        places = {key: place_of(key, of_row) for key in keys}
+        return {key: self.repeats[one] for key, one in places.items() if one in self.repeats}
 
     def _count_failed(self, file: Source) -> None:
         """Count the downloads that img2dataset left out of a tar or folder."""
@@ -168,10 +179,7 @@ class SelectionPass:
                 sample = identify(pair, decode=decode)
                 if tar is not None:
                     sample = _where_it_is(sample, tar, pair)
-                key = bytes.fromhex(sample.key)
-                if by_row:
-                    # The same pair may be a query and in the gallery: duplicates are per split.
-                    key += _split_of_row(pair).encode()
+                key = place_of(sample.key, _split_of_row(pair) if by_row else None)
             except UnusablePair as error:
                 self.skips.add(file.path, pair.place, error.reason, str(error))
                 continue
@@ -196,10 +204,17 @@ class SelectionPass:
                 fresh.remove(key)  # the batch may hold it twice
                 yield pair, sample
             else:
-                if self.repeats is not None:
-                    self.repeats.add(key, pair.kept)
+                self._keep_values(sample.key, key, pair.kept)
                 detail = f"repeats an earlier pair (key {sample.key})"
                 self.skips.add(file.path, pair.place, DUPLICATE, detail)
+
+    def _keep_values(self, name: str, key: bytes, kept: KeptValues) -> None:
+        if not any(kept) or not self.is_last:
+            return
+        values = united(self.repeats.get(key, ((),) * len(kept)), kept)
+        if why := too_many(values):
+            raise BadInput(f"the rows that repeat the pair {name} have {why}")
+        self.repeats[key] = values
 
     def _assigned(
         self, file: Source, unique: Iterator[tuple[Pair, Sample]], task_of: Callable[[Pair], str]
@@ -231,6 +246,16 @@ class SelectionPass:
     def _digest(self, file: Source, kept: list[SelectedPair]) -> None:
         digest = self._digests.setdefault(file, blake2b(digest_size=16))
         digest.update("".join([sample.key for _, sample, _ in kept]).encode())
+
+
+def place_of(key: str, split: str | None) -> bytes:
+    """What duplicates share: the key, and the split if rows name theirs.
+
+    The same pair may be a query and in the gallery.
+    """
+    if split is None:
+        return bytes.fromhex(key)
+    return blake2b(f"{key}{split}".encode(), digest_size=KEY_BYTES).digest()
 
 
 def _where_it_is(sample: Sample, tar: Path, pair: Pair) -> Sample:

@@ -23,7 +23,6 @@ from vlcpctl.data.splitting.holdout import Holdout
 from vlcpctl.data.splitting.leaving_out import sentence
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.pseudo_labels import Classifier, LoadClassifier, write_labels
-from vlcpctl.data.splitting.rules import ByTime
 from vlcpctl.data.splitting.writing import SplitPlan, WrittenTasks, make_rule, write_tasks
 from vlcpctl.data.tasks.manifests import (
     digits_for,
@@ -160,7 +159,6 @@ def _warn(plan: SplitPlan, result: WrittenTasks, manifest: dict[str, Any]) -> No
     if len(result.warnings) > MOST_NAMES:
         warn(f"{len(result.warnings)} tasks in all hold out fewer images (--holdout-most)")
     if plan.holdout:
-        _warn_of_one_image(plan.holdout)
         _warn_of_empty_parts(plan.holdout, manifest["tasks"])
     images = sum(split["images"] for split in manifest["totals"].values())
     for column, count in result.lacking.items():
@@ -174,16 +172,6 @@ def _warn(plan: SplitPlan, result: WrittenTasks, manifest: dict[str, Any]) -> No
             f"the stream has {len(manifest['tasks'])} tasks: with more than {_TWO_DIGITS} their "
             "directories are numbered with three digits, so that all of them get other names "
             "(000-... for 00-...)"
-        )
-
-
-def _warn_of_one_image(holdout: Holdout) -> None:
-    """Warn of test=1, which may be meant as all images, or as 1 %."""
-    single = [name for name, count in holdout.parts.items() if holdout.counted and count == 1]
-    if single:
-        warn(
-            f"--holdout {single[0]}=1 holds out one image of each task; a share is written as "
-            f"{single[0]}=0.1 or {single[0]}=10%"
         )
 
 
@@ -254,8 +242,7 @@ def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> d
     if plan.by.kind == "time":
         with TemporaryDirectory() as scratch:
             rule = make_rule(plan, Path(scratch))
-        assert isinstance(rule, ByTime)
-        times = [dict(zip(("task", "first", "last"), one, strict=True)) for one in rule.times()]
+        times = [dict(zip(("task", "first", "last"), one, strict=True)) for one in rule.times]
     failed, rows = sum(map(failed_downloads, files)), _rows(plan)
     return {
         "sources": {one.name: [str(file.path) for file in one.files] for one in plan.reader.inputs},

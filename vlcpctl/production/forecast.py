@@ -126,7 +126,7 @@ def _read_pairs(lines: Lines) -> NewPairs:
                 digests += bytes.fromhex(sample.sha256)
                 captions.append(len(sample.captions))
                 named.append(split)
-                total += len(sample.image)
+                total += len(sample.data)
             bar.advance(len(batch))
     skips.check(plan.tolerance, selection.read)
     left_out = plan.reader.left_out

@@ -284,7 +284,8 @@ def _existing(path: Path, names: list[str], given: str) -> str:
 def _pairs(source: Source, columns: Columns, *, images: bool) -> Iterator[Pair]:
     if source.kind == "samples":
         rows = source.read(source.path, Wants(images=images, log=columns.log))
-        yield from (_of_sample(place, record, columns) for place, record in rows)
+        path = Path(os.path.abspath(source.path))
+        yield from (_of_sample(path, place, record, columns) for place, record in rows)
         return
     roles = _roles(source, columns, images=images)
     rows = source.read(source.path, Wants(roles.names(), images=images))
@@ -350,7 +351,7 @@ def _of_record(
     )
 
 
-def _of_sample(place: int | str, record: Record, columns: Columns) -> Pair:
+def _of_sample(path: Path, place: int | str, record: Record, columns: Columns) -> Pair:
     """The pair of a sample of files: what its .txt and .cls say, else fields of its .json."""
     if FLAW in record:
         return _flawed(place, *record[FLAW])
@@ -376,7 +377,7 @@ def _of_sample(place: int | str, record: Record, columns: Columns) -> Pair:
         text_of(record.get(columns.split or "")),
         image if isinstance(image, str) else unfit,
         kept,
-        offset=record.get(OFFSET),
+        where=(path, record[OFFSET]) if OFFSET in record else None,
     )
 
 

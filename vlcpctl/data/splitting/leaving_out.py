@@ -18,7 +18,7 @@ from vlcpctl.data.splitting.keys import SortedKeys
 from vlcpctl.data.splitting.known_keys import is_known_keys, read_known
 from vlcpctl.data.splitting.stop_lists import read_stop_list
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
-from vlcpctl.data.tasks.samples import Sample
+from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 from vlcpctl.files.manifest import kind_of
 
@@ -121,7 +121,7 @@ class ImagesOfTests:
     def __init__(self, lists: Sequence[LeftOutList]) -> None:
         self.lists, self._lookup = lists, _Lookup(lists)
 
-    def places(self, samples: Sequence[Sample]) -> np.ndarray:
+    def places(self, samples: Sequence[Pair]) -> np.ndarray:
         """(B,) int32: the first list that has the image of each sample; -1 if none has it."""
         return self._lookup.places(Keys.of([one.sha256[: 2 * KEY_BYTES] for one in samples]))
 
@@ -157,7 +157,7 @@ class LeftOut:
         """
         return sorted({name for name, _ in self._values} - set(self._kept))
 
-    def places(self, samples: Sequence[Sample]) -> np.ndarray:
+    def places(self, samples: Sequence[Pair]) -> np.ndarray:
         """(B,) int32: the first list that names each sample; -1 for those to keep."""
         found = self._lookup.places(Keys.of([sample.key for sample in samples]))
         if self._images or self._values:
@@ -165,7 +165,7 @@ class LeftOut:
                 found[row] = self._by_content(samples[row])
         return found
 
-    def _by_content(self, sample: Sample) -> int:
+    def _by_content(self, sample: Pair) -> int:
         places = [self._images.get(sample.sha256)]
         places += [
             self._values.get((name, hashlib.sha256(value.encode()).hexdigest()))

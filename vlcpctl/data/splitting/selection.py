@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput
@@ -30,15 +28,14 @@ from vlcpctl.data.tasks.samples import (
     FAILED_DOWNLOAD,
     KeptValues,
     Pair,
-    Sample,
     UnusablePair,
     identify,
 )
 from vlcpctl.data.tasks.skips import SkipLog
 
-# The task, the sample, and the split that its row names (None: the hold-out decides). A plain
+# The task, the pair, and the split that its row names (None: the hold-out decides). A plain
 # tuple, because one is created for every pair.
-SelectedPair = tuple[str, Sample, str | None]
+SelectedPair = tuple[str, Pair, str | None]
 FileLogs = dict[Source, FileLog]
 _MOST_OTHERS = 1000
 
@@ -129,7 +126,7 @@ class SelectionPass:
                 self._count_failed(file)
             self.read += len(batch)
             identified = self._without_left_out(self._identified(file, batch))
-            fresh = seen.add_new([place for _, _, place in identified])
+            fresh = seen.add_new([place for _, place in identified])
             unique = self._without_repeats(file, identified, fresh)
             kept = self._assigned(file, unique, partial(task_of, source))
             self._digest(file, kept)
@@ -168,44 +165,39 @@ class SelectionPass:
                 log.remember()
                 self._fingerprints[file] = fingerprint(file, self.reader.columns, log.facts())
 
-    def _identified(self, file: Source, batch: list[Pair]) -> list[tuple[Pair, Sample, bytes]]:
+    def _identified(self, file: Source, batch: list[Pair]) -> list[tuple[Pair, bytes]]:
         identified = []
         decode, by_row = self.reader.decode, self.reader.columns.split is not None
-        tar = Path(os.path.abspath(file.path)) if self.reader.in_place else None
-        for pair in batch:
+        for read in batch:
             try:
-                if why := too_large(pair):
+                if why := too_large(read):
                     raise UnusablePair("too large", why)
-                sample = identify(pair, decode=decode)
-                if tar is not None:
-                    sample = _where_it_is(sample, tar, pair)
-                key = place_of(sample.key, _split_of_row(pair) if by_row else None)
+                pair = identify(read, decode=decode)
+                key = place_of(pair.key, _split_of_row(pair) if by_row else None)
             except UnusablePair as error:
-                self.skips.add(file.path, pair.place, error.reason, str(error))
+                self.skips.add(file.path, read.place, error.reason, str(error))
                 continue
-            identified.append((pair, sample, key))
+            identified.append((pair, key))
         return identified
 
-    def _without_left_out(
-        self, identified: list[tuple[Pair, Sample, bytes]]
-    ) -> list[tuple[Pair, Sample, bytes]]:
+    def _without_left_out(self, identified: list[tuple[Pair, bytes]]) -> list[tuple[Pair, bytes]]:
         """Leave pairs out before repeats are listed: nothing of a deleted pair is written."""
         if self.reader.left_out is None:
             return identified
-        places = self.reader.left_out.places([sample for _, sample, _ in identified]).tolist()
+        places = self.reader.left_out.places([pair for pair, _ in identified]).tolist()
         self.left_out.update(place for place in places if place >= 0)
         return [one for one, place in zip(identified, places, strict=True) if place < 0]
 
     def _without_repeats(
-        self, file: Source, identified: list[tuple[Pair, Sample, bytes]], fresh: set[bytes]
-    ) -> Iterator[tuple[Pair, Sample]]:
-        for pair, sample, key in identified:
+        self, file: Source, identified: list[tuple[Pair, bytes]], fresh: set[bytes]
+    ) -> Iterator[Pair]:
+        for pair, key in identified:
             if key in fresh:
                 fresh.remove(key)  # the batch may hold it twice
-                yield pair, sample
+                yield pair
             else:
-                self._keep_values(sample.key, key, pair.kept)
-                detail = f"repeats an earlier pair (key {sample.key})"
+                self._keep_values(pair.key, key, pair.kept)
+                detail = f"repeats an earlier pair (key {pair.key})"
                 self.skips.add(file.path, pair.place, DUPLICATE, detail)
 
     def _keep_values(self, name: str, key: bytes, kept: KeptValues) -> None:
@@ -217,11 +209,11 @@ class SelectionPass:
         self.repeats[key] = values
 
     def _assigned(
-        self, file: Source, unique: Iterator[tuple[Pair, Sample]], task_of: Callable[[Pair], str]
+        self, file: Source, unique: Iterator[Pair], task_of: Callable[[Pair], str]
     ) -> list[SelectedPair]:
         by_row = self.reader.columns.split is not None
         kept: list[SelectedPair] = []
-        for pair, sample in unique:
+        for pair in unique:
             try:
                 task = task_of(pair)
             except UnusablePair as error:
@@ -231,7 +223,7 @@ class SelectionPass:
                 # Any value of a column is a task: beyond many, their names are not kept.
                 self.others[task if len(self.others) < _MOST_OTHERS else ""] += 1
             elif self._takes(task):
-                kept.append((task, sample, split_named(pair.split) if by_row else None))
+                kept.append((task, pair, split_named(pair.split) if by_row else None))
         return kept
 
     def _takes(self, task: str) -> bool:
@@ -245,7 +237,7 @@ class SelectionPass:
 
     def _digest(self, file: Source, kept: list[SelectedPair]) -> None:
         digest = self._digests.setdefault(file, blake2b(digest_size=16))
-        digest.update("".join([sample.key for _, sample, _ in kept]).encode())
+        digest.update("".join([pair.key for _, pair, _ in kept]).encode())
 
 
 def place_of(key: str, split: str | None) -> bytes:
@@ -256,11 +248,6 @@ def place_of(key: str, split: str | None) -> bytes:
     if split is None:
         return bytes.fromhex(key)
     return blake2b(f"{key}{split}".encode(), digest_size=KEY_BYTES).digest()
-
-
-def _where_it_is(sample: Sample, tar: Path, pair: Pair) -> Sample:
-    assert pair.offset is not None, "only tars are split in place, whose reader gives offsets"
-    return sample._replace(where=(tar, pair.offset))
 
 
 def _split_of_row(pair: Pair) -> str:

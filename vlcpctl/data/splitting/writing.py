@@ -39,14 +39,14 @@ from vlcpctl.data.splitting.selection import PairReader, SelectedPair, Selection
 from vlcpctl.data.tasks.index import SPLITS
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
 from vlcpctl.data.tasks.manifests import TaskSummary
-from vlcpctl.data.tasks.samples import KeptValues, Pair, Sample
+from vlcpctl.data.tasks.samples import KeptValues, Pair
 from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES, LinkingSplitWriter, SplitWriter
 from vlcpctl.data.tasks.skips import SkipLog, Tolerance
 from vlcpctl.data.tasks.tar import Appender
 
 ELSEWHERE = "held out in another task"
 BEYOND = "beyond --take"
-SplitOf = Callable[[str, Sample, str | None], str | None]
+SplitOf = Callable[[str, Pair, str | None], str | None]
 MoreOfSplit = Callable[[str, list[str]], Mapping[str, KeptValues]]
 
 
@@ -217,7 +217,7 @@ class _Writers:
 
     def add(self, batch: list[SelectedPair], split_of: SplitOf) -> None:
         """Append each sample to its split, which is created for the first one."""
-        groups: dict[tuple[str, str | None], list[Sample]] = {}
+        groups: dict[tuple[str, str | None], list[Pair]] = {}
         for task, sample, requested in batch:
             split = split_of(task, sample, requested)
             groups.setdefault((task, split), []).append(sample)

@@ -76,7 +76,6 @@ def split(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path:
     """Split image-text pairs into a stream of tasks."""
 
@@ -93,8 +92,6 @@ def buffer(
     add: int | None = None,
     candidates: int | None = None,
     store_features: bool = False,
-    num_shards: int | None = None,
-    shard_index: int | None = None,
     seed: int = 0,
     device: str = "auto",
     nproc: int | None = None,
@@ -103,7 +100,6 @@ def buffer(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path:
     """Choose which pairs of a task to keep for replay."""
 
@@ -184,7 +180,6 @@ def train_step(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path:
     """Train on one task, starting from the last checkpoint."""
 
@@ -219,7 +214,6 @@ def merge(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path:
     """Merge checkpoints: average, ema, TIES or Model Stock."""
 
@@ -270,7 +264,6 @@ def eval_retrieval(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> list[dict[str, Any]]: ...
 @overload
 def eval_retrieval(
@@ -305,7 +298,6 @@ def eval_retrieval(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path: ...
 @overload
 def eval_zeroshot(
@@ -333,7 +325,6 @@ def eval_zeroshot(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> list[dict[str, Any]]: ...
 @overload
 def eval_zeroshot(
@@ -361,7 +352,6 @@ def eval_zeroshot(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path: ...
 def forgetting_report(
     *rows: StrPath | Row | Iterable[StrPath | Row],
@@ -452,7 +442,6 @@ def update(
     train_option: str | None = None,
     accept_inexact: bool = False,
     cache: StrPath | Literal["none"] | None = None,
-    cache_size: str | None = None,
     junit: StrPath | None = None,
     on_accept: str | None = None,
     on_reject: str | None = None,

@@ -17,7 +17,7 @@ from msgspec import structs
 from support.eval_rows import MERGED, NAMES, OWN, current, merged_rows, own_rows, row
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.files.hashing import canonical_json, content_id
+from vlcpctl.files.ids import canonical_json, content_id
 from vlcpctl.files.rows import (
     PART_OF,
     SCHEMA,
@@ -188,10 +188,10 @@ def test_rows_share_what_has_the_same_text(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"tasks": ["a", 3]}, r"rows:4: field 'tasks\[1\]': expected text, got an integer"),
-        ({"options": []}, "rows:4: field 'options': expected an object, got a list"),
+        ({"tasks": ["a", 3]}, r"rows:4: .*tasks\[1\]`"),
+        ({"options": []}, "rows:4: .*options`"),
         ({"schema": "vlcpctl.eval/2"}, "rows:4 has schema 'vlcpctl.eval/2'"),
-        ({"step": -1}, "rows:4: field 'step'"),
+        ({"step": -1}, "rows:4: .*step`"),
     ],
 )
 def test_a_mistake_in_a_later_row_is_named(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.files.rows import (
     COUNTS,
     OPTIONS_OF_DATA,

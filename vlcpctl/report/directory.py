@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.files.atomic import already_made, new_directory
-from vlcpctl.files.manifest import MANIFESTS
+from vlcpctl.files.finished import already_made
+from vlcpctl.files.manifest import MANIFESTS, is_artifact
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.report.document import Document
 from vlcpctl.report.forgotten.changes import DIRECTORY
 from vlcpctl.report.render.forgotten import forgotten_pages
@@ -22,13 +23,12 @@ def write_report(document: Document, identity: dict[str, Any], out: Path, *, for
     """
     if already_made(out, "report", identity, force=force):
         return False
-    manifest = MANIFESTS["report"]
     summary = as_text(document, identity)
-    with new_directory(out, manifest) as directory:
+    with new_directory(out, is_artifact) as directory:
         (directory / "report.html").write_text(page(document), encoding="utf-8")
         (directory / "report.md").write_text(markdown(document), encoding="utf-8")
         _write_pages(document, directory / DIRECTORY)
-        (directory / manifest).write_text(summary, encoding="utf-8")
+        (directory / MANIFESTS["report"]).write_text(summary, encoding="utf-8")
     return True
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vlcpctl.core.number_lists import are_plain, sorted_json
-from vlcpctl.files.hashing import canonical_json, texts_id
+from vlcpctl.files.ids import canonical_json, texts_id
 from vlcpctl.files.rows import PART_OF, EarlierCheckpoint, Row
 from vlcpctl.report.comparability import parse_fields
 from vlcpctl.report.published.definition import table_id

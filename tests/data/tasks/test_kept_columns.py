@@ -37,7 +37,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "a null among the values": (column("date", ["x", None]), "a value of 'date' is null"),
     "not in the index": (manifest(kept_columns=["customer"]), "has no column 'customer'"),
     "another type": (retyped(pa.int64()), "column 'date' contains nulls"),
-    "listed as a number": (manifest(kept_columns=[1]), "field 'kept_columns[0]': expected text"),
+    "listed as a number": (manifest(kept_columns=[1]), ".kept_columns[0]`"),
     "listed twice": (manifest(kept_columns=["date", "date"]), "kept_columns has 'date' twice"),
     "the index's own": (manifest(kept_columns=["sha256"]), "or it is the index's own"),
 }

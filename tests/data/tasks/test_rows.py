@@ -25,7 +25,7 @@ from vlcpctl.data.tasks.index import SCHEMA, IndexWriter, wide
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.files.digests import digests_of
-from vlcpctl.files.seals import SEAL, seal_of
+from vlcpctl.files.manifest import SEAL, seal_of
 from vlcpctl.inspection.check import check
 from vlcpctl.testing.tiny_stream import make_pair, make_task
 

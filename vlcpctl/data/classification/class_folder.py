@@ -15,13 +15,13 @@ from operator import attrgetter
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.classification.labelled_images import Flaw, ImagesInTars
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.source import IMAGES
 from vlcpctl.data.sources.tars import Member, Tar
 from vlcpctl.files.digests import cached_digest
-from vlcpctl.files.input_files import open_regular, read_text
+from vlcpctl.files.inputs import open_regular, read_text
 
 CLASS_NAMES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"

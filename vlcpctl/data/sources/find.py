@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput, UsageError, lfs_pointer, missing, some_names
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import counted, shortened
 from vlcpctl.data.sources import tables
 from vlcpctl.data.sources.folders import (
     METADATA,
@@ -28,9 +27,8 @@ from vlcpctl.data.sources.tars import ERROR, STATUS, SUCCESS, tar
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.index import SPLITS, split_named
 from vlcpctl.data.tasks.task import open_task
-from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.inputs import open_regular, read_json_object
 from vlcpctl.files.manifest import MANIFESTS, is_artifact, kind_of
-from vlcpctl.files.safe_json import read_json_object
 
 _PICKLES = frozenset({".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth"})
 _STATISTICS = "_stats.json"  # of img2dataset, written when a shard is complete

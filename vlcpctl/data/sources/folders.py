@@ -18,7 +18,7 @@ import numpy as np
 import xxhash
 
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.reading import read_file
 from vlcpctl.data.sources.source import (

@@ -10,7 +10,7 @@ import csv
 import json
 import os
 import re
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import islice
@@ -19,10 +19,10 @@ from typing import Any, TextIO
 
 import msgspec
 
-from vlcpctl.core.amounts import size as in_words
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import shortened
-from vlcpctl.core.resource_limits import memory_limit
+from vlcpctl.core.machine import memory_limit
+from vlcpctl.core.words import shortened
+from vlcpctl.core.words import size as in_words
 from vlcpctl.data.sources.source import (
     FIRST_ROWS,
     FLAW,
@@ -33,7 +33,7 @@ from vlcpctl.data.sources.source import (
     Row,
     Wants,
 )
-from vlcpctl.files.input_files import not_utf8, open_regular, open_text
+from vlcpctl.files.inputs import open_regular, open_text
 
 TABLES = frozenset({".csv", ".tsv", ".txt"})
 JSON, JSON_LINES = frozenset({".json"}), frozenset({".jsonl", ".ndjson"})
@@ -47,6 +47,16 @@ _PARTS_OF_COCO = frozenset(
 _START = 2**20
 _LINE_END = re.compile(r"[\r\n]")
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
+
+
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """What a file is that is not UTF-8, with the command that converts it, for messages."""
+    marks = (BOM_UTF16_LE, BOM_UTF16_BE)
+    encoding = "utf-16" if error.object.startswith(marks) else "latin1"
+    return (
+        f"not UTF-8: {error}; if it is {encoding}, convert it with: "
+        f"iconv -f {encoding} -t utf-8 FILE > NEW"
+    )
 
 
 def is_table(path: Path) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, unknown_name
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.folders import image_column, not_listed
 from vlcpctl.data.sources.lists import IMAGE_SUFFIXES, SEPARATORS, is_table, number_in, separator_of
@@ -35,7 +35,7 @@ from vlcpctl.data.sources.source import (
 )
 from vlcpctl.data.tasks.kept_columns import distinct, united
 from vlcpctl.data.tasks.samples import NO_IMAGE, NO_TEXT, KeptValues, Pair
-from vlcpctl.files.library_errors import reading_source
+from vlcpctl.files.inputs import reading
 
 # The first of these names that exists is used, ignoring case.
 USUAL_IMAGE = (
@@ -298,7 +298,7 @@ def _pairs(source: Source, columns: Columns, *, images: bool) -> Iterator[Pair]:
             pair if read is None else _with_image(pair, name, read) for pair, name in joined
         )
     else:
-        with reading_source(source.path):  # text in a column of bytes may not be UTF-8
+        with reading(source.path):  # text in a column of bytes may not be UTF-8
             yield from (_of_row(place, record, roles, read) for place, record in rows)
     if source.is_folder:
         yield from _unlisted(source, str(_roles(source, columns).image))

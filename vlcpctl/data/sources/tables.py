@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.sources.source import (
     FLAW,
     GROUP_BYTES,
@@ -36,10 +36,8 @@ from vlcpctl.data.sources.source import (
 from vlcpctl.data.sources.tars import ERROR, STATUS, failed_download
 from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD
 from vlcpctl.data.tasks.task import open_task
-from vlcpctl.files.input_files import arrow_source, open_regular
-from vlcpctl.files.library_errors import reading_source
-from vlcpctl.files.safe_json import parse_json
-from vlcpctl.files.store_cache import whole
+from vlcpctl.files.inputs import arrow_source, open_regular, parse_json, reading
+from vlcpctl.files.stores import whole
 
 _BATCH_BYTES = 8 * 2**20  # four times faster than 32 MB: the allocator reuses its pages
 _BATCH_ROWS = 500
@@ -55,7 +53,7 @@ T = TypeVar("T")
 
 def parquet(path: Path, wants: Wants) -> Iterator[Row]:
     """The rows of a Parquet file. Raises BadInput if it is damaged."""
-    with _parquet_file(path) as file, reading_source(path):
+    with _parquet_file(path) as file, reading(path):
         schema = file.schema_arrow
         failures = [STATUS, ERROR] if {STATUS, ERROR} <= set(schema.names) else []
         names = list(dict.fromkeys([*wants.names, *failures]))
@@ -84,7 +82,7 @@ def count_parquet(path: Path) -> int:
 
 def _parquet_file(path: Path) -> pq.ParquetFile:
     source = arrow_source(path)  # refuses what would block
-    with reading_source(path):
+    with reading(path):
         # The default reads the whole file ahead: 360 MB of memory instead of 14.
         return pq.ParquetFile(source, pre_buffer=False, buffer_size=2**20)
 
@@ -124,20 +122,20 @@ def _prefetched(items: Iterator[T]) -> Iterator[T]:
 
 def arrow(path: Path, wants: Wants) -> Iterator[Row]:
     """The rows of an Arrow stream, mapped into memory. Raises BadInput if it is damaged."""
-    with _mapped(path) as source, reading_source(path):
+    with _mapped(path) as source, reading(path):
         stream = pa.ipc.open_stream(source)
         yield from _rows(path, stream.schema, _pieces(path, source, stream, wants.names))
 
 
 def begin_arrow(path: Path) -> tuple[list[str], list[Record]]:
     """The columns of an Arrow stream. Raises BadInput if it cannot be read."""
-    with _mapped(path) as source, reading_source(path):
+    with _mapped(path) as source, reading(path):
         return _names(path, pa.ipc.open_stream(source).schema), []
 
 
 def count_arrow(path: Path) -> int:
     """The number of rows, from the headers of the batches. Raises BadInput if damaged."""
-    with _mapped(path) as source, reading_source(path):
+    with _mapped(path) as source, reading(path):
         return sum(batch.num_rows for batch in _batches(path, source, pa.ipc.open_stream(source)))
 
 
@@ -162,7 +160,7 @@ def _batches(
     """The record batches, whose values have not been checked."""
     row = 0
     while True:
-        with reading_source(path, f"{path} is damaged after row {row}"):
+        with reading(path, f"{path} is damaged after row {row}"):
             try:
                 batch = stream.read_next_batch()
             except StopIteration:
@@ -182,7 +180,7 @@ def _pieces(
     """Slices of the batches, whatever their sizes, in which no offset points outside its buffer."""
     row = 0
     for batch in _batches(path, source, stream):
-        with reading_source(path, f"{path} is damaged after row {row}"):
+        with reading(path, f"{path} is damaged after row {row}"):
             part = batch.select(list(names))
             part.validate(full=True)
         row += len(part)
@@ -231,7 +229,7 @@ def count_task(path: Path) -> int:
 
 
 def _names(path: Path, schema: pa.Schema) -> list[str]:
-    with reading_source(path):
+    with reading(path):
         names = [str(name) for name in schema.names]
         "".join(names).encode()  # names that are not UTF-8 are decoded here
     if len(names) > MOST_COLUMNS:
@@ -243,7 +241,7 @@ def _rows(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> I
     classes = _class_names(path, schema)
     row = 0
     while True:
-        with reading_source(path, f"{path} is damaged after row {row}"):
+        with reading(path, f"{path} is damaged after row {row}"):
             batch = next(batches, None)
         if batch is None:
             return
@@ -254,7 +252,7 @@ def _rows(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> I
             where = (
                 f"{path}, column {shortened(name)!r} ({kind}), rows {row} to {row + len(batch) - 1}"
             )
-            with reading_source(path, where):
+            with reading(path, where):
                 found = _values(column)
             if name in classes:
                 found = [_class_of(value, classes[name]) for value in found]

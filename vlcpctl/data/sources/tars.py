@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.source import (
     CLS,
@@ -32,7 +32,7 @@ from vlcpctl.data.sources.source import (
 )
 from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD, NO_IMAGE
 from vlcpctl.data.tasks.tar import BLOCK
-from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.inputs import open_regular
 
 # Fields of img2dataset: whether an image was downloaded, and why not.
 STATUS, ERROR, SUCCESS = "status", "error_message", "success"

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.amounts import is_decimal
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.core.words import is_decimal
 from vlcpctl.data.sources.find import NamedSource, find_inputs
 from vlcpctl.data.sources.identity import identify, identity_of
 from vlcpctl.data.sources.pairs import Columns, is_unicode

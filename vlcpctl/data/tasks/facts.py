@@ -13,12 +13,11 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
-from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.data.tasks.index import SPLITS, is_own_column
 from vlcpctl.files.digests import FileDigest
-from vlcpctl.files.manifest import Manifest
-from vlcpctl.files.seals import read_sealed
+from vlcpctl.files.inputs import MOST_TASKS
+from vlcpctl.files.manifest import Manifest, manifest_as
 
 Count = Annotated[int, Meta(ge=0)]
 Step = Annotated[int, Meta(ge=0, lt=MOST_TASKS)]
@@ -217,7 +216,7 @@ def read_task(path: Path) -> TaskManifest:
 
     The files that it lists are not read.
     """
-    return read_sealed(path, "task", TaskManifest)
+    return manifest_as(path, "task", TaskManifest)
 
 
 def read_stream(path: Path) -> StreamManifest:
@@ -225,4 +224,4 @@ def read_stream(path: Path) -> StreamManifest:
 
     The manifests of its tasks are not read.
     """
-    return read_sealed(path, "stream", StreamManifest)
+    return manifest_as(path, "stream", StreamManifest)

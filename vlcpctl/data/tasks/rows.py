@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys, unhex
 from vlcpctl.files.digests import ALGORITHM, FileDigest, cached_digest, changed_files
-from vlcpctl.files.input_files import arrow_source, open_regular
+from vlcpctl.files.inputs import arrow_source, open_regular
 
 SHA256_BYTES = 32
 EVERY = 1 << 16  # rows of a batch, and of a row group of the index

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from vlcpctl.core.errors import BadInput, VlcpError, unreadable
-from vlcpctl.core.printable import shortened
-from vlcpctl.core.resource_limits import is_about_limits, limit_text
+from vlcpctl.core.machine import is_about_limits, limit_text
+from vlcpctl.core.words import shortened
 from vlcpctl.data.tasks.facts import (
     BufferManifest,
     SplitManifest,
@@ -29,12 +29,11 @@ from vlcpctl.data.tasks.facts import (
 from vlcpctl.data.tasks.index import read_columns, read_index, rows_at
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.rows import open_rows
-from vlcpctl.files.digests import verify_files
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.digests import RESTORE, verify_files
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import OpenFiles
 from vlcpctl.files.manifest import kind_of
-from vlcpctl.files.open_files import OpenFiles
-from vlcpctl.files.recorded_files import RESTORE
-from vlcpctl.files.store_cache import fetch_images, images_file, is_stored
+from vlcpctl.files.stores import fetch_images, images_file, is_stored
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,6 @@ class Split:
             self._rows = self._rows.lowest(lowest)
         self._tars = OpenFiles([images_file(directory / shard) for shard in self._rows.shards])
         self._is_stored = is_stored(directory)
-        self._fetched: dict[int, bytes] = {}  # images of a store, by row
 
     def __reduce__(self) -> tuple[type[Split], tuple[Any, ...]]:
         # Another process opens the split again, and gets no copy of its rows.
@@ -242,14 +240,17 @@ class Split:
         Raises BadInput if the tar cannot be read or the bytes do not have the index's sha256, and
         VlcpError if it is in an object store that does not give them.
         """
-        if self._is_stored and row not in self._fetched:
-            self.fetch([row])
         try:
-            data = self._fetched.pop(row, None) or self._read(row)
+            data = self._read(row)
+            is_right = self._is_right(row, data)
+            if self._is_stored and not is_right:
+                self.fetch([row])
+                data = self._read(row)
+                is_right = self._is_right(row, data)
         except OSError as error:
             where = f"{unreadable(self._tar_of(row), error)} (key {self._rows.key(row)})"
             raise BadInput(where) from error
-        if not self._is_right(row, data):
+        if not is_right:
             found = f"{self._tar_of(row)}: the image of key {self._rows.key(row)} does not match"
             raise BadInput(f"{found} the index (its sha256 differs); run 'vlcpctl check --deep'")
         return data
@@ -282,10 +283,9 @@ class Split:
         """
         if not self._is_stored:
             return
-        found = {row: self._read(row) for row in rows}
-        absent = [row for row, data in found.items() if not self._is_right(row, data)]
-        places = [(self._tar_of(row), *self._rows.place(row)[1:]) for row in absent]
-        self._fetched = found | dict(zip(absent, fetch_images(places), strict=True))
+        absent = [row for row in rows if not self._is_right(row, self._read(row))]
+        if absent:
+            fetch_images([(self._tar_of(row), *self._rows.place(row)[1:]) for row in absent])
 
     def _read(self, row: int) -> bytes:
         shard, offset, size = self._rows.place(row)

@@ -6,8 +6,8 @@ import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.words import parse_number
 from vlcpctl.report.facts.language import Metric, Pairs, parse
 
 OPERATORS: dict[str, tuple[str, Callable[[float, float], bool]]] = {

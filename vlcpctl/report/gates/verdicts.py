@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from vlcpctl.core.errors import MOST_NAMES, BadInput, GateFailed
-from vlcpctl.files.structs import converted
+from vlcpctl.files.inputs import converted
 from vlcpctl.report.facts.table import SMALL
 from vlcpctl.report.gates.grammar import OPERATORS, is_beyond
 from vlcpctl.report.scores.drops import Against

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name, unreadable
-from vlcpctl.core.printable import printable
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.input_files import open_regular
+from vlcpctl.core.words import printable
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import converted, open_regular
 from vlcpctl.files.rows import COUNTS
-from vlcpctl.files.structs import converted
 from vlcpctl.report.facts.language import COLUMN, Metric, Pairs, parse, parse_selectors
 
 SCHEMA = "vlcpctl.table/1"

@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Iterable, Mapping
 
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.report.published.cells import FilledTable
 from vlcpctl.report.published.records import FIELDS, records
 from vlcpctl.report.scores.paper_names import on_one_line

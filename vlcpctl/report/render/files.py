@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import printable
-from vlcpctl.files.atomic import already_made, new_directory
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.manifest import MANIFESTS, write_manifest
+from vlcpctl.core.words import printable
+from vlcpctl.files.finished import already_made
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.manifest import is_artifact, write_manifest
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.report.document import Document
 from vlcpctl.report.paper_charts import Chart, drawings
 from vlcpctl.report.published.layout import as_table
@@ -46,7 +47,7 @@ def write_tables(
             f"the report has {len(texts)} tables, more than {_MOST_FILES}; report fewer runs at a "
             "time with --run"
         )
-    with new_directory(out, MANIFESTS["tables"]) as directory:
+    with new_directory(out, is_artifact) as directory:
         for name, text in texts.items():
             (directory / name).write_text(text, encoding="utf-8")
         digests = {name: content_id(text) for name, text in texts.items()}
@@ -117,7 +118,7 @@ def write_figures(document: Document, identity: dict[str, Any], out: Path, *, fo
         )
     stems: dict[str, None] = {}
     digests: dict[str, str] = {}
-    with new_directory(out, MANIFESTS["figures"]) as directory:
+    with new_directory(out, is_artifact) as directory:
         for prefix, chart in charts:
             for name, files in drawings(chart):
                 stem = free_name(f"{prefix} {name}", stems)

@@ -9,8 +9,8 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.printable import printable
-from vlcpctl.files.atomic import is_pipe_or_device, new_file, refuse_foreign_file, refuse_link
+from vlcpctl.core.words import printable
+from vlcpctl.files.outputs import is_pipe_or_device, new_file, refuse_foreign
 from vlcpctl.report.facts.language import WORST
 from vlcpctl.report.gates.verdicts import Verdict, names_tracks
 
@@ -32,8 +32,7 @@ def check_junit_path(out: Path, report: Path | None) -> None:
             "outside it"
         )
     if not is_pipe_or_device(out):
-        refuse_foreign_file(out, is_junit)
-        refuse_link(out)
+        refuse_foreign(out, is_junit, is_file=True)
 
 
 def write_junit(verdicts: Sequence[Verdict], out: Path) -> None:
@@ -42,7 +41,7 @@ def write_junit(verdicts: Sequence[Verdict], out: Path) -> None:
     Raises OutputExists if another file is at `out`, and OSError if it cannot be written.
     """
     # A copy of the old file would be found by a pattern such as **/*.xml, and counted as well.
-    with new_file(out, is_junit, keeps_replaced=False) as temporary:
+    with new_file(out, is_junit, keeps=False) as temporary:
         temporary.write_text(junit(verdicts), encoding="utf-8")
 
 

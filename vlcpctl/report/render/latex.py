@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.report.scores.paper_names import meanings, paper_name, with_paper_names
 from vlcpctl.report.tables.table import (
     UNDEFINED,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from vlcpctl.core.console import warn
-from vlcpctl.core.markdown import escaped
+from vlcpctl.core.words import as_markdown
 from vlcpctl.report.document import TITLE, Document, definitions_table, verdicts_table
 from vlcpctl.report.gates.verdicts import overall
 from vlcpctl.report.render.forgotten import forgotten_sections
@@ -22,11 +22,11 @@ _START = re.compile(r"^([-+=]|\d+(?=[.)]))")
 
 def markdown(document: Document) -> str:
     """The text of report.md: verdicts, notes, each section's heading and tables, definitions."""
-    parts = [f"# {escaped(TITLE)}", *verdicts_markdown(document)]
+    parts = [f"# {as_markdown(TITLE)}", *verdicts_markdown(document)]
     parts += [f"> {_line_of(note)}" for note in document.notes]
     sections = [*document.published_sections(), *document.sections(has_every_metric=True)]
     for heading, tables in [*sections, *forgotten_sections(document)]:
-        parts += [f"## {escaped(heading)}"] if heading else []
+        parts += [f"## {as_markdown(heading)}"] if heading else []
         parts += [table_text(table) for table in tables]
     return "\n\n".join([*parts, table_text(definitions_table())]) + "\n"
 
@@ -37,7 +37,7 @@ def verdicts_markdown(document: Document) -> list[str]:
     compared = [_bullets(lines)] if lines else []
     if not document.verdicts:
         return compared
-    line = f"**{escaped(overall(document.verdicts))}**"
+    line = f"**{as_markdown(overall(document.verdicts))}**"
     return [line, *compared, table_text(verdicts_table(document.verdicts))]
 
 
@@ -64,7 +64,11 @@ def step_summary(document: Document) -> str:
     shown = verdicts
     if len(verdicts) > _MOST_SHOWN:
         shown = tuple(sorted(verdicts, key=lambda one: one.passes)[:_MOST_SHOWN])
-    parts = [f"## {escaped(TITLE)}", f"**{overall(verdicts)}**", table_text(verdicts_table(shown))]
+    parts = [
+        f"## {as_markdown(TITLE)}",
+        f"**{overall(verdicts)}**",
+        table_text(verdicts_table(shown)),
+    ]
     if len(shown) < len(verdicts):
         parts.append(f"{len(verdicts) - len(shown)} more are not shown.")
     if document.notes:
@@ -74,15 +78,15 @@ def step_summary(document: Document) -> str:
 
 def table_text(table: Table) -> str:
     """The table under a heading, and its notes as a list."""
-    heads = [escaped(column.title) for column in table.columns]
+    heads = [as_markdown(column.title) for column in table.columns]
     marks = ["---:" if column.is_number else ":---" for column in table.columns]
     lines = [_line(heads), _line(marks)]
     for group in table.groups:
         if group.name:
-            lines.append(_line([f"*{escaped(group.name)}*"] + [""] * (len(heads) - 1)))
+            lines.append(_line([f"*{as_markdown(group.name)}*"] + [""] * (len(heads) - 1)))
         lines += [_line([_cell(cell) for cell in row]) for row in group.rows]
     notes = ["", _bullets(table.every_note)] if table.every_note else []
-    return "\n".join([f"### {escaped(table.title)}", "", *lines, *notes])
+    return "\n".join([f"### {as_markdown(table.title)}", "", *lines, *notes])
 
 
 def _bullets(lines: Iterable[str]) -> str:
@@ -91,15 +95,15 @@ def _bullets(lines: Iterable[str]) -> str:
 
 
 def _line_of(text: str) -> str:
-    """The escaped text for the start of a line: "1. a" is not the first item of a list."""
-    # A number starts a list because of the mark behind it, so the mark is escaped.
+    """The as_markdown text for the start of a line: "1. a" is not the first item of a list."""
+    # A number starts a list because of the mark behind it, so the mark is as_markdown.
     return _START.sub(
-        lambda found: f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}", escaped(text)
+        lambda found: f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}", as_markdown(text)
     )
 
 
 def _cell(cell: TableCell) -> str:
-    text = escaped(cell.line)
+    text = as_markdown(cell.line)
     return f"**{text}**" if text and (cell.is_best or cell.is_strong) else text
 
 

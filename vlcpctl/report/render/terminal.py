@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vlcpctl.core.console import emit, results
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.report.tables.table import Table, TableCell, upper_headings
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.metrics.forgetting import Matrix
 from vlcpctl.report.scores.runs import RunScores, SeedScores, Track
 

@@ -64,6 +64,18 @@ def test_json_that_is_no_list_is_refused(tmp_path: Path, name: str) -> None:
     assert words in str(refusal(lambda: read_pairs(path), path))
 
 
+def test_a_json_list_above_a_tenth_of_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = listed(tmp_path / "l.json", {"image": "a.png", "caption": "c"})
+    monkeypatch.setattr("vlcpctl.data.sources.lists.memory_limit", lambda: 10 * path.stat().st_size)
+    assert len(read_pairs(path)) == 1
+    monkeypatch.setattr("vlcpctl.data.sources.lists.memory_limit", lambda: path.stat().st_size)
+    assert "JSON Lines" in str(refusal(lambda: read_pairs(path), path))
+    lines = table(tmp_path / "l.jsonl", json.dumps({"image": "a.png", "caption": "c"}))
+    assert len(read_pairs(lines)) == 1
+
+
 def test_long_integers_nan_and_repeated_names_are_read(tmp_path: Path) -> None:
     listed(tmp_path / "l.json")
     long = "1" * 400

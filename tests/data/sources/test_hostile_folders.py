@@ -74,14 +74,6 @@ def test_a_name_that_is_not_utf_8_is_refused_before_any_work(tmp_path: Path) -> 
         read_pairs(directory)
 
 
-def test_a_name_of_control_characters_is_shown_escaped(tmp_path: Path) -> None:
-    directory = sample(tmp_path / "d")
-    os.mkfifo(directory / "\x1b[31mred\n.png")
-    (flaw,) = (pair.flaw for pair in read_pairs(directory) if pair.flaw)
-    assert "\x1b" not in flaw
-    assert "\n" not in flaw
-
-
 def test_a_directory_that_cannot_be_listed_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

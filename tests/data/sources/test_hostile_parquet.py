@@ -150,8 +150,3 @@ def check_any_parquet(path: Path, count: int, seed: int) -> None:
 
 def test_any_parquet_ends_in_pairs_or_one_line(tmp_path: Path) -> None:
     check_any_parquet(tmp_path / "x.parquet", 300, 0)
-
-
-@pytest.mark.slow
-def test_ten_thousand_parquets_end_in_pairs_or_one_line(tmp_path: Path) -> None:
-    check_any_parquet(tmp_path / "x.parquet", 10_000, 1)

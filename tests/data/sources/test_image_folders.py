@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from support.hostile import refusal
 from support.pair_files import read_pairs
-from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput, TooManySkipped
 from vlcpctl.data.sources.find import find_inputs
@@ -194,21 +193,3 @@ def test_links_are_followed_as_in_the_cache_of_hugging_face(tmp_path: Path) -> N
     first, second = read_pairs(tmp_path / "snapshot")
     assert first.image == make_image(0, 8)
     assert "b.png" in str(second.flaw)
-
-
-def test_image_paths_may_be_relative_to_a_root(tmp_path: Path) -> None:
-    image(tmp_path / "images" / "a.png")
-    describe(tmp_path / "in", [{"file_name": "a.png", "text": "c"}])
-    assert read_pairs(tmp_path / "in", image_roots=(tmp_path / "images",))[0].image
-    (tmp_path / "in" / "metadata.jsonl").write_text('{"file_name": "../x.png", "text": "c"}')
-    assert "outside" in str(read_pairs(tmp_path / "in", image_roots=(tmp_path / "images",))[0].flaw)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_broken_table_is_named_in_one_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str
-) -> None:
-    path = describe(tmp_path / "in", [{"file_name": "a.png", "text": "c"}], kind)
-    path.write_bytes(b"\xff" * 100)
-    words = ("split", tmp_path / "in", "-o", tmp_path / "stream", "--by", "source", "-q")
-    check_refused(run_program(capfd, *words), "split", 3, path)

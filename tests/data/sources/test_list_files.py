@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from support.pair_files import read_pairs, write_parquet, write_tar
-from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput, TooManySkipped, UsageError
 from vlcpctl.data.sources.find import find_inputs
@@ -85,11 +84,6 @@ def test_p9d_keeps_its_tasks_its_splits_and_its_classes(tmp_path: Path) -> None:
     assert train.captions(1) == ["nuts"]
     assert train.image(1) == (tmp_path / "P9D/train_images/2.jpg").read_bytes()
     assert cars.split("query").keys == cars.split("gallery").keys
-
-
-def test_p9d_in_the_papers_reversed_order(tmp_path: Path) -> None:
-    tasks = split_p9d(tmp_path, make_p9d(tmp_path / "P9D"), order=f"{CARS},{FOOD}")
-    assert [task.name for task in tasks] == [CARS, FOOD]
 
 
 def test_images_elsewhere_are_found_under_the_roots_given(tmp_path: Path) -> None:
@@ -223,13 +217,6 @@ def test_a_list_says_its_split_in_its_name(tmp_path: Path, name: str, split: str
     assert source.split == split
 
 
-def test_a_split_that_nothing_says_is_bad_input(tmp_path: Path) -> None:
-    path = write(tmp_path / "pairs.json", [{"image": "a.jpg", "caption": "c"}])
-    given = SplitOptions(sources=[str(path)], by="source", split_column="split")
-    with pytest.raises(BadInput, match="unknown column 'split'"):
-        make_stream(given, tmp_path / "stream")
-
-
 @pytest.mark.parametrize("mark", ["\t", ",", ";"])
 def test_the_separator_of_a_table_is_found_and_said(
     tmp_path: Path, mark: str, capsys: pytest.CaptureFixture[str]
@@ -322,22 +309,3 @@ def test_the_place_of_images_is_in_no_id(tmp_path: Path) -> None:
         manifest = make_stream(given, base / "out")
         ids.append((manifest["content"], given.identity(given.plan())))
     assert ids[0] == ids[1]
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "code", "said"),
-    [
-        ("list.json", b"[{", 3, "list.json, character"),
-        ("list.json", b'[{"image": "a.png"}]', 3, "no caption column"),
-        ("list.csv", b'image,caption\na.png,"c\n', 3, "list.csv, line 2"),
-        ("list.pkl", b"\x80\x04.", 3, "is a pickle"),
-        ("list.doc", b"hello", 3, "not a Parquet, Arrow, tar, JSON, JSON Lines, CSV or TSV file"),
-    ],
-)
-def test_the_program_names_a_broken_list_in_one_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, data: bytes, code: int, said: str
-) -> None:
-    (tmp_path / name).write_bytes(data)
-    words = ("split", tmp_path / name, "-o", tmp_path / "stream", "--by", "source", "-q")
-    check_refused(run_program(capfd, *words), "split", code, said)
-    assert not (tmp_path / "stream").exists()

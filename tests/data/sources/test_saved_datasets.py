@@ -11,17 +11,15 @@ import pyarrow as pa
 import pytest
 from support.hostile import mutated, refusal
 from support.pair_files import read_pairs
-from support.program import check_refused, run_program
 from support.saved_datasets import (
     CLASSES,
-    IMAGE,
     save_dataset,
     save_dataset_dict,
     table,
     write_arrow,
 )
 
-from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.errors import BadInput
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.data.tasks.task import open_stream
@@ -36,16 +34,6 @@ def test_shards_are_read_in_the_order_of_the_state(tmp_path: Path) -> None:
     assert pairs[3].captions == ["caption 0003", "another"]
     assert [pair.label for pair in pairs[:2]] == list(CLASSES)
     assert [pair.value for pair in pairs[:2]] == list(CLASSES)
-
-
-def test_a_class_without_a_name_is_no_label(tmp_path: Path) -> None:
-    content = table(4)
-    numbers = pa.array([-1, None, 7, 1], pa.int64())
-    content = content.set_column(content.schema.get_field_index("label"), "label", numbers)
-    assert [pair.label for pair in read_pairs(write_arrow(tmp_path / "a.arrow", content))] == [
-        *[None] * 3,
-        "dog",
-    ]
 
 
 def test_the_splits_of_a_dict_its_classes_and_kept_columns_are_those_of_the_stream(
@@ -77,20 +65,6 @@ def test_the_split_of_one_data_set_is_in_its_state(tmp_path: Path) -> None:
     save_dataset(tmp_path / "ds", [table(1)])
     with pytest.raises(BadInput, match="unknown column 'split'"):
         read_pairs(tmp_path / "ds", split="split")
-
-
-def test_paths_and_bytes_are_images(tmp_path: Path) -> None:
-    (tmp_path / "a.png").write_bytes(make_image(3, 8))
-    structs = pa.array([{"bytes": None, "path": "a.png"}, None], IMAGE)
-    for images in (structs, pa.array(["a.png", None]), pa.array([make_image(3, 8), None])):
-        content = pa.table({"image": images, "text": ["a", "b"]})
-        first, second = read_pairs(write_arrow(tmp_path / "x.arrow", content))
-        assert first.image is not None
-        assert bytes(first.image) == make_image(3, 8)
-        assert second.flaw
-    roots = SplitOptions(sources=[str(tmp_path / "x.arrow")], by="source", image_root=("/",))
-    with pytest.raises(UsageError, match="--image-root has no effect"):
-        make_stream(roots, tmp_path / "out")
 
 
 def _with_state(**state: object) -> dict[str, Any]:
@@ -202,18 +176,3 @@ def check_any_file(path: Path, count: int, seed: int) -> None:
 
 def test_any_file_ends_in_pairs_or_one_line(tmp_path: Path) -> None:
     check_any_file(tmp_path / "x.arrow", 200, 0)
-
-
-@pytest.mark.slow
-def test_ten_thousand_files_end_in_pairs_or_one_line(tmp_path: Path) -> None:
-    check_any_file(tmp_path / "x.arrow", 10_000, 1)
-
-
-def test_the_program_names_a_broken_data_set_in_one_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    source = save_dataset(tmp_path / "ds", [table(3)])
-    path = source / "data-00000-of-00001.arrow"
-    path.write_bytes(path.read_bytes()[:-200])
-    words = ("split", source, "-o", tmp_path / "stream", "--by", "source", "-q")
-    check_refused(run_program(capfd, *words), "split", 3, f"{path} has no end-of-stream mark")

@@ -139,12 +139,6 @@ def test_classes_and_columns_come_from_the_members(tmp_path: Path) -> None:
     assert pairs[0].captions == ["x", "y"]
 
 
-def test_facts_are_the_same_without_reading_images(tmp_path: Path) -> None:
-    path = write_tar(tmp_path / "x.tar", img2dataset_members(5))
-    seen = [pair.source_key for pair in read_pairs(path, images=False)]
-    assert seen == [pair.source_key for pair in read_pairs(path)]
-
-
 def test_tars_that_were_joined_are_read_to_their_end(tmp_path: Path) -> None:
     """As by `tar --ignore-zeros`; samples of the same name in two of them are two samples."""
     paths = [

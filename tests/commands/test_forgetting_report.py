@@ -228,8 +228,8 @@ def test_a_gallery_without_rows_is_refused(tmp_path: Path) -> None:
 
 def test_the_report_imports_no_torch(rows: str) -> None:
     code = (
-        "import sys; from vlcpctl.commands.forgetting_report import run; "
-        f"run([{rows!r}], quiet=True); assert 'torch' not in sys.modules"
+        "import sys; from vlcpctl.commands.forgetting_report import ForgettingReport; "
+        f"ForgettingReport([{rows!r}], quiet=True).execute(); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

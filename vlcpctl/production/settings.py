@@ -25,10 +25,9 @@ from vlcpctl.report.gates.grammar import Gate, parse_gate
 from vlcpctl.report.gates.judging import POLICIES, UNRESOLVED
 from vlcpctl.training.config.composition import compose_with, settings_of_methods
 from vlcpctl.training.config.execution import check_processes
-from vlcpctl.training.config.machine_options import parse_machine_options
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.resolution import resolve
-from vlcpctl.training.config.settings import SETTINGS
+from vlcpctl.training.config.settings import SETTINGS, parse_machine_options
 from vlcpctl.training.config.settings import Settings as TrainSettings
 
 NONE: Final = "none"  # the value of an option that empties a list

@@ -13,7 +13,7 @@ from support.pair_files import img2dataset_members, read_pairs, write_parquet, w
 
 from vlcpctl.core.errors import BadInput, TooManySkipped
 from vlcpctl.data.sources.find import find_inputs
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.testing.tiny_stream import make_image
 

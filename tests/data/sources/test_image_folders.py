@@ -18,7 +18,7 @@ from support.pair_files import read_pairs
 from vlcpctl.core.errors import BadInput, TooManySkipped
 from vlcpctl.data.sources.find import find_inputs
 from vlcpctl.data.sources.folders import split_of_directories
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.task import open_stream

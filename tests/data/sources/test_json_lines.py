@@ -17,7 +17,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.data.sources.find import find_inputs
 from vlcpctl.data.sources.pairs import Columns, pairs
 from vlcpctl.data.sources.source import RECORD_LENGTH
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.testing.tiny_stream import make_image

@@ -13,7 +13,7 @@ from support.pair_files import img2dataset_members, read_pairs, rows, write_parq
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.sources.find import distinct_names, find_inputs
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.testing.tiny_stream import make_image

@@ -94,7 +94,6 @@ def test_hyper_parameters_and_their_values(bash: Complete) -> None:
         (["forgetting-report", "--table", "ctp-1"], ["ctp-1"]),
         (["forgetting-report", "--allow-mixed", "limit,s"], ["limit,seed"]),
         (["forgetting-report", "--fail-if", "worst_drop", ":"], ["lt:", "le:", "gt:", "ge:"]),
-        (["split", "--cap", "k"], ["kept-values=", "kept-values=..."]),
         (["export", "--to", "hf"], ["hf", "hf-model"]),
         (["train-step", "--log", ""], ["tensorboard:", "wandb:"]),
         (["sample", ""], ["emoji9"]),

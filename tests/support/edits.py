@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks.index import index_batches
 from vlcpctl.data.tasks.manifests import file_facts
-from vlcpctl.data.tasks.rows import RowsWriter
+from vlcpctl.data.tasks.rows import write_rows
 from vlcpctl.files.manifest import seal_of
 
 Edit = Callable[[Path], object]
@@ -40,15 +41,9 @@ def record_again(task: Path) -> Path:
     def update(entries: dict[str, Any]) -> None:
         for name, listed in entries["splits"].items():
             index = task / f"{name}.parquet"
-            writer = RowsWriter(index)
-            try:
-                batches = list(index_batches(index))
-                for batch in batches:
-                    writer.add(batch)
-                writer.close()
-                listed["images"] = sum(map(len, batches))
-            except (BadInput, ValueError):
-                writer.abandon()
+            with suppress(BadInput):
+                write_rows(index)
+                listed["images"] = sum(map(len, index_batches(index)))
             listed.update(file_facts(task, name, listed["shards"]))
 
     edit_json(task / "task.json", update)

@@ -12,6 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from vlcpctl.data.sources.find import find_inputs
+from vlcpctl.data.sources.pairs import Columns, check, pairs
+from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.testing.tiny_stream import make_image
 
 GROUPS = ("food", "travel & places", "art")
@@ -53,6 +56,15 @@ def write_tar(path: Path, members: Mapping[str, bytes], kind: int = tarfile.USTA
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
     return path
+
+
+def read_pairs(*sources: Path, images: bool = True, **columns: Any) -> list[Pair]:
+    """The pairs of these sources, as `split` reads them."""
+    wanted = Columns(**columns)
+    files = [file for one in find_inputs(list(map(str, sources))) for file in one.files]
+    for file in files:
+        check(file, wanted)
+    return [one for file in files for batch in pairs(file, wanted, images=images) for one in batch]
 
 
 def img2dataset_members(count: int, first: int = 0) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ from vlcpctl.cli import application
 from vlcpctl.commands.command import REQUEST
 from vlcpctl.commands.train_step import TrainStep
 from vlcpctl.data.classification.benchmarks import BENCHMARKS, GROUPS
-from vlcpctl.data.sources.discovery import distinct_names
+from vlcpctl.data.sources.find import distinct_names
 from vlcpctl.data.splitting.rules import SplitBy, numbered
 from vlcpctl.data.tasks.manifests import slug
 from vlcpctl.jobs.script import CommandLine, parse

@@ -147,13 +147,6 @@ def models(_given: Mapping[str, Any], _incomplete: str) -> list[str]:
     return sorted(file.stem for directory in directories for file in directory.glob("*.json"))
 
 
-def caps(_given: Mapping[str, Any], _incomplete: str) -> Iterator[str]:
-    """The limits of --cap."""
-    from vlcpctl.data.sources.limits import Caps
-
-    return (f"{field.name.replace('_', '-')}=" for field in dataclasses.fields(Caps))
-
-
 def metrics(_given: Mapping[str, Any], _incomplete: str) -> list[str]:
     """The metrics that a report knows."""
     from vlcpctl.metrics.definitions import DEFINITIONS
@@ -190,7 +183,7 @@ def rules(_given: Mapping[str, Any], _incomplete: str) -> Iterable[str]:
 OFFERS: dict[str, Callable[[Mapping[str, Any], str], Iterable[str]]] = {
     one.__name__: one
     for one in (
-        *(methods, joined_methods, joined_fields, presets, assignments, tables, models, caps),
+        *(methods, joined_methods, joined_fields, presets, assignments, tables, models),
         *(metrics, conditions, data_sets, rules),
     )
 }

@@ -12,6 +12,7 @@ import re
 import resource
 import sys
 import threading
+from contextlib import suppress
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -174,6 +175,22 @@ def _is_at_memory_limit() -> bool:
     """
     limit, peak = resource.getrlimit(resource.RLIMIT_AS)[0], _status("VmPeak")
     return limit != resource.RLIM_INFINITY and peak is not None and peak > 0.9 * limit
+
+
+def memory_limit() -> int:
+    """The bytes of memory for this process: of the machine, its control groups and ulimit -v."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY:
+        found.append(limit)
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            group = Path(line.rpartition(":")[2])
+            for place in (group, *group.parents):
+                for name in (f"{place}/memory.max", f"memory{place}/memory.limit_in_bytes"):
+                    with suppress(OSError, ValueError):
+                        found.append(int(Path("/sys/fs/cgroup", name.lstrip("/")).read_text()))
+    return min(found)
 
 
 def limit_text(error: BaseException) -> str:

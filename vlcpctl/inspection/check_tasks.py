@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,12 +16,11 @@ from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.data.images.header import KINDS
 from vlcpctl.data.precomputed.stored_features import check_features
 from vlcpctl.data.tasks.facts import SplitManifest, TaskManifest, read_stream, read_task
-from vlcpctl.data.tasks.index import SCHEMA, ContentId, index_batches, read_index
-from vlcpctl.data.tasks.index_checks import row_problems
-from vlcpctl.data.tasks.rows import is_of, map_batch, rows_path
+from vlcpctl.data.tasks.index import SCHEMA, ContentId, read_index
+from vlcpctl.data.tasks.rows import derived, mapped_rows, rows_path
 from vlcpctl.data.tasks.tar import BLOCK, END, caption_text, header
 from vlcpctl.data.tasks.task import Task, is_listed, not_listed
-from vlcpctl.files.digests import FileDigest, changed_files
+from vlcpctl.files.digests import ALGORITHM, changed_files
 from vlcpctl.files.ids import sample_key
 from vlcpctl.files.inputs import naming_input, parse_json
 from vlcpctl.inspection.split_columns import opened_index
@@ -56,7 +54,8 @@ def check_task(path: Path, *, deep: bool) -> Iterator[str]:
     manifest = read_task(path)
     for name, split in manifest.splits.items():
         yield from _check_split(path, name, split, manifest, deep=deep)
-        yield from _check_rows_file(path / f"{name}.parquet", split.rows, deep=deep)
+        if deep:
+            yield from _check_rows_file(path / f"{name}.parquet", split)
     if manifest.buffer is not None and manifest.buffer.features is not None:
         try:
             yield from check_features(Task(path, manifest), manifest.buffer.features, deep=deep)
@@ -70,9 +69,10 @@ def _check_split(
     index = directory / f"{name}.parquet"
     yield from changed_files(directory, {index.name: split.index}, use_cache=not deep)
     yield from _check_shards(directory, split, are_ours=not task.in_place)
-    impossible = list(_impossible_rows(index, split, task.kept_columns))
-    if impossible:
-        yield from impossible
+    try:
+        read_index(index, task.kept_columns)
+    except BadInput as error:
+        yield str(error)
         return
     content = ContentId()
     images = captions = size = 0
@@ -102,39 +102,16 @@ def _check_split(
         yield f"{index}: refers to shard {unlisted[0]!r}, which task.json does not list"
 
 
-def _check_rows_file(index: Path, listed: FileDigest, *, deep: bool) -> Iterator[str]:
-    """Yield why the file of rows beside an index is not the one that was made from it, if so."""
-    path = rows_path(index)
-    changed = list(changed_files(path.parent, {path.name: listed}, use_cache=not deep))
-    yield from changed
-    if changed or not deep:
-        return
-    try:
-        rows, first = map_batch(path), 0
-        for batch in index_batches(index):
-            if not is_of(rows.slice(first, len(batch)), batch):
-                break
-            first += len(batch)
-        else:
-            if first == len(rows):
-                return
-    except BadInput as error:
-        yield str(error)
-        return
-    except ValueError:  # keys of the index that `_check_split` reports
-        return
-    yield f"{path}: does not have the rows of {index.name}; make the task again"
+def _check_rows_file(index: Path, split: SplitManifest) -> Iterator[str]:
+    """Yield that the file of rows which would be read is not of the index, if so.
 
-
-def _impossible_rows(index: Path, split: SplitManifest, kept: Sequence[str]) -> Iterator[str]:
-    """Yield why the rows of an index cannot be looked up in the tars, if so."""
-    places = {shard: index.parent / shard for shard in split.shards}
-    sizes = {
-        shard: path.stat().st_size if path.is_file() else sys.maxsize
-        for shard, path in places.items()
-    }
+    One that is missing or does not fit is made again when the task is opened.
+    """
+    digest = str(split.index[ALGORITHM])
+    found = mapped_rows(rows_path(index), digest, split.rows)
     try:
-        yield from row_problems(read_index(index, kept), index, sizes, kept)
+        if found is not None and not found.same(derived(index, digest)[1]):
+            yield f"{rows_path(index)}: does not have the rows of {index.name}; delete it"
     except BadInput as error:
         yield str(error)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from vlcpctl.data.loading.replay import replayed_pairs
 from vlcpctl.data.splitting.holdout import CountedHoldout
 from vlcpctl.data.splitting.leaving_out import KNOWN, Counts, counts_of
 from vlcpctl.data.splitting.options import plan as plan_of
-from vlcpctl.data.splitting.rules import AllInOne
+from vlcpctl.data.splitting.rules import all_in_one
 from vlcpctl.data.splitting.selection import SelectionPass
 from vlcpctl.data.splitting.stream import check_columns
 from vlcpctl.data.splitting.writing import SplitPlan
@@ -116,22 +115,19 @@ def _read_pairs(lines: Lines) -> NewPairs:
     check_columns(plan)
     inputs = plan.reader.inputs
     skips = SkipLog(None)
-    selection = SelectionPass(plan.reader, AllInOne([""]), skips, is_last=False)
+    selection = SelectionPass(plan.reader, all_in_one(""), skips, is_last=False)
     keys, digests, captions = bytearray(), bytearray(), list[int]()
     named, total = list[str | None](), 0
-    rows = [file.rows() for one in inputs for file in one.files]
+    rows = [file.count() for one in inputs for file in one.files]
     known = 0 if None in rows else sum(one or 0 for one in rows)
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        progress("read", known, "pairs") as bar,
-    ):
-        for batch in selection.batches(Path(scratch) / "seen"):
+    with progress("read", known, "pairs") as bar:
+        for batch in selection.batches():
             for _, sample, split in batch:
                 keys += bytes.fromhex(sample.key)
                 digests += bytes.fromhex(sample.sha256)
                 captions.append(len(sample.captions))
                 named.append(split)
-                total += len(sample.image)
+                total += len(sample.data)
             bar.advance(len(batch))
     skips.check(plan.tolerance, selection.read)
     left_out = plan.reader.left_out
@@ -268,7 +264,7 @@ def _most_in_buffer(lines: Lines) -> int:
     wanted = lines.settings.buffer_size
     data = [local_source(one) for one in lines.state.start.buffer_from]
     plan = plan_of(split_options(data, lines.settings, lines.place.root))
-    rows = [file.rows() for one in plan.reader.inputs for file in one.files]
+    rows = [file.count() for one in plan.reader.inputs for file in one.files]
     known = None if None in rows else sum(one or 0 for one in rows)
     if wanted.endswith("%"):
         return math.ceil((known or 0) * float(wanted.removesuffix("%")) / 100)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.words import printable
-from vlcpctl.data.sources.columns import UnknownColumn
-from vlcpctl.data.sources.fingerprints import identify
+from vlcpctl.data.sources.identity import identify
+from vlcpctl.data.sources.pairs import UnknownColumn, check
 from vlcpctl.data.splitting import selection
 from vlcpctl.data.splitting.leaving_out import Counts, counts_of
 from vlcpctl.data.splitting.options import plan as plan_of
@@ -43,7 +43,7 @@ def identify_data(data: Sequence[str], settings: Settings, root: Path) -> NewDat
     reader = plan_of(split_options(data, settings, root)).reader
     try:
         for file in (file for one in reader.inputs for file in one.files):
-            file.check_columns(reader.columns)
+            check(file, reader.columns)
         found = identify(reader.inputs, reader.columns, None)
     except UnknownColumn as error:
         raise BadInput(f"{error}{_recorded(Layout(root), settings, error)}") from error
@@ -106,7 +106,7 @@ def all_left_out(
     with suppress(BadInput):
         reader = plan_of(options).reader
         for file in (file for one in reader.inputs for file in one.files):
-            file.check_columns(reader.columns)
+            check(file, reader.columns)
         places = selection.all_left_out(reader)
         if places is not None and reader.left_out is not None:
             return counts_of(reader.left_out.lists, places)

@@ -25,6 +25,9 @@ class FakeSplit:
     def __len__(self) -> int:
         return len(self.keys)
 
+    def key(self, row: int) -> str:
+        return self.keys[row]
+
     def caption_count(self, row: int) -> int:
         return self.captions_each[row]
 

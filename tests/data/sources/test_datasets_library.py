@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.pair_files import read_pairs
 
-from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import find_inputs
-from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.testing.tiny_stream import make_image
 
 pytestmark = pytest.mark.slow
@@ -22,12 +20,6 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     datasets = pytest.importorskip("datasets")
     datasets.disable_progress_bars()
     return datasets
-
-
-def read(source: Path, **wanted: Any) -> list[Pair]:
-    (found,) = find_inputs([str(source)])
-    columns = ColumnOptions(**wanted)
-    return [pair for file in found.files for batch in file.pairs(columns) for pair in batch]
 
 
 def data_set(library: Any, directory: Path) -> Any:
@@ -58,7 +50,7 @@ def test_a_shuffled_and_filtered_data_set_is_saved_with_its_rows(
     chosen = whole.shuffle(seed=1).filter(lambda row: row["year"] != 2003).select(range(6))
     parts = library.DatasetDict(train=chosen, validation=whole.select([8, 2]))
     parts.save_to_disk(tmp_path / "saved", num_shards={"train": 3, "validation": 1})
-    pairs = read(tmp_path / "saved", split="split", value="year")
+    pairs = read_pairs(tmp_path / "saved", split="split", value="year")
     expected = [("train", row) for row in chosen] + [
         ("validation", row) for row in parts["validation"]
     ]
@@ -94,6 +86,6 @@ def test_an_image_folder_is_read_as_the_library_reads_it(tmp_path: Path, library
         "imagefolder", data_dir=str(tmp_path / "folder"), cache_dir=str(tmp_path / "cache")
     )
     theirs = sorted((split, row["text"]) for split in loaded for row in loaded[split])
-    pairs = read(tmp_path / "folder", split="split")
+    pairs = read_pairs(tmp_path / "folder", split="split")
     assert sorted((pair.split, *pair.captions) for pair in pairs) == theirs
     assert all(pair.image for pair in pairs)

@@ -8,7 +8,7 @@ import pytest
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.images.header import BrokenImage, read_header
-from vlcpctl.data.sources.discovery import find_inputs
+from vlcpctl.data.sources.find import find_inputs
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4\n"
 

@@ -13,17 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.hostile import refusal
-from support.program import check_refused, run_program
+from support.pair_files import read_pairs
 
 from vlcpctl.core.errors import BadInput, TooManySkipped
-from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import find_inputs
-from vlcpctl.data.sources.folders import Folder
-from vlcpctl.data.sources.image_folders import split_of_directories
+from vlcpctl.data.sources.find import find_inputs
+from vlcpctl.data.sources.folders import split_of_directories
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.facts import read_stream
-from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.testing.tiny_stream import make_image
 
@@ -49,14 +46,6 @@ def describe(directory: Path, rows: Sequence[Mapping[str, Any]], kind: str = "js
 def image(path: Path, number: int = 0) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(make_image(number, 8))
-
-
-def read(source: Path, **wanted: Any) -> list[Pair]:
-    (found,) = find_inputs([str(source)])
-    columns = ColumnOptions(**wanted)
-    for file in found.files:
-        file.check_columns(columns)
-    return [pair for file in found.files for batch in file.pairs(columns) for pair in batch]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -91,7 +80,7 @@ def test_images_that_the_table_does_not_list_are_skipped_and_counted(
     row = {"file_name": "./a.png", "mask_file_name": "mask.png", "text": "c"}
     describe(tmp_path / "data", [row], kind)
     describe(tmp_path / "data" / "own", [{"file_name": "d.png", "text": "d"}], kind)
-    found = read(tmp_path / "data")
+    found = read_pairs(tmp_path / "data")
     assert [(pair.place, pair.reason) for pair in found if pair.image is None] == [
         (name, "not in the metadata") for name in ("deep/b.png", "deep/c.gif", "e.png")
     ]
@@ -122,40 +111,40 @@ def test_a_split_is_a_word_of_a_directory(path: str, split: str | None) -> None:
 def test_a_column_of_splits_comes_before_directories(tmp_path: Path) -> None:
     image(tmp_path / "train" / "a.png")
     describe(tmp_path / "train", [{"file_name": "a.png", "text": "c", "split": "val"}])
-    assert [pair.split for pair in read(tmp_path, split="split")] == ["val"]
+    assert [pair.split for pair in read_pairs(tmp_path, split="split")] == ["val"]
     describe(tmp_path / "train", [{"file_name": "a.png", "text": "c"}])
     with pytest.raises(BadInput, match="unknown column 'split'"):
-        read(tmp_path / "train", split="split")
+        read_pairs(tmp_path / "train", split="split")
 
 
 def test_other_columns_of_file_names_are_found_or_chosen(tmp_path: Path) -> None:
     image(tmp_path / "a.png", 1)
     describe(tmp_path, [{"photo_file_name": "a.png", "text": "c"}])
-    assert [pair.image for pair in read(tmp_path)] == [make_image(1, 8)]
+    assert [pair.image for pair in read_pairs(tmp_path)] == [make_image(1, 8)]
     image(tmp_path / "b.png", 2)
     describe(tmp_path, [{"x_file_name": "a.png", "y_file_name": "b.png", "text": "c"}])
     with pytest.raises(BadInput, match="several columns of file names"):
-        read(tmp_path)
+        read_pairs(tmp_path)
     for name in ("y", "y_file_name"):
-        assert [pair.image for pair in read(tmp_path, image=name)] == [make_image(2, 8)]
+        assert [pair.image for pair in read_pairs(tmp_path, image=name)] == [make_image(2, 8)]
     with pytest.raises(BadInput, match="unknown column 'z'"):
-        read(tmp_path, image="z")
+        read_pairs(tmp_path, image="z")
     describe(tmp_path, [{"file_name": "a.png", "thumb_file_name": "b.png", "text": "c"}])
     for chosen in (None, "image", "file_name"):
-        assert [pair.image for pair in read(tmp_path, image=chosen)] == [make_image(1, 8)]
+        assert [pair.image for pair in read_pairs(tmp_path, image=chosen)] == [make_image(1, 8)]
 
 
 def test_lists_of_file_names_are_refused(tmp_path: Path) -> None:
     image(tmp_path / "a.png")
     path = describe(tmp_path, [{"file_names": ["a.png"], "text": "c"}])
-    assert "lists several images for each row" in str(refusal(lambda: read(tmp_path), path))
+    assert "lists several images for each row" in str(refusal(lambda: read_pairs(tmp_path), path))
 
 
 def test_tables_in_two_formats_are_refused(tmp_path: Path) -> None:
     for kind in KINDS[:2]:
         describe(tmp_path, [{"file_name": "a.png", "text": "c"}], kind)
     with pytest.raises(BadInput, match=r"contains both metadata\.csv and metadata\.jsonl"):
-        read(tmp_path)
+        read_pairs(tmp_path)
 
 
 def test_without_a_table_of_file_names_a_folder_is_read_as_before(tmp_path: Path) -> None:
@@ -163,8 +152,8 @@ def test_without_a_table_of_file_names_a_folder_is_read_as_before(tmp_path: Path
     (tmp_path / "a.txt").write_text("words")
     describe(tmp_path, [{"camera": "x"}], "csv")
     (found,) = find_inputs([str(tmp_path)])
-    assert [type(file) for file in found.files] == [Folder]
-    assert [pair.captions for pair in read(tmp_path)] == [["words"]]
+    assert [file.kind for file in found.files] == ["samples"]
+    assert [pair.captions for pair in read_pairs(tmp_path)] == [["words"]]
 
 
 def test_a_table_of_several_rows_for_an_image_gives_it_all_captions(tmp_path: Path) -> None:
@@ -173,7 +162,7 @@ def test_a_table_of_several_rows_for_an_image_gives_it_all_captions(tmp_path: Pa
         tmp_path,
         [{"file_name": "a.png", "captions": ["a", "b"]}, {"file_name": "a.png", "captions": "c"}],
     )
-    assert [pair.captions for pair in read(tmp_path)] == [["a", "b", "c"]]
+    assert [pair.captions for pair in read_pairs(tmp_path)] == [["a", "b", "c"]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -184,12 +173,12 @@ def test_a_file_name_outside_the_directory_is_a_flaw(tmp_path: Path, kind: str) 
     outside = ["../secret.png", "sub/../../secret.png", str(tmp_path / "secret.png"), ".."]
     rows = [{"file_name": name, "text": "c"} for name in [*inside, *outside]]
     describe(tmp_path / "in", rows, kind)
-    pairs = read(tmp_path / "in")
+    pairs = read_pairs(tmp_path / "in")
     assert [pair.image is None for pair in pairs] == [False] * 2 + [True] * 4
     assert all("outside the directory of its metadata" in str(pair.flaw) for pair in pairs[2:])
     other = [{"file_name": name, "text": "c"} for name in ("http://x/y.png", "sub", "no.png")]
     describe(tmp_path / "in", other, kind)
-    assert not any(pair.image for pair in read(tmp_path / "in"))
+    assert not any(pair.image for pair in read_pairs(tmp_path / "in"))
 
 
 def test_links_are_followed_as_in_the_cache_of_hugging_face(tmp_path: Path) -> None:
@@ -201,24 +190,6 @@ def test_links_are_followed_as_in_the_cache_of_hugging_face(tmp_path: Path) -> N
     table = describe(tmp_path / "snapshot", rows)
     table.rename(tmp_path / "blobs" / "5678")
     table.symlink_to("../blobs/5678")
-    first, second = read(tmp_path / "snapshot")
+    first, second = read_pairs(tmp_path / "snapshot")
     assert first.image == make_image(0, 8)
     assert "b.png" in str(second.flaw)
-
-
-def test_image_paths_may_be_relative_to_a_root(tmp_path: Path) -> None:
-    image(tmp_path / "images" / "a.png")
-    describe(tmp_path / "in", [{"file_name": "a.png", "text": "c"}])
-    assert read(tmp_path / "in", image_roots=(tmp_path / "images",))[0].image
-    (tmp_path / "in" / "metadata.jsonl").write_text('{"file_name": "../x.png", "text": "c"}')
-    assert "outside" in str(read(tmp_path / "in", image_roots=(tmp_path / "images",))[0].flaw)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_broken_table_is_named_in_one_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str
-) -> None:
-    path = describe(tmp_path / "in", [{"file_name": "a.png", "text": "c"}], kind)
-    path.write_bytes(b"\xff" * 100)
-    words = ("split", tmp_path / "in", "-o", tmp_path / "stream", "--by", "source", "-q")
-    check_refused(run_program(capfd, *words), "split", 3, path)

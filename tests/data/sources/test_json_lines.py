@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 from support.hostile import check_memory, mutated, refusal
+from support.pair_files import read_pairs
 from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import find_inputs
-from vlcpctl.data.sources.limits import RECORD_LENGTH
-from vlcpctl.data.sources.list_files import ListFile
+from vlcpctl.data.sources.find import find_inputs
+from vlcpctl.data.sources.pairs import Columns, pairs
+from vlcpctl.data.sources.source import RECORD_LENGTH
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
-from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.testing.tiny_stream import make_image
 
@@ -37,12 +36,6 @@ def write(path: Path, *lines: object) -> Path:
     return path
 
 
-def read(path: Path, **wanted: Any) -> list[Pair]:
-    columns = ColumnOptions(**wanted)
-    ListFile(path).check_columns(columns)
-    return [pair for batch in ListFile(path).pairs(columns) for pair in batch]
-
-
 @pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.ndjson"])
 def test_each_line_is_a_pair_and_rows_of_one_image_are_its_captions(
     tmp_path: Path, name: str
@@ -53,20 +46,19 @@ def test_each_line_is_a_pair_and_rows_of_one_image_are_its_captions(
         {"image": "1.png", "caption": "three", "week": 9},
         {"image": "1.png", "caption": "four", "week": 9},
     )
-    ((source,),) = [one.files for one in find_inputs([str(path)])]
-    pairs = [pair for batch in source.pairs(ColumnOptions(value="week")) for pair in batch]
-    assert [pair.captions for pair in pairs] == [["one", "two"], ["three", "four"]]
-    assert [pair.value for pair in pairs] == [10, 9]
-    assert [pair.image for pair in pairs] == [make_image(0, 8), make_image(1, 8)]
+    found = read_pairs(path, value="week")
+    assert [pair.captions for pair in found] == [["one", "two"], ["three", "four"]]
+    assert [pair.value for pair in found] == [10, 9]
+    assert [pair.image for pair in found] == [make_image(0, 8), make_image(1, 8)]
 
 
 def test_a_mark_blank_lines_and_other_line_ends_are_read(tmp_path: Path) -> None:
     one, two = (json.dumps({"image": f"{n}.png", "text": "c"}).encode() for n in range(2))
     path = write(tmp_path / "l.jsonl", b"\xef\xbb\xbf" + one + b"\r", b"", b"  \r", two + b"\r")
-    assert [pair.place for pair in read(path)] == [0, 1]
-    assert not any(pair.flaw for pair in read(path))
+    assert [pair.place for pair in read_pairs(path)] == [0, 1]
+    assert not any(pair.flaw for pair in read_pairs(path))
     path.write_bytes(path.read_bytes().rstrip())  # without a line end at the end
-    assert len(read(path)) == 2
+    assert len(read_pairs(path)) == 2
 
 
 def test_a_column_that_the_first_line_leaves_out_is_found(tmp_path: Path) -> None:
@@ -75,7 +67,7 @@ def test_a_column_that_the_first_line_leaves_out_is_found(tmp_path: Path) -> Non
         {"image": "0.png", "caption": "a"},
         {"image": "1.png", "caption": "b", "label": "cat", "week": 3},
     )
-    assert [(pair.label, pair.value) for pair in read(path, value="week")] == [
+    assert [(pair.label, pair.value) for pair in read_pairs(path, value="week")] == [
         (None, None),
         ("cat", 3),
     ]
@@ -100,7 +92,7 @@ def test_a_bad_line_is_skipped_with_its_number_and_the_rest_is_read(
     tmp_path: Path, name: str
 ) -> None:
     line, words = BAD_LINES[name]
-    pairs = read(
+    pairs = read_pairs(
         write(
             tmp_path / "l.jsonl",
             {"image": "0.png", "caption": "a"},
@@ -126,7 +118,7 @@ def test_a_bad_line_is_skipped_with_its_number_and_the_rest_is_read(
 )
 def test_lines_that_are_no_list_are_refused(tmp_path: Path, lines: list[Any], words: str) -> None:
     path = write(tmp_path / "l.jsonl", *lines)
-    assert words in str(refusal(lambda: read(path), path))
+    assert words in str(refusal(lambda: read_pairs(path), path))
 
 
 def test_memory_does_not_grow_with_the_lines(tmp_path: Path) -> None:
@@ -137,11 +129,8 @@ def test_memory_does_not_grow_with_the_lines(tmp_path: Path) -> None:
             file.write(json.dumps(record) + "\n")
     assert path.stat().st_size > 20e6
 
-    def walk() -> None:
-        for _ in ListFile(path).pairs(ColumnOptions()):
-            pass
-
-    check_memory(walk, 15)
+    ((source,),) = (one.files for one in find_inputs([str(path)]))
+    check_memory(lambda: sum(1 for _ in pairs(source, Columns())), 15)
 
 
 def test_any_lines_end_in_pairs_or_one_line(tmp_path: Path) -> None:
@@ -150,7 +139,7 @@ def test_any_lines_end_in_pairs_or_one_line(tmp_path: Path) -> None:
     data = whole.read_bytes()
     for _ in range(200):
         whole.write_bytes(mutated(data, draw))
-        refusal(lambda: read(whole), whole)
+        refusal(lambda: read_pairs(whole), whole)
 
 
 def test_lists_of_splits_in_a_directory_are_a_source(tmp_path: Path) -> None:

@@ -7,18 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.pair_files import write_parquet, write_tar
-from support.program import check_refused, run_program
+from support.pair_files import read_pairs, write_parquet, write_tar
 
 from vlcpctl.core.errors import BadInput, TooManySkipped, UsageError
-from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import find_inputs
-from vlcpctl.data.sources.list_files import ListFile
-from vlcpctl.data.sources.webdataset import TarFile
+from vlcpctl.data.sources.find import find_inputs
 from vlcpctl.data.splitting.options import identity, plan
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
-from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Task, open_stream
 from vlcpctl.testing.tiny_stream import make_image
 
@@ -39,12 +34,8 @@ def write(path: Path, content: object) -> Path:
     return path
 
 
-def read(path: Path, **wanted: Any) -> list[Pair]:
-    return [pair for batch in ListFile(path).pairs(ColumnOptions(**wanted)) for pair in batch]
-
-
 def captions(path: Path, **wanted: Any) -> list[list[str]]:
-    return [pair.captions for pair in read(path, **wanted)]
+    return [pair.captions for pair in read_pairs(path, **wanted)]
 
 
 def product(title: str, cate: str, industry: str | None = None) -> dict[str, str]:
@@ -96,11 +87,6 @@ def test_p9d_keeps_its_tasks_its_splits_and_its_classes(tmp_path: Path) -> None:
     assert cars.split("query").keys == cars.split("gallery").keys
 
 
-def test_p9d_in_the_papers_reversed_order(tmp_path: Path) -> None:
-    tasks = split_p9d(tmp_path, make_p9d(tmp_path / "P9D"), order=f"{CARS},{FOOD}")
-    assert [task.name for task in tasks] == [CARS, FOOD]
-
-
 def test_images_elsewhere_are_found_under_the_roots_given(tmp_path: Path) -> None:
     root = make_p9d(tmp_path / "P9D")
     for name in ("train_images", "gallery_images"):
@@ -128,7 +114,7 @@ def test_albef_lists_give_an_image_once_with_all_its_captions(tmp_path: Path) ->
         {"image": "b.jpg", "caption": ["three", "four"], "image_id": "coco_2"},
         {"image": "val2014/a.jpg", "caption": "five", "image_id": "coco_1"},
     ]
-    pairs = read(write(tmp_path / "coco_karpathy_train.json", rows), split="split")
+    pairs = read_pairs(write(tmp_path / "coco_karpathy_train.json", rows), split="split")
     assert [pair.captions for pair in pairs] == [["one", "two"], ["three", "four"], ["five"]]
     assert [pair.split for pair in pairs] == ["train"] * 3
     assert [pair.source_key for pair in pairs] == ["coco_1", "coco_2", "coco_1"]
@@ -156,7 +142,7 @@ def test_karpathy_lists_know_their_splits(tmp_path: Path) -> None:
     ]
     images(tmp_path, "val2014/a.jpg", "b.jpg")
     path = write(tmp_path / "dataset_coco.json", {"images": listed, "dataset": "coco"})
-    first, second = read(path, split="split")
+    first, second = read_pairs(path, split="split")
     assert (first.captions, first.split, first.source_key) == (["one", "two"], "restval", "7")
     assert (second.captions, second.split, second.source_key) == (["three"], "test", "1")
     given = SplitOptions(sources=[str(path)], by="source", split_column="split")
@@ -186,12 +172,12 @@ def test_a_caption_that_is_no_text_is_a_flaw(
         "coco": {"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": annotations},
     }.items():
         images(tmp_path, "a.jpg")
-        (pair,) = read(write(tmp_path / f"{name}.json", value))
+        (pair,) = read_pairs(write(tmp_path / f"{name}.json", value))
         assert (pair.captions, pair.flaw) == (captions, flaw)
         assert flaw is None or pair.reason == "caption that is not text"
     described = json.dumps({"caption": caption}).encode()
     tar = write_tar(tmp_path / "x.tar", {"a.jpg": make_image(0), "a.json": described})
-    ((pair,),) = TarFile(tar).pairs(ColumnOptions())
+    (pair,) = read_pairs(tar)
     assert (pair.captions, pair.flaw) == (captions, flaw)
 
 
@@ -211,7 +197,7 @@ def test_coco_captions_are_joined_whatever_comes_first(tmp_path: Path, turned: b
         parts = dict(reversed(parts.items()))
     path = write(tmp_path / "captions_val2014.json", parts)
     assert captions(path) == [["on a", "on a too"], ["on b"]]
-    assert [pair.split for pair in read(path, split="split")] == ["val", "val"]
+    assert [pair.split for pair in read_pairs(path, split="split")] == ["val", "val"]
 
 
 @pytest.mark.parametrize(
@@ -226,15 +212,10 @@ def test_coco_captions_are_joined_whatever_comes_first(tmp_path: Path, turned: b
         ("latest", None),
     ],
 )
-def test_a_list_says_its_split_in_its_name(name: str, split: str | None) -> None:
-    assert ListFile(Path(f"{name}.json")).split() == split
-
-
-def test_a_split_that_nothing_says_is_bad_input(tmp_path: Path) -> None:
-    path = write(tmp_path / "pairs.json", [{"image": "a.jpg", "caption": "c"}])
-    given = SplitOptions(sources=[str(path)], by="source", split_column="split")
-    with pytest.raises(BadInput, match="unknown column 'split'"):
-        make_stream(given, tmp_path / "stream")
+def test_a_list_says_its_split_in_its_name(tmp_path: Path, name: str, split: str | None) -> None:
+    path = write(tmp_path / f"{name}.json", [])
+    ((source,),) = (one.files for one in find_inputs([str(path)]))
+    assert source.split == split
 
 
 @pytest.mark.parametrize("mark", ["\t", ",", ";"])
@@ -246,9 +227,8 @@ def test_the_separator_of_a_table_is_found_and_said(
         head = tuple(f'"{name}"' for name in head)
     rows = (head, ("a.jpg", '"a, b\t; c"', "9"))
     path = write(tmp_path / "open_clip.csv", "".join(mark.join(row) + "\n" for row in rows))
-    (pair,) = read(path, value="week")
+    (pair,) = read_pairs(path, value="week")
     assert (pair.captions, pair.value) == (["a, b\t; c"], 9)
-    ListFile(path).check_columns(ColumnOptions())
     words = {"\t": "tabs", ",": "commas", ";": "semicolons"}
     assert f"separated by {words[mark]}" in capsys.readouterr().err
 
@@ -259,53 +239,11 @@ def test_flickr30k_lists_leave_the_commas_of_captions_bare(tmp_path: Path) -> No
     assert captions(path) == [["A man, a dog , and more", "Two"], ["Three"]]
 
 
-def test_quoted_line_ends_and_empty_values_of_a_table(tmp_path: Path) -> None:
-    text = '\ufefffilepath,title,label\na.jpg,"two\nlines",\n\nb.jpg,,x\n'
-    pairs = read(write(tmp_path / "t.csv", text))
-    assert [pair.captions for pair in pairs] == [["two\nlines"], []]
-    assert [pair.label for pair in pairs] == [None, "x"]
-
-
 def test_a_row_of_another_width_is_skipped_and_named(tmp_path: Path) -> None:
     text = "filepath,title,week\na.jpg,one,1\nb.jpg,two,2,3\nc.jpg,three,3\n"
-    pairs = read(write(tmp_path / "t.csv", text))
+    pairs = read_pairs(write(tmp_path / "t.csv", text))
     assert pairs[1].flaw == "4 values where the first line names 3 columns"
     assert [pair.place for pair in pairs] == [0, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b'filepath,title\na.jpg,"no end\n', "line 2: unexpected end of data"),
-        (b"filepath,title\na.jpg,\xff\n", "not UTF-8"),
-        (b"\xff\xfe", "not UTF-8"),
-        (b"", "lists no images"),
-        (b"filepath,title\n", "lists no images"),
-        (b"filepath,filepath,title\na,b,c\n", "two columns named 'filepath'"),
-        (b"http://x,caption\na,b\n", "no image column"),
-    ],
-)
-def test_a_broken_table_is_bad_input_and_named(tmp_path: Path, data: bytes, message: str) -> None:
-    path = tmp_path / "t.csv"
-    path.write_bytes(data)
-    with pytest.raises(BadInput, match=message) as caught:
-        read(path)
-    assert "t.csv" in str(caught.value)
-
-
-def test_what_is_no_path_of_an_image_is_never_opened(tmp_path: Path) -> None:
-    names = ["pipe:touch owned", "http://x/y.jpg", "../", None, "missing.jpg", 7, ["a"]]
-    rows = [{"image": name, "caption": str(number)} for number, name in enumerate(names)]
-    pairs = read(write(tmp_path / "list.json", rows))
-    assert [pair.image for pair in pairs] == [None] * len(names)
-    assert all(pair.flaw for pair in pairs)
-    assert not (tmp_path / "owned").exists()
-
-
-def test_half_a_surrogate_pair_is_a_flaw(tmp_path: Path) -> None:
-    path = write(tmp_path / "list.json", r'[{"image": "a.jpg", "caption": "x \ud800"}]')
-    (pair,) = read(path)
-    assert "surrogate" in str(pair.flaw)
 
 
 @pytest.mark.parametrize("name", ["x.pkl", "x.npy", "task_00.pth", "x.json"])
@@ -372,22 +310,3 @@ def test_the_place_of_images_is_in_no_id(tmp_path: Path) -> None:
         manifest = make_stream(given, base / "out")
         ids.append((manifest["content"], identity(given, plan(given))))
     assert ids[0] == ids[1]
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "code", "said"),
-    [
-        ("list.json", b"[{", 3, "list.json, character"),
-        ("list.json", b'[{"image": "a.png"}]', 3, "no caption column"),
-        ("list.csv", b'image,caption\na.png,"c\n', 3, "list.csv, line 2"),
-        ("list.pkl", b"\x80\x04.", 3, "is a pickle"),
-        ("list.doc", b"hello", 3, "not a Parquet, Arrow, tar, JSON, JSON Lines, CSV or TSV file"),
-    ],
-)
-def test_the_program_names_a_broken_list_in_one_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, data: bytes, code: int, said: str
-) -> None:
-    (tmp_path / name).write_bytes(data)
-    words = ("split", tmp_path / name, "-o", tmp_path / "stream", "--by", "source", "-q")
-    check_refused(run_program(capfd, *words), "split", code, said)
-    assert not (tmp_path / "stream").exists()

@@ -9,22 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.pair_files import read_pairs
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import find_inputs
-from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.data.sources.find import find_inputs
+from vlcpctl.data.sources.pairs import Columns, names_files
 from vlcpctl.testing.tiny_stream import make_image
 
 NAN = float("nan")
 CLASSES = {"_type": "ClassLabel", "names": ["cat", "dog"]}
-
-
-def read(path: Path, **columns: Any) -> list[Pair]:
-    ((source,),) = (one.files for one in find_inputs([str(path)]))
-    wanted = ColumnOptions(**columns)
-    source.check_columns(wanted)
-    return [pair for batch in source.pairs(wanted) for pair in batch]
 
 
 def written(directory: Path, name: str, content: str | bytes) -> Path:
@@ -62,7 +55,7 @@ def test_class_labels_of_any_arrow_schema_are_named(
 ) -> None:
     columns = {"n": [1, -1, 0], "old": [[1, 0], None, [0]], "new": [[], [7], [1]]}
     features = {"n": CLASSES, "old": [CLASSES], "new": {"_type": "List", "feature": CLASSES}}
-    pairs = read(parquet(tmp_path, columns, features), **options)
+    pairs = read_pairs(parquet(tmp_path, columns, features), **options)
     assert [getattr(pair, part) for pair in pairs] == expected
 
 
@@ -80,7 +73,7 @@ def test_quotation_marks_between_tabs_are_part_of_a_caption(
     tmp_path: Path, text: str, caption: str
 ) -> None:
     rows = f"image\tcaption\na.png\t{text}\nb.png\ttwo\nc.png\tthree\n"
-    pairs = read(written(tmp_path, "t.tsv", rows))
+    pairs = read_pairs(written(tmp_path, "t.tsv", rows))
     assert [pair.captions for pair in pairs] == [[caption], ["two"], ["three"]]
 
 
@@ -98,7 +91,7 @@ def test_a_value_of_csv_that_may_hold_rows_is_skipped_with_its_lines(
     tmp_path: Path, rows: str, flaws: list[str | None]
 ) -> None:
     head = "caption,image\n" if rows.startswith('"') else "image,caption\n"
-    pairs = read(written(tmp_path, "t.csv", head + rows))
+    pairs = read_pairs(written(tmp_path, "t.csv", head + rows))
     found = [
         None if pair.image else (pair.flaw or "")[: len(flaw or "")]
         for pair, flaw in zip(pairs, flaws, strict=True)
@@ -119,7 +112,7 @@ def test_nan_is_a_missing_value_everywhere(tmp_path: Path, kind: str) -> None:
         ]
         lines = "\n".join(map(json.dumps, records))
         path = written(tmp_path, f"l.{kind}", lines if kind == "jsonl" else json.dumps(records))
-    pairs = read(path, split="s", value="v", keep=("k",))
+    pairs = read_pairs(path, split="s", value="v", keep=("k",))
     assert [pair.image is None for pair in pairs] == [False] * 3
     parts = [(pair.label, pair.source_key, pair.split, pair.value, pair.kept) for pair in pairs]
     assert parts[1] == (None, None, None, None, ((),))
@@ -160,7 +153,7 @@ def test_lists_that_are_spelled_as_text_are_read_as_lists(
     else:
         records = ({"image": x, "text": y} for x, y in zip(names, every, strict=True))
         path.write_text("\n".join(map(json.dumps, records)))
-    assert [pair.captions for pair in read(path)][-len(texts) :] == captions
+    assert [pair.captions for pair in read_pairs(path)][-len(texts) :] == captions
     assert ("read as lists" in capsys.readouterr().err) == (captions[0] != [texts[0]])
 
 
@@ -202,13 +195,13 @@ def lines(records: list[Any]) -> str:
 def test_the_content_of_a_list_decides_and_not_its_suffix(
     tmp_path: Path, name: str, content: str
 ) -> None:
-    pairs = read(written(tmp_path, name, content))
+    pairs = read_pairs(written(tmp_path, name, content))
     assert [pair.captions for pair in pairs] == [["on a"], ["on b"], ["on c"]]
     assert [pair.image for pair in pairs] == [make_image(ord(one), 8) for one in "abc"]
 
 
 def test_one_line_of_json_is_a_record(tmp_path: Path) -> None:
-    (pair,) = read(written(tmp_path, "one.json", json.dumps(ROWS[0])))
+    (pair,) = read_pairs(written(tmp_path, "one.json", json.dumps(ROWS[0])))
     assert pair.captions == ["on a"]
 
 
@@ -237,7 +230,7 @@ def test_a_refusal_says_what_to_do(
     tmp_path: Path, name: str, content: str | bytes, said: str
 ) -> None:
     with pytest.raises(BadInput) as caught:
-        read(written(tmp_path, name, content))
+        read_pairs(written(tmp_path, name, content))
     assert said in str(caught.value)
 
 
@@ -255,8 +248,8 @@ def test_a_field_of_an_image_that_is_null_in_every_row_is_missing(
     path = written(tmp_path, "p.parquet", "")
     whole = {"bytes": None, "path": None, **image}
     pq.write_table(pa.table({"image": pa.array([whole, None], kind), "text": ["x", "y"]}), path)
-    first, second = read(path)
+    first, second = read_pairs(path)
     assert bytes(first.image or b"") == (image.get("bytes") or make_image(97, 8))
     assert second.flaw
     ((source,),) = (one.files for one in find_inputs([str(path)]))
-    assert source.names_files(ColumnOptions()) == ("path" in image)
+    assert names_files(source, Columns()) == ("path" in image)

@@ -10,59 +10,30 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from support.hostile import mutated, refusal
-from support.program import check_refused, run_program
+from support.pair_files import read_pairs
 from support.saved_datasets import (
     CLASSES,
-    IMAGE,
     save_dataset,
     save_dataset_dict,
     table,
     write_arrow,
 )
 
-from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.data.sources import saved_datasets
-from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import find_inputs
+from vlcpctl.core.errors import BadInput
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
-from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.testing.tiny_stream import make_image
 
 
-def read(source: Path, *, images: bool = True, **wanted: Any) -> list[Pair]:
-    (found,) = find_inputs([str(source)])
-    columns = ColumnOptions(**wanted)
-    for file in found.files:
-        file.check_columns(columns)
-        file.rows()
-    return [
-        pair
-        for file in found.files
-        for batch in file.pairs(columns, images=images)
-        for pair in batch
-    ]
-
-
 def test_shards_are_read_in_the_order_of_the_state(tmp_path: Path) -> None:
     save_dataset(tmp_path / "ds", [table(9), table(2, 9)], split="train")
-    pairs = read(tmp_path / "ds", value="label")
+    pairs = read_pairs(tmp_path / "ds", value="label")
     assert [bytes(pair.image or b"") for pair in pairs] == [make_image(n, 8) for n in range(11)]
     assert [pair.place for pair in pairs] == [*range(9), 0, 1]
     assert pairs[3].captions == ["caption 0003", "another"]
     assert [pair.label for pair in pairs[:2]] == list(CLASSES)
     assert [pair.value for pair in pairs[:2]] == list(CLASSES)
-
-
-def test_a_class_without_a_name_is_no_label(tmp_path: Path) -> None:
-    content = table(4)
-    numbers = pa.array([-1, None, 7, 1], pa.int64())
-    content = content.set_column(content.schema.get_field_index("label"), "label", numbers)
-    assert [pair.label for pair in read(write_arrow(tmp_path / "a.arrow", content))] == [
-        *[None] * 3,
-        "dog",
-    ]
 
 
 def test_the_splits_of_a_dict_its_classes_and_kept_columns_are_those_of_the_stream(
@@ -88,46 +59,12 @@ def test_the_splits_of_a_dict_its_classes_and_kept_columns_are_those_of_the_stre
 
 def test_the_split_of_one_data_set_is_in_its_state(tmp_path: Path) -> None:
     save_dataset(tmp_path / "ds", [table(1)], split="test")
-    assert [pair.split for pair in read(tmp_path / "ds", split="split")] == ["test"]
+    assert [pair.split for pair in read_pairs(tmp_path / "ds", split="split")] == ["test"]
     save_dataset(tmp_path / "ds", [table(1).append_column("split", pa.array(["val"]))], "test")
-    assert [pair.split for pair in read(tmp_path / "ds", split="split")] == ["val"]
+    assert [pair.split for pair in read_pairs(tmp_path / "ds", split="split")] == ["val"]
     save_dataset(tmp_path / "ds", [table(1)])
     with pytest.raises(BadInput, match="unknown column 'split'"):
-        read(tmp_path / "ds", split="split")
-
-
-def test_paths_and_bytes_are_images(tmp_path: Path) -> None:
-    (tmp_path / "a.png").write_bytes(make_image(3, 8))
-    structs = pa.array([{"bytes": None, "path": "a.png"}, None], IMAGE)
-    for images in (structs, pa.array(["a.png", None]), pa.array([make_image(3, 8), None])):
-        content = pa.table({"image": images, "text": ["a", "b"]})
-        first, second = read(write_arrow(tmp_path / "x.arrow", content))
-        assert first.image is not None
-        assert bytes(first.image) == make_image(3, 8)
-        assert second.flaw
-    roots = SplitOptions(sources=[str(tmp_path / "x.arrow")], by="source", image_root=("/",))
-    with pytest.raises(UsageError, match="--image-root has no effect"):
-        make_stream(roots, tmp_path / "out")
-
-
-def test_large_batches_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_arrow(tmp_path / "x.arrow", table(100), rows=100)
-    (source,) = find_inputs([str(path)])[0].files
-    assert [len(batch) for batch in source.pairs(ColumnOptions())] == [50, 50]
-    monkeypatch.setattr(saved_datasets, "_BATCH_BYTES", 1000)
-    sizes = [len(batch) for batch in source.pairs(ColumnOptions())]
-    assert sum(sizes) == 100
-    assert max(sizes) < 10
-    monkeypatch.setattr(saved_datasets, "_BATCH_BYTES", 10)
-    monkeypatch.setattr(saved_datasets, "BATCH_BYTES", 10)
-    assert "has a row with" in str(refusal(lambda: read(path), path))
-
-
-def test_facts_are_the_same_without_reading_images(tmp_path: Path) -> None:
-    path = write_arrow(tmp_path / "x.arrow", table(20))
-    facts = read(path, images=False, value="label")
-    assert [pair.value for pair in facts] == [pair.label for pair in read(path)]
-    assert not any(pair.image for pair in facts)
+        read_pairs(tmp_path / "ds", split="split")
 
 
 def _with_state(**state: object) -> dict[str, Any]:
@@ -153,17 +90,17 @@ def test_a_malformed_state_is_refused(tmp_path: Path, name: str) -> None:
     content, words = BAD_STATES[name]
     text = content if isinstance(content, str) else json.dumps(content)
     (source / "state.json").write_text(text)
-    assert words in str(refusal(lambda: read(source), source))
+    assert words in str(refusal(lambda: read_pairs(source), source))
 
 
 def test_an_unfinished_or_misleading_dict_is_refused(tmp_path: Path) -> None:
     source = save_dataset_dict(tmp_path / "ds", {"train": [table(1)]})
     (source / "train" / "state.json").rename(source / "train" / "gone")
-    assert "save_to_disk has not finished" in str(refusal(lambda: read(source), source))
+    assert "save_to_disk has not finished" in str(refusal(lambda: read_pairs(source), source))
     (source / "dataset_dict.json").write_text(json.dumps({"splits": ["../.."]}))
-    assert "is not a name beside it" in str(refusal(lambda: read(source), source))
+    assert "is not a name beside it" in str(refusal(lambda: read_pairs(source), source))
     (source / "dataset_dict.json").unlink()
-    said = str(refusal(lambda: read(source), source))
+    said = str(refusal(lambda: read_pairs(source), source))
     assert "no data set that save_to_disk has finished" in said
 
 
@@ -192,34 +129,17 @@ def _damaged(data: bytes, how: str) -> bytes:
 def test_a_damaged_file_is_refused(tmp_path: Path, how: str) -> None:
     path = write_arrow(tmp_path / "x.arrow", table(20))
     path.write_bytes(_damaged(path.read_bytes(), how))
-    assert refusal(lambda: read(path), path)
-
-
-def test_types_that_are_no_pairs_are_refused(tmp_path: Path) -> None:
-    pixels = pa.array([[[0, 1], [2, 3]]], pa.list_(pa.list_(pa.uint8())))
-    nested = pa.array([[["a"]]])
-    image = pa.array([make_image(0, 8)])
-    tables = {
-        "images must be bytes, a struct of bytes and path, or paths": {
-            "image": pixels,
-            "text": ["a"],
-        },
-        "captions must be strings or lists of strings": {"image": image, "text": nested},
-        "no caption column": {"image": image},
-    }
-    for words, columns in tables.items():
-        path = write_arrow(tmp_path / "x.arrow", pa.table(columns))
-        assert words in str(refusal(lambda: read(path), path))  # noqa: B023
+    assert refusal(lambda: read_pairs(path), path)
 
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
 def test_compressed_batches_and_dictionaries_are_read(tmp_path: Path, codec: str) -> None:
-    plain = read(write_arrow(tmp_path / "x.arrow", table(20)), value="label")
+    plain = read_pairs(write_arrow(tmp_path / "x.arrow", table(20)), value="label")
     path = write_arrow(tmp_path / "y.arrow", table(20), compression=codec)
-    assert [pair.captions for pair in read(path)] == [pair.captions for pair in plain]
+    assert [pair.captions for pair in read_pairs(path)] == [pair.captions for pair in plain]
     texts = pa.array(["a", "b", "a"]).dictionary_encode()
     content = pa.table({"image": [make_image(0, 8)] * 3, "text": texts})
-    pairs = read(write_arrow(tmp_path / "z.arrow", content, rows=2))
+    pairs = read_pairs(write_arrow(tmp_path / "z.arrow", content, rows=2))
     assert [pair.captions for pair in pairs] == [["a"], ["b"], ["a"]]
 
 
@@ -233,16 +153,16 @@ def test_offsets_outside_their_buffer_are_refused(tmp_path: Path) -> None:
     for wrong in ([0, length, 2 * length, 2**30], [-(2**30), 1, 2, 3], [0, length, 5, 3 * length]):
         data[place : place + 16] = np.array(wrong, "<i4").tobytes()
         path.write_bytes(data)
-        assert "is damaged after row 0" in str(refusal(lambda: read(path), path))
+        assert "is damaged after row 0" in str(refusal(lambda: read_pairs(path), path))
 
 
 def test_text_that_is_no_utf_8_and_types_that_are_no_json_are_refused(tmp_path: Path) -> None:
     path = write_arrow(tmp_path / "x.arrow", table(2))
     data = path.read_bytes()
     path.write_bytes(data.replace(b"caption 0001", b"caption \xff\xff\xff\xff"))
-    assert "UTF8" in str(refusal(lambda: read(path), path))
+    assert "UTF8" in str(refusal(lambda: read_pairs(path), path))
     path.write_bytes(data.replace(b'{"info": ', b'{"info"; '))
-    assert "types of its columns are not readable" in str(refusal(lambda: read(path), path))
+    assert "types of its columns are not readable" in str(refusal(lambda: read_pairs(path), path))
 
 
 def check_any_file(path: Path, count: int, seed: int) -> None:
@@ -251,23 +171,8 @@ def check_any_file(path: Path, count: int, seed: int) -> None:
     draw = np.random.default_rng(seed)
     for _ in range(count):
         path.write_bytes(mutated(data[:-8], draw) + data[-8:])
-        refusal(lambda: read(path, keep=("owner",)), path)
+        refusal(lambda: read_pairs(path, keep=("owner",)), path)
 
 
 def test_any_file_ends_in_pairs_or_one_line(tmp_path: Path) -> None:
     check_any_file(tmp_path / "x.arrow", 200, 0)
-
-
-@pytest.mark.slow
-def test_ten_thousand_files_end_in_pairs_or_one_line(tmp_path: Path) -> None:
-    check_any_file(tmp_path / "x.arrow", 10_000, 1)
-
-
-def test_the_program_names_a_broken_data_set_in_one_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    source = save_dataset(tmp_path / "ds", [table(3)])
-    path = source / "data-00000-of-00001.arrow"
-    path.write_bytes(path.read_bytes()[:-200])
-    words = ("split", source, "-o", tmp_path / "stream", "--by", "source", "-q")
-    check_refused(run_program(capfd, *words), "split", 3, f"{path} has no end-of-stream mark")

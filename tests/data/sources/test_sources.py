@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import json
 import os
-import tarfile
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.pair_files import img2dataset_members, rows, write_parquet, write_tar
+from support.pair_files import img2dataset_members, read_pairs, rows, write_parquet, write_tar
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import distinct_names, find_inputs
-from vlcpctl.data.sources.parquet import ParquetFile
-from vlcpctl.data.sources.webdataset import TarFile
+from vlcpctl.data.sources.find import distinct_names, find_inputs
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.samples import Pair
@@ -27,12 +21,8 @@ from vlcpctl.testing.tiny_stream import make_image
 IMAGE = make_image(0)
 
 
-def read(file: ParquetFile | TarFile, **wanted: str) -> list[Pair]:
-    return [pair for batch in file.pairs(ColumnOptions(**wanted)) for pair in batch]
-
-
 def read_tar(path: Path, members: dict[str, bytes], **wanted: str) -> list[Pair]:
-    return read(TarFile(write_tar(path / "x.tar", members)), **wanted)
+    return read_pairs(write_tar(path / "x.tar", members), **wanted)
 
 
 def test_a_hugging_face_struct_gives_its_bytes_or_its_path(tmp_path: Path) -> None:
@@ -40,7 +30,7 @@ def test_a_hugging_face_struct_gives_its_bytes_or_its_path(tmp_path: Path) -> No
     images = [{"bytes": IMAGE, "path": "a.png"}, {"bytes": None, "path": "b.png"}, None]
     table = pa.table({"image": images, "text": ["a", "b", "c"]})
     pq.write_table(table, tmp_path / "p.parquet")
-    pairs = read(ParquetFile(tmp_path / "p.parquet"))
+    pairs = read_pairs(tmp_path / "p.parquet")
     assert [pair.image and bytes(pair.image) for pair in pairs] == [IMAGE, IMAGE, None]
     assert pairs[2].flaw
 
@@ -53,26 +43,19 @@ def test_paths_are_looked_up_beside_the_file(tmp_path: Path) -> None:
     path = write_parquet(
         tmp_path / "p.parquet", [{"filepath": name, "title": "t"} for name in names]
     )
-    pairs = read(ParquetFile(path))
+    pairs = read_pairs(path)
     assert pairs[0].image == IMAGE
     assert [pair.image for pair in pairs[1:]] == [None] * 5
     assert "missing.png" in str(pairs[1].flaw)
     assert "regular" in str(pairs[2].flaw)
 
 
-def test_a_sliced_column_gives_its_own_rows(tmp_path: Path) -> None:
-    path = write_parquet(tmp_path / "p.parquet", rows(25))
-    assert [bytes(pair.image or b"") for pair in read(ParquetFile(path))] == [
-        row["image"] for row in rows(25)
-    ]
-
-
 def test_nulls_are_named_not_shifted(tmp_path: Path) -> None:
     pairs = [
         {**row, "image": None if place == 1 else row["image"]} for place, row in enumerate(rows(4))
     ]
-    found = read(ParquetFile(write_parquet(tmp_path / "p.parquet", pairs)))
-    assert [pair.flaw for pair in found] == [None, "the image is null", None, None]
+    found = read_pairs(write_parquet(tmp_path / "p.parquet", pairs))
+    assert [pair.flaw for pair in found] == [None, "neither image bytes nor a path", None, None]
     assert bytes(found[3].image or b"") == rows(4)[3]["image"]
 
 
@@ -86,20 +69,10 @@ def test_categories_and_numbers_become_text(tmp_path: Path) -> None:
         }
     )
     pq.write_table(table, tmp_path / "p.parquet")
-    pairs = read(ParquetFile(tmp_path / "p.parquet"), value="when")
+    pairs = read_pairs(tmp_path / "p.parquet", value="when")
     assert [pair.captions for pair in pairs] == [["a"], ["b"]]
     assert [pair.label for pair in pairs] == ["3", None]
     assert [pair.value for pair in pairs] == ["1970-01-01 00:00:00.000", "1970-01-02 00:00:00.000"]
-
-
-@pytest.mark.parametrize("damage", [4, -900])
-def test_damaged_parquet_is_bad_input(tmp_path: Path, damage: int) -> None:
-    path = write_parquet(tmp_path / "p.parquet", rows(20))
-    data = bytearray(path.read_bytes())
-    data[damage : damage + 20] = b"\xff" * 20
-    path.write_bytes(data)
-    with pytest.raises(BadInput, match=r"p\.parquet"):
-        read(ParquetFile(path))
 
 
 @pytest.mark.parametrize("name", ["x.tar", "x.parquet", "x.csv"])
@@ -111,21 +84,6 @@ def test_a_source_without_pairs_is_named(tmp_path: Path, name: str) -> None:
     given = SplitOptions(sources=[str(tmp_path / name)], by="all:week")
     with pytest.raises(BadInput, match=rf"x\.{name[2:]}"):
         make_stream(given, tmp_path / "out")
-
-
-def test_truncated_parquet_is_bad_input(tmp_path: Path) -> None:
-    path = write_parquet(tmp_path / "p.parquet", rows(20))
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(BadInput, match=r"cannot read .*p\.parquet: "):
-        read(ParquetFile(path))
-
-
-@pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_long_and_foreign_names_are_read_in_every_tar_format(tmp_path: Path, kind: int) -> None:
-    name = "/".join(["directory"] * (8 if kind == tarfile.USTAR_FORMAT else 30)) + "/b\u00fcld"
-    path = write_tar(tmp_path / "x.tar", {f"{name}.png": IMAGE, f"{name}.txt": b"words"}, kind)
-    (pair,) = read(TarFile(path))
-    assert (pair.source_key, pair.image, pair.captions) == (name, IMAGE, ["words"])
 
 
 def test_lines_of_a_text_are_captions_unless_the_description_says_one(tmp_path: Path) -> None:
@@ -181,47 +139,6 @@ def test_classes_and_columns_come_from_the_members(tmp_path: Path) -> None:
     assert pairs[0].captions == ["x", "y"]
 
 
-def test_facts_are_the_same_without_reading_images(tmp_path: Path) -> None:
-    file = TarFile(write_tar(tmp_path / "x.tar", img2dataset_members(5)))
-    seen = [
-        pair.source_key for batch in file.pairs(ColumnOptions(), images=False) for pair in batch
-    ]
-    assert seen == [pair.source_key for pair in read(file)]
-
-
-@pytest.mark.parametrize("bad", [b"{", b'"\\ud800"', b"[" * 100_000, b"\xff"])
-def test_a_description_that_cannot_be_read_is_a_flaw(tmp_path: Path, bad: bytes) -> None:
-    (pair,) = read_tar(tmp_path, {"a.png": IMAGE, "a.txt": b"t", "a.json": bad})
-    assert pair.image is None
-    assert pair.flaw
-
-
-def test_links_are_not_followed(tmp_path: Path) -> None:
-    path = tmp_path / "x.tar"
-    with tarfile.open(path, "w") as tar:
-        link = tarfile.TarInfo("a.png")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        tar.addfile(link)
-    (pair,) = read(TarFile(path))
-    assert pair.image is None
-    assert "link" in str(pair.flaw)
-
-
-def test_pickles_are_passed_over(tmp_path: Path) -> None:
-    (pair,) = read_tar(
-        tmp_path, {"a.png": IMAGE, "a.txt": b"t", "a.pyd": b"cos\nsystem\n(S'x'\ntR."}
-    )
-    assert pair.image == IMAGE
-
-
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
-def test_compressed_tars_are_refused(tmp_path: Path, pack: object) -> None:
-    path = write_tar(tmp_path / "x.tar", {"a.png": IMAGE})
-    path.write_bytes(pack(path.read_bytes()))  # type: ignore[operator]
-    with pytest.raises(BadInput, match="unpack it first"):
-        read(TarFile(path))
-
-
 def test_tars_that_were_joined_are_read_to_their_end(tmp_path: Path) -> None:
     """As by `tar --ignore-zeros`; samples of the same name in two of them are two samples."""
     paths = [
@@ -230,7 +147,7 @@ def test_tars_that_were_joined_are_read_to_their_end(tmp_path: Path) -> None:
     ]
     joined = tmp_path / "joined.tar"
     joined.write_bytes(b"".join(path.read_bytes() for path in paths))
-    found = read(TarFile(joined))
+    found = read_pairs(joined)
     assert [pair.captions for pair in found] == [["x"], ["y"]]
     assert [pair.image for pair in found] == [make_image(0), make_image(1)]
 
@@ -244,32 +161,7 @@ def test_what_follows_a_tar_and_is_none_is_refused(tmp_path: Path, more: bytes, 
     size = path.stat().st_size
     path.write_bytes(path.read_bytes() + more)
     with pytest.raises(BadInput, match=rf"x\.tar, byte {size}: .*{said}"):
-        read(TarFile(path))
-
-
-@pytest.mark.parametrize("length", [100, 512, 700, 512 * 4 + 100])
-def test_truncated_tars_are_bad_input_and_named(tmp_path: Path, length: int) -> None:
-    path = write_tar(tmp_path / "x.tar", {"a.png": IMAGE, "a.txt": b"t"})
-    path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(BadInput, match=r"x\.tar, byte \d+: .*truncated"):
-        read(TarFile(path))
-
-
-def test_a_damaged_header_is_bad_input(tmp_path: Path) -> None:
-    path = write_tar(tmp_path / "x.tar", {"a.png": IMAGE, "a.txt": b"t"})
-    data = bytearray(path.read_bytes())
-    data[3] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(BadInput, match="wrong checksum"):
-        read(TarFile(path))
-
-
-def test_two_members_of_one_name_are_bad_input(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "x.tar", "w") as tar:
-        tar.addfile(tarfile.TarInfo("a.txt"))
-        tar.addfile(tarfile.TarInfo("a.txt"))
-    with pytest.raises(BadInput, match="two members"):
-        read(TarFile(tmp_path / "x.tar"))
+        read_pairs(path)
 
 
 @pytest.mark.parametrize("source", ["pipe:touch owned", "s3://bucket/x.tar", "a.tar::b.tar"])

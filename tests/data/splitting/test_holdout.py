@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.data.splitting.holdout import CountedHoldout, parse_holdout, parse_most, position
+from vlcpctl.data.splitting.holdout import (
+    CountedHoldout,
+    Holdout,
+    parse_holdout,
+    parse_most,
+    position,
+)
 
 HASHES = [f"{number:064x}" for number in range(2000)]
 
@@ -35,8 +41,8 @@ def test_shares_that_sum_to_one_hold_out_every_image(text: str) -> None:
 
 
 def test_a_whole_number_is_a_number_of_images() -> None:
-    assert parse_holdout("test=1").counted
-    assert not parse_holdout("test=1").leaves_no_train
+    assert parse_holdout("test=2").counted
+    assert parse_holdout("test=1").leaves_no_train
 
 
 def test_a_percentage_is_a_share() -> None:
@@ -86,7 +92,7 @@ def test_a_number_holds_out_exactly_so_many_images(numbers: list[int]) -> None:
 
 
 def test_a_task_that_appears_between_the_two_passes_is_refused() -> None:
-    counted = CountedHoldout(parse_holdout("test=1"))
+    counted = CountedHoldout(Holdout({"test": 1}, counted=True))
     counted.count("a", HASHES[0])
     counted.count("a", HASHES[1])
     counted.decide()

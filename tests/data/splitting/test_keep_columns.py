@@ -237,32 +237,24 @@ def test_names_that_cannot_be_are_refused(
 
 def test_a_column_of_objects_is_refused(tmp_path: Path, split: Split) -> None:
     path = write_parquet(tmp_path / "p.parquet", listed({0: {"name": "x"}}))
-    with pytest.raises(BadInput, match="a kept column must be text, numbers, booleans or dates"):
+    with pytest.raises(BadInput, match="column 'customer' has no value to keep"):
         split(path)
     tar = write_tar(tmp_path / "t.tar", members({0: {"customer": {"name": "x"}}}))
     with pytest.raises(TooManySkipped, match="its 'customer' is an object or a nested list"):
         split(tar)
 
 
-@pytest.mark.parametrize(
-    ("value", "cap", "why"),
-    [("x" * 4097, "name-length=5000", "4097 characters in a kept"), (["1", "2"], None, "2 values")],
-)
-def test_caps_hold_for_kept_values(
-    tmp_path: Path, split: Split, value: Any, cap: str | None, why: str
+def test_limits_hold_for_kept_values(
+    tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tar = write_tar(tmp_path / "t.tar", members({0: {"customer": value}, 1: {"customer": "a"}}))
-    caps = () if cap else ("kept-values=1",)
-    with pytest.raises(TooManySkipped, match=why):
-        split(tar, cap=caps)
-    assert split(tar, cap=(cap,) if cap else ())
-
-
-def test_too_many_values_of_duplicates_are_refused_not_lost(tmp_path: Path, split: Split) -> None:
+    tar = write_tar(tmp_path / "t.tar", members({0: {"customer": "x" * 4097}}))
+    with pytest.raises(TooManySkipped, match="4097 characters in a kept"):
+        split(tar)
     row = listed({0: "x"})[0]
     again = [{**row, "customer": str(number)} for number in range(3)]
     path = write_parquet(tmp_path / "p.parquet", [row, *again])
-    with pytest.raises(BadInput, match=r"3 values in a kept column, the limit is 2 \(--cap kept"):
-        split(path, max_skip="5", cap=("kept-values=2",))
-    (task,) = split(path, max_skip="5", cap=("kept-values=4",))
+    (task,) = split(path, max_skip="5")
     assert kept_by_caption(task) == {"c0": ["0", "1", "2", "x"]}
+    monkeypatch.setattr("vlcpctl.data.sources.pairs.MOST_KEPT", 2)
+    with pytest.raises(BadInput, match="3 values in a kept column"):
+        split(path, max_skip="5")

@@ -21,7 +21,7 @@ from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stop_lists import add_to_stop_list, read_stop_list, stop_list_path
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.keys import Keys
-from vlcpctl.data.tasks.samples import Sample
+from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.tiny_stream import make_image
@@ -185,7 +185,7 @@ def test_keys_are_found_by_both_halves_and_count_for_the_first_list() -> None:
     raw[:, 15] = [1, 2, 3, 4, 5]
     keys = Keys(raw)
     lists = [LeftOutList(KNOWN, "a", "a", keys[2:4]), LeftOutList(KNOWN, "b", "b", keys[1:3])]
-    samples = [Sample(key, None, b"", "png", [], None, 1, 1, "") for key in keys]
+    samples = [Pair(0, None, b"", [], None, None, None, key=key) for key in keys]
     assert LeftOut(lists).places(samples).tolist() == [-1, 1, 0, 0, -1]
     assert LeftOut([]).places(samples).tolist() == [-1] * 5
     assert LeftOut(lists).places([]).tolist() == []
@@ -195,7 +195,7 @@ def test_a_million_keys_are_found_by_what_a_table_finds() -> None:
     generator = np.random.default_rng(0)
     known = Keys(generator.integers(0, 256, (1_000_000, 16), dtype=np.uint8))
     asked = Keys.joined([known[5:500_000:50_000], Keys(known.raw[:10] ^ 1)])
-    samples = [Sample(key, None, b"", "png", [], None, 1, 1, "") for key in asked]
+    samples = [Pair(0, None, b"", [], None, None, None, key=key) for key in asked]
     found = LeftOut([LeftOutList(KNOWN, "a", "a", known)]).places(samples)
     assert ((found == 0) == asked.among(known)).all()
     assert found.tolist() == [0] * 10 + [-1] * 10

@@ -16,7 +16,7 @@ from support.pair_files import rows, write_tar
 from support.saved_datasets import save_dataset, table
 
 from vlcpctl.core.errors import BadInput, OutputExists
-from vlcpctl.data.sources import file_log
+from vlcpctl.data.sources.reading import FileLog
 from vlcpctl.data.splitting import selection
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
@@ -220,16 +220,16 @@ def test_an_untouched_source_is_not_hashed_again(
     def never(*_: object) -> str:
         raise AssertionError("hashed again")
 
-    facts = file_log.FileLog.facts
+    facts = FileLog.facts
 
-    def facts_of_none(log: file_log.FileLog) -> dict[str, object]:
+    def facts_of_none(log: FileLog) -> dict[str, object]:
         found = facts(log)
         assert not found["files"], "hashed again"
         return found
 
     with monkeypatch.context() as patch:
         patch.setattr(digests, "file_digest", never)
-        patch.setattr(file_log.FileLog, "facts", facts_of_none)
+        patch.setattr(FileLog, "facts", facts_of_none)
         split(source, tmp_path / "out")
     file.unlink()
     if file != source:

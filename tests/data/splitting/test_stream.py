@@ -219,12 +219,13 @@ def test_a_part_that_stays_empty_is_named_with_the_way_out(
     assert "warning: no test images in 00-part-0, 01-part-1: " in said
     assert "use --holdout test=N,val=N to hold out N images per task" in said
     assert "no val images" not in said
-    split(pairs, by="iid", tasks=2, holdout="test=1")
-    said = capsys.readouterr().err
-    assert "images in" not in said
-    assert (
-        "--holdout test=1 holds out one image of each task; a share is written as test=0.1" in said
-    )
+    split(pairs, by="iid", tasks=2, holdout="test=2")
+    assert "images in" not in capsys.readouterr().err
+
+
+def test_a_golden_set_needs_no_rule(tmp_path: Path, split: Split) -> None:
+    (task,) = split(write_parquet(tmp_path / "p.parquet", rows(8)), holdout="test=1")
+    assert (task.name, task.counts) == ("p", {"test": 8})
 
 
 def test_small_weeks_hold_out_a_share_and_say_so(
@@ -431,8 +432,8 @@ def test_options_that_cannot_mean_anything_are_refused(
     ("change", "message"),
     [
         ({"caption": None}, "no caption column"),
-        ({"caption": 7}, "'caption' is int64"),
-        ({"image": 7}, "'image' is int64"),
+        ({"caption": 7}, "'caption' has no caption"),
+        ({"image": 7}, "'image' has no image"),
         ({"image": None}, "no image column"),
     ],
 )

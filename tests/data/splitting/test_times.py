@@ -13,13 +13,13 @@ from support.pair_files import rows, write_parquet
 from support.program import run_program
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.data.splitting.rules import ByTime, by_time
+from vlcpctl.data.splitting.rules import Rule, by_time
 from vlcpctl.data.tasks.samples import Pair
 
 SECONDS, MILLISECONDS = 1_696_464_000, 1_699_142_400_000
 
 
-def rule(directory: Path, values: list[Any], form: str | None = None) -> ByTime:
+def rule(directory: Path, values: list[Any], form: str | None = None) -> Rule:
     pairs = [Pair(0, None, None, [], None, value, None) for value in values]
     return by_time([pairs], "date", None, directory / "scratch", form)
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.images.header import read_header
-from vlcpctl.data.tasks.samples import Sample
+from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES
 from vlcpctl.data.tasks.tar import BLOCK, END, frame
 from vlcpctl.data.tasks.task import Split
@@ -62,7 +62,8 @@ class SegmentWriter:
     def _add(self, split: Split, row: int, record: dict[str, Any], task: str) -> int:
         image = split.image(row)
         fields = {name: record[name] for name in _OF_SAMPLES}
-        sample = Sample(image=image, kind=read_header(image).kind, **fields)
+        kind = read_header(image).kind
+        sample = Pair(row, image=image, kind=kind, value=None, split=None, **fields)
         before, after = frame(sample, task)
         file = self._room_for(BLOCK + len(image) + len(after))
         offset = file.tell() + BLOCK

@@ -8,20 +8,20 @@ under the same name, .cls files with the label.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.words import shortened
 from vlcpctl.data.classification.labelled_images import Flaw, ImagesInTars
 from vlcpctl.data.images.header import MAX_BYTES
-from vlcpctl.data.sources.sample_parts import IMAGES
-from vlcpctl.data.sources.tar_reader import TarMember, members
-from vlcpctl.data.sources.webdataset import extension_of, sample_of
+from vlcpctl.data.sources.source import IMAGES
+from vlcpctl.data.sources.tars import Member, Tar
 from vlcpctl.files.digests import cached_digest
-from vlcpctl.files.inputs import read_text
+from vlcpctl.files.inputs import open_regular, read_text
 
 CLASS_NAMES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"
@@ -92,10 +92,15 @@ class ClassFolder:
         found = ImagesInTars()
         for path in self.tars(split):
             found.open(path)
-            walk = members(path, _is_label, reads_ahead=_HEADER_BYTES)
-            for (_, key), group in groupby(walk, key=sample_of):
-                sample = _FolderSample(f"{path}, {shortened(key)}", group)
-                sample.enter(found, key, classes)
+            with open_regular(path, buffering=_HEADER_BYTES) as file:
+                tar = Tar(path, file)
+                for (_, key), group in groupby(tar, key=attrgetter("archive", "sample")):
+                    parts = {
+                        one.extension: (one, tar.data(one) if _is_label(one) else b"")
+                        for one in group
+                        if one.extension in (*IMAGES, "cls")
+                    }
+                    _enter(found, f"{path}, {shortened(key)}", key, parts, classes)
         return found
 
 
@@ -125,43 +130,37 @@ def _digest(path: Path) -> str:
         raise BadInput(unreadable(path, error)) from error
 
 
-def _is_label(name: str, size: int) -> bool:
-    return extension_of(name) == "cls" and size <= _MAX_DIGITS
+def _is_label(one: Member) -> bool:
+    return one.extension == "cls" and one.is_regular and one.size <= _MAX_DIGITS
 
 
-class _FolderSample:
-    """The tar members of one sample: those with the same name but for the extension."""
-
-    def __init__(self, where: str, group: Iterable[TarMember]) -> None:
-        self.where = where
-        named = ((extension_of(member.name), member) for member in group)
-        self.parts = {name: member for name, member in named if name in (*IMAGES, "cls")}
-
-    def enter(self, found: ImagesInTars, key: str, classes: int) -> None:
-        """Add the image or a flaw to `found`. Raises BadInput if the label is not a valid class."""
-        image = next((self.parts[kind] for kind in IMAGES if kind in self.parts), None)
-        label = self.parts.get("cls")
-        if image is None and label is None:
-            return  # a directory, or a file that is not part of a sample
-        if image is None or label is None:
-            missing = "no member with an image" if image is None else "no .cls member"
-            found.flaws.append(Flaw(self.where, missing))
-        elif not image.is_regular or image.size > MAX_BYTES:
-            shown = shortened(image.name)
-            found.flaws.append(Flaw(self.where, f"{shown} is a link or is too large"))
-        else:
-            found.add(key, image.offset, image.size, self._number(label, classes))
-
-    def _number(self, label: TarMember, classes: int) -> int:
-        text = (label.data or b"").strip()
-        if not text.isdigit():
-            found = text[:_MAX_DIGITS].decode(errors="replace")
-            raise BadInput(f"{self.where}: its label is {found!r}, not a number from 0")
-        if int(text) >= classes:
-            raise BadInput(
-                f"{self.where}: its label is {int(text)}, but there are {classes} classes"
-            )
-        return int(text)
+def _enter(
+    found: ImagesInTars,
+    where: str,
+    key: str,
+    parts: Mapping[str, tuple[Member, bytes]],
+    classes: int,
+) -> None:
+    """Add the image of a sample or a flaw. Raises BadInput if its label is not a valid class."""
+    image = next((parts[kind][0] for kind in IMAGES if kind in parts), None)
+    _, text = parts.get("cls", (None, None))
+    if image is None and text is None:
+        return  # a directory, or a file that is not part of a sample
+    if image is None or text is None:
+        found.flaws.append(
+            Flaw(where, "no member with an image" if image is None else "no .cls member")
+        )
+        return
+    if not image.is_regular or image.size > MAX_BYTES:
+        found.flaws.append(Flaw(where, f"{shortened(image.name)} is a link or is too large"))
+        return
+    digits = text.strip()
+    if not digits.isdigit():
+        shown = digits[:_MAX_DIGITS].decode(errors="replace")
+        raise BadInput(f"{where}: its label is {shown!r}, not a number from 0")
+    if int(digits) >= classes:
+        raise BadInput(f"{where}: its label is {int(digits)}, but there are {classes} classes")
+    found.add(key, image.offset, image.size, int(digits))
 
 
 def _lines(path: Path) -> list[str] | None:

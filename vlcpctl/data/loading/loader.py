@@ -128,7 +128,7 @@ class PlannedBatches(Dataset[Batch]):
         """
         plan = self.plan(step)
         positions = list(zip(plan.source.tolist(), plan.row.tolist(), strict=True))
-        keys = [self.splits[source].keys[row] for source, row in positions]
+        keys = [self.splits[source].key(row) for source, row in positions]
         part = self.part(len(keys))
         start, length = part.start, part.stop - part.start
         own = slice(start + number * length // count, start + (number + 1) * length // count)

@@ -146,7 +146,7 @@ class PairSampler:
         return (
             0
             if count == 1
-            else integer_hash(self.seed, "caption", epoch, self.splits[source].keys[row]) % count
+            else integer_hash(self.seed, "caption", epoch, self.splits[source].key(row)) % count
         )
 
     def _rounds(self, pool: Pool, share: int) -> list[Round]:
@@ -249,5 +249,5 @@ class BufferSampler:
 
     def _caption(self, epoch: int, row: int) -> int:
         # By key and not by row: a pair keeps its draw if the buffer is stored in another order.
-        draw = integer_hash(self.seed, self.name, "caption", epoch, self.buffer.keys[row])
+        draw = integer_hash(self.seed, self.name, "caption", epoch, self.buffer.key(row))
         return draw % self.buffer.caption_count(row)

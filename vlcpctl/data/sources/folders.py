@@ -1,158 +1,99 @@
-"""Read pairs from a directory of images, each with a .txt (and .json) file of the same name."""
+"""Read directories of images: each with a .txt (and .json) of its name, or listed in metadata.
+
+The metadata of Hugging Face's `imagefolder` is `metadata.jsonl`, `metadata.csv` or
+`metadata.parquet`, whose column `file_name`, or one that ends in `_file_name`, gives paths relative
+to it. See https://huggingface.co/docs/datasets/image_dataset.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
+import numpy as np
+import xxhash
+
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.words import shortened
-from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.file_log import FileLog, looks_only, state_of
-from vlcpctl.data.sources.records import in_batches
-from vlcpctl.data.sources.sample_parts import (
+from vlcpctl.data.images.header import MAX_BYTES
+from vlcpctl.data.sources.reading import read_file
+from vlcpctl.data.sources.source import (
+    FLAW,
     IMAGES,
     OTHER_IMAGES,
-    is_wanted,
-    pair_of_parts,
-    unusable,
+    TEXT_BYTES,
+    TEXTS,
+    Record,
+    Row,
+    Wants,
 )
-from vlcpctl.data.sources.tar_reader import TarMember
-from vlcpctl.data.tasks.samples import Pair
-from vlcpctl.files.inputs import open_with_state
+from vlcpctl.data.sources.tars import record_of
+from vlcpctl.data.tasks.index import split_named
+from vlcpctl.data.tasks.samples import NO_IMAGE
 
+METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
+NOT_LISTED = "not in the metadata"
 _UNFINISHED = "_tmp"  # a directory that img2dataset writes while it runs
+_FILE, _FILES = "file_name", "file_names"
+_BETWEEN_WORDS = re.compile(r"[-._ 0-9]+")  # as in the patterns of `datasets`
+_TEST = frozenset({"testing", "eval", "evaluation"})  # its names for test besides `test`
 
 
-@dataclass(frozen=True)
-class Folder:
-    """A directory of samples: files that share a name up to the last dot."""
+def folder(path: Path, wants: Wants) -> Iterator[Row]:
+    """The samples of a directory, sorted by name: files that share a name up to the last dot.
 
-    path: Path
-
-    def rows(self) -> None:
-        """None: the number of samples is not known in advance."""
-
-    def check_columns(self, columns: ColumnOptions) -> None:
-        """Do nothing: a directory has no columns."""
-
-    def names_files(self, columns: ColumnOptions) -> bool:
-        """False: the images are in the directory itself."""
-        return False
-
-    def pairs(self, columns: ColumnOptions, *, images: bool = True) -> Iterator[list[Pair]]:
-        """The samples sorted by name, in batches; with `images=False`, images are not read.
-
-        Raises BadInput if a sample has two files with the same extension.
-        """
-        yield from in_batches(self._pairs(columns, images=images))
-
-    def holds_images(self) -> bool:
-        """Whether the directory contains an image, at any depth."""
-        walk = (files for _, files in self._walk())
-        return any(_extension(_in_parts(one)[1]) in IMAGES for files in walk for one in files)
-
-    def _pairs(self, columns: ColumnOptions, *, images: bool) -> Iterator[Pair]:
-        for stem, group in groupby(self._files(), key=itemgetter(0)):
-            names = self._by_extension([(suffix, name) for _, suffix, name in group])
-            if not names.keys() & {*IMAGES, *OTHER_IMAGES, "txt"}:
-                continue  # statistics, lists of classes: not part of a pair
-            # A file name that is not UTF-8 cannot be written to JSON or Parquet.
-            key = stem.encode(errors="surrogateescape").decode(errors="replace")
-            other = next((names[kind] for kind in OTHER_IMAGES if kind in names), None)
-            if other is not None and not names.keys() & set(IMAGES):
-                yield unusable(key, f"{shortened(other)} is not one of JPEG, PNG and WebP")
-                continue
-            parts = {
-                kind: self._logged(name, kind, columns.log, images=images)
-                for kind, name in names.items()
-            }
-            yield pair_of_parts(key, parts, columns)
-
-    def _by_extension(self, files: list[tuple[str, str]]) -> dict[str, str]:
-        found = {_extension(suffix): name for suffix, name in files}
-        if len(found) < len(files):
+    Raises BadInput if a sample has two files with the same extension.
+    """
+    for stem, group in groupby(map(_in_parts, walk(path)), key=itemgetter(0)):
+        files = [(suffix[1:].lower(), name) for _, suffix, name in group]
+        names = dict(files)
+        if len(names) < len(files):
             shown = shortened(", ".join(name for _, name in files))
-            raise BadInput(f"{self.path} has two files for the same part of a sample: {shown}")
-        return found
-
-    def _logged(self, name: str, kind: str, log: FileLog | None, *, images: bool) -> TarMember:
-        path = self._place(name)
-        if looks_only(log, path):
-            member, before = TarMember(name, 0, 0, is_regular=True, data=b""), state_of(path)
-        else:
-            member, before = self._member(path, name, kind, images=images)
-        if log is not None:
-            log.add(name, before, member.data)
-        return member
-
-    def _member(
-        self, path: str, name: str, kind: str, *, images: bool
-    ) -> tuple[TarMember, os.stat_result | None]:
-        """A file as a member, and its state before it was read."""
-        before = None
-        try:
-            file, before = open_with_state(path)
-            with file:
-                size = before.st_size
-                wanted = is_wanted(kind, size, images=images)
-                # Of this many bytes: to find the end of a file takes three more system calls.
-                data = file.read(size) if wanted else None
-                if data is not None and len(data) < size:
-                    data += file.read()
-        except (BadInput, OSError) as error:
-            reason = error.__cause__ or error
-            why = (
-                unreadable(shortened(name), reason)
-                if isinstance(reason, OSError)
-                else f"{shortened(name)} is not a regular file"
-            )
-            flawed = TarMember(name, 0, 0, is_regular=False, data=None, why=why)
-            return flawed, before or state_of(path)
-        return TarMember(name, 0, size, is_regular=True, data=data), before
-
-    def _place(self, name: str) -> str:
-        """Where a file is, as text: making a path object takes as long as reading a small file."""
-        return f"{self.path}/{name}"
-
-    def images_without(self, tables: Collection[str]) -> Iterator[str]:
-        """Relative names of the images, without those below a directory that has such a table."""
-        for _, suffix, name in self._files(tables):
-            if _extension(suffix) in IMAGES + OTHER_IMAGES:
-                yield name
-
-    def _files(self, tables: Collection[str] = ()) -> Iterator[tuple[str, str, str]]:
-        """(stem, suffix, name) of the files, relative, those of one sample together.
-
-        Hidden files are left out.
-        """
-        for start, files in self._walk(tables):
-            yield from sorted([_in_parts(start + one) for one in files])
-
-    def _walk(self, tables: Collection[str] = ()) -> Iterator[tuple[str, list[str]]]:
-        """Every directory, relative and with a slash at its end, and the names of its files."""
-        for place, directories, files in os.walk(self.path, onerror=_refuse):
-            below = os.path.relpath(place, self.path)
-            start = "" if below == os.curdir else f"{below}/"
-            if start and not set(files).isdisjoint(tables):
-                directories.clear()
-                continue
-            directories[:] = sorted(
-                one for one in directories if one[0] != "." and one != _UNFINISHED
-            )
-            yield start, [one for one in files if one[0] != "."]
+            raise BadInput(f"{path} has two files for the same part of a sample: {shown}")
+        if names.keys() & {*IMAGES, *OTHER_IMAGES, "txt"}:  # else statistics, lists of classes
+            yield _text(stem), _sample(path, names, wants)
 
 
-def _refuse(error: OSError) -> None:
-    raise BadInput(unreadable(error.filename, error)) from error
+def _sample(path: Path, names: dict[str, str], wants: Wants) -> Record:
+    kind = next((kind for kind in IMAGES if kind in names), None)
+    other = next((names[kind] for kind in OTHER_IMAGES if kind in names), None)
+    if other is not None and kind is None:
+        return {FLAW: (NO_IMAGE, f"{shortened(other)} is not one of JPEG, PNG and WebP")}
+    image, flaw, texts = None, None, {}
+    for one, name in names.items():
+        if one in TEXTS:
+            data, why = read_file(f"{path}/{name}", name, TEXT_BYTES, wants.log)
+            texts[one] = data, why or ""
+        elif one == kind and wants.images:
+            image, flaw = read_file(f"{path}/{name}", name, MAX_BYTES, wants.log)
+        elif wants.images:  # another image, or a file of another kind: its bytes are not used
+            read_file(f"{path}/{name}", name, MAX_BYTES if one in IMAGES else -1, wants.log)
+    return record_of(texts, image, flaw or "the sample has no image")
 
 
-def _extension(suffix: str) -> str:
-    return suffix[1:].lower()
+def walk(root: Path, without: Collection[str] = ()) -> Iterator[str]:
+    """The files below a directory, relative to it, those of one sample together.
+
+    Hidden files are left out, and directories below the root that have a file named in `without`.
+    Raises BadInput for a directory that cannot be read.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise BadInput(unreadable(error.filename, error)) from error
+
+    for place, directories, files in os.walk(root, onerror=refuse):
+        below = os.path.relpath(place, root)
+        start = "" if below == os.curdir else f"{below}/"
+        if start and not set(files).isdisjoint(without):
+            directories.clear()
+            continue
+        directories[:] = sorted(one for one in directories if one[0] != "." and one != _UNFINISHED)
+        parts = sorted(_in_parts(start + one) for one in files if one[0] != ".")
+        yield from (name for _, _, name in parts)
 
 
 def _in_parts(name: str) -> tuple[str, str, str]:
@@ -165,3 +106,70 @@ def _in_parts(name: str) -> tuple[str, str, str]:
     if dot <= name.rfind("/") + 1 or dot == len(name) - 1:
         return name, "", name
     return name[:dot], name[dot:], name
+
+
+def _text(name: str) -> str:
+    """A file name that can be written to JSON and Parquet, although it may not be UTF-8."""
+    return name.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def not_listed(table: Path, listed: Iterable[str | None]) -> Iterator[Row]:
+    """A row with a flaw for each image of a table's directory that is not listed in the table."""
+    # Eight bytes for each name: a table may have millions.
+    known = np.sort(np.fromiter((_digest(name) for name in listed if name), np.uint64))
+    for name in walk(table.parent, METADATA):
+        if _in_parts(name)[1][1:].lower() not in IMAGES + OTHER_IMAGES:
+            continue
+        place = np.searchsorted(known, _digest(name))
+        if place == len(known) or known[place] != _digest(name):
+            yield _text(name), {FLAW: (NOT_LISTED, f"{table.name} has no row for it")}
+
+
+def _digest(name: str) -> np.uint64:
+    found = xxhash.xxh3_64_intdigest(os.path.normpath(name).encode(errors="surrogatepass"))
+    return np.uint64(found)
+
+
+def columns_of_files(table: Path, names: Sequence[str]) -> list[str]:
+    """The columns of metadata that name files; none if it is not that of an `imagefolder`.
+
+    Raises BadInput if the only ones have lists of names.
+    """
+    found = [one for one in names if one == _FILE or one.endswith(f"_{_FILE}")]
+    lists = [one for one in names if one == _FILES or one.endswith(f"_{_FILES}")]
+    if lists and not found:
+        raise BadInput(
+            f"{table}: column {lists[0]!r} lists several images for each row; write a row for each "
+            f"image, with its path in a column {_FILE!r}"
+        )
+    return found
+
+
+def image_column(table: Path, names: Sequence[str], given: str | None) -> str | None:
+    """The column of file names. As in `datasets`, `image_file_name` is also called `image`."""
+    if given is not None and given not in names:
+        usual = {f"{given}_{_FILE}", _FILE if given == "image" else ""}
+        return next((name for name in names if name in usual), given)
+    found = columns_of_files(table, names)
+    if given is not None or _FILE in found:
+        return given or _FILE
+    if len(found) > 1:
+        raise BadInput(
+            f"{table} has several columns of file names ({', '.join(map(repr, found[:5]))}); "
+            "choose one with --image-column"
+        )
+    return found[0] if found else None
+
+
+def split_of_directories(path: Path) -> str | None:
+    """The split that a relative path has in the name of a directory, as `datasets` finds it.
+
+    >>> split_of_directories(Path("data/train-2/metadata.csv"))
+    'train'
+    """
+    for part in path.parts[:-1]:
+        words = _BETWEEN_WORDS.split(part.lower())
+        found = {"test" if word in _TEST else split_named(word) for word in words} - {None}
+        if len(found) == 1:
+            return found.pop()
+    return None

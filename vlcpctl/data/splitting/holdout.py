@@ -50,13 +50,13 @@ class Holdout:
 def parse_holdout(text: str) -> Holdout:
     """Parse test=0.1,val=5% (shares), test=5000 (images per task) or none.
 
-    A number with a point is a share: test=1 is one image per task, test=1.0 is all of them.
-    Raises UsageError for anything else.
+    A number with a point is a share; test=1 alone is one, too: all images. Raises UsageError for
+    anything else.
 
     >>> parse_holdout("test=0.1,val=0.05").parts
     {'test': 0.1, 'val': 0.05}
-    >>> parse_holdout("test=1").counted, parse_holdout("test=1.0").counted
-    (True, False)
+    >>> parse_holdout("test=1").counted, parse_holdout("test=2").counted
+    (False, True)
     """
     if text == "none":
         return Holdout({}, counted=False)
@@ -70,9 +70,9 @@ def parse_holdout(text: str) -> Holdout:
             raise UsageError(f"--holdout {text!r}: write it like {example}")
         parts[name] = float(Fraction(number) / 100) if given.endswith("%") else float(number)
         whole.append(given.isdigit())
-    if all(whole):
+    if all(whole) and list(parts.values()) != [1]:
         return Holdout(parts, counted=True)
-    if any(whole) or sum(parts.values()) > 1:
+    if (any(whole) and len(whole) > 1) or sum(parts.values()) > 1:
         raise UsageError(
             f"--holdout {text!r}: give shares that sum to at most 1, or only whole numbers"
         )

@@ -14,10 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from vlcpctl.core.errors import BadInput, missing, some_names
+from vlcpctl.data.splitting.keys import SortedKeys
 from vlcpctl.data.splitting.known_keys import is_known_keys, read_known
 from vlcpctl.data.splitting.stop_lists import read_stop_list
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
-from vlcpctl.data.tasks.samples import Sample
+from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 from vlcpctl.files.manifest import kind_of
 
@@ -100,25 +101,15 @@ class _Lookup:
     """Finds keys on some lists, in 20 bytes of memory for each key; the first list counts."""
 
     def __init__(self, lists: Sequence[LeftOutList]) -> None:
-        keys = Keys.joined([one.keys for one in lists])
-        order = keys.order()  # stable: of equal keys, that of the first list comes first
-        self._first_N, self._second_N = keys.numbers()[:, order]
+        self._keys, order = SortedKeys.of(Keys.joined([one.keys for one in lists]))
         sizes = [len(one.keys) for one in lists]
-        self._place_N = np.repeat(np.arange(len(lists), dtype=np.int32), sizes)[order]
+        places = np.repeat(np.arange(len(lists), dtype=np.int32), sizes)[order]
+        self._place_N = np.append(places, np.int32(-1))  # the last for a key that is not there
 
     def places(self, keys: Keys) -> np.ndarray:
         """(B,) int32: the first list that has each key; -1 if none has it."""
-        first_B, second_B = keys.numbers()
-        found = np.full(len(keys), -1, dtype=np.int32)
-        at_B = np.searchsorted(self._first_N, first_B)
-        end_B = np.searchsorted(self._first_N, first_B, side="right")
-        # Keys are hashes: two different ones hardly ever have the same first half.
-        while len(left := np.flatnonzero((at_B < end_B) & (found < 0))):
-            at = at_B[left]
-            is_it = self._second_N[at] == second_B[left]
-            found[left[is_it]] = self._place_N[at[is_it]]
-            at_B[left] += 1
-        return found
+        places: np.ndarray = self._place_N[self._keys.rows(*keys.numbers())]
+        return places
 
 
 class ImagesOfTests:
@@ -130,7 +121,7 @@ class ImagesOfTests:
     def __init__(self, lists: Sequence[LeftOutList]) -> None:
         self.lists, self._lookup = lists, _Lookup(lists)
 
-    def places(self, samples: Sequence[Sample]) -> np.ndarray:
+    def places(self, samples: Sequence[Pair]) -> np.ndarray:
         """(B,) int32: the first list that has the image of each sample; -1 if none has it."""
         return self._lookup.places(Keys.of([one.sha256[: 2 * KEY_BYTES] for one in samples]))
 
@@ -166,7 +157,7 @@ class LeftOut:
         """
         return sorted({name for name, _ in self._values} - set(self._kept))
 
-    def places(self, samples: Sequence[Sample]) -> np.ndarray:
+    def places(self, samples: Sequence[Pair]) -> np.ndarray:
         """(B,) int32: the first list that names each sample; -1 for those to keep."""
         found = self._lookup.places(Keys.of([sample.key for sample in samples]))
         if self._images or self._values:
@@ -174,7 +165,7 @@ class LeftOut:
                 found[row] = self._by_content(samples[row])
         return found
 
-    def _by_content(self, sample: Sample) -> int:
+    def _by_content(self, sample: Pair) -> int:
         places = [self._images.get(sample.sha256)]
         places += [
             self._values.get((name, hashlib.sha256(value.encode()).hexdigest()))

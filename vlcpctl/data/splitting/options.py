@@ -9,12 +9,11 @@ from typing import Any
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.options import options_of
 from vlcpctl.core.words import is_decimal
-from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import NamedSource, Source, find_inputs
-from vlcpctl.data.sources.fingerprints import identify, identity_of
-from vlcpctl.data.sources.limits import parse_caps
-from vlcpctl.data.sources.records import is_unicode
-from vlcpctl.data.sources.webdataset import TarFile
+from vlcpctl.data.sources.find import NamedSource, find_inputs
+from vlcpctl.data.sources.identity import identify, identity_of
+from vlcpctl.data.sources.pairs import Columns, is_unicode
+from vlcpctl.data.sources.source import Source
+from vlcpctl.data.sources.tars import tar
 from vlcpctl.data.splitting.holdout import Holdout, parse_holdout, parse_most
 from vlcpctl.data.splitting.labels_from import (
     Labelling,
@@ -49,7 +48,7 @@ def plan(options: SplitOptions) -> SplitPlan:
     """Parse and cross-check the options and find the sources. Raises UsageError or BadInput."""
     by = SplitBy.parse(options.by, options.tasks)
     labelling(options)  # raises UsageError for a classifier without class names
-    wanted = ColumnOptions(
+    wanted = Columns(
         image=options.image_column,
         caption=options.caption_column,
         label=_label_column(options),
@@ -57,7 +56,6 @@ def plan(options: SplitOptions) -> SplitPlan:
         split=options.split_column,
         keep=kept_columns(options),
         image_roots=tuple(map(Path, options.image_root)),
-        caps=parse_caps(options.cap),
     )
     _check_roots(wanted.image_roots)
     inputs = find_inputs(options.sources)
@@ -102,6 +100,7 @@ def identity(
     done before; raises BadInput if they cannot be read.
     """
     settings = {name: getattr(options, name) for name in options_of(SplitOptions)}
+    settings["cap"] = ()  # streams that were made when there was --cap keep their identity
     del settings["sources"], settings["not_"], settings["not_test_images"]
     for name in ("only", "time_format", "in_place"):
         if not settings[name]:  # streams that were made without it keep their identity
@@ -160,7 +159,7 @@ def _tests_itself(options: SplitOptions) -> bool:
 def _check_in_place(options: SplitOptions, inputs: Sequence[NamedSource]) -> None:
     """Raise UsageError for sources that are not tars, and for a size of tars to write."""
     for file in (file for one in inputs for file in one.files):
-        if not isinstance(file, TarFile):
+        if file.read is not tar:
             raise UsageError(
                 f"--in-place: {file.path} is not a tar; leave it out to copy its images"
             )

@@ -15,10 +15,8 @@ from vlcpctl.core.options import (
     Options,
     Paths,
     PathTexts,
-    Texts,
     argument,
     option,
-    required,
     several,
     switch,
 )
@@ -39,11 +37,12 @@ class SplitOptions(Options):
         kw_only=False,
         stored=True,
     )
-    by: str = required(
-        "Rule that assigns pairs to tasks: column:NAME, iid, classes, source or time:COLUMN; "
-        "all:NAME makes one task of this name",
+    by: str = option(
+        "Rule that assigns pairs to tasks: source (a task of its name for each), column:NAME, iid, "
+        "classes or time:COLUMN; all:NAME makes one task of this name",
         "RULE",
         METHOD,
+        default="source",
         offers=("column:", "iid", "classes", "source", "time:", "all:"),
     )
     tasks: int | None = option(
@@ -79,7 +78,7 @@ class SplitOptions(Options):
         offers=("reverse", "shuffle"),
     )
     holdout: str | None = option(
-        "Held-out splits: shares (test=0.1,val=0.05; test=1.0 for all images), images per task "
+        "Held-out splits: shares (test=0.1,val=0.05; test=1 for all images), images per task "
         "(test=5000) or none (default: test=0.1). Shares are drawn by image hash and never leak "
         "into the training data of other streams; images per task can",
         "SPLIT=SHARE",
@@ -161,15 +160,6 @@ class SplitOptions(Options):
         "N|SHARE",
         DATA,
         default="0.1%",
-    )
-    cap: Texts = several(
-        "Change a limit that protects against damaged files; repeat for more (defaults: "
-        "captions=10000 and caption-length=1000000 characters per image, name-length=4096 "
-        "characters of keys, labels and kept values, kept-values=10000 per kept column and "
-        "image, columns=10000, group-bytes=64MiB per row group of Parquet)",
-        "NAME=N",
-        DATA,
-        offers="caps",
     )
     decode: bool = switch("Decode every image to check it, not only its header", DATA)
     limit: int | None = option(

@@ -5,12 +5,16 @@ The rules by class and by time scan the data once before they can assign pairs.
 
 from __future__ import annotations
 
+import errno
+import os
+import sqlite3
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +22,6 @@ from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.core.seeds import generator
 from vlcpctl.core.words import shortened
-from vlcpctl.data.splitting.scratch_tables import scratch_table
 from vlcpctl.data.splitting.times import (
     KeyOf,
     Value,
@@ -32,6 +35,7 @@ from vlcpctl.data.tasks.samples import Pair, UnusablePair
 from vlcpctl.files.inputs import MOST_TASKS
 
 _Time = tuple[Value, Value, int]  # its key, how it is written, and the pairs with it
+# From (source, pair) to the task of a kept pair; raises UnusablePair for one without a task.
 TaskOf = Callable[[str, Pair], str]
 
 KINDS = {
@@ -46,6 +50,14 @@ _GROUPS_AT_ONCE = 1024
 
 MAX_CLASSES = 100_000
 NO_CLASSES = "(too many for classes; choose another column with --label-column)"
+# The table is temporary: nothing needs to survive a crash.
+_SETTINGS = """
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+PRAGMA locking_mode = EXCLUSIVE;
+PRAGMA cache_size = -65536;
+CREATE TABLE scratch (value PRIMARY KEY, pairs INTEGER) WITHOUT ROWID;
+"""
 _ADD = """
 INSERT INTO scratch VALUES (?, ?)
 ON CONFLICT (value) DO UPDATE SET pairs = pairs + excluded.pairs
@@ -79,120 +91,49 @@ class SplitBy:
         return cls(kind, None, name) if kind == "all" else cls(kind, name or None)
 
 
-class Rule(Protocol):
-    """A rule that is ready to assign pairs to tasks."""
+class Rule(NamedTuple):
+    """A rule that is ready to assign pairs to tasks.
 
-    @property
-    def names(self) -> list[str]:
-        """The tasks in order; empty if the tasks follow in order of first appearance."""
+    `begin` starts a pass: what it returns must be called for the kept pairs in order.
+    """
 
-    def begin(self) -> TaskOf:
-        """Start a pass; returns the function from (source, pair) to the name of the task.
-
-        It must be called for the kept pairs in order, and raises UnusablePair for one without a
-        task.
-        """
+    names: list[str]  # the tasks in order; empty if they follow in order of first appearance
+    begin: Callable[[], TaskOf]
+    times: tuple[tuple[str, str, str], ...] = ()  # by time: each task, its first and last time
 
 
-@dataclass(frozen=True)
-class AllInOne:
+def all_in_one(name: str) -> Rule:
     """A single task for all pairs."""
-
-    names: list[str]
-
-    def begin(self) -> TaskOf:
-        """See `Rule`."""
-        return lambda _source, _pair: self.names[0]
+    return Rule([name], lambda: lambda _source, _pair: name)
 
 
-@dataclass(frozen=True)
-class ByColumn:
-    """One task per value of a column, in order of first appearance."""
-
-    column: str
-    names: list[str]
-
-    def begin(self) -> TaskOf:
-        """See `Rule`."""
-
-        def task_of(_source: str, pair: Pair) -> str:
-            return str(present(pair.value, self.column))
-
-        return task_of
-
-
-@dataclass(frozen=True)
-class BySource:
+def by_source(names: list[str]) -> Rule:
     """One task per source, in the order given."""
-
-    names: list[str]
-
-    def begin(self) -> TaskOf:
-        """See `Rule`."""
-        return lambda source, _pair: source
+    return Rule(names, lambda: lambda source, _pair: source)
 
 
-@dataclass(frozen=True)
-class ByTurn:
+def by_column(column: str) -> Rule:
+    """One task per value of a column, in order of first appearance."""
+    return Rule([], lambda: lambda _source, pair: str(present(pair.value, column)))
+
+
+def by_turn(tasks: int, seed: int) -> Rule:
     """Random tasks of equal size: of T consecutive kept pairs, each of the T tasks gets one."""
+    names = numbered("part", tasks)
 
-    names: list[str]
-    seed: int
-
-    def begin(self) -> TaskOf:
-        """See `Rule`."""
-        turns = self._turns()
-        return lambda _source, _pair: self.names[next(turns)]
-
-    def _turns(self) -> Iterator[int]:
+    def turns() -> Iterator[int]:
         # Drawn for many rounds at once: a call per round would be slow.
-        rounds = np.tile(np.arange(len(self.names)), (_GROUPS_AT_ONCE, 1))
+        rounds = np.tile(np.arange(tasks), (_GROUPS_AT_ONCE, 1))
         chunk = 0
         while True:
-            yield from generator(self.seed, "iid", chunk).permuted(rounds, axis=1).ravel().tolist()
+            yield from generator(seed, "iid", chunk).permuted(rounds, axis=1).ravel().tolist()
             chunk += 1
 
+    def begin() -> TaskOf:
+        of_pairs = turns()
+        return lambda _source, _pair: names[next(of_pairs)]
 
-@dataclass(frozen=True)
-class ByClass:
-    """The classes are divided among the tasks; a pair belongs to the task of its class."""
-
-    names: list[str]
-    task_of_label: dict[str, int]
-
-    def begin(self) -> TaskOf:
-        """See `Rule`."""
-
-        def task_of(_source: str, pair: Pair) -> str:
-            return self.names[self.task_of_label[str(present(pair.label, "label"))]]
-
-        return task_of
-
-
-@dataclass(frozen=True)
-class ByTime:
-    """One task per interval of a column's times, with the keys of its first and last."""
-
-    names: list[str]
-    firsts: list[Value]
-    lasts: list[Value]
-    column: str
-    key_of: KeyOf
-
-    def times(self) -> Iterator[tuple[str, str, str]]:
-        """Each task with its first and last time."""
-        return zip(self.names, map(shown, self.firsts), map(shown, self.lasts), strict=True)
-
-    def begin(self) -> TaskOf:
-        """See `Rule`."""
-
-        def task_of(_source: str, pair: Pair) -> str:
-            key = self.key_of(present(pair.value, self.column))
-            assert key is not None, "`by_time` has checked all values"
-            # Comparable: all are numbers, or all are text.
-            return self.names[bisect_right(self.firsts, key) - 1]
-
-        return task_of
+    return Rule(names, begin)
 
 
 def present(value: Value | None, column: str) -> Value:
@@ -212,7 +153,7 @@ def numbered(kind: str, tasks: int) -> list[str]:
     return [f"{kind}-{task:0{width}d}" for task in range(tasks)]
 
 
-def by_class(batches: Iterable[list[Pair]], tasks: int, seed: int) -> ByClass:
+def by_class(batches: Iterable[list[Pair]], tasks: int, seed: int) -> Rule:
     """Divide the classes among the tasks in random order; their numbers differ by at most one.
 
     Raises BadInput if there are fewer classes than tasks, or more than MAX_CLASSES.
@@ -226,11 +167,12 @@ def by_class(batches: Iterable[list[Pair]], tasks: int, seed: int) -> ByClass:
         found = f"{len(labels)} classes" if labels else "no class label"
         raise BadInput(f"--by classes --tasks {tasks}: the data has {found} (see --label-column)")
     order = generator(seed, "classes").permutation(len(labels)).tolist()
-    task_of_label = {
-        label: place * tasks // len(labels)
+    names = numbered("classes", tasks)
+    task_of = {
+        label: names[place * tasks // len(labels)]
         for place, label in zip(order, sorted(labels), strict=True)
     }
-    return ByClass(numbered("classes", tasks), task_of_label)
+    return Rule(names, lambda: lambda _source, pair: task_of[str(present(pair.label, "label"))])
 
 
 def by_time(
@@ -239,7 +181,7 @@ def by_time(
     tasks: int | None,
     scratch: Path,
     time_format: str | None = None,
-) -> ByTime:
+) -> Rule:
     """Divide the times in a column into consecutive intervals, one per task, and print these.
 
     If `tasks` is None, every time is a task. Otherwise the tasks are as equal in pairs as possible;
@@ -248,7 +190,7 @@ def by_time(
     None and there are more than MOST_TASKS times.
     """
     key_of: KeyOf = number_of if time_format is None else time_in(time_format)
-    with scratch_table(scratch, "value PRIMARY KEY, pairs INTEGER") as database:
+    with _scratch_table(scratch) as database:
         for batch in batches:
             counts = Counter(pair.value for pair in batch if pair.value is not None)
             if key_of is number_of and None in map(number_of, counts):
@@ -264,10 +206,34 @@ def by_time(
                 f"column {column!r} has {times} times, too many for one task each; give --tasks"
             )
         rows = database.execute("SELECT time, value, pairs FROM times ORDER BY time")
-        rule = _cut(_checked(rows, column), ByTime([], [], [], column, key_of), tasks, total)
-    spans = [f"{first} to {last}" for _, first, last in rule.times()]
-    say(f"split: first and last time of each task, in UTC: {some_names(spans)}")
-    return rule
+        found = _cut(_checked(rows, column), column, tasks, total)
+    names, firsts = [one.name for one in found], [one.first for one in found]
+
+    def task_of(_source: str, pair: Pair) -> str:
+        key = key_of(present(pair.value, column))
+        assert key is not None, "`_checked` has checked all values"
+        # Comparable: all are numbers, or all are text.
+        return names[bisect_right(firsts, key) - 1]
+
+    spans = tuple((one.name, shown(one.first), shown(one.last)) for one in found)
+    said = some_names([f"{first} to {last}" for _, first, last in spans])
+    say(f"split: first and last time of each task, in UTC: {said}")
+    return Rule(names, lambda: task_of, spans)
+
+
+@contextmanager
+def _scratch_table(path: Path) -> Iterator[sqlite3.Connection]:
+    """A table `scratch` for the duration of the block. Raises OSError if, say, the disk is full."""
+    database = sqlite3.connect(path, isolation_level=None)
+    try:
+        database.executescript(_SETTINGS)
+        database.execute("BEGIN")
+        yield database
+    except sqlite3.OperationalError as error:
+        raise OSError(errno.EIO, f"{error} (in the scratch table)", os.fspath(path)) from error
+    finally:
+        database.close()
+        path.unlink(missing_ok=True)
 
 
 def _checked(rows: Iterable[tuple[Value | None, Value, int]], column: str) -> Iterator[_Time]:
@@ -288,29 +254,32 @@ def _checked(rows: Iterable[tuple[Value | None, Value, int]], column: str) -> It
         yield key, value, pairs
 
 
-def _cut(rows: Iterable[_Time], rule: ByTime, tasks: int | None, total: int) -> ByTime:
-    """The rule, to which the tasks are added."""
-    task, before = -1, 0
+class _Interval(NamedTuple):
+    name: str
+    first: Value  # the keys of its first and last time
+    last: Value
+
+
+def _cut(rows: Iterable[_Time], column: str, tasks: int | None, total: int) -> list[_Interval]:
+    """The intervals of the tasks. Raises BadInput if there are fewer than tasks."""
+    found: list[_Interval] = []
+    before = 0
     first: Value = 0  # as it is written
     for key, value, pairs in rows:
         # The interval that contains the midpoint of this time's pairs.
-        wanted = (
-            task + 1 if tasks is None else min(int((before + pairs / 2) * tasks / total), tasks - 1)
-        )
+        wanted = len(found)
+        if tasks is not None:
+            wanted = min(int((before + pairs / 2) * tasks / total), tasks - 1)
         before += pairs
-        if wanted > task + 1:
-            found = f"value {value!r} of column {rule.column!r} alone fills more than one task"
-            raise BadInput(f"{found}; give fewer than {tasks} --tasks")
-        if wanted > task:
+        if wanted > len(found):
+            said = f"value {value!r} of column {column!r} alone fills more than one task"
+            raise BadInput(f"{said}; give fewer than {tasks} --tasks")
+        if wanted == len(found):
             first = value
-            rule.names.append(str(first))
-            rule.firsts.append(key)
-            rule.lasts.append(key)
+            found.append(_Interval(str(first), key, key))
         else:
-            rule.names[-1] = f"{first} to {value}"
-            rule.lasts[-1] = key
-        task = wanted
-    if tasks is not None and len(rule.names) < tasks:
-        found = f"the values of column {rule.column!r} fill only {len(rule.names)} tasks"
-        raise BadInput(f"{found}; give fewer than {tasks} --tasks")
-    return rule
+            found[-1] = _Interval(f"{first} to {value}", found[-1].first, key)
+    if tasks is not None and len(found) < tasks:
+        said = f"the values of column {column!r} fill only {len(found)} tasks"
+        raise BadInput(f"{said}; give fewer than {tasks} --tasks")
+    return found

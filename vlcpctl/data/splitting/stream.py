@@ -14,18 +14,16 @@ from vlcpctl.core.console import progress, say, warn
 from vlcpctl.core.errors import MOST_NAMES, UsageError, unknown_name
 from vlcpctl.core.seeds import generator
 from vlcpctl.core.words import counted, printable, shortened
-from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import Source, failed_downloads
-from vlcpctl.data.sources.fingerprints import size_of
-from vlcpctl.data.sources.list_files import ListFile
-from vlcpctl.data.sources.parquet import ParquetFile
+from vlcpctl.data.sources.find import failed_downloads
+from vlcpctl.data.sources.identity import size_of
+from vlcpctl.data.sources.pairs import Columns, check, image_paths, names_files
+from vlcpctl.data.sources.source import Source
 from vlcpctl.data.splitting.holdout import Holdout
 from vlcpctl.data.splitting.leaving_out import sentence
 from vlcpctl.data.splitting.options import identity as identity_of
 from vlcpctl.data.splitting.options import plan as plan_of
 from vlcpctl.data.splitting.pseudo_labels import Classifier, LoadClassifier, write_labels
 from vlcpctl.data.splitting.request import SplitOptions
-from vlcpctl.data.splitting.rules import ByTime
 from vlcpctl.data.splitting.writing import SplitPlan, WrittenTasks, make_rule, write_tasks
 from vlcpctl.data.tasks.manifests import (
     digits_for,
@@ -162,7 +160,6 @@ def _warn(plan: SplitPlan, result: WrittenTasks, manifest: dict[str, Any]) -> No
     if len(result.warnings) > MOST_NAMES:
         warn(f"{len(result.warnings)} tasks in all hold out fewer images (--holdout-most)")
     if plan.holdout:
-        _warn_of_one_image(plan.holdout)
         _warn_of_empty_parts(plan.holdout, manifest["tasks"])
     images = sum(split["images"] for split in manifest["totals"].values())
     for column, count in result.lacking.items():
@@ -176,16 +173,6 @@ def _warn(plan: SplitPlan, result: WrittenTasks, manifest: dict[str, Any]) -> No
             f"the stream has {len(manifest['tasks'])} tasks: with more than {_TWO_DIGITS} their "
             "directories are numbered with three digits, so that all of them get other names "
             "(000-... for 00-...)"
-        )
-
-
-def _warn_of_one_image(holdout: Holdout) -> None:
-    """Warn of test=1, which may be meant as all images, or as 1 %."""
-    single = [name for name, count in holdout.parts.items() if holdout.counted and count == 1]
-    if single:
-        warn(
-            f"--holdout {single[0]}=1 holds out one image of each task; a share is written as "
-            f"{single[0]}=0.1 or {single[0]}=10%"
         )
 
 
@@ -256,8 +243,7 @@ def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> d
     if plan.by.kind == "time":
         with TemporaryDirectory() as scratch:
             rule = make_rule(plan, Path(scratch))
-        assert isinstance(rule, ByTime)
-        times = [dict(zip(("task", "first", "last"), one, strict=True)) for one in rule.times()]
+        times = [dict(zip(("task", "first", "last"), one, strict=True)) for one in rule.times]
     failed, rows = sum(map(failed_downloads, files)), _rows(plan)
     return {
         "sources": {one.name: [str(file.path) for file in one.files] for one in plan.reader.inputs},
@@ -286,18 +272,18 @@ def check_columns(plan: SplitPlan) -> None:
     wanted = plan.reader.columns
     files = [file for one in plan.reader.inputs for file in one.files]
     for file in files:
-        file.check_columns(wanted)
-    if wanted.image_roots and not any(file.names_files(wanted) for file in files):
+        check(file, wanted)
+    if wanted.image_roots and not any(names_files(file, wanted) for file in files):
         raise UsageError("--image-root has no effect: these sources contain their images")
     if wanted.image_roots:
         _check_paths(files, wanted)
 
 
-def _check_paths(files: list[Source], wanted: ColumnOptions) -> None:
+def _check_paths(files: list[Source], wanted: Columns) -> None:
     """Say how many paths of images are absolute. Raises UsageError if all are."""
-    lists = [file for file in files if isinstance(file, ListFile | ParquetFile)]
+    lists = [file for file in files if file.kind in {"list", "table"} and not file.is_folder]
     first, absolute, total = "", 0, 0
-    for path in (path for file in lists for path in file.image_paths(wanted) if path):
+    for path in (path for file in lists for path in image_paths(file, wanted)):
         total += 1
         if Path(path).is_absolute():
             first, absolute = first or path, absolute + 1
@@ -314,7 +300,7 @@ def _check_paths(files: list[Source], wanted: ColumnOptions) -> None:
 
 def _rows(plan: SplitPlan) -> int:
     """The number of pairs to read, or 0 if a source does not store it."""
-    counts = [file.rows() for one in plan.reader.inputs for file in one.files]
+    counts = [file.count() for one in plan.reader.inputs for file in one.files]
     known = 0 if None in counts else sum(count or 0 for count in counts)
     return min(known, plan.reader.limit or known)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.data.sources.records import kept_text
+from vlcpctl.data.sources.pairs import kept_text
 
 Value = str | int | float
 KeyOf = Callable[[Value], Value | None]  # the key of a value; None if it is not a time

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
-from vlcpctl.data.sources.discovery import Source
+from vlcpctl.data.sources.source import Source
 from vlcpctl.data.splitting.holdout import CountedHoldout, Holdout
 from vlcpctl.data.splitting.leaving_out import (
     LEAKED,
@@ -25,22 +25,20 @@ from vlcpctl.data.splitting.leaving_out import (
 from vlcpctl.data.splitting.rules import (
     MAX_CLASSES,
     NO_CLASSES,
-    AllInOne,
-    ByColumn,
-    BySource,
-    ByTurn,
     Rule,
     SplitBy,
+    all_in_one,
     by_class,
+    by_column,
+    by_source,
     by_time,
-    numbered,
+    by_turn,
 )
-from vlcpctl.data.splitting.scratch_tables import RepeatedValues, repeated_values
 from vlcpctl.data.splitting.selection import PairReader, SelectedPair, SelectionPass
 from vlcpctl.data.tasks.index import SPLITS
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
 from vlcpctl.data.tasks.manifests import TaskSummary
-from vlcpctl.data.tasks.samples import KeptValues, Pair, Sample
+from vlcpctl.data.tasks.samples import KeptValues, Pair
 from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES, LinkingSplitWriter, SplitWriter
 from vlcpctl.data.tasks.skips import SkipLog, Tolerance
 from vlcpctl.data.tasks.tar import Appender
@@ -48,7 +46,7 @@ from vlcpctl.files.inputs import MOST_TASKS
 
 ELSEWHERE = "held out in another task"
 BEYOND = "beyond --take"
-SplitOf = Callable[[str, Sample, str | None], str | None]
+SplitOf = Callable[[str, Pair, str | None], str | None]
 MoreOfSplit = Callable[[str, list[str]], Mapping[str, KeptValues]]
 
 
@@ -91,22 +89,18 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
     BadInput if a task would be empty.
     """
     rule = make_rule(plan, directory)
-    split_of, warnings = _split_chooser(plan, rule, directory)
-    leaks = _leaks(plan, rule, directory)
+    split_of, warnings = _split_chooser(plan, rule)
+    leaks = _leaks(plan, rule)
     skips = SkipLog(directory / "skipped.ndjson")
-    columns = plan.reader.columns
     writers = _Writers(directory, plan)
     gc.disable()  # the loop creates millions of small tuples, and no reference cycles
     try:
-        with repeated_values(
-            directory / "repeats.sqlite", len(columns.keep), columns.caps
-        ) as repeats:
-            selection = SelectionPass(plan.reader, rule, skips, repeats=repeats)
-            for batch in selection.batches(directory / "seen"):
-                writers.add(leaks.without(batch, split_of) if leaks else batch, split_of)
-                advance(len(batch))
-            more = _more_values(repeats, is_by_row=columns.split is not None)
-            tasks = writers.close(rule.names, selection.beyond_take, more)
+        selection = SelectionPass(plan.reader, rule, skips)
+        for batch in selection.batches():
+            writers.add(leaks.without(batch, split_of) if leaks else batch, split_of)
+            advance(len(batch))
+        more = selection.values_of if selection.repeats else None
+        tasks = writers.close(rule.names, selection.beyond_take, more)
     except BaseException:
         writers.abandon()
         raise
@@ -143,39 +137,24 @@ def _require_only(only: Sequence[str], selection: SelectionPass, made: Sequence[
             raise UsageError(f"--only: {unknown_name('task', name, known)}")
 
 
-def _more_values(repeats: RepeatedValues | None, *, is_by_row: bool) -> MoreOfSplit | None:
-    """The function that gives, by key, the kept values of rows that repeat pairs of a split."""
-    if repeats is None or repeats.is_empty:
-        return None
-
-    def more(split: str, keys: list[str]) -> dict[str, KeptValues]:
-        # As in `SelectionPass`: with a split column, duplicates are per split.
-        suffix = split.encode() if is_by_row else b""
-        place_of = {key: bytes.fromhex(key) + suffix for key in keys}
-        found = repeats.of(list(place_of.values()))
-        return {key: found[place] for key, place in place_of.items() if place in found}
-
-    return more
-
-
 def make_rule(plan: SplitPlan, scratch: Path) -> Rule:
     """The rule of the plan; the kinds `classes` and `time` scan the data first."""
     by, tasks = plan.by, plan.tasks
     if by.kind == "all":
-        return AllInOne([str(by.task)])
+        return all_in_one(str(by.task))
     if by.kind == "source":
-        return BySource([one.name for one in plan.reader.inputs])
+        return by_source([one.name for one in plan.reader.inputs])
     if by.kind == "column":
-        return ByColumn(str(by.column), [])
+        return by_column(str(by.column))
     if by.kind == "iid":
-        return ByTurn(numbered("part", tasks or 1), plan.seed)
+        return by_turn(tasks or 1, plan.seed)
     batches: Iterator[list[Pair]] = (batch for _, _, batch in plan.reader.batches(images=False))
     if by.kind == "classes":
         return by_class(batches, tasks or 1, plan.seed)
     return by_time(batches, str(by.column), tasks, scratch / "values.sqlite", plan.time_format)
 
 
-def _split_chooser(plan: SplitPlan, rule: Rule, directory: Path) -> tuple[SplitOf, list[str]]:
+def _split_chooser(plan: SplitPlan, rule: Rule) -> tuple[SplitOf, list[str]]:
     """The function that chooses the split of a sample, and warnings."""
     holdout = plan.holdout
     if holdout is None:
@@ -184,7 +163,7 @@ def _split_chooser(plan: SplitPlan, rule: Rule, directory: Path) -> tuple[SplitO
         return lambda _task, sample, _split: holdout.split_of(sample.sha256), []
     counted = CountedHoldout(holdout)
     selection = SelectionPass(plan.reader, rule, SkipLog(None), is_last=False)
-    for batch in selection.batches(directory / "seen"):
+    for batch in selection.batches():
         for task, sample, _ in batch:
             counted.count(task, sample.sha256)
     warnings = counted.decide()
@@ -210,13 +189,13 @@ class _Leaks:
         return kept
 
 
-def _leaks(plan: SplitPlan, rule: Rule, directory: Path) -> _Leaks | None:
+def _leaks(plan: SplitPlan, rule: Rule) -> _Leaks | None:
     """What leaves leaks out; None without --not-test-images. Reads the pairs for `self`."""
     lists = list(plan.tests)
     if plan.tests_itself:
         digits: set[str] = set()
         selection = SelectionPass(plan.reader, rule, SkipLog(None), is_last=False)
-        for batch in selection.batches(directory / "seen"):
+        for batch in selection.batches():
             digits |= {one.sha256[: 2 * KEY_BYTES] for _, one, split in batch if split == "test"}
         lists.append(LeftOutList(LEAKED, SELF, SELF, Keys.of(digits)))
     return _Leaks(lists) if lists else None
@@ -238,7 +217,7 @@ class _Writers:
 
     def add(self, batch: list[SelectedPair], split_of: SplitOf) -> None:
         """Append each sample to its split, which is created for the first one."""
-        groups: dict[tuple[str, str | None], list[Sample]] = {}
+        groups: dict[tuple[str, str | None], list[Pair]] = {}
         for task, sample, requested in batch:
             split = split_of(task, sample, requested)
             groups.setdefault((task, split), []).append(sample)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.data.tasks.keys import Keys
-from vlcpctl.data.tasks.rows import RowsWriter
+from vlcpctl.data.tasks.rows import EVERY, write_rows
 from vlcpctl.files.inputs import arrow_source
 
 # One row per image. `offset` and `size` locate the image's bytes in its shard. Captions are read
@@ -50,7 +50,7 @@ _KEPT = pa.list_(pa.string())
 
 SPLITS = ("train", "val", "test", "query", "gallery")
 
-ROWS_PER_GROUP = 2048
+_ROWS_PER_BATCH = 2048  # that are Python objects at a time
 _ROWS_AT_ONCE = 1 << 14
 
 _SPLIT_ALIASES = {
@@ -72,7 +72,7 @@ def _kept_field(name: str) -> pa.Field:
 
 
 class IndexWriter:
-    """Writes an index and its file of rows, with at most about one row group in memory.
+    """Writes an index in row groups of `EVERY` rows, and then its file of rows.
 
     `content` is the content id of the rows flushed so far; it is complete after `close`.
     `lacking` counts the rows without a value in each kept column.
@@ -84,56 +84,56 @@ class IndexWriter:
         own = set(BUFFER_SCHEMA.names)
         self.lacking = {name: 0 for name in schema.names if name not in own}
         self._rows: list[Sequence[Any]] = []
+        self._batches: list[pa.RecordBatch] = []  # of the next row group
         self._writer: pq.ParquetWriter | None = None
-        self._mapped = RowsWriter(path)
-        self._is_table = False  # rather than rows, of which the last group may be empty
-
-    def add(self, row: Sequence[Any]) -> None:
-        """Append a row: its values in the order of the schema's columns."""
-        self._rows.append(row)
-        if len(self._rows) >= ROWS_PER_GROUP:
-            self._flush()
 
     def extend(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Append several rows; see `add`."""
+        """Append rows: their values in the order of the schema's columns."""
         self._rows.extend(rows)
-        while len(self._rows) >= ROWS_PER_GROUP:
-            self._flush()
-
-    def close(self) -> None:
-        """Write the remaining rows, the footer and the file of rows."""
-        if self._writer is None or not self._is_table:
-            self._flush()
-        if self._writer is not None:
-            self._writer.close()
-        self._mapped.close()
-
-    def abandon(self) -> None:
-        """Close the file without writing the remaining rows, after a failure."""
-        self._mapped.abandon()
-        if self._writer is not None:
-            self._writer.close()
+        while len(self._rows) >= _ROWS_PER_BATCH:
+            self._make_batch()
 
     def write(self, table: pa.Table) -> None:
         """Append the rows of a table of the index's schema, which may be `wide`.
 
-        Not to be mixed with `add`.
+        Not to be mixed with `extend`.
         """
-        self._is_table = True
-        for start in range(0, len(table), ROWS_PER_GROUP):
-            group = table.slice(start, ROWS_PER_GROUP).cast(self.schema).combine_chunks()
+        for start in range(0, len(table), EVERY):
+            group = table.slice(start, EVERY).cast(self.schema).combine_chunks()
             for batch in group.to_batches():
-                self._write(batch)
+                self._add(batch)
 
-    def _flush(self) -> None:
-        rows, self._rows = self._rows[:ROWS_PER_GROUP], self._rows[ROWS_PER_GROUP:]
-        columns = list(zip(*rows, strict=True)) or [() for _ in self.schema]
-        arrays = [
-            pa.array(values, field.type) for values, field in zip(columns, self.schema, strict=True)
-        ]
-        self._write(pa.record_batch(arrays, schema=self.schema))
+    def close(self) -> None:
+        """Write the remaining rows, the footer and the file of rows."""
+        if self._rows:
+            self._make_batch()
+        if self._batches or self._writer is None:
+            self._write_group()
+        assert self._writer is not None, "a group was written"
+        self._writer.close()
+        write_rows(self.path)
 
-    def _write(self, batch: pa.RecordBatch) -> None:
+    def abandon(self) -> None:
+        """Close the file without writing the remaining rows, after a failure."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _make_batch(self) -> None:
+        rows, self._rows = self._rows[:_ROWS_PER_BATCH], self._rows[_ROWS_PER_BATCH:]
+        columns = zip(zip(*rows, strict=True), self.schema, strict=True)
+        arrays = [pa.array(values, field.type) for values, field in columns]
+        self._add(pa.record_batch(arrays, schema=self.schema))
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        self.content.add_columns(*(pa.chunked_array([batch[name]]) for name in ("key", "label")))
+        for name in self.lacking:
+            lists = pc.list_value_length(batch[name])
+            self.lacking[name] += pc.sum(pc.equal(lists, 0)).as_py() or 0
+        self._batches.append(batch)
+        if sum(map(len, self._batches)) >= EVERY:
+            self._write_group()
+
+    def _write_group(self) -> None:
         if self._writer is None:
             # Only columns with repeated values get a dictionary: keys and hashes are unique.
             self._writer = pq.ParquetWriter(
@@ -143,13 +143,8 @@ class IndexWriter:
                 write_statistics=False,
                 write_page_checksum=True,
             )
-        self.content.add_columns(*(pa.chunked_array([batch[name]]) for name in ("key", "label")))
-        for name in self.lacking:
-            self.lacking[name] += (
-                pc.sum(pc.equal(pc.list_value_length(batch[name]), 0)).as_py() or 0
-            )
-        self._writer.write_batch(batch)
-        self._mapped.add(batch)
+        group, self._batches = pa.Table.from_batches(self._batches, self.schema), []
+        self._writer.write_table(group, row_group_size=EVERY)
 
 
 def write_index(path: Path, table: pa.Table, schema: pa.Schema) -> str:
@@ -170,6 +165,10 @@ def read_index(path: Path, kept: Sequence[str] = ()) -> pa.Table:
         table = pq.read_table(arrow_source(path))
         for field in (*FIELDS, *map(_kept_field, kept)):
             table = _with_checked(table, field, path)
+        table.validate(full=True)
+        for name in kept:
+            if pc.list_flatten(table[name]).null_count:
+                raise BadInput(f"{path}: a value of {name!r:.80} is null; run 'vlcpctl check'")
     except (OSError, pa.ArrowException) as error:
         raise BadInput(unreadable(path, error)) from error
     return table

@@ -27,10 +27,42 @@ class UnusablePair(ValueError):
         self.reason = reason
 
 
-def identify(pair: Pair, *, decode: bool = False) -> Sample:
-    """The sample of a pair, without its empty captions; `decode` also decodes every pixel.
+class Pair(NamedTuple):
+    """An image with its captions as read from a source.
 
-    Raises UnusablePair if the image is missing, damaged or too large, or if every caption is empty.
+    If the image could not be read, `image` is None, `flaw` says why, and the pair is counted as
+    skipped under `reason`. The fields from `key` on are those that `identify` adds.
+    """
+
+    place: str | int  # row number in a file, or member name in a tar
+    source_key: str | None
+    image: Bytes | None
+    captions: list[str]
+    label: str | None
+    value: str | int | float | None  # value of the column that determines the task
+    split: str | None
+    flaw: str | None = None
+    kept: KeptValues = ()
+    reason: str = NO_IMAGE
+    where: tuple[Path, int] | None = None  # the tar with the image, and its offset there
+    key: str = ""
+    kind: str = ""  # jpg, png or webp
+    width: int = 0
+    height: int = 0
+    sha256: str = ""  # of the image file
+
+    @property
+    def data(self) -> Bytes:
+        """The bytes of the image of a pair that has one."""
+        assert self.image is not None, "a pair that can be used has an image"
+        return self.image
+
+
+def identify(pair: Pair, *, decode: bool = False) -> Pair:
+    """The pair, checked and with its key and hash, without empty captions.
+
+    `decode` also decodes every pixel. Raises UnusablePair if the image is missing, damaged or too
+    large, or if every caption is empty.
     """
     image = pair.image
     if image is None:
@@ -51,44 +83,6 @@ def identify(pair: Pair, *, decode: bool = False) -> Sample:
     except BrokenImage as error:
         raise UnusablePair("broken image", str(error)) from error
     sha256 = hashlib.sha256(image).hexdigest()
-    key = sample_key(sha256, captions)
-    label, source_key, kept = pair.label, pair.source_key, pair.kept
+    added = (sample_key(sha256, captions), kind, width, height, sha256)
     # The constructor of a NamedTuple is a Python function and takes three times as long.
-    fields = (key, source_key, image, kind, captions, label, width, height, sha256, kept, None)
-    return tuple.__new__(Sample, fields)
-
-
-class Pair(NamedTuple):
-    """An image with its captions as read from a source.
-
-    If the image could not be read, `image` is None, `flaw` says why, and the pair is counted as
-    skipped under `reason`.
-    """
-
-    place: str | int  # row number in a file, or member name in a tar
-    source_key: str | None
-    image: Bytes | None
-    captions: list[str]
-    label: str | None
-    value: str | int | float | None  # value of the column that determines the task
-    split: str | None
-    flaw: str | None = None
-    kept: KeptValues = ()
-    reason: str = NO_IMAGE
-    offset: int | None = None  # of the image in its tar
-
-
-class Sample(NamedTuple):
-    """A usable pair: its image's header was checked, and its key and hash are computed."""
-
-    key: str
-    source_key: str | None
-    image: Bytes
-    kind: str  # jpg, png or webp
-    captions: list[str]
-    label: str | None
-    width: int
-    height: int
-    sha256: str  # of the image file
-    kept: KeptValues = ()
-    where: tuple[Path, int] | None = None  # tar and offset, if the image stays there
+    return tuple.__new__(Pair, (*pair[:3], captions, *pair[4:11], *added))

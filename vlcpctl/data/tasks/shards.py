@@ -13,7 +13,7 @@ from vlcpctl.data.tasks.facts import SplitManifest
 from vlcpctl.data.tasks.index import IndexWriter, schema_with
 from vlcpctl.data.tasks.kept_columns import MoreValues, with_more_values
 from vlcpctl.data.tasks.manifests import file_facts
-from vlcpctl.data.tasks.samples import Sample
+from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.tar import BLOCK, END, Appender, frame
 
 DEFAULT_SHARD_BYTES = 256_000_000
@@ -39,14 +39,14 @@ class SplitWriter:
         path = self.directory / f"{self.split}.parquet"
         self._index = IndexWriter(path, schema_with(self.kept))
 
-    def extend(self, samples: list[Sample]) -> None:
+    def extend(self, samples: list[Pair]) -> None:
         """Append samples; their images have been written when this returns."""
         pieces: list[Bytes] = []
         rows = []
         room = self.shard_bytes - len(END)
         for sample in samples:
             before, after = frame(sample, self.task)
-            key, source_key, image, _, captions, label, width, height, sha256, kept, _ = sample
+            image = sample.data
             size = len(image)
             length = BLOCK + size + len(after)
             if not self._shards or (self._used and self._used + length > room):
@@ -54,11 +54,9 @@ class SplitWriter:
                 pieces = []
                 self._next_shard()
             place = (self._shards[-1], self._used + BLOCK, size)
-            own = (key, source_key, *place, captions, label, self.task, width, height, sha256)
-            rows.append(own + kept)
+            rows.append(self._row(sample, place))
             pieces += (before, image, after)
             self._used += length
-            self._captions += len(captions)
         self._images += len(samples)
         self._append(pieces)
         self._index.extend(rows)
@@ -87,6 +85,12 @@ class SplitWriter:
             **file_facts(self.directory, self.split, self._shards),
         )
 
+    def _row(self, sample: Pair, place: tuple[str, int, int]) -> tuple[object, ...]:
+        """The row of the index of a sample whose image is in this tar, at this offset, so large."""
+        self._captions += len(sample.captions)
+        own = (sample.key, sample.source_key, *place, sample.captions, sample.label, self.task)
+        return (*own, sample.width, sample.height, sample.sha256, *sample.kept)
+
     def abandon(self) -> None:
         """Close open files after an error."""
         self._index.abandon()
@@ -112,17 +116,15 @@ class LinkingSplitWriter(SplitWriter):
 
     _links: dict[Path, str] = field(default_factory=dict)
 
-    def extend(self, samples: list[Sample]) -> None:
+    def extend(self, samples: list[Pair]) -> None:
         """Append samples whose tar and offset are known."""
         rows = []
         for sample in samples:
-            key, source_key, image, _, captions, label, width, height, sha256, kept, where = sample
-            assert where is not None, "samples that are split in place"
-            place = (self._link_to(where[0]), where[1], len(image))
-            own = (key, source_key, *place, captions, label, self.task, width, height, sha256)
-            rows.append(own + kept)
-            self._captions += len(captions)
-            self._total += len(image)
+            assert sample.where is not None, "samples that are split in place"
+            tar, offset = sample.where
+            size = len(sample.data)
+            rows.append(self._row(sample, (self._link_to(tar), offset, size)))
+            self._total += size
         self._images += len(samples)
         self._index.extend(rows)
 

@@ -13,7 +13,7 @@ from json.encoder import encode_basestring as quoted
 from pathlib import Path
 
 from vlcpctl.data.images.header import Bytes
-from vlcpctl.data.tasks.samples import Sample
+from vlcpctl.data.tasks.samples import Pair
 
 BLOCK = 512
 END = bytes(2 * BLOCK)
@@ -30,7 +30,7 @@ _MOST_PIECES = 1024  # per writev call: IOV_MAX on Linux and macOS
 _BEGUN_AFTER = 16 * 2**20  # bytes of a file after which the kernel starts to write them out
 
 
-def frame(sample: Sample, task: str) -> tuple[bytes, bytes]:
+def frame(sample: Pair, task: str) -> tuple[bytes, bytes]:
     """The bytes before and after the image of a sample in its tar; those before are one block.
 
     The image itself is not copied into a new string, so that writing a sample copies nothing large.
@@ -39,13 +39,13 @@ def frame(sample: Sample, task: str) -> tuple[bytes, bytes]:
     key_sum = sum(key)
     text = caption_text(sample.captions)
     described = description(sample, task)
-    image_field, image_sum = _fixed(sample.kind, len(sample.image))
+    image_field, image_sum = _fixed(sample.kind, len(sample.data))
     text_field, text_sum = _fixed("txt", len(text))
     described_field, described_sum = _fixed("json", len(described))
     before = b"".join((key, image_field, _checksum(key_sum + image_sum), _TAIL))
     after = b"".join(
         (
-            _PADDING[len(sample.image) % BLOCK],
+            _PADDING[len(sample.data) % BLOCK],
             key,
             text_field,
             _checksum(key_sum + text_sum),
@@ -72,7 +72,7 @@ def caption_text(captions: list[str]) -> bytes:
     return "\n".join([caption.replace("\n", "\\n") for caption in captions]).encode()
 
 
-def description(sample: Sample, task: str) -> bytes:
+def description(sample: Pair, task: str) -> bytes:
     """The .json member: the sample's fields in the index, for programs that read only the tars."""
     # Formatted by hand: json.dumps takes as long as everything else done for a small image.
     source_key = "null" if sample.source_key is None else quoted(sample.source_key)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ from vlcpctl.data.tasks.facts import (
     read_task,
 )
 from vlcpctl.data.tasks.index import read_columns, read_index, rows_at
-from vlcpctl.data.tasks.index_checks import RowProblems, file_size, row_problems
-from vlcpctl.data.tasks.rows import SHA256_BYTES, lowest_rows, map_rows, rows_path
+from vlcpctl.data.tasks.keys import Keys
+from vlcpctl.data.tasks.rows import open_rows
 from vlcpctl.files.digests import RESTORE, verify_files
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.inputs import OpenFiles
@@ -144,20 +144,14 @@ class Split:
         self.directory, self.name = directory, name
         self.path = directory / f"{name}.parquet"
         self._listed, self._kept, self._lowest = listed, kept, lowest
-        path = rows_path(self.path)
-        recorded = {self.path.name: listed.index, path.name: listed.rows}
-        verify_files(directory, recorded, advice=RESTORE)
-        self._shard_sizes = _shard_sizes(directory, listed)
-        self._rows = map_rows(path)
-        for problem in RowProblems(path, self._shard_sizes).of_rows(self._rows):
-            raise BadInput(f"{problem}; run 'vlcpctl check'")
-        self.keys = self._rows.keys
-        if len(self.keys) != listed.images:
-            found = f"images is {len(self.keys)}, task.json says {listed.images}"
-            raise BadInput(f"{path}: {found}{RESTORE}")
-        if lowest is not None and lowest < len(self.keys):
-            self._rows = lowest_rows(path, lowest)
-            self.keys = self._rows.keys
+        verify_files(directory, {self.path.name: listed.index}, advice=RESTORE)
+        sizes = _shard_sizes(directory, listed)
+        self._rows = open_rows(self.path, listed.index, listed.rows, sizes)
+        if len(self._rows) != listed.images:
+            found = f"images is {len(self._rows)}, task.json says {listed.images}"
+            raise BadInput(f"{self.path}: {found}{RESTORE}")
+        if lowest is not None and lowest < len(self._rows):
+            self._rows = self._rows.lowest(lowest)
         self._tars = OpenFiles([images_file(directory / shard) for shard in self._rows.shards])
         self._is_stored = is_stored(directory)
 
@@ -171,39 +165,40 @@ class Split:
 
         Raises BadInput as `Split` does.
         """
-        table = read_index(self.path, self._kept)
-        for problem in row_problems(table, self.path, self._shard_sizes, self._kept):
-            raise BadInput(f"{problem}; run 'vlcpctl check'")
-        return table
+        return read_index(self.path, self._kept)
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self._rows)
+
+    @property
+    def keys(self) -> Keys:
+        """The keys of the N images."""
+        return self._rows.keys
+
+    def key(self, row: int) -> str:
+        """The key of the image at `row`."""
+        return self._rows.key(row)
 
     def captions(self, row: int) -> list[str]:
         """All captions of the image at `row`."""
-        lists, ends, text = self._rows.caption
-        places = ends[lists[row] : lists[row + 1] + 1].tolist()
-        return [str(text[start:end], "utf-8") for start, end in pairwise(places)]
+        return self._rows.captions(row)
 
     def caption_count(self, row: int) -> int:
         """The number of captions of the image at `row`."""
-        lists = self._rows.caption[0]
-        return int(lists[row + 1] - lists[row])
+        return self._rows.caption_count(row)
 
     def caption_counts(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
         """(n,) int: the number of captions of each image, or of those at `rows`."""
-        lists = self._rows.lists
-        counts: np.ndarray = lists[1:][rows] - lists[:-1][rows]
+        counts: np.ndarray = self._rows.counts[rows]
         return counts
 
     def digests(self) -> np.ndarray:
         """The sha256 of the bytes of each of the N images, (N, 32) uint8."""
-        return np.frombuffer(self._rows.sha256, np.uint8).reshape(-1, SHA256_BYTES)
+        return self._rows.digests
 
     def texts(self) -> tuple[np.ndarray, memoryview]:
         """All T captions, row after row, as places (T + 1,) in UTF-8 bytes, and these bytes."""
-        rows = self._rows
-        return rows.ends[rows.lists[0] : rows.lists[-1] + 1], rows.text
+        return self._rows.texts()
 
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:
         """The widths and the heights of the N images in pixels, (N,) int32 each."""
@@ -218,8 +213,7 @@ class Split:
         if name == "label":
             return list(self._rows.label.to_pylist())
         if name == "sha256":
-            digits = self._rows.sha256
-            return [digits[32 * row : 32 * row + 32].hex() for row in range(len(self))]
+            return [self._rows.sha256(row).hex() for row in range(len(self))]
         values: list[Any] = self.columns([name])[name].to_pylist()
         return values
 
@@ -246,8 +240,6 @@ class Split:
         Raises BadInput if the tar cannot be read or the bytes do not have the index's sha256, and
         VlcpError if it is in an object store that does not give them.
         """
-        rows = self._rows
-        shard = rows.place[0][row]
         try:
             data = self._read(row)
             is_right = self._is_right(row, data)
@@ -256,13 +248,15 @@ class Split:
                 data = self._read(row)
                 is_right = self._is_right(row, data)
         except OSError as error:
-            where = self.directory / rows.shards[shard]
-            raise BadInput(f"{unreadable(where, error)} (key {self.keys[row]})") from error
+            where = f"{unreadable(self._tar_of(row), error)} (key {self._rows.key(row)})"
+            raise BadInput(where) from error
         if not is_right:
-            where = self.directory / rows.shards[shard]
-            found = f"{where}: the image of key {self.keys[row]} does not match the index"
-            raise BadInput(f"{found} (its sha256 differs); run 'vlcpctl check --deep'")
+            found = f"{self._tar_of(row)}: the image of key {self._rows.key(row)} does not match"
+            raise BadInput(f"{found} the index (its sha256 differs); run 'vlcpctl check --deep'")
         return data
+
+    def _tar_of(self, row: int) -> Path:
+        return self.directory / self._rows.shards[self._rows.place(row)[0]]
 
     @contextmanager
     def naming(self, row: int) -> Iterator[None]:
@@ -290,18 +284,15 @@ class Split:
         if not self._is_stored:
             return
         absent = [row for row in rows if not self._is_right(row, self._read(row))]
-        shard, offset, size = self._rows.place
-        names = self._rows.shards
-        places = [(self.directory / names[shard[row]], offset[row], size[row]) for row in absent]
-        if places:
-            fetch_images(places)
+        if absent:
+            fetch_images([(self._tar_of(row), *self._rows.place(row)[1:]) for row in absent])
 
     def _read(self, row: int) -> bytes:
-        shard, offset, size = (column[row] for column in self._rows.place)
+        shard, offset, size = self._rows.place(row)
         return os.pread(self._tars.descriptor(shard), size, offset)
 
     def _is_right(self, row: int, data: bytes) -> bool:
-        return hashlib.sha256(data).digest() == self._rows.sha256[32 * row : 32 * row + 32]
+        return hashlib.sha256(data).digest() == self._rows.sha256(row)
 
 
 def _shard_sizes(directory: Path, listed: SplitManifest) -> dict[str, int]:
@@ -312,7 +303,7 @@ def _shard_sizes(directory: Path, listed: SplitManifest) -> dict[str, int]:
     for path in (directory / shard for shard in listed.shards):
         if path.is_symlink() and not path.exists():
             raise BadInput(f"{path} is a link to {path.readlink()}, which is missing{RESTORE}")
-    sizes = {shard: file_size(directory / shard) for shard in listed.shards}
+    sizes = {shard: _file_size(directory / shard) for shard in listed.shards}
     for shard, written in zip(listed.shards, listed.shard_bytes, strict=True):
         if sizes[shard] != written:
             raise BadInput(
@@ -320,6 +311,16 @@ def _shard_sizes(directory: Path, listed: SplitManifest) -> dict[str, int]:
                 f"bytes and had {written}{RESTORE}"
             )
     return sizes
+
+
+def _file_size(path: Path) -> int:
+    try:
+        found = path.stat()
+    except (OSError, ValueError) as error:
+        raise BadInput(unreadable(path, error)) from error
+    if not stat.S_ISREG(found.st_mode):
+        raise BadInput(f"cannot read {path}: it is not a regular file")
+    return found.st_size
 
 
 def open_task(path: Path) -> Task:

@@ -1,4 +1,4 @@
-"""The files that a source reads besides its own, such as images that a list names, as a digest."""
+"""Read the files that a source names, and keep a digest of them all."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 
 import xxhash
 
-from vlcpctl.core.errors import BadInput
-from vlcpctl.data.images.header import Bytes
+from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.words import shortened
 from vlcpctl.files.digests import ALGORITHM, is_settled, recall, record
+from vlcpctl.files.inputs import open_with_state
 
 
 class FileLog:
-    """Collects name, size and bytes of files, in the order in which they are read.
+    """The files that a source reads besides its own, in order, as a digest of names and bytes.
 
-    With `reads=False`, readers only stat the files and return empty bytes: enough for `recalled`,
-    and much faster.
+    With `reads=False`, files are only looked at and have no bytes: enough for `recalled`, and much
+    faster.
     """
 
     def __init__(self, source: Path, *, reads: bool = True) -> None:
@@ -29,11 +30,8 @@ class FileLog:
         self._content, self._state = xxhash.xxh3_128(), xxhash.xxh3_128()
         self._is_settled = self._is_empty = True
 
-    def add(self, name: str, found: os.stat_result | None, data: Bytes | None) -> None:
-        """Record a file, given its state before it was read; see `state_of`.
-
-        `data` is None if it cannot be read or is not used.
-        """
+    def add(self, name: str, found: os.stat_result | None, data: bytes | None) -> None:
+        """Record a file, given its state before it was read; no data if it cannot be used."""
         label = f"{len(name)}:{name}:".encode(errors="surrogatepass")
         state = b""
         if found is not None:
@@ -78,14 +76,37 @@ def _mark(path: Path) -> tuple[int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def state_of(path: Path | str) -> os.stat_result | None:
-    """The state of a file, or None if there is none."""
+def read_file(
+    path: Path | str, name: str, limit: int, log: FileLog | None
+) -> tuple[bytes | None, str | None]:
+    """(bytes, None) of a regular file of at most `limit` bytes; else (None, reason).
+
+    `name` is used in reasons and in the log.
+    """
+    if log is not None and not log.reads and Path(path).is_file():
+        log.add(name, _state_of(path), b"")
+        return b"", None
+    before, data, flaw = None, None, None
+    try:
+        file, before = open_with_state(path)
+        with file:
+            size = before.st_size
+            if size > limit:
+                flaw = f"{shortened(name)} has {size} bytes, the limit is {limit}"
+            else:
+                data = file.read(size)  # finding the end of the file takes three more system calls
+                data = data if len(data) == size else data + file.read()
+    except (BadInput, OSError) as error:
+        cause = error.__cause__ or error
+        flaw = f"{shortened(name)} is not a regular file"
+        flaw = unreadable(shortened(name), cause) if isinstance(cause, OSError) else flaw
+    if log is not None:
+        log.add(name, before or _state_of(path), data)
+    return data, flaw
+
+
+def _state_of(path: Path | str) -> os.stat_result | None:
     try:
         return os.stat(path)  # noqa: PTH116 - no path object for each of a million files
     except (OSError, ValueError):
         return None
-
-
-def looks_only(log: FileLog | None, path: Path | str) -> bool:
-    """Whether a reader should return empty bytes for a file instead of reading it."""
-    return log is not None and not log.reads and Path(path).is_file()

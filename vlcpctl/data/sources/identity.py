@@ -11,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import NamedSource, Source
-from vlcpctl.data.sources.file_log import FileLog
+from vlcpctl.data.sources.find import NamedSource
+from vlcpctl.data.sources.pairs import Columns, names_files, pairs
+from vlcpctl.data.sources.reading import FileLog
+from vlcpctl.data.sources.source import Source
 from vlcpctl.files.digests import ALGORITHM, cached_digest
 
 Identity = dict[str, dict[str, dict[str, Any]]]  # by name of the source, then of the file
@@ -28,7 +29,7 @@ def size_of(file: Source) -> int:
     return sum(path.stat().st_size for path in paths if path.is_file())
 
 
-def fingerprint(file: Source, columns: ColumnOptions, facts: Mapping[str, Any]) -> dict[str, Any]:
+def fingerprint(file: Source, columns: Columns, facts: Mapping[str, Any]) -> dict[str, Any]:
     """What identifies a file that has been read; `facts` are those of its `FileLog`.
 
     A file is hashed after it was read, when it is often still in memory, and not again until it
@@ -37,11 +38,11 @@ def fingerprint(file: Source, columns: ColumnOptions, facts: Mapping[str, Any]) 
     if file.path.is_dir():
         return dict(facts)
     own = {"bytes": file.path.stat().st_size, ALGORITHM: cached_digest(file.path)}
-    return {**own, "images": dict(facts)} if file.names_files(columns) else own
+    return {**own, "images": dict(facts)} if names_files(file, columns) else own
 
 
 def identify(
-    inputs: Sequence[NamedSource], columns: ColumnOptions, limit: int | None
+    inputs: Sequence[NamedSource], columns: Columns, limit: int | None
 ) -> dict[Source, dict[str, Any]]:
     """The fingerprint of each file that a split of these sources reads, up to the limit.
 
@@ -57,7 +58,7 @@ def identify(
             log = FileLog(file.path)
             remaining -= _walk(file, columns, log, remaining)
             facts = log.facts()
-        elif file.path.is_dir() or file.names_files(columns):
+        elif file.path.is_dir() or names_files(file, columns):
             facts = _facts_of(file, columns)
         found[file] = fingerprint(file, columns, facts)
     return found
@@ -85,23 +86,21 @@ def _names(files: Sequence[Source]) -> list[str]:
     return [name.decode(errors="backslashreplace") for name in names]
 
 
-def _facts_of(file: Source, columns: ColumnOptions) -> Mapping[str, Any]:
+def _facts_of(file: Source, columns: Columns) -> Mapping[str, Any]:
     """The facts of the files that a source refers to, from the cache if none was touched."""
-    seen = FileLog(file.path, reads=False)
-    _walk(file, columns, seen, None)
-    known = seen.recalled()
-    if known is not None:
-        return known
-    log = FileLog(file.path)
-    _walk(file, columns, log, None)
+    for reads in (False, True):
+        log = FileLog(file.path, reads=reads)
+        _walk(file, columns, log, None)
+        if not reads and (known := log.recalled()) is not None:
+            return known
     log.remember()
     return log.facts()
 
 
-def _walk(file: Source, columns: ColumnOptions, log: FileLog, limit: int | None) -> int:
+def _walk(file: Source, columns: Columns, log: FileLog, limit: int | None) -> int:
     """Read the pairs of a file as a split does, up to the batch with the last; returns how many."""
     count = 0
-    for batch in file.pairs(replace(columns, log=log)):
+    for batch in pairs(file, replace(columns, log=log)):
         count += len(batch)
         if limit is not None and count >= limit:
             break

@@ -1,0 +1,326 @@
+"""Read tars from any source, whose headers are not trusted: WebDataset, img2dataset, vlcpctl's own.
+
+Archives that were joined end to end are read as one, as by GNU `tar --ignore-zeros`: an end mark is
+followed by zeros up to the next archive or the end of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.words import shortened
+from vlcpctl.data.images.header import MAX_BYTES
+from vlcpctl.data.sources.source import (
+    CLS,
+    FLAW,
+    IMAGE,
+    IMAGES,
+    OFFSET,
+    OTHER_IMAGES,
+    TEXT_BYTES,
+    TEXTS,
+    TXT,
+    Record,
+    Row,
+    Wants,
+)
+from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD, NO_IMAGE
+from vlcpctl.data.tasks.tar import BLOCK
+from vlcpctl.files.inputs import open_regular
+
+# Fields of img2dataset: whether an image was downloaded, and why not.
+STATUS, ERROR, SUCCESS = "status", "error_message", "success"
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}
+_REGULAR = (b"0", b"\0", b"7")
+_EXTENDED_HEADER = 1 << 20  # bytes: it contains a name
+_MAX_DIGITS = 20
+_SPARSE = "GNU.sparse"
+_ZEROS = bytes(BLOCK)
+_ADLER = 65521  # the modulus of a checksum whose lower half is one more than the sum of all bytes
+
+
+class Member(NamedTuple):
+    """A member of a tar, whose data are not read."""
+
+    name: str
+    sample: str  # the name up to the first dot of its last part
+    extension: str  # the rest, in lower case
+    offset: int  # of its first byte in the tar
+    size: int
+    is_regular: bool
+    archive: int  # which of the archives in the tar it is in
+
+
+class Tar:
+    """The members of an open tar in order, but hidden ones, and the bytes of the latest.
+
+    Raises BadInput, with the position in the file, if the tar is compressed or damaged.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.path, self._file = path, file
+        self._length = os.fstat(file.fileno()).st_size
+        self._at = self._archive = 0  # where the file is read next
+        self._overrides: dict[str, str] = {}
+        start = file.read(2)
+        file.seek(0)
+        if start in _COMPRESSED:
+            raise BadInput(f"{path} is compressed with {_COMPRESSED[start]}; unpack it first")
+
+    def __iter__(self) -> Iterator[Member]:
+        while block := self._header():
+            kind, size = block[156:157], self._number(block[124:136])
+            if kind in (b"x", b"L"):
+                self._extend(kind, size)
+            elif kind in (b"g", b"K"):
+                self._skip_to(self._end(size))
+            else:
+                member = self._member(block, kind, size)
+                end = self._end(member.size)
+                if not _is_hidden(member.name):
+                    yield member
+                self._skip_to(end)
+
+    def data(self, member: Member) -> bytes:
+        """The bytes of the member that was yielded last."""
+        data = self._file.read(member.size)
+        self._at += len(data)
+        if len(data) < member.size:
+            raise self._error("the file was cut short while it was being read")
+        return data
+
+    def _member(self, block: bytes, kind: bytes, size: int) -> Member:
+        name, overrides = _name(block), self._overrides
+        if overrides:
+            name, size = overrides.get("path") or name, int(overrides.get("size", size))
+            self._overrides = {}
+        if kind == b"S" or _SPARSE in overrides:
+            raise self._error(
+                f"member {shortened(name)} is a sparse file; write the tar without --sparse"
+            )
+        is_regular = kind in _REGULAR
+        if not is_regular and kind in b"123456":
+            size = 0  # links, devices and directories have no data, whatever their header claims
+        directory, slash, base = name.rpartition("/")
+        start, _, extension = base.partition(".")
+        sample, is_regular = directory + slash + start, is_regular or kind == b"5"
+        return Member(name, sample, extension.lower(), self._at, size, is_regular, self._archive)
+
+    def _header(self) -> bytes | None:
+        block = self._file.read(BLOCK)
+        if block == _ZEROS:
+            block = self._next_archive()
+            if not block:
+                return None
+        if len(block) < BLOCK:
+            raise self._error("the end-of-archive mark is missing: the tar is truncated")
+        # The checksum counts its own field as eight spaces.
+        field = block[148:156]
+        if (self._number(field) + sum(field) - 8 * 32 + 1 - zlib.adler32(block) % 65536) % _ADLER:
+            raise self._error("header with a wrong checksum: the file is damaged or not a tar")
+        self._at += BLOCK
+        return block
+
+    def _next_archive(self) -> bytes:
+        """The first block after an end mark and zeros; empty at the end of the file."""
+        self._archive += 1
+        self._overrides = {}
+        block = _ZEROS
+        while block == _ZEROS:
+            self._at += BLOCK
+            block = self._file.read(BLOCK)
+        if len(block) < BLOCK and any(block):
+            raise self._error("bytes after the end-of-archive mark that are not a tar")
+        return block if len(block) == BLOCK else b""
+
+    def _extend(self, kind: bytes, size: int) -> None:
+        if size > _EXTENDED_HEADER:
+            raise self._error(f"extended header of {size} bytes, the limit is {_EXTENDED_HEADER}")
+        end = self._end(size)
+        data = self._file.read(size)
+        self._at += size
+        self._skip_to(end)
+        if kind == b"L":
+            self._overrides["path"] = data.split(b"\0", 1)[0].decode(errors="replace")
+            return
+        for name, value in self._pax(data):
+            if name == b"size" and not (value.isdigit() and len(value) <= _MAX_DIGITS):
+                raise self._error("extended header with a size that is not a number")
+            # Only what is used is kept, so that memory does not grow with the headers.
+            if name in (b"path", b"size"):
+                self._overrides[name.decode()] = value.decode(errors="replace")
+            elif name.startswith(_SPARSE.encode()):
+                self._overrides[_SPARSE] = ""
+
+    def _pax(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The names and values in a PAX header; its records are LENGTH NAME=VALUE, one per line."""
+        at = 0
+        while at < len(data) and data[at]:
+            length, space, _ = data[at : at + _MAX_DIGITS].partition(b" ")
+            end = at + int(length) if space and length.isdigit() else 0  # ASCII digits only
+            name, equals, value = data[at + len(length) + 1 : end].partition(b"=")
+            if not equals or end > len(data) or not value.endswith(b"\n"):
+                raise self._error("malformed extended header")
+            yield name, value[:-1]
+            at = end
+
+    def _end(self, size: int) -> int:
+        """Where the header after `size` bytes is. Raises BadInput beyond the end of the file."""
+        if size < 0:
+            raise self._error(f"a member of {size} bytes: the file is damaged")
+        if self._at + size > self._length:
+            raise self._error(
+                f"a member of {size} bytes extends past the end of the file: the tar is truncated"
+            )
+        return self._at + size + -size % BLOCK
+
+    def _skip_to(self, end: int) -> None:
+        if end != self._at:
+            self._file.seek(end - self._at, os.SEEK_CUR)
+            self._at = end
+
+    def _number(self, digits: bytes) -> int:
+        if digits[0] & 0x80:  # GNU's way to write sizes above 8 GB: two's complement
+            return -1 if digits[0] & 0x40 else int.from_bytes(digits[1:], "big")
+        octal = digits.strip(b" \0") or b"0"
+        try:
+            if not octal.isdigit():  # int() also accepts signs, underscores and 0o
+                raise ValueError
+            return int(octal, 8)
+        except ValueError as error:
+            raise self._error(
+                "header field that is not a number: the file is damaged or not a tar"
+            ) from error
+
+    def _error(self, what: str) -> BadInput:
+        return BadInput(f"{self.path}, byte {self._at}: {what}")
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether a member is hidden, or of the directory of its own that macOS adds to archives."""
+    base = name.rpartition("/")[2]
+    return base.startswith(".") or ("__MACOSX" in name and "__MACOSX" in name.split("/")[:-1])
+
+
+def _name(block: bytes) -> str:
+    name = block[:100].split(b"\0", 1)[0]
+    prefix = b""
+    if block[345] and block[257:263] == b"ustar\0":
+        prefix = block[345:500].split(b"\0", 1)[0]
+    return (prefix + b"/" + name if prefix else name).decode(errors="replace")
+
+
+def tar(path: Path, wants: Wants) -> Iterator[Row]:
+    """The samples of a tar: members that share a name up to the first dot.
+
+    Raises BadInput if the tar is damaged or a sample has two members with the same extension.
+    """
+    with open_regular(path, buffering=2**20) as file:
+        walk = Tar(path, file)
+        parts: dict[str, tuple[Member, bytes | None]] = {}
+        others: list[str] = []
+        before: tuple[int, str] | None = None
+        for member in walk:
+            if (member.archive, member.sample) != before:
+                if before is not None:
+                    yield from _sample(before[1], parts, others)
+                parts, others, before = {}, [], (member.archive, member.sample)
+            extension = member.extension
+            is_image = extension in IMAGES
+            if is_image or extension in TEXTS:
+                if extension in parts:
+                    raise BadInput(f"{path} has two members named {shortened(member.name)!r}")
+                limit = TEXT_BYTES if not is_image else MAX_BYTES if wants.images else -1
+                wanted = member.is_regular and member.size <= limit
+                parts[extension] = member, walk.data(member) if wanted else None
+            elif extension.rpartition(".")[2] in IMAGES + OTHER_IMAGES:
+                others.append(member.name)
+        if before is not None:
+            yield from _sample(before[1], parts, others)
+
+
+def _sample(
+    key: str, parts: dict[str, tuple[Member, bytes | None]], others: list[str]
+) -> Iterator[Row]:
+    """The record of a sample; or, without an image in it, one for each member that looks so."""
+    member, image = next((parts[kind] for kind in IMAGES if kind in parts), (None, None))
+    if others and member is None:
+        for name in others[:1] if parts else others:
+            yield key if parts else name, {FLAW: (NO_IMAGE, _why_not(name))}
+    elif parts:  # else a directory, or a file that is not part of a pair
+        flaw = None
+        if member is not None and not member.is_regular:
+            flaw = f"{shortened(member.name)} is a link or a device, not a file"
+        elif member is not None and image is None:
+            flaw = f"{shortened(member.name)} has {member.size} bytes, the limit is {MAX_BYTES}"
+        texts = {kind: _text(kind, *parts[kind]) for kind in TEXTS if kind in parts}
+        record = record_of(texts, image, flaw or "the sample has no image")
+        if member is not None:
+            record[OFFSET] = member.offset
+        yield key, record
+
+
+def _text(kind: str, member: Member, data: bytes | None) -> tuple[bytes | None, str]:
+    why = f"it has {member.size} bytes, the limit is {TEXT_BYTES}"
+    return data, why if member.is_regular else f"its .{kind} is not a file"
+
+
+def record_of(
+    texts: Mapping[str, tuple[bytes | None, str]], image: bytes | None, flaw: str
+) -> Record:
+    """The record of a sample: its .json, and with names of their own the other members.
+
+    `texts` are bytes by extension, or why one is not read; `flaw` says why there is no image.
+    """
+    read: dict[str, str] = {}
+    try:
+        for kind, (data, unread) in texts.items():
+            if data is None:
+                raise ValueError(unread)
+            if data:
+                read[kind] = data.decode()
+        record = _parsed(read.get("json"))
+    except (ValueError, RecursionError) as error:
+        return {FLAW: (NO_IMAGE, f"cannot read its .txt, .cls or .json: {error}")}
+    # The two fields together are img2dataset's: others have a status as well.
+    if ERROR in record and (why := failed_download(record.get(STATUS), record[ERROR])):
+        return {FLAW: (FAILED_DOWNLOAD, why)}
+    record[TXT], record[CLS] = read.get("txt"), read.get("cls")
+    record[IMAGE] = flaw if image is None else image
+    return record
+
+
+def failed_download(status: object, error: object) -> str | None:
+    """Why img2dataset did not download the image of a sample, or None if it did.
+
+    Its own writer leaves such a sample out of tars and folders; programs that turn its tables into
+    tars may not.
+    """
+    if status in (None, SUCCESS):
+        return None
+    return shortened(f"{status}: {error}" if error else str(status))
+
+
+def _parsed(text: str | None) -> dict[str, Any]:
+    described = json.loads(text) if text else {}
+    if text and "\\ud" in text.lower():
+        # Raises UnicodeEncodeError for a lone surrogate, which could not be written to the index.
+        json.dumps(described, ensure_ascii=False).encode()
+    return described if isinstance(described, dict) else {}
+
+
+def _why_not(name: str) -> str:
+    """Why a member that looks like an image is not that of a sample."""
+    extension = name.rpartition("/")[2].partition(".")[2].lower()
+    if extension in OTHER_IMAGES:
+        return f"{shortened(name)} is not one of JPEG, PNG and WebP"
+    return (
+        f"{shortened(name)} has the extension {shortened(extension)}: the name of a sample ends at "
+        "its first dot; rename it"
+    )

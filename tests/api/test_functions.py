@@ -77,7 +77,7 @@ def test_the_functions_are_typed(tmp_path: Path) -> None:
 
 def test_the_help_of_a_function_explains_its_parameters() -> None:
     text = inspect.getdoc(vlcpctl.split) or ""
-    assert "Rule that assigns pairs to tasks: column:NAME" in text
+    assert "Rule that assigns pairs to tasks: source" in text
     assert "Examples:" not in text
 
 
@@ -233,7 +233,7 @@ def test_rows_are_returned(
         ({"not_": ["a", Path("b c")]}, ["--not=a", "--not=b c"]),
         ({"not_": Path("a"), "keep_columns": ["x", "y"]}, ["--not=a", "--keep-columns=x,y"]),
         ({"decode": True, "in_place": False, "limit": None}, ["--decode"]),
-        ({"cap": [], "wait": float("inf")}, ["--wait=inf"]),
+        ({"image_root": [], "wait": float("inf")}, ["--wait=inf"]),
     ],
 )
 def test_a_value_becomes_words(
@@ -276,5 +276,5 @@ def test_a_mistyped_keyword_is_refused_with_the_nearest() -> None:
 
 
 def test_a_missing_option_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"^split\(\) missing a required argument: 'by'$"):
-        vlcpctl.split("pairs", out="stream")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^split\(\) missing a required argument: 'out'$"):
+        vlcpctl.split("pairs")  # type: ignore[call-arg]

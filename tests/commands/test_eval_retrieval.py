@@ -184,14 +184,13 @@ def test_images_are_decoded_once_for_all_checkpoints(
 
 
 def test_a_precision_is_an_option_of_the_row(place: Path, tmp_path: Path) -> None:
-    usual = evaluate(place, tmp_path / "a", embedding_cache=tmp_path / "cache")
-    half = evaluate(place, tmp_path / "b", embedding_cache=tmp_path / "cache", precision="bf16")
-    assert [row["options"] for row in half] == [
-        {**row["options"], "precision": "bf16"} for row in usual
-    ]
-    emb = [{"save_embeddings": tmp_path / name, "precision": name} for name in ("fp32", "bf16")]
-    for how in emb:
-        evaluate(place, tmp_path / "c", force=True, **how)
+    found = []
+    for name in ("fp32", "bf16"):
+        how = {"precision": name, "save_embeddings": tmp_path / name}
+        cache = tmp_path / "cache"  # which keeps them apart
+        found.append(evaluate(place, tmp_path / f"{name}.rows", embedding_cache=cache, **how))
+    for usual, half in zip(*found, strict=True):
+        assert half["options"] == {**usual["options"], "precision": "bf16"}
     images = [np.load(next((tmp_path / one).rglob("img_emb_0.npy"))) for one in ("fp32", "bf16")]
     assert not np.array_equal(*images)
     assert np.allclose(*images, atol=0.05)

@@ -126,7 +126,7 @@ def test_options_that_contradict_each_other_are_refused(
 ) -> None:
     out, inside = place / "out", place / "out" / "inside"
     for words, code, *fragments in (
-        (["--paper-data"], 2, "--paper-data has no effect: it is about the tables of --table"),
+        (["--paper-data"], 2, "--paper-data has no effect without --table"),
         (["--table", "ctp-99"], 2, "--table: unknown table 'ctp-99'", "ends in .toml"),
         (["--table", place / "no.toml"], 3, "cannot read", "No such file or directory"),
         (["--csv", out, "--latex", out], 2, "is in", "choose separate directories"),

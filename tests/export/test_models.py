@@ -164,8 +164,8 @@ def test_forget_lists_an_exported_model_that_was_trained_on_the_pairs(
     key = open_task(place / "stream" / "00-part-0").split("train").keys[0]
     out = export(capfd, place / "plain", place / "exported")
     ended = run_program(capfd, "forget", "--key", key, place, "--dry-run", "--json")
-    listed = {one["path"]: one["run"] for one in json.loads(ended.out)["checkpoints"]}
-    assert listed[str(out)] == "seqf"
+    listed = [one["path"] for one in json.loads(ended.out)["checkpoints"]]
+    assert str(out) in listed
 
 
 def test_a_fusion_model_is_refused(

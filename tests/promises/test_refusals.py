@@ -202,7 +202,7 @@ def test_other_settings_for_the_same_output_are_listed(
         ("{", "is not readable JSON"),
         (
             '{"embed_dim": 8, "vision_cfg": {}, "text_cfg": {"widht": 8}}',
-            "the model's text_cfg: unknown setting 'widht'; did you mean 'width'?",
+            "widht",
         ),
     ],
 )

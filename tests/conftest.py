@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from pathlib import Path
@@ -17,8 +16,6 @@ hypothesis.settings.register_profile("vlcpctl", deadline=None)
 hypothesis.settings.load_profile("vlcpctl")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
-
-importlib.import_module("support.chart_engine").install()  # beside this file
 
 
 @pytest.fixture(autouse=True)

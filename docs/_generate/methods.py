@@ -201,7 +201,7 @@ def _terms(method: type[Method]) -> str:
     lines = [] if method.replaces_base else ["- the contrastive loss, `contrastive`"]
     lines += [MASKED_WORDS, *(f"- `{method.name}/{name}`" for name in found)]
     replaced = " Its own terms replace the contrastive loss." if method.replaces_base else ""
-    where = f"As they are named in `metrics.jsonl` and by `vlcpctl watch`.{replaced}"
+    where = f"As they are named in `metrics.jsonl` and by `vlcpctl inspect`.{replaced}"
     return "\n".join([where, "", *lines])
 
 

@@ -23,7 +23,7 @@ _SHORT = {
     "forgetting-report": "forgetting-report rows.ndjson -o out",
     "sample": "sample emoji9 -o out --size 32 --limit 40",
     "spatial-report": f"spatial-report {A} --checkpoint ctp --checkpoint ctp1 -o out",
-    "export data": f"export {A} --to imagefolder -o out",
+    "export data": f"export {A} --to hf -o out",
     "export model": "export ctp --to hf-model -o out",
 }
 _CODES = {"INT": 130, "TERM": 143, "HUP": 129}

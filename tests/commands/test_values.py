@@ -378,7 +378,7 @@ def _options(*metavars: str) -> list[tuple[str, str]]:
     return [
         (name, max(one.opts, key=len))
         for name in COMMANDS
-        if name not in {"sample", "inspect", "check", "methods", "doctor", "watch"}
+        if name not in {"sample", "inspect", "check", "methods", "doctor"}
         for one in _parameters(name)
         if not metavars or one.metavar in metavars
     ]

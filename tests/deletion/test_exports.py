@@ -75,10 +75,10 @@ def changed(out: Path) -> None:
 @pytest.mark.parametrize(
     ("to", "edit", "left"),
     [
-        *((to, None, set()) for to in ("hf", "imagefolder", "clip-benchmark", "img2dataset")),
-        ("imagefolder", added, {"LICENSE", "notes", "notes/link"}),
-        ("imagefolder", filled_in, {CARD}),
-        ("img2dataset", written, {CARD}),
+        *((to, None, set()) for to in ("hf", "clip-benchmark")),
+        ("hf", added, {"LICENSE", "notes", "notes/link"}),
+        ("hf", filled_in, {CARD}),
+        ("hf", written, {CARD}),
         ("clip-benchmark", changed, {TEMPLATES}),
     ],
 )
@@ -103,7 +103,7 @@ def test_an_export_of_tasks_that_are_elsewhere_is_named(
 ) -> None:
     other = tmp_path / "other"
     task_of_other = make_task(tmp_path / "elsewhere", 2, first=50)
-    program("export", task_of_other, "--to", "imagefolder", "-o", other, "-q")
+    program("export", task_of_other, "--to", "hf", "-o", other, "-q")
     said = program("forget", "--key", pair_at(task, 3).key, task.parent, other)
     assert f"1 export of data that is not under the given paths, such as {other}" in said
     receipt = json.loads((task.parent / "receipts/0001.json").read_text())
@@ -114,13 +114,13 @@ def test_an_export_from_before_a_deletion_is_deleted_by_the_next(
     task: Path, program: Any, tmp_path: Path
 ) -> None:
     """It was elsewhere, and its task does not have the pair any more."""
-    out, pair = export(program, task, "imagefolder"), pair_at(task, 3)
+    out, pair = export(program, task, "hf"), pair_at(task, 3)
     away = out.rename(tmp_path / "away")
     program("forget", "--key", pair.key, task.parent)
     away.rename(out)
     assert traces(task.parent, pair) != []
     said = program("forget", "--key", pair.key, task.parent)
-    assert "--to imagefolder" in said
+    assert "--to hf" in said
     assert not out.exists()
     assert traces(task.parent, pair) == []
 
@@ -162,7 +162,7 @@ def test_a_killed_deletion_is_completed_by_the_same_command(
     task: Path, program: Any, case: tuple[str, bool]
 ) -> None:
     point, is_edited = case
-    out, pair = export(program, task, "imagefolder"), pair_at(task, 3)
+    out, pair = export(program, task, "hf"), pair_at(task, 3)
     if is_edited:
         (out / CARD).write_text("mine")
     pid = start_child(lambda _: forget_and_die(task.parent, pair.key, point))
@@ -175,4 +175,4 @@ def test_a_killed_deletion_is_completed_by_the_same_command(
     assert (receipt["state"], receipt["keys"]) == ("finished", [pair.key])
     (entry,) = (one for one in receipt["artifacts"] if one["kind"] == "export")
     assert (entry["action"], entry["removed"]) == ("deleted", {"train": 1})
-    assert f"train/task/{pair.key}.png" in entry["before"]["files"]
+    assert "data/train-00000-of-00001.parquet" in entry["before"]["files"]

@@ -22,7 +22,7 @@ from vlcpctl.data.tasks.task import open_stream, open_task
 from vlcpctl.export.data_sets import DataSetExport
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
 
-FORMS = ("clip-benchmark", "img2dataset", "hf", "imagefolder")
+FORMS = ("clip-benchmark", "hf")
 KINDS = ("PNG", "JPEG", "WEBP")
 ODD = "two\nlines,\r\nanother\u2028and\x0bmore"
 
@@ -108,34 +108,6 @@ def test_a_classification_export_has_the_accuracy_of_its_task(
     assert found[0]["prompts"] == found[1]["prompts"]
 
 
-def test_img2dataset_gets_a_sample_for_each_caption(stream: Path, export: Any) -> None:
-    out = export(stream, "--to", "img2dataset", "--split", "train", "--shard-size", "15kB")
-    shards = sorted(path.stem for path in (out / "train").glob("*.tar"))
-    assert len(shards) > 1
-    assert shards == [f"{number:05d}" for number in range(len(shards))]
-    found = []
-    for number, shard in enumerate(shards):
-        files = tar_members(out / "train" / f"{shard}.tar")
-        table = pq.read_table(out / "train" / f"{shard}.parquet").to_pylist()
-        stats = json.loads((out / "train" / f"{shard}_stats.json").read_text())
-        assert stats["count"] == stats["successes"] == len(table) == len(files) / 3
-        assert stats["status_dict"] == {"success": len(table)}
-        for place, row in enumerate(table):
-            key = f"{number:05d}{place:04d}"
-            assert row["key"] == key
-            assert row["status"] == "success"
-            assert json.loads(files[f"{key}.json"]) == row
-            (image,) = [files[name] for name in files if name.startswith(f"{key}.")][:1]
-            caption = files[f"{key}.txt"].decode()
-            assert caption == row["caption"]
-            found.append((image, caption, row["label"], row["pair_key"]))
-    assert found == [
-        (image, " ".join(caption.splitlines()), label, key)
-        for image, captions, label, key in pairs_of(stream, "train")
-        for caption in captions
-    ]
-
-
 def test_the_hub_gets_parquet_whose_schema_describes_images(stream: Path, export: Any) -> None:
     out = export(stream, "--to", "hf", "--shard-size", "9kB")
     files = sorted((out / "data").glob("train-*.parquet"))
@@ -168,65 +140,16 @@ def test_a_name_of_a_task_is_text_on_the_card(tmp_path: Path, export: Any) -> No
     assert line.startswith(r"| !\[p\](http\://x.com/p.png) \<b\>a\|b\</b\> | ")
 
 
-def test_an_imagefolder_has_each_image_and_a_line_about_it(
-    stream: Path, export: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    first = open_stream(stream)[0]
-    how = ("--policy", "ring", "--size", 7, "-q")
-    assert run_program(capfd, "buffer", first.path, "-o", tmp_path / "kept", *how).code == 0
-    out = export(stream, tmp_path / "kept", "--to", "imagefolder")
-    lines = (out / "train" / "metadata.jsonl").read_text().split("\n")[:-1]
-    found = [json.loads(line) for line in lines]
-    images = [(out / "train" / one["file_name"]).read_bytes() for one in found]
-    mine = [
-        (i, one["captions"], one["label"], one["key"]) for i, one in zip(images, found, strict=True)
-    ]
-    assert mine[:14] == list(pairs_of(stream, "train"))
-    assert len(mine) == 21  # the pairs of the buffer again, in a folder of their own
-    assert {one["key"] for one in found[14:]} == {one["key"] for one in found[:7]}
-    assert len({one["file_name"] for one in found}) == 21
-    assert all(one["text"] == one["captions"][0] for one in found)
-    assert len(list((out / "train").rglob("*.*"))) == 21 + 1
-
-
-def test_kept_columns_are_exported_and_never_hide_those_of_the_layout(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_kept_columns_are_exported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     made = [{**row, "status": f"s{n}", "text": f"t{n}"} for n, row in enumerate(rows(6))]
     source = write_parquet(tmp_path / "pairs.parquet", made)
-    how = ("--by", "source", "--keep-columns", "status,text,group", "-q")
+    how = ("--by", "source", "--keep-columns", "status,text", "-q")
     assert run_program(capfd, "split", source, "-o", tmp_path / "stream", *how).code == 0
-    for form in FORMS:
-        out = tmp_path / form
-        assert run_program(capfd, "export", tmp_path / "stream", "--to", form, "-o", out).code == 0
-    hub = pq.read_table(next((tmp_path / "hf" / "data").iterdir()))
-    table = pq.read_table(tmp_path / "img2dataset" / "train" / "00000.parquet")
-    lines = (tmp_path / "imagefolder" / "train" / "metadata.jsonl").read_text().splitlines()
-    folder = [json.loads(line) for line in lines]
-    assert hub["status"].to_pylist() == table["source_status"].to_pylist()
-    assert table["status"].to_pylist() == ["success"] * 6
-    assert [one["source_text"] for one in folder] == table["text"].to_pylist()
-    assert [one["text"] for one in folder] == table["caption"].to_pylist()
+    out = tmp_path / "hf"
+    assert run_program(capfd, "export", tmp_path / "stream", "--to", "hf", "-o", out).code == 0
+    hub = pq.read_table(next((out / "data").iterdir()))
+    assert sorted(hub["status"].to_pylist()) == [[f"s{n}"] for n in range(6)]
     assert sorted(hub["text"].to_pylist()) == [[f"t{n}"] for n in range(6)]
-
-
-def test_our_own_reader_gets_the_same_pairs_back(
-    stream: Path, export: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    out = export(stream, "--to", "img2dataset", "--split", "test")
-    how = ("--by", "source", "-o", tmp_path / "again", "-q")
-    assert run_program(capfd, "split", *sorted((out / "test").glob("*.tar")), *how).code == 0
-    again = [
-        (image, captions[0])
-        for split in ("train", "test")
-        for image, captions, _, _ in pairs_of(tmp_path / "again", split)
-    ]
-    wanted = [
-        (image, " ".join(caption.splitlines()))
-        for image, captions, _, _ in pairs_of(stream, "test")
-        for caption in captions
-    ]
-    assert sorted(again) == sorted(wanted)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -249,7 +172,7 @@ def test_the_same_command_is_finished_and_other_settings_are_refused(
         capfd, "export", stream, "--to", form, "-o", out, "--split", "test", "--force", "--json"
     )
     assert json.loads(replaced.out)["splits"] == {"test": {"images": 8, "captions": 17}}
-    data = next(p for p in sorted(out.rglob("*")) if p.suffix in {".tar", ".parquet", ".png"})
+    data = next(p for p in sorted(out.rglob("*")) if p.suffix in {".tar", ".parquet"})
     data.write_bytes(data.read_bytes()[:-1] + b"?")
     damaged = run_program(capfd, "export", stream, "--to", form, "-o", out, "--split", "test")
     check_refused(damaged, "export", 4, "has changed since it was written")
@@ -264,7 +187,7 @@ def test_every_setting_decides_whether_an_export_is_finished(to: str, stream: Pa
         {"tasks": [first]},
         {"tasks": [second, first]},
         {"splits": ("test",)},
-        {"to": "imagefolder"},
+        {"to": "hf-model"},
         {"shard_bytes": 1000},
         {"dataset_type": "classification"},
         {"templates": ("{c}",)},
@@ -275,11 +198,10 @@ def test_every_setting_decides_whether_an_export_is_finished(to: str, stream: Pa
     assert replace(request, out=stream / "out", force=True).identity() == wanted
 
 
-@pytest.mark.parametrize(("form", "folder"), [("hf", "data"), ("imagefolder", ".")])
-def test_val_is_called_validation_as_on_the_hub(form: str, folder: str, tmp_path: Path) -> None:
+def test_val_is_called_validation_as_on_the_hub(tmp_path: Path) -> None:
     task = open_task(make_task(tmp_path / "task", splits={"train": 2, "val": 1, "query": 1}))
-    DataSetExport(tasks=[task], to=form, out=tmp_path / "out").export()
-    found = {path.name.split("-")[0] for path in (tmp_path / "out" / folder).glob("[a-z]*")}
+    DataSetExport(tasks=[task], to="hf", out=tmp_path / "out").export()
+    found = {path.name.split("-")[0] for path in (tmp_path / "out" / "data").iterdir()}
     assert found == {"train", "validation", "query"}
     assert "validation" in (tmp_path / "out" / "README.md").read_text()
 
@@ -314,7 +236,6 @@ def test_what_cannot_be_exported_is_refused_in_one_line(
         ((first, "--to", "hf", "--shard-size", "big"), 2, "'big' is not a size"),
         ((first, "--to", "hf", "--dataset-type", "retrieval"), 2, "only to --to clip-benchmark"),
         ((first, "--to", "hf", "--templates", "f"), 2, "--templates has no effect with --to hf"),
-        ((first, "--to", "imagefolder", "--shard-size", "1MB"), 2, "--shard-size has no effect"),
         ((first, "--to", "hf", "--rows", "f"), 2, "--rows has no effect with --to hf"),
         ((first, "--to", "clip-benchmark", "--dataset-type", "x"), 2, "unknown --dataset-type 'x'"),
     ]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
-import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,6 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import model_facts
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import open_stream
-from vlcpctl.export import modeling_fusion
 from vlcpctl.export.model import ModelExport
 from vlcpctl.export.model_card import Facts, model_card
 from vlcpctl.models import encoders
@@ -172,116 +168,12 @@ def test_forget_lists_an_exported_model_that_was_trained_on_the_pairs(
     assert listed[str(out)] == "seqf"
 
 
-@pytest.fixture(scope="module")
-def fusion(place: Path) -> Path:
-    """A checkpoint of a fusion model."""
-    from vlcpctl.commands.train_step import run as train_step
-
-    how: Any = {"preset": "tiny", "model": "albef-micro", "batch_size": 4, "quiet": True}
-    train_step([place / "stream" / "00-part-0"], place / "fusion", "seqf", **how)
-    return place / "fusion"
-
-
-def ours_of(checkpoint: Path) -> dict[str, torch.Tensor]:
-    """What our own encoder computes."""
-    encoder = encoders.load_for_inference(checkpoint, "cpu")
-    assert encoder.family == "fusion"
-    views = [eval_view(decode_image(one), encoder.transform) for one in IMAGES]
-    pixels, ids = encoder.inputs(torch.from_numpy(np.stack(views)), encoder.tokenize(TEXTS))
-    with torch.no_grad():
-        found = encoder.outputs(pixels, ids, ids, torch.ones_like(ids, dtype=torch.bool))
-    words = found.logits.view(*ids.shape, -1)
-    return {"image": found.image, "text": found.text, "fused": found.fused, "words": words}
-
-
-def theirs_of(loaded: Any) -> dict[str, torch.Tensor]:
-    """What the loader of an exported repository computes."""
-    pixels = loaded.pixels([Image.open(io.BytesIO(one)) for one in IMAGES])
-    ids = loaded.tokenize(TEXTS)
-    with torch.no_grad():
-        return {
-            "image": loaded.embed_images(pixels),
-            "text": loaded.embed_texts(ids),
-            "fused": loaded.fuse(pixels, ids),
-            "words": loaded.words(pixels, ids),
-        }
-
-
-def test_the_loader_of_a_fusion_model_computes_what_we_compute(
-    fusion: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_a_fusion_model_is_refused(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    out = export(capfd, fusion, tmp_path / "model")
-    source = out / "modeling_fusion.py"
-    assert source.read_bytes() == Path(modeling_fusion.__file__).read_bytes()
-    assert not re.search("^(from|import) vlcpctl", source.read_text(), re.MULTILINE)
-    about = importlib.util.spec_from_file_location("of_export", source)
-    assert about is not None
-    assert about.loader is not None
-    module = importlib.util.module_from_spec(about)
-    about.loader.exec_module(module)
-    wanted, found = ours_of(fusion), theirs_of(module.load(out))
-    for name, value in wanted.items():
-        torch.testing.assert_close(found[name], value, atol=1e-5, rtol=0)
-    assert "modeling_fusion" in (out / "README.md").read_text()
-
-
-@pytest.mark.parametrize("mode", ["squash", "shortest", "longest"])
-@pytest.mark.parametrize("kind", ["L", "RGBA", "P", "I;16", "RGB"])
-def test_the_loader_prepares_images_as_we_do(mode: str, kind: str) -> None:
-    from vlcpctl.core.transform import ImageTransform
-
-    values = np.random.default_rng(0).integers(0, 256, (20, 34, 4), dtype=np.uint8)
-    image = {
-        "L": lambda: Image.fromarray(values[..., 0]),
-        "RGBA": lambda: Image.fromarray(values),
-        "P": lambda: Image.fromarray(values[..., :3]).convert("P"),
-        "I;16": lambda: Image.fromarray(values[..., 0].astype(np.uint16) * 250),
-        "RGB": lambda: Image.fromarray(values[..., :3]),
-    }[kind]()
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    transform = ImageTransform(
-        image_size=16, mean=(0, 0, 0), std=(1, 1, 1), resize_mode=mode, fill_color=7
-    )
-    prepared = {"resize_mode": mode, "interpolation": "bicubic", "fill_color": 7}
-    own = modeling_fusion._rgb(Image.open(io.BytesIO(file.getvalue())))
-    found = np.asarray(modeling_fusion._resized(own, 16, prepared))
-    assert np.array_equal(found, eval_view(decode_image(file.getvalue()), transform))
-
-
-@pytest.mark.parametrize("name", ["none", "ctp", "whitespace", "lower", "canonicalize"])
-def test_the_loader_cleans_captions_as_we_do(name: str) -> None:
-    from vlcpctl.models.tokenizers import cleaner
-
-    for text in ('A "red" CAT; on: the  mat.', "&amp;amp; under_score\n caf\u00e9 ", "w " * 50):
-        assert modeling_fusion.CLEAN[name](text) == cleaner(name)(text)
-
-
-@pytest.mark.slow
-def test_a_process_without_us_gets_the_same_scores(
-    fusion: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    from support.environments import run
-
-    out = export(capfd, fusion, tmp_path / "model")
-    np.savez(tmp_path / "given.npz", *[np.frombuffer(one, np.uint8) for one in IMAGES])
-    code = f"""
-import io, sys
-sys.modules["vlcpctl"] = None  # importing it is an error
-sys.path.insert(0, {str(out)!r})
-import numpy, torch
-from PIL import Image
-from modeling_fusion import load
-model = load({str(out)!r})
-given = numpy.load({str(tmp_path / "given.npz")!r}).values()
-pixels = model.pixels([Image.open(io.BytesIO(one.tobytes())) for one in given])
-ids = model.tokenize({TEXTS!r})
-with torch.no_grad():
-    numpy.savez({str(tmp_path / "found.npz")!r}, image=model.embed_images(pixels),
-                text=model.embed_texts(ids), fused=model.fuse(pixels, ids),
-                words=model.words(pixels, ids))
-"""
-    run(sys.executable, "-c", code)
-    found = np.load(tmp_path / "found.npz")
-    for name, value in ours_of(fusion).items():
-        assert np.abs(found[name] - value.numpy()).max() < 1e-5, name
+    how = ("--method", "seqf", "--preset", "tiny", "--model", "albef-micro", "--batch-size", 4)
+    task, fusion = place / "stream" / "00-part-0", tmp_path / "fusion"
+    assert run_program(capfd, "train-step", task, "-o", fusion, *how, "-q").code == 0
+    for form in ("hf-model", "onnx"):
+        ended = run_program(capfd, "export", fusion, "--to", form, "-o", tmp_path / "out")
+        check_refused(ended, "export", 2, "dual encoders")

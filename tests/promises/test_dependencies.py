@@ -14,14 +14,11 @@ NAMES = {
     "pillow": "PIL",
     "pyyaml": "yaml",
     "open_clip_torch": "open_clip",
-    "vl-convert-python": "vl_convert",
     "onnx-ir": "onnx_ir",
 }
 NAMES |= {"faiss-cpu": "faiss", "faiss-gpu": "faiss"}
 # models/imports.py imports it by name, with stand-ins for what is not needed.
 BY_NAME = {"open_clip"}
-# In the loader that `export` copies beside a model; open_clip, which it needs, depends on it.
-EXPORTED = {"ftfy"}
 # Who wants a DataFrame has it; the error of load_rows names it.
 OPTIONAL = {"pandas"}
 EXTRAS = ("cpu", "gpu", "tensorboard", "wandb", "check", "figures", "onnx", "testing")
@@ -52,4 +49,4 @@ def test_every_dependency_is_imported() -> None:
 
 def test_every_import_is_declared() -> None:
     extras = [one for name in EXTRAS for one in PROJECT["optional-dependencies"][name]]
-    assert imported() - modules_of([*PROJECT["dependencies"], *extras]) == EXPORTED | OPTIONAL
+    assert imported() - modules_of([*PROJECT["dependencies"], *extras]) == OPTIONAL

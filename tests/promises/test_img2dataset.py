@@ -1,4 +1,4 @@
-"""`vlcpctl split` reads what img2dataset writes, and our export has the same layout.
+"""`vlcpctl split` reads what img2dataset writes.
 
 img2dataset runs in an environment of its own, and downloads from a server on this machine.
 """
@@ -122,25 +122,3 @@ def test_split_reads_downloads_and_leaves_out_those_that_failed(
         with Image.open(io.BytesIO(make_image(number))) as image:
             wanted[f"picture {number}"] = image.convert("RGB").tobytes()
     assert pairs_of(stream) == wanted
-
-
-@pytest.mark.slow
-@pytest.mark.net
-@pytest.mark.timeout(1800)
-def test_our_export_has_the_layout_of_img2dataset(
-    python: Path, urls: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    theirs, stream = download(python, urls, tmp_path / "theirs", "webdataset"), tmp_path / "stream"
-    how = ("--by", "iid", "--tasks", 2, "-q")
-    assert run_program(capfd, "split", theirs, "-o", stream, *how).code == 0
-    ours = tmp_path / "ours"
-    how = ("--to", "img2dataset", "--split", "train", "-q")
-    assert run_program(capfd, "export", stream, "-o", ours, *how).code == 0
-
-    first = {path.name for path in theirs.glob("00000*")}
-    assert {path.name for path in (ours / "train").iterdir()} == first
-    assert members_of(ours / "train" / "00000.tar") == members_of(theirs / "00000.tar")
-    columns = set(pq.read_schema(theirs / "00000.parquet").names)
-    found = set(pq.read_schema(ours / "train" / "00000.parquet").names)
-    # exif and the size before resizing describe a download, which an export is not.
-    assert columns - found <= {"url", "exif", "original_width", "original_height"}

@@ -18,7 +18,7 @@ from vlcpctl.commands import COMMANDS, module_name
 from vlcpctl.commands.paths import OUTPUTS
 
 Run = Callable[..., ProgramResult]
-NO_OUTPUT = {"batch", "watch", "inspect", "check", "methods", "doctor"}
+NO_OUTPUT = {"batch", "inspect", "check", "methods", "doctor"}
 IN_PLACE = {"update", "forget"}  # they change what is there; their own tests have such places
 KEEPS_NOTHING = {"junit"}
 NO_FORCE = {"timings", "interpolate"}

@@ -65,7 +65,7 @@ COMMANDS: dict[str, Callable[[Path], Words]] = {
     "eval-retrieval": lambda at: [
         *("eval-retrieval", at / "stream/01-part-1", "--checkpoint", at / "plain", "-o", "-")
     ],
-    "export": lambda at: ["export", at / "stream", "--to", "imagefolder", "-o", at / f"e{EVIL}"],
+    "export": lambda at: ["export", at / "stream", "--to", "hf", "-o", at / f"e{EVIL}"],
     "export checkpoint": lambda at: [
         *("export", at / "plain", "--to", "hf-model", "-o", at / f"m{EVIL}")
     ],

@@ -21,11 +21,15 @@ from vlcpctl.files.manifest import read_manifest
 from vlcpctl.files.tensors import first_not_finite
 from vlcpctl.models import dual_encoder, encoders
 from vlcpctl.models.checkpoint_files import TOKENIZER_FILES, is_checkpoint, verify_model
-from vlcpctl.models.configuration import CONFIG_FILE, find_configuration, fusion_configuration
+from vlcpctl.models.configuration import (
+    CONFIG_FILE,
+    activation_note,
+    find_configuration,
+    fusion_configuration,
+)
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.models.fusion import build
 from vlcpctl.models.fusion.key_mapping import is_ctp
-from vlcpctl.models.in_words import activation_note
 from vlcpctl.models.pretrained import find_pretrained, is_weight_file
 from vlcpctl.models.weight_files import WeightFile, read_weights
 

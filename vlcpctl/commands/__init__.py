@@ -101,7 +101,6 @@ COMMANDS = {
         usual="--split --shard-size --templates --rows --dry-run",
     ),
     "batch": Command("Run many command lines in one warm process."),
-    "watch": Command("Follow a train-step while it runs."),
     "inspect": Command("Show what an artifact is and what it was made from."),
     "check": Command("Verify artifacts against their manifests."),
     "forget": Command(

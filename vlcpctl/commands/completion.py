@@ -42,7 +42,7 @@ FIXED: dict[str, tuple[str, ...]] = {
     "--unresolved": ("accept", "reject"),
     "--by": ("column:", "iid", "classes", "source", "time:", "all:"),
     "--order": ("reverse", "shuffle"),
-    "--to": ("clip-benchmark", "img2dataset", "hf", "imagefolder", "hf-model", "onnx"),
+    "--to": ("clip-benchmark", "hf", "hf-model", "onnx"),
     "--labels-from": ("timm:", "checkpoint:", "open_clip:"),
     "eval-retrieval --protocol": ("cross-modal", "multi-modal"),
     "eval-probe --protocol": ("logistic", "modx"),

@@ -20,13 +20,12 @@ if TYPE_CHECKING:
     from vlcpctl.export import data_sets, model
 
 MODEL, ONNX = "hf-model", "onnx"
-_OF_DATA = ("clip-benchmark", "img2dataset", "hf", "imagefolder")
-_IN_SHARDS = ("clip-benchmark", "img2dataset", "hf")
+_OF_DATA = ("clip-benchmark", "hf")
 
 # Each option with the targets for which it has an effect.
 _RULES = (
     GoesWith("split", "to", _OF_DATA),
-    GoesWith("shard_size", "to", _IN_SHARDS),
+    GoesWith("shard_size", "to", _OF_DATA),
     GoesWith("dataset_type", "to", ("clip-benchmark",)),
     GoesWith("templates", "to", ("clip-benchmark",)),
     GoesWith("rows", "to", (MODEL, ONNX)),
@@ -45,8 +44,7 @@ To = Annotated[
     typer.Option(
         "--to",
         metavar="FORM",
-        help="Form to write: clip-benchmark, img2dataset, hf or imagefolder for tasks, hf-model "
-        "or onnx for a checkpoint.",
+        help="Form to write: clip-benchmark or hf for tasks, hf-model or onnx for a checkpoint.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -127,15 +125,14 @@ def run(
 ) -> None:
     """Write tasks or a checkpoint in the form that another program reads.
 
-    Tasks become a data set: clip-benchmark is the layout that CLIP_benchmark reads as wds/NAME,
-    img2dataset the tars of that program, hf a data set of Parquet files for the Hugging Face hub,
-    imagefolder a directory of image files with their captions in metadata.jsonl. Images are copied
-    unchanged.
+    Tasks become a data set: clip-benchmark is the layout that CLIP_benchmark reads as wds/NAME, hf
+    a data set of Parquet files for the Hugging Face hub. Images are copied unchanged. The tars of a
+    task are WebDataset shards as they are: trainers read them without an export.
 
-    A checkpoint becomes a model repository for the Hugging Face hub, without the state of training
-    and with a model card. open_clip loads it as local-dir:PATH; for a fusion model the repository
-    contains a Python file that loads it. Nothing is uploaded. onnx writes the two towers of a dual
-    encoder as ONNX files and checks them: onnxruntime's embeddings must be torch's.
+    A checkpoint of a dual encoder becomes a model repository for the Hugging Face hub, without the
+    state of training and with a model card. open_clip loads it as local-dir:PATH. Nothing is
+    uploaded. onnx writes its two towers as ONNX files and checks them: onnxruntime's embeddings
+    must be torch's.
 
     'vlcpctl forget' deletes exported data sets of tasks that contain the pairs, and lists exported
     models that were trained on them.

@@ -470,7 +470,7 @@ def _check_places(places: Mapping[str, Path | None], tables: Sequence[str]) -> N
     """Refuse --figures without matplotlib, and places that are unfit or contain each other."""
     from vlcpctl.core.errors import UsageError
     from vlcpctl.files.atomic import check_output_path, is_pipe_or_device
-    from vlcpctl.report.charts.paper import require_matplotlib
+    from vlcpctl.report.paper_charts import require_matplotlib
     from vlcpctl.report.published.definition import is_file_name
     from vlcpctl.report.render.junit import check_junit_path
 

@@ -13,7 +13,8 @@ ArtifactPath = Annotated[
     Path,
     typer.Argument(
         metavar="PATH",
-        help="Stream, task, buffer, checkpoint, targets, pseudo texts or state of update.",
+        help="Stream, task, buffer, checkpoint (or the --out of a train-step that is running), "
+        "targets, pseudo texts or state of update.",
     ),
 ]
 
@@ -22,14 +23,18 @@ def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = F
     """Show what an artifact is, and follow its parents back to the raw data.
 
     Parents are found by their content id in the surrounding directories. For a stream, its tasks
-    are listed. For a state directory of update, five lines have the last week, the current
-    checkpoint, the verdict, the pending week and its page; settings, the last eight weeks and the
-    last five actions are below, and --json has all of them. If DIR/current is not the link that
+    are listed. For a train-step that has not finished, its progress, rate, time left and last loss
+    terms are printed; it may run on another machine.
+
+    For a state directory of update, five lines have the last week, the current checkpoint, the
+    verdict, the pending week and its page; settings, the last eight weeks and the last five actions
+    are below, and --json has all of them. If DIR/current is not the link that
     update has made, or a line of DIR/history.ndjson was changed or removed, the exit code is 3.
 
     Examples:
       vlcpctl inspect stream
       vlcpctl inspect prod
+      watch vlcpctl inspect run/01
       vlcpctl inspect --json runs/ctp/task-2 | jq .parents
     """
     options.start(quiet=quiet)
@@ -40,14 +45,19 @@ def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = F
     from vlcpctl.core.errors import BadInput
     from vlcpctl.core.shown_paths import as_given
     from vlcpctl.inspection.lineage import describe, lines
-    from vlcpctl.production.describe import KIND, describe_state, is_state, state_lines
+    from vlcpctl.inspection.unfinished import lines_of_run, run_facts
+    from vlcpctl.production.describe import describe_state, is_state, state_lines
 
-    facts = describe_state(path) if is_state(path) else describe(path)
-    shown = partial(as_given, given=[path])
+    if is_state(path):
+        facts, text = (found := describe_state(path)), state_lines(found)
+    elif (running := run_facts(path)) is not None:
+        facts, text = running, lines_of_run(running)
+    else:
+        facts, text = (found := describe(path)), lines(found, partial(as_given, given=[path]))
     if json:
         emit(dumps(facts, ensure_ascii=False))
     else:
-        for line in state_lines(facts) if facts["kind"] == KIND else lines(facts, shown):
+        for line in text:
             emit(line)
     if facts.get("problem") is not None:
         raise BadInput(facts["problem"])

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
 from vlcpctl.commands import options
@@ -180,8 +181,6 @@ def run(
 
 def _histogram(file: PseudoTextFile) -> Iterator[str]:
     """Histograms of the texts' mean similarity to their images, before and after inversion."""
-    from vlcpctl.report.charts.histograms import histogram_line
-
     low, high = (file.identity["inversion"][name] for name in ("low", "high"))
     similarities = {when: file.column(f"similarity{ending}") for when, ending in WHEN.items()}
     least = min(float(values.min()) for values in similarities.values())
@@ -190,9 +189,16 @@ def _histogram(file: PseudoTextFile) -> Iterator[str]:
         within = int(((values >= low) & (values <= high)).sum())
         share = 100 * float(file.column(f"within{WHEN[when]}").mean())
         yield (
-            f"{when:6} {least:5.2f} |{histogram_line(values, least, most)}| {most:.2f}  {within} "
+            f"{when:6} {least:5.2f} |{_bins(values, least, most)}| {most:.2f}  {within} "
             f"of {file.count} texts and {share:.1f} % of all similarities in [{low}, {high}]"
         )
+
+
+def _bins(values: np.ndarray, low: float, high: float) -> str:
+    """A histogram of values from `low` to `high`, a character per bin, darker where fuller."""
+    counts, _ = np.histogram(values, 40, (low, high))
+    shades = " .:-=+*#%@"
+    return "".join(shades[-(-count * 9 // max(1, counts.max()))] for count in counts)
 
 
 def _result(file: PseudoTextFile) -> str:

@@ -23,7 +23,7 @@ _COMMANDS = {
     "linear-probe": "eval-probe",
     "list": "methods",
     "memory": "buffer",
-    "monitor": "watch",
+    "monitor": "inspect",
     "plot": "forgetting-report",
     "prepare": "split",
     "remove": "forget",

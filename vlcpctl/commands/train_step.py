@@ -200,7 +200,7 @@ def _preset_of_previous(flags: Mapping[str, Any]) -> str | None:
 
 def _say_plan(request: TrainRequest) -> None:
     from vlcpctl.training.adaptation import adapted
-    from vlcpctl.training.foresight import disk_warnings, require_possible
+    from vlcpctl.training.foresight import require_possible
     from vlcpctl.training.identity import already_trained, semantic
     from vlcpctl.training.plan import make_plan
 
@@ -212,7 +212,7 @@ def _say_plan(request: TrainRequest) -> None:
         plan = make_plan(request)
         for line in plan.lines():
             console.say(line)
-        for warning in (*plan.all_warnings(), *disk_warnings(request)):
+        for warning in plan.all_warnings():
             console.warn(warning)
 
 

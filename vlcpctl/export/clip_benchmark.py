@@ -43,7 +43,6 @@ class ClipBenchmark(Layout):
                 "--dataset-type retrieval does not need any"
             )
         tars = self._tars_of(pair.split)
-        tars.place_for(map(len, members.values()))
         number = self._counts[pair.split] = self._counts.get(pair.split, -1) + 1
         tars.write(f"s{number:07d}", members)
 

@@ -13,15 +13,12 @@ from vlcpctl.export.pairs import Selection
 
 LICENSES = "https://huggingface.co/docs/hub/repositories-licenses"
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"))
-_FIRST_CAPTION = "; `text`: the first of them"
 
 
-def data_card(
-    selection: Selection, files: Mapping[str, str], info: Mapping[str, Any] | None = None
-) -> str:
+def data_card(selection: Selection, files: Mapping[str, str], info: Mapping[str, Any]) -> str:
     """The text of the card; `files` are the patterns of each split's files, by its name.
 
-    `info` are the features and splits, for layouts whose loader checks them.
+    `info` are the features and splits, which `datasets` checks.
     """
     images = selection.total("images")
     header: dict[str, Any] = {
@@ -35,7 +32,7 @@ def data_card(
                 "data_files": [{"split": name, "path": path} for name, path in files.items()],
             }
         ],
-        **({"dataset_info": info} if info else {}),
+        "dataset_info": info,
     }
     tasks = [(task.name, task.content, _counts(selection, task.counts)) for task in selection.tasks]
     captions = selection.total("captions")
@@ -55,7 +52,7 @@ To fill in: the name of the data set, where the images and captions are from, an
 ## Columns
 
 - `image`: the image file, unchanged; `width` and `height` in pixels, `sha256` of the file
-- `captions`: all captions of the image{_FIRST_CAPTION if info is None else ""}
+- `captions`: all captions of the image
 - `label`: the class of the image, if it has one
 - `task`: the name of the task that the pair is in
 - `key`: the id of the pair, from the image and its captions; `source_key`: its id in the source

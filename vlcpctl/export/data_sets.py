@@ -14,8 +14,6 @@ from vlcpctl.data.tasks.export_manifest import CARD, CARD_DIGEST, KIND, MANIFEST
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.clip_benchmark import RETRIEVAL, ClipBenchmark
 from vlcpctl.export.hugging_face import HuggingFace
-from vlcpctl.export.image_folder import ImageFolder
-from vlcpctl.export.img2dataset import Img2Dataset
 from vlcpctl.export.layout import DEFAULT_SHARD_BYTES, Layout, Target
 from vlcpctl.export.pairs import Selection, select
 from vlcpctl.files.atomic import already_made, new_directory
@@ -93,9 +91,7 @@ LAYOUTS: dict[str, Callable[[Target, DataSetExport], Layout]] = {
     CLIP_BENCHMARK: lambda target, request: ClipBenchmark(
         target, request.dataset_type, request.templates
     ),
-    "img2dataset": lambda target, _: Img2Dataset(target),
     "hf": lambda target, _: HuggingFace(target),
-    "imagefolder": lambda target, _: ImageFolder(target),
 }
 
 

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 
 from vlcpctl.data.tasks.export_manifest import CARD
 from vlcpctl.export.data_card import data_card
-from vlcpctl.export.layout import Layout, Target, renamed
+from vlcpctl.export.layout import Layout, Target
 from vlcpctl.export.pairs import ExportedPair
 
 # What the hub calls the split, where that is another name.
-SPLIT_NAMES = {"val": "validation"}
+_SPLIT_NAMES = {"val": "validation"}
 
 _TEXTS = ("label", "key", "source_key", "task", "sha256")
 _SIZES = ("width", "height")
@@ -59,7 +59,11 @@ class HuggingFace(Layout):
     def __init__(self, target: Target) -> None:
         self.target = target
         (target.directory / "data").mkdir()
-        self._kept = renamed(target.selection.kept_columns, _OWN)
+        # By its name here: the images of the source may have been kept, too.
+        self._kept = {
+            name: f"source_{name}" if name in _OWN else name
+            for name in target.selection.kept_columns
+        }
         self._columns = {
             "image": _IMAGE,
             "captions": _LIST,
@@ -71,7 +75,7 @@ class HuggingFace(Layout):
 
     def add(self, pair: ExportedPair) -> None:
         """See `Layout`."""
-        split = SPLIT_NAMES.get(pair.split, pair.split)
+        split = _SPLIT_NAMES.get(pair.split, pair.split)
         if split not in self._shards:
             features = {name: kind.feature for name, kind in self._columns.items()}
             schema = pa.schema(

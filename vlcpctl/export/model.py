@@ -25,11 +25,14 @@ from vlcpctl.files.hashing import content_id
 from vlcpctl.files.rows import Row, read_rows
 from vlcpctl.files.seals import write_sealed_manifest
 from vlcpctl.files.staging import read_path
-from vlcpctl.models.checkpoint_files import WEIGHT_SUFFIXES, is_of_model, verify_model
-from vlcpctl.models.in_words import weights_of
+from vlcpctl.models.checkpoint_files import (
+    WEIGHT_SUFFIXES,
+    count_weights,
+    is_of_model,
+    verify_model,
+)
 
 TO, ONNX = "hf-model", "onnx"
-LOADER = "modeling_fusion.py"
 _TOWERS = ("image.onnx", "text.onnx")
 _OF_ONNX = ("onnx", "onnxruntime", "onnxscript")
 
@@ -47,13 +50,13 @@ class ModelExport:
 
     def check(self) -> None:
         """Raise UsageError if the checkpoint cannot be exported in this form, or not here."""
-        if self.to != ONNX:
-            return
         if self.facts["family"] != "dual":
             raise UsageError(
-                f"--to {ONNX} is for dual encoders, and {self.checkpoint} has a fusion model; "
-                f"--to {TO} has a file that loads it"
+                f"--to {self.to} is for dual encoders, and {self.checkpoint} has a fusion model, "
+                "which no other program loads"
             )
+        if self.to != ONNX:
+            return
         missing = [one for one in _OF_ONNX if find_spec(one) is None]
         if missing:
             raise UsageError(
@@ -108,8 +111,7 @@ class ModelExport:
         self.check()
         self.own_rows()
         made = _TOWERS if self.to == ONNX else ()
-        loader = [LOADER] if self.facts["family"] == "fusion" else []
-        files = [*self.files(), *made, *loader, CARD]
+        files = [*self.files(), *made, CARD]
         return [f"export: {self.checkpoint} to {self.to}", *(f"  {name}" for name in sorted(files))]
 
     def export(self) -> None:
@@ -130,14 +132,12 @@ class ModelExport:
                 (directory / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source / name, directory / name)
             verify_files(directory, files, error=Incompatible, use_cache=False)
-            if self.facts["family"] == "fusion":
-                shutil.copyfile(Path(__file__).with_name(LOADER), directory / LOADER)
             if self.to == ONNX:
                 from vlcpctl.export.onnx_towers import write_towers
 
                 worst = write_towers(self.checkpoint, directory)
                 say(f"export: onnxruntime's embeddings differ from torch's by at most {worst:.1e}")
-            weights = weights_of(str(self.checkpoint))
+            weights = count_weights(self.checkpoint)
             about = (self.made, self.facts, self.tasks, rows, weights)
             card = model_card(CardFacts(*about, is_onnx=self.to == ONNX))
             digests = digests_of(directory)

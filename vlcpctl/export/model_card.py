@@ -16,32 +16,15 @@ from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.data_card import LICENSES, front_matter, table
 from vlcpctl.files.rows import Row
 from vlcpctl.methods import TABLE
-from vlcpctl.models.in_words import in_millions
 
-_LOAD = {
-    "dual": """```python
+_LOAD = """```python
 import open_clip
 
 name = "local-dir:PATH"  # this directory; or "hf-hub:USER/NAME" once it is on the hub
 model, _, preprocess = open_clip.create_model_and_transforms(name)
 tokenizer = open_clip.get_tokenizer(name)
 model.eval()
-```""",
-    "fusion": """`modeling_fusion.py` loads the model with torch, timm, tokenizers and safetensors:
-
-```python
-import sys
-
-sys.path.insert(0, "PATH")  # this directory
-from modeling_fusion import load
-
-model = load("PATH")
-pixels = model.pixels([image])  # a list of PIL images
-ids = model.tokenize(["a photo of a cat"])
-image_vectors, text_vectors = model.embed_images(pixels), model.embed_texts(ids)
-fused = model.fuse(pixels, ids)  # the state of each pair of image and text
-```""",
-}
+```"""
 
 _ONNX = """`image.onnx` and `text.onnx` are the two towers; onnxruntime and numpy run them:
 
@@ -70,41 +53,37 @@ _TO_FILL_IN = (
 class Facts:
     """What the card is made from; `tasks` are those whose numbers of pairs are known.
 
-    `weights` is the number of weights of the model, if its configuration says it.
+    `weights` is the number of weights of the model.
     """
 
     made: CheckpointManifest
     model: Mapping[str, Any]
     tasks: Sequence[Task] = ()
     rows: Sequence[Row] = ()
-    weights: float | None = None
+    weights: int | None = None
     is_onnx: bool = False
 
 
 def model_card(facts: Facts) -> str:
     """The text of the card: method, settings, data, results, and how to load the model."""
-    made, family = facts.made, str(facts.model["family"])
+    made = facts.made
     header: dict[str, Any] = {
         "license": "unknown",
-        **({"library_name": _library(facts)} if family == "dual" else {}),
-        **({"pipeline_tag": "zero-shot-image-classification"} if family == "dual" else {}),
-        "tags": ["clip" if family == "dual" else "albef", "continual-learning", "vlcpctl"],
+        "library_name": "onnxruntime" if facts.is_onnx else "open_clip",
+        "pipeline_tag": "zero-shot-image-classification",
+        "tags": ["clip", "continual-learning", "vlcpctl"],
     }
     sections = [
         front_matter(header),
         f"# {escaped(made.run)}\n\n{_summary(made)}",
         _TO_FILL_IN,
-        f"## How to load it\n\n{_ONNX if facts.is_onnx else _LOAD[family]}",
+        f"## How to load it\n\n{_ONNX if facts.is_onnx else _LOAD}",
         f"## Model\n\n{table(('', ''), _model_rows(facts))}",
         f"## Training data\n\n{_data(facts)}",
         *(f"## Settings\n\n{rows}" for rows in _settings(made)),
         *(f"## Results\n\n{text}" for text in _results(facts.rows)),
     ]
     return "\n\n".join(sections) + "\n"
-
-
-def _library(facts: Facts) -> str:
-    return "onnxruntime" if facts.is_onnx else "open_clip"
 
 
 def _summary(made: CheckpointManifest) -> str:
@@ -135,7 +114,7 @@ def _model_rows(facts: Facts) -> Iterator[tuple[str, Any]]:
     made, model = facts.made, facts.model
     yield "architecture", shown(model)
     if facts.weights is not None:
-        yield "weights", f"about {in_millions(facts.weights)}"
+        yield "weights", f"{facts.weights:,}"
     if model.get("pretrained"):
         yield "first weights", shown(model, "pretrained")
     yield "image size", f"{model['image_size']} pixels"

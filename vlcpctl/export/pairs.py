@@ -23,7 +23,6 @@ class ExportedPair:
     source_key: str | None
     split: str
     task: str  # the name of the task
-    folder: str  # the name of the task's directory, which is safe in paths
     captions: list[str]
     label: str | None
     width: int  # pixels
@@ -65,11 +64,10 @@ class Selection:
 
         Raises BadInput if a task is damaged.
         """
-        folders = distinct([task.slug for task in self.tasks])
         for split in self.splits:
-            for task, folder in zip(self.tasks, folders, strict=True):
+            for task in self.tasks:
                 if task.counts.get(split):
-                    yield from _pairs_of(task, split, folder)
+                    yield from _pairs_of(task, split)
 
 
 def select(tasks: Sequence[Task], splits: Sequence[str]) -> Selection:
@@ -89,22 +87,7 @@ def select(tasks: Sequence[Task], splits: Sequence[str]) -> Selection:
     return Selection(tuple(tasks), chosen)
 
 
-def distinct(names: Sequence[str]) -> list[str]:
-    """The names, with a number after each that was there before.
-
-    >>> distinct(["00-food", "00-food", "01-cars"])
-    ['00-food', '00-food-2', '01-cars']
-    """
-    found: list[str] = []
-    for name in names:
-        number, tried = 2, name
-        while tried in found:
-            tried, number = f"{name}-{number}", number + 1
-        found.append(tried)
-    return found
-
-
-def _pairs_of(task: Task, split: str, folder: str) -> Iterator[ExportedPair]:
+def _pairs_of(task: Task, split: str) -> Iterator[ExportedPair]:
     opened = task.split(split)
     kept, row = task.kept_columns, 0
     for batch in _small(index_batches(opened.path, schema_with(kept))):
@@ -115,7 +98,6 @@ def _pairs_of(task: Task, split: str, folder: str) -> Iterator[ExportedPair]:
                 source_key=values["source_key"],
                 split=split,
                 task=values["task"],
-                folder=folder,
                 captions=values["captions"],
                 label=values["label"],
                 width=values["width"],

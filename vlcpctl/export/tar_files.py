@@ -4,55 +4,35 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 _BLOCK = 512
 _END = 2 * _BLOCK
 
 
-@dataclass(frozen=True)
-class Place:
-    """The place of a sample: the number of its tar, and its number in it."""
-
-    tar: int
-    number: int
-
-
 class TarFiles:
     """Appends samples to tars numbered from 0, each of at most so many bytes and samples.
 
     `name` is the format of their names, such as "{:05d}.tar". A tar with a single sample may be
-    larger. `ended` is called with the number of each finished tar.
+    larger.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        name: str,
-        most_bytes: int,
-        most_samples: int,
-        ended: Callable[[int], None] = lambda _: None,
-    ) -> None:
-        self.directory, self.name, self.ended = directory, name, ended
+    def __init__(self, directory: Path, name: str, most_bytes: int, most_samples: int) -> None:
+        self.directory, self.name = directory, name
         self.most_bytes, self.most_samples = most_bytes, most_samples
         self.count = 0  # of tars
         self._samples = self._bytes = 0  # in the open one
         self._tar: tarfile.TarFile | None = None
 
-    def place_for(self, sizes: Iterable[int]) -> Place:
-        """The place of the next sample, whose members have these sizes in bytes."""
-        size = sum(_BLOCK + -(-one // _BLOCK) * _BLOCK for one in sizes)
+    def write(self, name: str, members: Mapping[str, bytes]) -> None:
+        """Append a sample: its members by file extension."""
+        size = sum(_BLOCK + -(-len(one) // _BLOCK) * _BLOCK for one in members.values())
         is_full = self._bytes + size + _END > self.most_bytes or self._samples >= self.most_samples
         if self._tar is None or (self._samples and is_full):
             self._open()
         self._samples, self._bytes = self._samples + 1, self._bytes + size
-        return Place(self.count - 1, self._samples - 1)
-
-    def write(self, name: str, members: Mapping[str, bytes]) -> None:
-        """Write the members of the sample that `place_for` was called for, by file extension."""
         assert self._tar is not None
         for extension, data in members.items():
             about = tarfile.TarInfo(f"{name}.{extension}")  # of 1970, as equal bytes need
@@ -65,7 +45,6 @@ class TarFiles:
         if self._tar is not None:
             self._tar.close()
             self._tar = None
-            self.ended(self.count - 1)
 
     def abandon(self) -> None:
         """Close the last tar after an error, such as on a full disk. Raises nothing."""

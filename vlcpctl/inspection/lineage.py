@@ -20,7 +20,8 @@ from vlcpctl.data.tasks.facts import SplitCounts, StreamTask
 from vlcpctl.files.manifest import MANIFESTS, birth_id, kind_of, read_manifest
 from vlcpctl.files.structs import converted
 from vlcpctl.inspection.diagnosis import why_no_artifact
-from vlcpctl.models.in_words import model_in_words
+from vlcpctl.models.checkpoint_files import count_weights
+from vlcpctl.models.configuration import in_words
 
 # Limits of the search for an artifact's parents.
 _LEVELS = 3  # of subdirectories
@@ -125,7 +126,8 @@ def _describe(path: Path, kind: str, search: _Search, seen: Sequence[str]) -> di
             checkpoint = CheckpointManifest.read(path)
             facts, parents = _facts_of_checkpoint(checkpoint), _parents_of_checkpoint(checkpoint)
             if not seen and checkpoint.model is not None:
-                facts["model"] = {**checkpoint.model, "is": model_in_words(str(path))}
+                said = {"is": in_words(str(path)), "weights": count_weights(path)}
+                facts["model"] = {**checkpoint.model, **said}
         else:
             manifest = read_manifest(path, kind)
             facts = _facts(manifest, kind, path / MANIFESTS[kind])
@@ -311,8 +313,8 @@ def lines(
 def _lines_of_facts(facts: dict[str, Any]) -> Iterator[str]:
     """Lines about an artifact that only some kinds have."""
     if model := facts.get("model"):
-        words = f" ({model['is']})" if model["is"] else ""
-        yield f"model: {printable(model_name(model))}{words}"
+        words = f"{model['is'] or 'model'}, {model['weights']:,} weights"
+        yield f"model: {printable(model_name(model))} ({words})"
     yield from _lines_of_data(facts)
     for name, code in facts.get(METHOD_CODE, {}).items():
         own = code.get("file") or f"{code.get('distribution')} {code.get('version')}"

@@ -5,7 +5,10 @@ Torch-free, so that `vlcpctl check` starts at once.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+
+from safetensors import safe_open
 
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.files.manifest import MANIFESTS, is_artifact
@@ -53,6 +56,15 @@ def would_be_loaded(name: str) -> bool:
     """Whether loading the model would use a file of this relative path, if there were one."""
     path = Path(name)
     return is_of_model(name) and (path.name in _BY_NAME or path.suffix in WEIGHT_SUFFIXES)
+
+
+def count_weights(checkpoint: Path) -> int:
+    """The number of weights of a checkpoint's model, buffers included, by the headers of files."""
+    count = 0
+    for path in checkpoint.glob("*.safetensors"):
+        with safe_open(path, framework="numpy") as file:
+            count += sum(math.prod(file.get_slice(name).get_shape()) for name in file.offset_keys())
+    return count
 
 
 def is_of_model(name: str) -> bool:

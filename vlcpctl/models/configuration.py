@@ -17,9 +17,8 @@ from vlcpctl.core.transform import INTERPOLATIONS, RESIZE_MODES, ImageTransform
 from vlcpctl.files.foreign import OPEN_CLIP_CONFIG
 from vlcpctl.files.safe_json import read_json_object
 from vlcpctl.files.structs import converted
-from vlcpctl.models.bounds import check_numbers, check_weights, dual_weights
 from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FILE
-from vlcpctl.models.fusion.configuration import FusionConfig, read_fusion
+from vlcpctl.models.fusion.configuration import FusionConfig, read_fusion, refuse_huge
 from vlcpctl.models.imports import open_clip
 
 CONFIG_FILE = OPEN_CLIP_CONFIG
@@ -51,6 +50,8 @@ class _Model:
     embed_dim: _Size
     vision_cfg: dict[str, Any]
     text_cfg: _Text
+    quick_gelu: bool = False
+    nonscalar_logit_scale: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,6 +266,51 @@ def checkpoint_transform(directory: Path) -> ImageTransform:
     )
 
 
+def in_words(
+    model: str, text_length: int | None = None, image_size: int | None = None
+) -> str | None:
+    """The family, image size (pixels) and text length (tokens) of a model by name or path.
+
+    None where this is not known without a hub. Raises BadInput for a path that is not a model.
+
+    >>> in_words("ViT-B-32")
+    'dual encoder, 224 px, text 77'
+    """
+    fusion, dual = fusion_configuration(model), configuration_here(model)
+    if fusion is not None:
+        family, image, text = "fusion model", fusion.image_cfg.image_size, fusion.text_cfg
+        length = text.context_length
+    elif dual is not None:
+        family, image = "dual encoder", dual.model["vision_cfg"].get("image_size", 224)
+        length = dual.model["text_cfg"].get("context_length", 77)
+    else:
+        return None
+    return f"{family}, {image_size or image} px, text {text_length or length}"
+
+
+def activation_note(model: str) -> str | None:
+    """Which activation weights from a file get: nothing in them says what they were trained with.
+
+    None where the configuration does not decide it, as for a fusion model. Raises BadInput for a
+    path that is not a model.
+
+    >>> activation_note("ViT-B-32-quickgelu")
+    'the weights get the activation of ViT-B-32-quickgelu, QuickGELU'
+    """
+    found = configuration_here(model)
+    if found is None:
+        return None
+    name = "QuickGELU" if found.model.get("quick_gelu") else "GELU"
+    said = f"the weights get the activation of {model}, {name}"
+    quick = f"{model}-quickgelu"
+    if is_path(model):
+        quick = f'"quick_gelu": true in {model}'
+    elif configuration_here(quick) is None:
+        return said
+    of_others = f"; those trained with QuickGELU, as OpenAI's, need {quick}"
+    return said if name == "QuickGELU" else said + of_others
+
+
 def shared_width(model: str) -> int | None:
     """D, the channels of the shared space, of a model given as a path or by name.
 
@@ -297,12 +343,10 @@ def _read(path: Path) -> Configuration:
     found = converted(stored, _File, path)
     model = stored if found.model_cfg is None else found.model_cfg
     parts = converted(model, _Model, f"{path} is not an open_clip model configuration")
-    check_numbers(model, str(path))
-    check_weights(dual_weights(model), str(path))
+    refuse_huge(stored, str(path))
     preprocess = found.preprocess_cfg or {}
     what = f"{path}: preprocess_cfg"
     prepared = converted(preprocess, _Preprocess, what)
-    check_numbers(preprocess, what)
     for name, known in (("interpolation", INTERPOLATIONS), ("resize_mode", RESIZE_MODES)):
         value = getattr(prepared, name)
         if value is not None and value not in known:

@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 import torch
 from torch import nn
 
-from vlcpctl.core.errors import BadInput, Incompatible, UsageError, first_line, unknown_name
+from vlcpctl.core.errors import BadInput, Incompatible, UsageError, first_line
 from vlcpctl.core.seeds import torch_seed
+from vlcpctl.files.structs import converted
 from vlcpctl.models.hub import why_unavailable
 from vlcpctl.models.imports import open_clip
-
-# The Python types that JSON has where open_clip declares a type; others are not checked.
-_JSON: dict[Any, tuple[type, ...]] = {
-    bool: (bool,),
-    int: (int,),
-    float: (int, float),
-    str: (str,),
-    dict: (dict,),
-}
-_NAMES = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    dict: "an object",
-}
-_SIZE = "a whole number from 1"
-_UNSET = ("patch_size", "timm_proj")  # null in configurations that open_clip ships
-_SIZES = (
-    *("layers", "width", "heads", "head_width", "patch_size", "image_size"),
-    *("context_length", "vocab_size"),
-)
 
 TOWER = "text_tower"  # the directory for the config.json of a text tower of transformers
 
@@ -56,7 +34,7 @@ def new_module(config: dict[str, Any], seed: int) -> nn.Module:
     )
     kind = library.CustomTextCLIP if separate else library.CLIP
     shape = {name: value for name, value in config.items() if name != "custom_text"}
-    _check_settings(shape, kind)
+    _check_settings(shape)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, "init"))
         try:
@@ -88,42 +66,20 @@ def _check_image_size(module: nn.Module, vision: dict[str, Any]) -> None:
         )
 
 
-def _check_settings(shape: dict[str, Any], kind: type[nn.Module]) -> None:
-    """Raise BadInput for a setting that open_clip does not know, or of another type or size."""
+def _check_settings(shape: dict[str, Any]) -> None:
+    """Raise BadInput for a setting that open_clip would take, but not as it is meant.
+
+    It refuses unknown names and impossible sizes itself, but takes "no" for true, and builds a
+    model whose images are smaller than a patch.
+    """
     library, vision = open_clip(shape), shape["vision_cfg"]
-    for part, settings, hints in (
-        ("configuration", shape, get_type_hints(kind.__init__)),
-        ("vision_cfg", vision, get_type_hints(library.CLIPVisionCfg)),
-        ("text_cfg", shape["text_cfg"], get_type_hints(library.CLIPTextCfg)),
-    ):
-        for name, value in settings.items():
-            if name not in hints:
-                raise BadInput(f"the model's {part}: {unknown_name('setting', name, hints)}")
-            if not _fits(name, value, hints[name]):
-                what = _SIZE if name in _SIZES else _named(hints[name])
-                raise BadInput(f"the model's {part}: {name} is {value!r:.80}, not {what}")
+    for part, kind in (("vision_cfg", library.CLIPVisionCfg), ("text_cfg", library.CLIPTextCfg)):
+        # null stands for the default in configurations that open_clip ships.
+        given = {name: value for name, value in shape[part].items() if value is not None}
+        converted(given, kind, f"the model's {part}")
     image, patch = vision.get("image_size", 224), vision.get("patch_size") or 1
     if isinstance(image, int) and image < patch and not vision.get("timm_model_name"):
         raise BadInput(f"the model's vision_cfg: image_size is {image}, less than patch_size")
-
-
-def _named(hint: Any) -> str:
-    found = [_NAMES[one] for one in (hint, *get_args(hint)) if one in _NAMES]
-    return " or ".join(found)
-
-
-def _fits(name: str, value: Any, hint: Any) -> bool:
-    """Whether a JSON value has the type that open_clip declares, and a size is at least 1."""
-    kinds = [hint, *get_args(hint)]
-    if value is None:
-        return NoneType in kinds or name in _UNSET
-    numbers = value if isinstance(value, list | tuple) else [value]
-    if name in _SIZES and any(type(number) is not int or number < 1 for number in numbers):
-        return False
-    if isinstance(value, list | tuple):
-        return len(value) in {len(get_args(one)) for one in kinds if get_origin(one) is tuple}
-    known = [_JSON[one] for one in kinds if one in _JSON]
-    return not known or any(type(value) in types for types in known)
 
 
 def without_downloads(config: dict[str, Any], directory: Path | None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from vlcpctl.data.precomputed.stored_features import StoredProjections, read_fea
 from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.files.staging import Staging
-from vlcpctl.models.in_words import activation_note, model_in_words
+from vlcpctl.models.configuration import activation_note, in_words
 from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.adapters import check_lora, lora_lines
 from vlcpctl.training.config.execution import (
@@ -193,7 +193,7 @@ class TrainPlan:
         request, settings = self.request, self.request.settings
         name, origin = settings.model, request.origins.get("model", "flag").partition(",")[0]
         sizes = (settings.text_length, settings.image_size)
-        words = model_in_words(str(request.previous or name), *sizes)
+        words = in_words(str(request.previous or name), *sizes)
         if request.previous is not None:
             made = self.parent and self.parent.model
             name, origin = shown(made) if made else name, str(request.previous)

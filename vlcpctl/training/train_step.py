@@ -222,7 +222,7 @@ def _finish(
 
 
 def _progress(plan: TrainPlan, saved: SavedProgress) -> ProgressFile:
-    """What `watch` finds beside the journal of this process."""
+    """What `inspect` finds beside the journal of this process."""
     request = plan.request
     return ProgressFile(
         phases=tuple(PhaseSteps(one.name, one.offset, one.steps) for one in plan.phases),

@@ -10,7 +10,7 @@ from support.run_checkpoints import log_lines, write_run, write_step
 
 from vlcpctl.report.cards.curves import MOST_TERMS, term_panels
 from vlcpctl.report.cards.runs import Cards, read_cards
-from vlcpctl.report.charts.panels import PanelLine
+from vlcpctl.report.charts import PanelLine
 
 
 def _cards(path: Path, seeds: int = 1) -> Cards:

@@ -12,11 +12,10 @@ from PIL import Image
 from support.eval_rows import merged_rows, own_rows, read_back, row, write_rows
 from support.program import check_refused, run_program
 
+from vlcpctl.report import paper_charts
 from vlcpctl.report.build import build
-from vlcpctl.report.charts import paper
-from vlcpctl.report.charts.histograms import HistogramChart
+from vlcpctl.report.charts import HistogramChart
 from vlcpctl.report.identity import identity
-from vlcpctl.report.render import files as written
 from vlcpctl.report.render.files import write_figures
 from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.tables.angles import MEASURES
@@ -60,11 +59,11 @@ def test_every_chart_is_written_in_three_formats_and_again_with_the_same_bytes(
 def test_a_chart_is_drawn_with_markers_that_can_be_read_in_grey(tmp_path: Path) -> None:
     found = read_back(tmp_path / "r", [*own_rows(run="a"), *own_rows(run=HOSTILE)])
     charts = _charts_of(found)
-    with paper._style():
-        figure = paper._lines(charts[0], paper.ONE_COLUMN)
+    with paper_charts._style():
+        figure = paper_charts._lines(charts[0], 3.25)
     (axes,) = figure.axes
     assert len({line.get_marker() for line in axes.lines}) == 2
-    assert figure.get_size_inches()[0] == paper.ONE_COLUMN
+    assert figure.get_size_inches()[0] == 3.25
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert sorted(texts) == sorted(["a", HOSTILE])
 
@@ -96,23 +95,12 @@ def test_guards_and_every_measure_of_angles_are_drawn(tmp_path: Path) -> None:
     assert len(set(drawn)) == len(drawn) == len(MEASURES)
 
 
-def test_a_warning_says_which_characters_no_font_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(written, "drawings", lambda chart: iter(()))
-    _write([*own_rows(run="a \ue0aa")], tmp_path)
-    (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith("warning: --figures: no installed font has U+E0AA; ")
-    _write([*own_rows(run="plain")], tmp_path / "plain")
-    assert capfd.readouterr().err == ""
-
-
 def test_without_matplotlib_one_line_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paper, "find_spec", lambda name: None)
-    with pytest.raises(paper.UsageError, match=r"pip install matplotlib"):
-        paper.require_matplotlib()
+    monkeypatch.setattr(paper_charts, "find_spec", lambda name: None)
+    with pytest.raises(paper_charts.UsageError, match=r"pip install matplotlib"):
+        paper_charts.require_matplotlib()
 
 
 def test_figures_and_report_are_not_written_into_each_other(

@@ -28,7 +28,7 @@ class ExportManifest(Manifest):
     """A data set or a model for other programs, made by `export`."""
 
     to: str
-    """Its form: `clip-benchmark`, `img2dataset`, `hf`, `imagefolder`, `hf-model` or `onnx`."""
+    """Its form: `clip-benchmark`, `hf`, `hf-model` or `onnx`."""
     inputs: tuple[str, ...]
     """Content ids of the tasks, or of the checkpoint."""
     splits: dict[str, ExportedSplit] = field(default_factory=dict)

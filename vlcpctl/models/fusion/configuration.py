@@ -15,7 +15,6 @@ from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.transform import INTERPOLATIONS, RESIZE_MODES, ImageTransform
 from vlcpctl.files.safe_json import read_json
 from vlcpctl.files.structs import converted
-from vlcpctl.models.bounds import check_numbers, check_weights, transformer_weights
 
 FAMILY = "fusion"
 CONFIG_FILE = "config.json"
@@ -131,12 +130,31 @@ def read_fusion(path: Path) -> FusionConfig | None:
     )
 
 
+def refuse_huge(config: Any, what: str, name: str = "") -> None:
+    """Raise BadInput, naming the setting, if a number anywhere in a configuration is huge.
+
+    Others may have written it: ten million layers take hours to build, and a width of ten million
+    fills the memory. open_clip's largest model, of 5 billion weights, is within these bounds.
+    """
+    if isinstance(config, Mapping):
+        for key, value in config.items():
+            refuse_huge(value, what, f"{name}.{key}" if name else str(key))
+    elif isinstance(config, list):
+        for value in config:
+            refuse_huge(value, what, name)
+    elif isinstance(config, int | float):
+        most = 1000 if name.endswith(("layers", "heads")) else 65_536
+        most = 10_000_000 if name.endswith(("vocab_size", "_id")) else most
+        if not abs(config) <= most:  # also of NaN
+            raise BadInput(f"{what}: {name} is {config}; it must be at most {most}")
+
+
 def parse(stored: Mapping[str, Any], what: str) -> FusionConfig:
     """A configuration from a JSON object; `what` is its source, for messages.
 
     Raises BadInput for unknown or missing names, wrong types, and sizes that do not match.
     """
-    check_numbers(stored, what)
+    refuse_huge(stored, what)
     values = {name: value for name, value in stored.items() if name != "family"}
     for name, kind in ((None, FusionConfig), *_PARTS.items()):
         given = values if name is None else values.get(name)
@@ -197,17 +215,6 @@ def _check(found: FusionConfig, what: str) -> None:
     for reason, holds in wrong.items():
         if holds:
             raise BadInput(f"{what}: {reason}")
-    check_weights(fusion_weights(found), what)
-
-
-def fusion_weights(found: FusionConfig) -> float:
-    """Roughly how many weights the model has."""
-    image, text = found.image_cfg, found.text_cfg
-    places = (image.image_size / image.patch_size) ** 2 + 3 * image.patch_size**2
-    layers = transformer_weights(image.width, image.layers, image.mlp_ratio)
-    layers += transformer_weights(text.width, text.layers, text.feed_forward / text.width)
-    words = (text.vocab_size or 0) + text.positions
-    return layers + text.width * (places + words + 4 * text.width * text.fusion_layers)
 
 
 def _beside(path: Path, name: str | None) -> str | None:

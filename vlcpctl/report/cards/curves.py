@@ -8,7 +8,7 @@ import numpy as np
 
 from vlcpctl.report.cards.runs import Cards, RunCard, StepCard
 from vlcpctl.report.cards.training_log import TermCurve
-from vlcpctl.report.charts.panels import Floats, Panel, PanelLine
+from vlcpctl.report.charts import Floats, Panel, PanelLine
 
 MOST_TERMS = 24  # that are drawn
 

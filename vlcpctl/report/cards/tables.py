@@ -9,7 +9,7 @@ from vlcpctl.checkpoints.model_facts import shown
 from vlcpctl.core.amounts import counted
 from vlcpctl.report.cards.runs import Cards, RunCard, StepCard
 from vlcpctl.report.cards.settings import ABSENT, SettingTexts, differing
-from vlcpctl.report.charts.style import step_name
+from vlcpctl.report.charts import step_name
 from vlcpctl.report.scores.summary import Spread
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
 

@@ -10,13 +10,24 @@ import numpy as np
 
 from vlcpctl.report.cards.curves import has_several_tasks, term_panels
 from vlcpctl.report.cards.runs import Cards
-from vlcpctl.report.charts.bars import BarChart, BarPanel
-from vlcpctl.report.charts.heat_maps import HeatChart, HeatMap
-from vlcpctl.report.charts.histograms import HistogramChart, HistogramPanel, scale_of
-from vlcpctl.report.charts.lines import LineChart, Point, Series
-from vlcpctl.report.charts.panels import Panel
-from vlcpctl.report.charts.scatter import Range, ScatterChart, ScatterPoint
-from vlcpctl.report.charts.style import RunStyle, styles
+from vlcpctl.report.charts import (
+    BarChart,
+    BarPanel,
+    HeatChart,
+    HeatMap,
+    HistogramChart,
+    HistogramPanel,
+    LineChart,
+    Panel,
+    Point,
+    Range,
+    RunStyle,
+    ScatterChart,
+    ScatterPoint,
+    Series,
+    scale_of,
+    styles,
+)
 from vlcpctl.report.document import Document
 from vlcpctl.report.scores.drops import Curve
 from vlcpctl.report.scores.runs import START, RunScores, Track

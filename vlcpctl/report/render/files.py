@@ -9,15 +9,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.printable import printable
 from vlcpctl.files.atomic import already_made, new_directory
 from vlcpctl.files.hashing import content_id
 from vlcpctl.files.manifest import MANIFESTS, write_manifest
-from vlcpctl.report.charts.glyphs import missing_note
-from vlcpctl.report.charts.paper import Chart, drawings
 from vlcpctl.report.document import Document
+from vlcpctl.report.paper_charts import Chart, drawings
 from vlcpctl.report.published.layout import as_table
 from vlcpctl.report.render.csv_files import published_csv, table_csv
 from vlcpctl.report.render.figures import angle_histograms, run_styles, track_charts
@@ -117,9 +115,6 @@ def write_figures(document: Document, identity: dict[str, Any], out: Path, *, fo
             f"the report has {len(charts)} charts, more than {_MOST_CHARTS}; report fewer runs at "
             "a time with --run"
         )
-    note = missing_note(text for _, chart in charts for text in (chart.title, *chart.names))
-    if note is not None:
-        console.warn(note)
     stems: dict[str, None] = {}
     digests: dict[str, str] = {}
     with new_directory(out, MANIFESTS["figures"]) as directory:

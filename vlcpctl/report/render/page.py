@@ -18,9 +18,7 @@ from vlcpctl.report.cards.tables import (
     run_tables,
     settings_table,
 )
-from vlcpctl.report.charts.bars import BarChart
-from vlcpctl.report.charts.heat_maps import HeatChart
-from vlcpctl.report.charts.style import RunStyle
+from vlcpctl.report.charts import BarChart, HeatChart, RunStyle
 from vlcpctl.report.document import TITLE, Document, definitions_table, verdicts_table
 from vlcpctl.report.gates.verdicts import overall
 from vlcpctl.report.markup import Markup

@@ -13,9 +13,7 @@ from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from vlcpctl.report.charts.heat_maps import picture, shade
-from vlcpctl.report.charts.histograms import SIDE_DASHES
-from vlcpctl.report.charts.style import LEVEL_DASH
+from vlcpctl.report.charts import LEVEL_DASH, MARKERS, SIDE_DASHES, picture, shade
 from vlcpctl.report.forgotten.changes import WAYS
 from vlcpctl.report.markup import Markup, attributes, escaped
 from vlcpctl.report.tables.table import Column, TableCell, upper_headings
@@ -60,6 +58,7 @@ def _environment() -> jinja2.Environment:
     environment.globals |= {
         "FEW_RUNS": FEW_RUNS,
         "LEVEL_DASH": LEVEL_DASH,
+        "MARKERS": MARKERS,
         "MOST_ROWS": _MOST_ROWS,
         "SIDE_DASHES": SIDE_DASHES,
         "WAYS": WAYS,

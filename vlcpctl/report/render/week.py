@@ -16,8 +16,7 @@ import numpy as np
 from vlcpctl.core.amounts import duration, size
 from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.report.cards.training_log import TermCurve
-from vlcpctl.report.charts.panels import Panel, PanelLine
-from vlcpctl.report.charts.style import RunStyle
+from vlcpctl.report.charts import Panel, PanelLine, RunStyle
 from vlcpctl.report.forgotten.changes import Example, Forgotten, TaskChanges
 from vlcpctl.report.gates.verdicts import GAINS, LOSSES, Verdict, in_words
 from vlcpctl.report.markup import Markup

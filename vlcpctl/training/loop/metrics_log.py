@@ -13,7 +13,7 @@ import xxhash
 from vlcpctl.files.digests import ALGORITHM, FileDigest
 
 FILE_NAME = "metrics.jsonl"
-FLUSH_S = 0.5  # after which others can read the rows, such as `watch`
+FLUSH_S = 0.5  # after which others can read the rows, such as `inspect`
 
 
 class MetricsLog:

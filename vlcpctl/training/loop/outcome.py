@@ -1,7 +1,4 @@
-"""What a finished train-step reports to people: its time, rate, last loss and validation.
-
-Torch-free, so that `watch` can use it.
-"""
+"""What a finished train-step reports to people: its time, rate, last loss and validation."""
 
 from __future__ import annotations
 

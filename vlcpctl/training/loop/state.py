@@ -4,7 +4,7 @@
 .CKPT.vlcpctl/partial/metrics.jsonl        the log, cut back to the saved position on resume
 .CKPT.vlcpctl/partial/state.safetensors    weights, optimizers and slots; its metadata has the
                                            position, and digests of all that is in these three files
-.CKPT.vlcpctl/partial/progress.json        what the process will do and when it started, for `watch`
+.CKPT.vlcpctl/partial/progress.json        what the process will do and when it began, for `inspect`
 
 A new state takes the place of the one before in one rename. A resumed run ends with the same bytes
 as one that was never stopped; whatever was changed in a state is an error, never a fresh start.
@@ -245,7 +245,7 @@ class ProgressFile:
         return converted(read_json_object(path), cls, path)
 
     def write(self, directory: Path) -> None:
-        """Write the file; errors of the operating system are ignored: only `watch` lacks it."""
+        """Write the file; errors of the operating system are ignored: only `inspect` lacks it."""
         with suppress(OSError), new_part(directory / PROGRESS) as temporary:
             temporary.write_text(json.dumps(asdict(self), indent=1))
 

@@ -26,8 +26,7 @@ from vlcpctl.files.atomic import new_directory
 from vlcpctl.files.rows import Row
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.models import configuration, dual_encoder
-from vlcpctl.report.build import build
-from vlcpctl.report.request import ReportRequest
+from vlcpctl.report.report import ReportRequest, build
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 OWN, MORE = 14, 30

@@ -14,8 +14,7 @@ from vlcpctl.checkpoints.step_config import preset_of
 from vlcpctl.evaluation.membership import RunCheckpoint
 from vlcpctl.evaluation.planned_rows import PlannedRow, checkpoint_fields, holds
 from vlcpctl.files.rows import SCHEMA
-from vlcpctl.report.identity import identity
-from vlcpctl.report.request import ReportRequest
+from vlcpctl.report.report import ReportRequest, identity
 
 TINY = {"model": "flag", "lr": "preset tiny, not in the paper", "epochs": "preset tiny"}
 

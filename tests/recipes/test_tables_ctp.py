@@ -16,8 +16,8 @@ from support.recipe_tables import (
     values_of,
 )
 
+from vlcpctl.report.papers import load_paper
 from vlcpctl.report.published.averages import misprints
-from vlcpctl.report.published.definition import load_table
 
 P9D, ABLATIONS = "ctp_p9d.sh", "ctp_ablations.sh"
 TABLES = ("ctp-1", "ctp-2", "ctp-3", "ctp-5", "ctp-6", "ctp-fig4")
@@ -32,7 +32,7 @@ each_mode = pytest.mark.parametrize("mode", MODES)
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_run_of_a_table_is_trained_and_in_the_report_of_its_command(name: str) -> None:
-    table = load_table(name)
+    table = load_paper(name)
     for command in (table.command, table.emoji9):
         found = reported(lines_of(command), name)
         assert found.lacks(table) == []
@@ -48,7 +48,7 @@ def test_reports_end_with_the_tables_of_their_order(mode: str) -> None:
 
 @pytest.mark.parametrize("name", ["ctp-1", "ctp-6", "ctp-fig4"])
 def test_no_run_of_the_paper_is_without_a_row(name: str) -> None:
-    assert {row.run for row in load_table(name).rows} == PRINTED_RUNS
+    assert {row.run for row in load_paper(name).rows} == PRINTED_RUNS
 
 
 @pytest.mark.parametrize("recipe", [P9D, ABLATIONS])
@@ -91,7 +91,7 @@ def test_ablations_share_what_the_other_recipe_has_made(mode: str) -> None:
 
 def test_the_means_of_recalls_that_are_misprinted() -> None:
     found = {
-        name: [(one.row, one.printed, round(one.mean, 3)) for one in misprints(load_table(name))]
+        name: [(one.row, one.printed, round(one.mean, 3)) for one in misprints(load_paper(name))]
         for name in TABLES
     }
     assert {name: some for name, some in found.items() if some} == {

@@ -8,8 +8,8 @@ import pytest
 from support.recipe_lines import DATA, dry_run_of, options_of_command
 from support.recipe_tables import reported, run_recipe, shown_tables, tables_of
 
+from vlcpctl.report.papers import load_paper
 from vlcpctl.report.published.averages import misprints
-from vlcpctl.report.published.definition import load_table
 
 CITM = "dha_citm.sh"
 TABLES = (*(f"dha-{number}" for number in range(1, 6)), "dha-fig1", "dha-fig4", "dha-fig5")
@@ -21,7 +21,7 @@ each_mode = pytest.mark.parametrize("mode", MODES)
 @each_mode
 @pytest.mark.parametrize("name", TABLES)
 def test_every_run_and_data_set_of_a_table_is_in_the_report(name: str, mode: str) -> None:
-    assert reported(dry_run_of(CITM, *MODES[mode]), name).lacks(load_table(name)) == []
+    assert reported(dry_run_of(CITM, *MODES[mode]), name).lacks(load_paper(name)) == []
 
 
 @each_mode
@@ -35,7 +35,7 @@ def test_the_report_ends_with_all_tables(mode: str) -> None:
 def test_no_run_is_without_a_place_in_a_table() -> None:
     shown = set[str]()
     for name in TABLES:
-        table = load_table(name)
+        table = load_paper(name)
         cells = [row.own(column).selectors for row in table.rows for column in table.columns]
         shown |= {row.run for row in table.rows}
         shown |= {glob for pairs in cells for field, glob in pairs if field == "run"}
@@ -48,7 +48,7 @@ def test_cells_of_table_5_are_of_runs_with_their_shares() -> None:
         given["run_name"]: set(given["set_"] or ())
         for given in options_of_command(lines, "train-step")
     }
-    table = load_table("dha-5")
+    table = load_paper("dha-5")
     for row in table.rows:
         for column in table.columns:
             run = dict(row.own(column).selectors)["run"]
@@ -58,7 +58,7 @@ def test_cells_of_table_5_are_of_runs_with_their_shares() -> None:
 
 
 def test_misprinted_averages_are_those_of_the_paper() -> None:
-    found = {(name, one.row, one.printed) for name in TABLES for one in misprints(load_table(name))}
+    found = {(name, one.row, one.printed) for name in TABLES for one in misprints(load_paper(name))}
     assert found == {
         ("dha-1", "T2I: DHA", 21.29),  # 21.23 as its tasks have it
         ("dha-2", "DER", 35.93),

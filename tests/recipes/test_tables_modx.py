@@ -8,8 +8,8 @@ import pytest
 from support.recipe_lines import DATA, dry_run_of, options_of_command
 from support.recipe_tables import reported, run_recipe, shown_tables, tables_of
 
+from vlcpctl.report.papers import load_paper
 from vlcpctl.report.published.averages import misprints
-from vlcpctl.report.published.definition import load_table
 
 COCO_FLICKR, ECOMMERCE = "modx_coco_flickr.sh", "modx_ecommerce.sh"
 CC12M, OPENAI = "modx_cc12m.sh", "modx_openai_coco_flickr.sh"
@@ -44,7 +44,7 @@ def test_every_run_and_data_set_of_a_table_is_in_the_report(
     recipe: str, name: str, mode: str
 ) -> None:
     found = reported(dry_run_of(recipe, *MODES[mode](recipe)), name)
-    assert found.lacks(load_table(name)) == OF_OTHERS.get((recipe, name), [])
+    assert found.lacks(load_paper(name)) == OF_OTHERS.get((recipe, name), [])
 
 
 @each_mode
@@ -75,7 +75,7 @@ def test_rows_of_the_model_at_the_start_are_of_the_model_that_the_runs_start_fro
 
 @pytest.mark.parametrize("name", ["modx-1", "modx-5", "modx-fig2", "modx-fig8a", "modx-fig8b"])
 def test_printed_angles_add_up_to_a_hundred_but_for_two_misprints(name: str) -> None:
-    table = load_table(name)
+    table = load_paper(name)
     found = {
         row.name: round(total, 2)
         for row in table.rows
@@ -86,7 +86,7 @@ def test_printed_angles_add_up_to_a_hundred_but_for_two_misprints(name: str) -> 
 
 
 def test_printed_averages_are_those_of_the_cells() -> None:
-    assert misprints(load_table("modx-10")) == ()
+    assert misprints(load_paper("modx-10")) == ()
 
 
 @each_mode
@@ -95,9 +95,9 @@ def test_linear_probes_are_those_of_the_authors(recipe: str, mode: str) -> None:
     probes = options_of_command(dry_run_of(recipe, *MODES[mode](recipe)), "eval-probe")
     assert {given["protocol"] for given in probes} == {"modx"}
     assert {given["epochs"] for given in probes} == {None if mode == "paper" else 5}
-    (column,) = (one for one in load_table("modx-10").columns if one.id == "probe")
+    (column,) = (one for one in load_paper("modx-10").columns if one.id == "probe")
     assert ("protocol", "modx") in column.selectors
-    assert ("protocol", "modx") in load_table("modx-fig9").selectors
+    assert ("protocol", "modx") in load_paper("modx-fig9").selectors
 
 
 TURNS = ((0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 5))

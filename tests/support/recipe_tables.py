@@ -16,7 +16,7 @@ from support.recipe_lines import RECIPES, dry_run_of
 
 from vlcpctl.data.classification.benchmarks import GROUPS
 from vlcpctl.jobs.script import CommandLine
-from vlcpctl.report.published.definition import PublishedTable
+from vlcpctl.report.papers import Paper
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Reported:
     runs: frozenset[str]
     data: frozenset[str]
 
-    def lacks(self, table: PublishedTable) -> list[str]:
+    def lacks(self, table: Paper) -> list[str]:
         """Patterns of the table, as FIELD=GLOB, that match none of these."""
         pairs = {("run", row.run) for row in table.rows if row.run}
         selectors = [

@@ -39,7 +39,6 @@ FIXED: dict[str, tuple[str, ...]] = {
     "--solver": ("lbfgs", "sgd"),
     "--between": ("neighbours", "all"),
     "--undefined": ("error", "pass"),
-    "--unresolved": ("accept", "reject"),
     "--by": ("column:", "iid", "classes", "source", "time:", "all:"),
     "--order": ("reverse", "shuffle"),
     "--to": ("clip-benchmark", "hf", "hf-model", "onnx"),
@@ -255,7 +254,7 @@ def _joined_methods(_given: Mapping[str, Any], incomplete: str) -> Iterator[str]
 
 
 def _joined_fields(_given: Mapping[str, Any], incomplete: str) -> Iterator[str]:
-    from vlcpctl.report.comparability import FIELDS
+    from vlcpctl.report.comparable import FIELDS
 
     before = incomplete.split(",")[:-1]
     return (",".join([*before, name]) for name in FIELDS if name not in before)
@@ -288,7 +287,7 @@ def _assignments(given: Mapping[str, Any], incomplete: str) -> list[str]:
 
 
 def _tables(_given: Mapping[str, Any], _incomplete: str) -> Iterable[str]:
-    from vlcpctl.report.published.definition import shipped_names
+    from vlcpctl.report.papers import shipped_names
 
     return shipped_names()
 
@@ -317,8 +316,8 @@ def _metrics(_given: Mapping[str, Any], _incomplete: str) -> list[str]:
 
 def _conditions(_given: Mapping[str, Any], incomplete: str) -> list[str]:
     """METRIC: of --fail-if, then METRIC:OP: for the metric that is written."""
-    from vlcpctl.report.facts.language import DROPS
-    from vlcpctl.report.gates.grammar import OPERATORS
+    from vlcpctl.report.facts import DROPS
+    from vlcpctl.report.gates import OPERATORS
 
     metric, colon, _ = incomplete.partition(":")
     if colon:

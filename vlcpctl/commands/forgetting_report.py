@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from vlcpctl.files.rows import Row
-    from vlcpctl.report.document import Document
-    from vlcpctl.report.request import Files, ReportRequest
+    from vlcpctl.report.report import Document, Files, ReportRequest
 
 
 _OF_FILES = frozenset({".csv", ".tex", ".pdf", ".png", ".svg"})
@@ -35,7 +34,8 @@ def run(
             "--out",
             "-o",
             metavar="DIR",
-            help="Directory for report.html, report.md and summary.json (default: none).",
+            help="Directory for report.html, report.md, facts.csv and summary.json (default: "
+            "none).",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
@@ -48,15 +48,6 @@ def run(
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
-    gallery: Annotated[
-        str,
-        typer.Option(
-            "--gallery",
-            metavar="NAME",
-            help="Galleries to report: own (each task alone), merged or both.",
-            rich_help_panel=options.INPUT,
-        ),
-    ] = "both",
     runs: Annotated[
         list[str] | None,
         typer.Option(
@@ -103,18 +94,10 @@ def run(
             "--table",
             metavar="NAME|FILE",
             help="Published table to show with the values of these rows: ctp-1, incclip-3, ... or "
-            "a TOML file of your own; repeat for more (default: none).",
+            "a CSV file of your own; repeat for more (default: none).",
             rich_help_panel=options.TABLES,
         ),
     ] = None,
-    paper_data: Annotated[
-        bool,
-        typer.Option(
-            "--paper-data",
-            help="Show differences from the printed values: the rows are of the paper's data.",
-            rich_help_panel=options.TABLES,
-        ),
-    ] = False,
     csv: Annotated[
         Path | None,
         typer.Option(
@@ -144,18 +127,6 @@ def run(
             rich_help_panel=options.TABLES,
         ),
     ] = None,
-    examples: Annotated[
-        int | None,
-        typer.Option(
-            "--examples",
-            min=0,
-            max=100,
-            metavar="N",
-            help="Examples of forgotten and of gained queries for each run, task and direction, "
-            "with --ranks; 0 leaves out what was forgotten (default: 12).",
-            rich_help_panel=options.TABLES,
-        ),
-    ] = None,
     group_by: Annotated[
         list[str] | None,
         typer.Option(
@@ -174,17 +145,6 @@ def run(
             metavar="METRIC",
             help="Report only the best setting of each method, by this metric on the validation "
             "split (default: report all).",
-            rich_help_panel=options.TABLES,
-        ),
-    ] = None,
-    recent: Annotated[
-        int | None,
-        typer.Option(
-            "--recent",
-            min=1,
-            metavar="N",
-            help="Steps and tasks in tables, maps and examples of them, the last ones; metrics and "
-            "curves are over all (default: all).",
             rich_help_panel=options.TABLES,
         ),
     ] = None,
@@ -237,16 +197,6 @@ def run(
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
-    unresolved: Annotated[
-        str,
-        typer.Option(
-            "--unresolved",
-            metavar="POLICY",
-            help="What a --fail-if does about a loss that may be above its bound, at 1.96 standard "
-            "errors more, with --ranks: accept or reject.",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = "accept",
     junit: Annotated[
         Path | None,
         typer.Option(
@@ -260,20 +210,11 @@ def run(
         bool,
         typer.Option(
             "--allow-missing",
-            help="Leave values empty if rows that they need are missing.",
+            help="Leave values empty if rows that they need are missing. Metrics over all tasks "
+            "then leave out earlier tasks on which no last model was evaluated.",
             rich_help_panel=options.INPUT,
         ),
     ] = False,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--without",
-            metavar="GLOB",
-            help="Earlier tasks of the stream that no metric over all tasks counts, such as one "
-            "whose test pairs were deleted; repeat for more (default: none).",
-            rich_help_panel=options.INPUT,
-        ),
-    ] = None,
     allow_mixed: Annotated[
         list[str] | None,
         typer.Option(
@@ -339,11 +280,9 @@ def run(
     or an opening bracket of a name is written [,] or [[]. With data=, rm is the score on each data
     set and drop also covers tasks of the stream: rm@data=coco*:lt:40.
 
-    --table shows the rows in the layout of a paper's table: a line of printed values, one of the
-    values here and, with --paper-data, one of the differences. The terminal then shows only these
-    tables. A missing run or value is blank. Without --paper-data the printed values are greyed, as
-    those of other data. A file of your own has the form of the files in
-    vlcpctl/report/published/tables.
+    --table shows the rows in the layout of a paper's table: a line of printed values, and one of
+    the values here. The terminal then shows only these tables. A missing run or value is blank. A
+    file of your own has the form of the files in vlcpctl/report/paper_tables.
 
     --csv and --latex write tables as NAME.csv and NAME.tex: those of --table (in CSV, one line per
     cell) and the others that a terminal shows, but for the task x step matrices.
@@ -385,46 +324,31 @@ def run(
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit
     from vlcpctl.core.errors import UsageError
-    from vlcpctl.report.gates.verdicts import enforce
-    from vlcpctl.report.render.terminal import print_report
-    from vlcpctl.report.request import ReportRequest
-    from vlcpctl.report.summary_json import as_line
+    from vlcpctl.report.formats import print_report
+    from vlcpctl.report.gates import enforce
+    from vlcpctl.report.report import ReportRequest, as_line
 
     request = ReportRequest(
         metric=metric,
-        gallery=gallery,
         runs=tuple(runs or ()),
         fail_if=tuple(fail_if or ()),
         allow_missing=allow_missing,
-        without=tuple(without or ()),
         allow_mixed=tuple(allow_mixed or ()),
         baseline=baseline,
         guards=tuple(guards or ()),
         undefined=undefined,
         false_alarms=false_alarms,
-        unresolved=unresolved,
         tables=tuple(tables or ()),
-        paper_data=paper_data,
-        examples=examples,
         group_by=tuple(group_by or ()),
         best=best,
-        recent=recent,
     )
     places = {"--out": out, "--csv": csv, "--latex": latex, "--figures": figures, "--junit": junit}
     idle = {
-        "--examples has no effect: examples are of the queries in --ranks": (
-            examples is not None and not ranks
-        ),
         "--images has no effect: pictures are of the queries in --ranks": images and not ranks,
-        "--images has no effect with --examples 0: no query is shown": images and examples == 0,
         "--images has no effect: pictures are in the report that --out writes": images and not out,
         "--false-alarms has no effect: it is about the losses that --fail-if judges by --ranks": (
             false_alarms is not None and not (ranks and fail_if)
         ),
-        "--unresolved has no effect: it is about the losses that --fail-if judges by --ranks": (
-            unresolved != "accept" and not (ranks and fail_if)
-        ),
-        "--paper-data has no effect: it is about the tables of --table": paper_data and not tables,
     }
     for message, is_idle in idle.items():
         if is_idle:
@@ -471,8 +395,8 @@ def _check_places(places: Mapping[str, Path | None], tables: Sequence[str]) -> N
     from vlcpctl.core.errors import UsageError
     from vlcpctl.files.atomic import check_output_path, is_pipe_or_device
     from vlcpctl.report.paper_charts import require_matplotlib
-    from vlcpctl.report.published.definition import is_file_name
-    from vlcpctl.report.render.junit import check_junit_path
+    from vlcpctl.report.papers import is_file_name
+    from vlcpctl.report.render.files import check_junit_path
 
     given = {name: path for name, path in places.items() if path}
     _refuse_names_of_files(given)
@@ -505,9 +429,8 @@ def _built(
     Rows are read in here: many are not needed to write the report, and take much memory.
     """
     from vlcpctl.files.rows import read_rows
-    from vlcpctl.report.build import build
-    from vlcpctl.report.comparability import parse_fields
-    from vlcpctl.report.identity import identity
+    from vlcpctl.report.comparable import parse_fields
+    from vlcpctl.report.report import build, identity
 
     found = read_rows(rows, parse_fields(request.allow_mixed))
     files = _read_files(ranks, images, checkpoints, found, request)
@@ -522,7 +445,7 @@ def _read_files(
     request: ReportRequest,
 ) -> Files:
     """What the report reads beside rows; what it needs is imported only if any are given."""
-    from vlcpctl.report.request import Files
+    from vlcpctl.report.report import Files
 
     cards, opened, tasks = None, [], []
     if checkpoints:
@@ -544,10 +467,13 @@ def _write(
     document: Document, identity: dict[str, Any], places: Mapping[str, Path | None], *, force: bool
 ) -> None:
     """Write the files that are wanted; verdicts also go where GitHub Actions shows them."""
-    from vlcpctl.report.directory import write_report
-    from vlcpctl.report.render.files import write_figures, write_tables
-    from vlcpctl.report.render.junit import write_junit
-    from vlcpctl.report.render.markdown import append_step_summary
+    from vlcpctl.report.render.files import (
+        append_step_summary,
+        write_figures,
+        write_junit,
+        write_report,
+        write_tables,
+    )
 
     if out := places["--out"]:
         write_report(document, identity, out, force=force)

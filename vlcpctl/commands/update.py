@@ -141,16 +141,6 @@ FalseAlarms = Annotated[
         rich_help_panel=options.METHOD,
     ),
 ]
-Unresolved = Annotated[
-    str | None,
-    typer.Option(
-        "--unresolved",
-        metavar="POLICY",
-        help="What to do with a week that may have lost more than a bound allows, at 1.96 standard "
-        "errors more: accept or reject (default: accept).",
-        rich_help_panel=options.METHOD,
-    ),
-]
 Retries = Annotated[
     int | None,
     typer.Option(
@@ -544,7 +534,7 @@ _OF_TRAINING = ("epochs", "steps", "lr", "batch_size", "micro_batch", "precision
 _SAME = {
     *_OF_TRAINING, "method", "preset", "buffer_size", "policy", "holdout", "holdout_most",
     "split_column", "keep_columns", "image_column", "caption_column", "max_skip", "undefined",
-    "seed", "device", "threads", "false_alarms", "unresolved", "retries", "drop_leaks",
+    "seed", "device", "threads", "false_alarms", "retries", "drop_leaks",
     "start_from", "deploy",
 }  # fmt: skip
 # Options that "none" takes back to their defaults. Lists such as --guard take it as "no value",
@@ -582,7 +572,6 @@ def run(
     fail_if: FailIf = None,
     undefined: Undefined = None,
     false_alarms: FalseAlarms = None,
-    unresolved: Unresolved = None,
     retries: Retries = None,
     small_guard: SmallGuard = False,
     method: Method = None,

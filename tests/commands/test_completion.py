@@ -192,7 +192,7 @@ def test_the_names_that_are_written_here_are_those_of_the_code() -> None:
     from vlcpctl.evaluation.search.backends import BACKENDS
     from vlcpctl.evaluation.spatial.evaluator import BETWEEN
     from vlcpctl.metrics.average_precision import VARIANTS
-    from vlcpctl.report.gates import POLICIES, UNRESOLVED
+    from vlcpctl.report.gates import POLICIES
 
     def forms(table: dict[str, str]) -> set[str]:
         return {text.partition(":")[0] + ":" * (":" in text) for text in table.values()}
@@ -212,7 +212,6 @@ def test_the_names_that_are_written_here_are_those_of_the_code() -> None:
         "--solver": set(probe.SOLVERS),
         "--between": set(BETWEEN),
         "--undefined": set(POLICIES),
-        "--unresolved": set(UNRESOLVED),
         "--by": forms(KINDS),
         "--order": {"reverse", "shuffle"},
         "--to": {*_OF_DATA, MODEL, ONNX},

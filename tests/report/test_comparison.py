@@ -130,6 +130,7 @@ def test_the_matrix_shows_steps_by_tasks(tmp_path: Path) -> None:
     assert lines[6].split() == ["02-animals", "40.0", "42.0", "30.0", "35.0"]
     assert lines[8].split() == ["forgotten", "20.0", "-2.0"]
 
+
 def test_scores_ahead_of_learning_are_shown_faint(tmp_path: Path) -> None:
     ahead = row(step=0, task_step=1, metrics={"rm": 3.0, "t2i_r1": 1.0})
     table = _tables(tmp_path, [*own_rows(), ahead])[

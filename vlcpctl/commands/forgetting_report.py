@@ -68,6 +68,16 @@ def run(
             rich_help_panel=options.INPUT,
         ),
     ] = None,
+    oracle: Annotated[
+        str | None,
+        typer.Option(
+            "--oracle",
+            metavar="RUN",
+            help="Run whose final scores on the same data are subtracted from those of the others "
+            "(default: that of joint training, if there is one).",
+            rich_help_panel=options.INPUT,
+        ),
+    ] = None,
     guards: Annotated[
         list[str] | None,
         typer.Option(
@@ -335,6 +345,7 @@ def run(
         allow_missing=allow_missing,
         allow_mixed=tuple(allow_mixed or ()),
         baseline=baseline,
+        oracle=oracle,
         guards=tuple(guards or ()),
         undefined=undefined,
         false_alarms=false_alarms,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -271,65 +271,70 @@ _RULES = (
 
 def row_notes(rows: Sequence[Row]) -> list[str]:
     """Notes about rows that can be compared, but with care."""
-    by_seed: dict[tuple[Hashable, ...], dict[str, int]] = {}
-    by_run: dict[tuple[Hashable, ...], dict[str, set[str]]] = {}
-    contents: dict[Hashable, set[str | None]] = {}
-    names: dict[Hashable, str] = {}
-    made: dict[tuple[str, int, int], Row] = {}
-    models: dict[Hashable, Row] = {}
+    # One of each run and seed on the same data, whatever the steps.
     data: dict[Hashable, Row] = {}
     for row in rows:
-        models.setdefault((row.run, row.seed, row.step, row.parent), row)
         about = row.data, row.data_content, row.task, id(row.tasks), row.gallery, row.split
         data.setdefault((row.run, row.seed, row.evaluator, row.protocol, *about), row)
-    for row in models.values():
-        if row.step is not None:
-            first = made.setdefault((row.run, row.seed, row.step), row)
-            if first.parent is None and row.parent is not None:
-                made[row.run, row.seed, row.step] = row
-    for row in data.values():
+    return [*_data_notes(list(data.values())), *_chain_notes(rows)]
+
+
+def _data_notes(rows: Sequence[Row]) -> Iterator[str]:
+    """Runs whose seeds, tasks whose runs, and data of which rows are of different samples."""
+    by_seed: dict[tuple[Hashable, ...], dict[str, int]] = {}
+    by_run: dict[tuple[Hashable, ...], dict[str, set[str]]] = {}
+    contents: dict[tuple[Hashable, str], dict[str | None, str]] = {}
+    for row in rows:
         track = track_key(row)
         seeds = by_seed.setdefault((track, row.run, row.gallery, _column(row)), {})
         seeds.setdefault(row.data, row.seed)
-        contents.setdefault((track, row.data), set()).add(row.data_content)
-        names.setdefault((track, row.data), row.task)
+        contents.setdefault((track, row.data), {}).setdefault(row.data_content, row.task)
         if row.gallery == "own":
             of_task = by_run.setdefault((track, row.tasks, row.task), {})
             of_task.setdefault(row.run, set()).add(row.data)
-    unlike = sorted({str(key[1]) for key, found in by_seed.items() if len(set(found.values())) > 1})
-    tasks = sorted(
-        str(key[2])
-        for key, of_runs in by_run.items()
-        if any(not one & other for one in of_runs.values() for other in of_runs.values())
-    )
-    rewritten = sorted({names[key] for key, found in contents.items() if len(found) > 1})
-    found = []
+    unlike = {str(key[1]) for key, found in by_seed.items() if len(set(found.values())) > 1}
     if unlike:
-        found.append(
+        yield (
             f"the seeds of {_listed('run', unlike)} were evaluated on different data; their "
             "standard deviation includes the difference"
         )
+    tasks = {
+        str(key[2])
+        for key, of_runs in by_run.items()
+        if any(not one & other for one in of_runs.values() for other in of_runs.values())
+    }
     if tasks:
-        listed = _listed("task", sorted(set(tasks)))
-        found.append(f"the data of {listed} are not the same in all runs: compare them with care")
+        listed = _listed("task", tasks)
+        yield f"the data of {listed} are not the same in all runs: compare them with care"
+    rewritten = {next(iter(found.values())) for found in contents.values() if len(found) > 1}
     if rewritten:
-        found.append(
+        yield (
             f"some rows of {_listed('task', rewritten)} were evaluated before 'vlcpctl forget' "
             "removed pairs, others after it: compare them with care"
         )
+
+
+def _chain_notes(rows: Iterable[Row]) -> list[str]:
+    """Steps that were not trained from the step before them."""
+    made: dict[tuple[str, int, int], str] = {}
+    parents: dict[tuple[str, int, int], str] = {}
+    for row in rows:
+        if row.step is not None:
+            made[row.run, row.seed, row.step] = row.checkpoint
+            if row.parent is not None:
+                parents[row.run, row.seed, row.step] = row.parent
     broken = [
         f"run {run!r}, seed {seed}: the model of step {step} was not trained from that of step "
         f"{step - 1}"
-        for (run, seed, step), row in sorted(made.items(), key=lambda pair: pair[0])
-        if row.parent is not None
-        and (before := made.get((run, seed, step - 1))) is not None
-        and before.checkpoint != row.parent
+        for (run, seed, step), parent in sorted(parents.items())
+        if made.get((run, seed, step - 1), parent) != parent
     ]
-    return [*found, *broken[:_SHOWN]]
+    return broken[:_SHOWN]
 
 
-def _listed(kind: str, names: Sequence[str]) -> str:
+def _listed(kind: str, found: Collection[str]) -> str:
     """Such as "run 'a'", "runs 'a' and 'b'", or the first few and their number."""
+    names = sorted(found)
     shown = [repr(name) for name in names[:_SHOWN]]
     if len(names) > _SHOWN:
         shown.append(f"{len(names) - _SHOWN} more")

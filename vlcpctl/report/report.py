@@ -75,6 +75,7 @@ from vlcpctl.report.scores import (
     require_complete,
     score_notes,
     tracks_of,
+    with_oracle,
     without_unmeasured,
 )
 from vlcpctl.report.sweep import (
@@ -93,6 +94,7 @@ from vlcpctl.report.tables import (
     every_step_tables,
     guards_table,
     matrix_table,
+    oracle_gap,
     ordered_runs,
     per_task_tables,
     shown_guards,
@@ -114,6 +116,7 @@ FIELDS = (
     *("step", "since", "metric", "key", "value", "sd", "n", "seeds", "values"),
     *("low", "high", "se", "samples", "undefined"),
 )
+_ENDS = ("low", "high")
 _FLOATS = ("value", "sd", "low", "high", "se")
 EXAMPLES = 12  # of what was forgotten, in a list
 
@@ -142,6 +145,7 @@ class ReportRequest:
     allow_missing: bool = False
     allow_mixed: Sequence[str] = ()
     baseline: str | None = None
+    oracle: str | None = None  # a run; None: the only one of joint training
     guards: Sequence[str] = ()
     undefined: str = "error"
     false_alarms: float | None = None  # by chance, of the losses of a report; None: PER_REPORT
@@ -443,11 +447,13 @@ def _tracks(
     known = {key for track in tracks for key in track.keys}
     if request.metric is not None and request.metric not in known:
         raise UsageError(f"--metric: {unknown_name('metric key', request.metric, known)}")
+    if request.oracle is not None and request.oracle not in of:
+        raise UsageError(f"--oracle: {unknown_name('run', request.oracle, of)}")
     if request.allow_missing:
-        return tuple(map(without_unmeasured, tracks))
-    for track in tracks:
+        tracks = list(map(without_unmeasured, tracks))
+    for track in tracks if not request.allow_missing else ():
         require_complete(track)
-    return tuple(tracks)
+    return tuple(with_oracle(track, request.oracle) for track in tracks)
 
 
 def _compared(tracks: Sequence[Track], baseline: Baseline | None) -> list[Curve]:
@@ -592,24 +598,27 @@ def _numbers(value: Spread | None, seeds: Sequence[int]) -> dict[str, Any]:
 
 def _run_records(track: Track, run: Run) -> Iterator[dict[str, Any]]:
     names = _names_of(track, run.name, run.method) | {"step": run.of.last}
-    for name, one in DEFINITIONS.items():
-        if one.gallery != "outside" and not run.galleries:
-            continue
-        why = run.why_undefined(one)
-        gallery = one.gallery if one.gallery in {"merged", "outside"} else "own"
-        for key in run.keys:
-            value = run.summary(key, name)
-            undefined = None if value else why or "rows that it needs are missing"
-            about = {"gallery": gallery, "metric": name, "key": key, "undefined": undefined}
-            yield names | about | _numbers(value, run.seeds)
-    for key in run.keys:
-        for name, value in (("change", run.change(key)), ("start", run.mean_at(key, START))):
-            if value is not None and run.galleries:
-                yield (
-                    names
-                    | {"gallery": "own", "metric": name, "key": key}
-                    | _numbers(value, run.seeds)
-                )
+    for one, key in product(DEFINITIONS.values(), run.keys):
+        if one.gallery == "outside" or run.galleries:
+            value = run.summary(key, one.name)
+            why = run.why_undefined(one) or "rows that it needs are missing"
+            place = "own" if one.gallery == "start" else one.gallery
+            about = {"gallery": place, "metric": one.name, "key": key}
+            numbers = _numbers(value, run.seeds) if value else {"undefined": why}
+            yield names | about | numbers
+    for key in run.keys if run.galleries else ():
+        more = [("change", "own", run.change(key)), ("start", "own", run.mean_at(key, START))]
+        ends: dict[str, Any] = {}
+        for gallery in ("own", "merged"):
+            if (found := oracle_gap(track, run, key, gallery)) is not None:
+                gap, interval = found
+                more.append(("to_oracle", gallery, gap))
+                ends[gallery] = {} if interval is None else dict(zip(_ENDS, interval, strict=True))
+        for metric, gallery, value in more:
+            about = {"gallery": gallery, "metric": metric, "key": key}
+            about |= ends.get(gallery, {}) if metric == "to_oracle" else {}
+            if value is not None:
+                yield names | about | _numbers(value, run.seeds)
 
 
 def _drop_record(drop: Drop, metric: str) -> dict[str, Any]:
@@ -649,7 +658,9 @@ def _score_lines(track: Track, run: Run) -> Iterator[str]:
         for columns, scores, first in galleries:
             steps = ["start" if n == START else n for n in range(first, first + scores.shape[1])]
             known = np.nonzero(~np.isnan(scores).any(axis=0))
-            values = rounded(scores[:, *known], 6).T.tolist()  # of the seeds, cell by cell
+            values = rounded(
+                scores[:, known[0], known[1]], 6
+            ).T.tolist()  # of the seeds, cell by cell
             starts = [f"{head},{one}," for one in columns]
             cells = zip(*(one.tolist() for one in known), values, strict=True)
             if len(scores) == 1:

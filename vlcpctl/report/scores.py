@@ -224,6 +224,11 @@ class Run:
             return []
         return [float(np.mean(seed[step + 1, tasks])) for seed in found]
 
+    def mean_over(self, key: str, tasks: Sequence[int]) -> Spread | None:
+        """The mean score of the last model over some tasks."""
+        is_known = bool(tasks) and max(tasks) < len(self.tasks)
+        return over_seeds(self._means(key, self.steps - 1, tasks)) if is_known else None
+
     def change(self, key: str) -> Spread | None:
         """The final score minus that of the model before the first task, means over the tasks."""
         final = self.summary(key, "own_final")
@@ -330,6 +335,28 @@ class Track:
     keys: tuple[str, ...]
     runs: tuple[Run, ...]
     others: tuple[Run, ...] = ()
+    oracle: Run | None = None  # whose final scores those of the other runs are compared with
+
+    def to_oracle(self, run: Run, key: str, gallery: str) -> tuple[Spread, Spread] | None:
+        """The final scores of a run and of the oracle on the same data; None without either.
+
+        On own galleries they are means over the tasks that the run has learned.
+        """
+        oracle = self.oracle
+        if oracle is None or run is oracle or not run.steps or not oracle.steps:
+            return None
+        if gallery == "merged":
+            is_same = run.tasks[: run.steps] == oracle.tasks[: oracle.steps]
+            found = run.summary(key, "merged_final"), oracle.summary(key, "merged_final")
+        else:
+            ends = [(one.steps - 1, column) for one in (run, oracle) for column in run.counted]
+            half = len(run.counted)
+            is_same = all(
+                _data_at(run, *one) == _data_at(oracle, *other)
+                for one, other in zip(ends[:half], ends[half:], strict=True)
+            )
+            found = run.summary(key, "own_final"), oracle.mean_over(key, run.counted)
+        return (found[0], found[1]) if is_same and found[0] and found[1] else None
 
     @property
     def every(self) -> tuple[Run, ...]:
@@ -347,6 +374,18 @@ class Track:
         variant = f"map_variant {self.map_variant}" if self.map_variant else ""
         parts = (self.evaluator, self.protocol, variant, f"{self.split} split")
         return ", ".join(part for part in parts if part)
+
+
+def _data_at(run: Run, step: int, column: int) -> str | None:
+    """The id of the data that the first seed was evaluated on after a step."""
+    row = run.rows.get((0, step, column))
+    return None if row is None else row.data
+
+
+def with_oracle(track: Track, name: str | None) -> Track:
+    """The track with a run of this name as its oracle, or its only one of joint training."""
+    found = [run for run in track.runs if (run.name == name if name else run.group == BOUND)]
+    return replace(track, oracle=found[0]) if len(found) == 1 else track
 
 
 @dataclass(frozen=True)

@@ -236,11 +236,7 @@ def is_ahead(best: Spread, other: Spread, *, are_paired: bool) -> bool:
     variance = math.fsum(variances)
     if variance == 0.0:
         return difference > 0.0
-    # Of one sample these are its values less one; of two, Welch's.
-    freedom = variance**2 / math.fsum(
-        part**2 / (len(sample.values) - 1) for part, sample in zip(variances, samples, strict=True)
-    )
-    return difference > _quantile(freedom) * math.sqrt(variance)
+    return difference > _quantile(_freedom(samples, variances)) * math.sqrt(variance)
 
 
 def seed_note(seeds: Sequence[int]) -> str:
@@ -251,6 +247,27 @@ def seed_note(seeds: Sequence[int]) -> str:
     if len(counts) > 1:
         return f"mean and sample standard deviation, {min(counts)} to {max(counts)} seeds"
     return f"mean and sample standard deviation, {counts.pop()} seeds"
+
+
+def seed_interval(one: Spread, other: Spread, *, are_paired: bool) -> tuple[float, float] | None:
+    """The 95 % interval of the difference of the means over other seeds, as `is_ahead` has it.
+
+    None with a single seed.
+    """
+    samples = [one.minus(other)] if are_paired else [one, other]
+    if min(len(sample.values) for sample in samples) < 2:
+        return None
+    parts = [_variance_of_mean(sample) for sample in samples]
+    error, middle = math.sqrt(math.fsum(parts)), one.mean - other.mean
+    margin = _quantile(_freedom(samples, parts)) * error if error else 0.0
+    return middle - margin, middle + margin
+
+
+def _freedom(samples: Sequence[Spread], variances: Sequence[float]) -> float:
+    """The degrees of freedom: of one sample its values less one; of two, Welch's."""
+    return math.fsum(variances) ** 2 / math.fsum(
+        part**2 / (len(sample.values) - 1) for part, sample in zip(variances, samples, strict=True)
+    )
 
 
 def _variance_of_mean(sample: Spread) -> float:

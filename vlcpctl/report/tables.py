@@ -34,6 +34,7 @@ from vlcpctl.report.table import (
     TableCell,
     fixed,
     number_cell,
+    seed_interval,
     seed_note,
     seed_notes,
     with_best_marked,
@@ -81,6 +82,7 @@ _CALIBRATION = (
 )
 _MODELS: dict[str, Against] = {"start": "baseline", "before": "step before"}
 
+_Values = Mapping[str, Sequence[Spread | TableCell | None]]
 _Words = list[tuple[Column, dict[str, str]]]  # leading columns with the text of each run
 
 
@@ -118,31 +120,78 @@ def _merged_final(track: Track, runs: Sequence[Run], key: str) -> Table:
     has_loss = _is_defined(runs, key, "bwt_ctp")
     measures += [("bwt_ctp", key)] if has_loss else []
     columns = [*_key_columns(track, key), *([_column("bwt_ctp")] if has_loss else [])]
-    values = {run.name: [run.summary(k, name) for name, k in measures] for run in runs}
-    reading = f"bwt_ctp (in {key}): {DEFINITIONS['bwt_ctp'].reading}"
+    more, cells = _oracle_columns(track, key, "merged")
+    values: _Values = {
+        run.name: [*(run.summary(k, name) for name, k in measures), *cells.get(run.name, ())]
+        for run in runs
+    }
+    readings = [f"bwt_ctp (in {key}): {DEFINITIONS['bwt_ctp'].reading}"] if has_loss else []
     return _comparison(
-        "Last model, merged gallery of all tasks", runs, runs, columns, values,
-        readings=(reading,) if has_loss else (), name="merged-final",
+        "Last model, merged gallery of all tasks", runs, runs, [*columns, *more], values,
+        readings=(*readings, *_oracle_reading(more, key)), name="merged-final",
     )  # fmt: skip
 
 
 def _own_final(track: Track, runs: Sequence[Run], key: str) -> Table:
     changes = {run.name: run.change(key) for run in runs}
     has_change = any(changes.values())
-    values = {
+    more, cells = _oracle_columns(track, key, "own")
+    values: _Values = {
         run.name: [
             *(run.summary(one, "own_final") for one in track.keys),
             *([changes[run.name]] if has_change else []),
+            *cells.get(run.name, ()),
         ]
         for run in runs
     }
     columns = _key_columns(track, key)
     columns += [Column("change", higher_is_better=True)] if has_change else []
     trained = [run for run in runs if run.steps]
-    readings = (f"change (in {key}): {_CHANGE_READING}",) if has_change else ()
-    title = "Last model, mean over the tasks' own galleries"
-    found = _comparison(title, runs, trained, columns, values, readings=readings, name="own-final")
+    readings = [f"change (in {key}): {_CHANGE_READING}"] if has_change else []
+    found = _comparison(
+        "Last model, mean over the tasks' own galleries", runs, trained, [*columns, *more], values,
+        readings=(*readings, *_oracle_reading(more, key)), name="own-final",
+    )  # fmt: skip
     return replace(found, groups=(*_starts(track, runs, len(found.columns)), *found.groups))
+
+
+def oracle_gap(
+    track: Track, run: Run, key: str, gallery: str
+) -> tuple[Spread, tuple[float, float] | None] | None:
+    """A final score minus the oracle's on the same data, and its 95 % interval over seeds.
+
+    Seed by seed if both have the same, or else of the means. None without either score.
+    """
+    pair = track.to_oracle(run, key, gallery)
+    if pair is None or track.oracle is None:
+        return None
+    are_paired = run.seeds == track.oracle.seeds
+    gap = pair[0].minus(pair[1]) if are_paired else Spread((pair[0].mean - pair[1].mean,))
+    return gap, seed_interval(*pair, are_paired=are_paired)
+
+
+def _oracle_columns(
+    track: Track, key: str, gallery: str
+) -> tuple[list[Column], dict[str, list[TableCell]]]:
+    """The columns of the distance to the oracle, and the cells of each run; none without one."""
+    gaps = {run.name: oracle_gap(track, run, key, gallery) for run in track.runs}
+    known = [one for one in gaps.values() if one is not None]
+    if not known or track.oracle is None:
+        return [], {}
+    cells = {}
+    for name, one in gaps.items():
+        gap, ends = one or (None, None)
+        interval = TableCell(f"{fixed(ends[0])} to {fixed(ends[1])}") if ends else _DASH
+        cells[name] = [number_cell(gap), interval]
+    columns = [Column(f"to {track.oracle.name}"), Column("95 % interval", rank=1)]
+    if all(ends is None for _, ends in known):
+        return columns[:1], {name: found[:1] for name, found in cells.items()}
+    return columns, cells
+
+
+def _oracle_reading(columns: Sequence[Column], key: str) -> list[str]:
+    said = f"(in {key}): final score minus that of the oracle on the same data, interval over seeds"
+    return [f"{one.name} {said}" for one in columns[:1]]
 
 
 def _starts(track: Track, runs: Sequence[Run], width: int) -> tuple[RowGroup, ...]:
@@ -208,7 +257,7 @@ def _comparison(
     every: Sequence[Run],
     runs: Sequence[Run],
     columns: Sequence[Column],
-    values: Mapping[str, Sequence[Spread | None]],
+    values: _Values,
     **more: Any,
 ) -> Table:
     """A row for each of the runs in the groups of papers, the best of each column marked."""
@@ -220,7 +269,10 @@ def _comparison(
         rows = tuple(
             (
                 *(TableCell(texts[run.name]) for _, texts in words),
-                *map(number_cell, values[run.name]),
+                *(
+                    one if isinstance(one, TableCell) else number_cell(one)
+                    for one in values[run.name]
+                ),
             )
             for run in members
         )

@@ -155,15 +155,23 @@ def table_texts(document: Document, form: str) -> Iterator[tuple[str, str]]:
 
 
 def _in_paper(table: Table, document: Document) -> Table:
-    """The table with short names of its runs; a column that then repeats them is left out."""
-    if not document.short_names:
-        return table
-    table = table.with_texts(lambda text: document.short_names.get(text, text))
+    """The table with the names of runs in a paper; a column that then repeats them is left out.
+
+    A run that has the name of its method is called as the method's title begins, such as "Mod-X".
+    """
+    from vlcpctl.methods import TABLE
+
+    names = dict(document.short_names)
+    for name, method in TABLE.items():
+        title, colon, _ = method.title.partition(": ")
+        if colon and " " not in title:
+            names |= {name: title} | {k: title for k, one in names.items() if one == name}
+    table = table.with_texts(lambda text: names.get(text, text))
     rows = [row for group in table.groups for row in group.rows]
     kept = [
         place
         for place, column in enumerate(table.columns)
-        if column.name != "method" or any(row[place].text != row[0].text for row in rows)
+        if column.name != "method" or any(row[place].text not in {"", row[0].text} for row in rows)
     ]
     return replace(table.only(kept), keys=sum(place < table.keys for place in kept))
 

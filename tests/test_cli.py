@@ -319,7 +319,7 @@ def test_a_signal_removes_what_is_half_done_and_ends_with_its_code(
 import os, sys, time, types
 from pathlib import Path
 from vlcpctl.__main__ import main
-from vlcpctl.files.atomic import new_file
+from vlcpctl.files.outputs import new_file
 
 def run(out: Path):
     with new_file(out, lambda _: True) as temporary:

@@ -77,7 +77,6 @@ def split(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path:
     """Split image-text pairs into a stream of tasks."""
 
@@ -94,8 +93,6 @@ def buffer(
     add: int | None = None,
     candidates: int | None = None,
     store_features: bool = False,
-    num_shards: int | None = None,
-    shard_index: int | None = None,
     seed: int = 0,
     device: str = "auto",
     nproc: int | None = None,
@@ -104,7 +101,6 @@ def buffer(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path:
     """Choose which pairs of a task to keep for replay."""
 
@@ -185,7 +181,6 @@ def train_step(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path:
     """Train on one task, starting from the last checkpoint."""
 
@@ -220,7 +215,6 @@ def merge(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path:
     """Merge checkpoints: average, ema, TIES or Model Stock."""
 
@@ -271,7 +265,6 @@ def eval_retrieval(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> list[dict[str, Any]]: ...
 @overload
 def eval_retrieval(
@@ -306,7 +299,6 @@ def eval_retrieval(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path: ...
 @overload
 def eval_zeroshot(
@@ -334,7 +326,6 @@ def eval_zeroshot(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> list[dict[str, Any]]: ...
 @overload
 def eval_zeroshot(
@@ -362,35 +353,29 @@ def eval_zeroshot(
     wait: float | None = None,
     quiet: bool = False,
     cache: StrPath | None = None,
-    cache_size: str | None = None,
 ) -> Path: ...
 def forgetting_report(
     *rows: StrPath | Row | Iterable[StrPath | Row],
     out: StrPath | None = None,
     metric: str | None = None,
-    gallery: str = "both",
     run: str | Iterable[str] | None = None,
     baseline: StrPath | None = None,
+    oracle: str | None = None,
     guard: str | Iterable[str] | None = None,
     ranks: StrPath | Iterable[StrPath] | None = None,
     table: StrPath | Iterable[StrPath] | None = None,
-    paper_data: bool = False,
     csv: StrPath | None = None,
     latex: StrPath | None = None,
     images: StrPath | Iterable[StrPath] | None = None,
-    examples: int | None = None,
     group_by: str | Iterable[str] | None = None,
     best: str | None = None,
-    recent: int | None = None,
     checkpoint: StrPath | Iterable[StrPath] | None = None,
     figures: StrPath | None = None,
     fail_if: str | Iterable[str] | None = None,
     undefined: str = "error",
     false_alarms: float | None = None,
-    unresolved: str = "accept",
     junit: StrPath | None = None,
     allow_missing: bool = False,
-    without: str | Iterable[str] | None = None,
     allow_mixed: str | Iterable[str] | None = None,
     force: bool = False,
     wait: float | None = None,
@@ -414,7 +399,6 @@ def update(
     fail_if: str | Iterable[str] | None = None,
     undefined: str | None = None,
     false_alarms: float | Literal["none"] | None = None,
-    unresolved: str | None = None,
     retries: int | Literal["none"] | None = None,
     small_guard: bool = False,
     method: str | None = None,
@@ -453,7 +437,6 @@ def update(
     train_option: str | None = None,
     accept_inexact: bool = False,
     cache: StrPath | Literal["none"] | None = None,
-    cache_size: str | None = None,
     junit: StrPath | None = None,
     on_accept: str | None = None,
     on_reject: str | None = None,

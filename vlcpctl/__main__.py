@@ -25,9 +25,9 @@ def main() -> None:
     # teardown of modules.
     atexit.register(_leave, state, pid)
     from vlcpctl.cli import main as run
-    from vlcpctl.core import torch_import
+    from vlcpctl.core import machine
 
-    torch_import.speed_up()
+    machine.speed_up_torch()
     try:
         run()
         state.code = 0

@@ -26,8 +26,8 @@ from vlcpctl.commands.values import arguments, variable_of, warn_of_unknown
 from vlcpctl.core import console
 from vlcpctl.core.ending import ending_at_signals
 from vlcpctl.core.errors import UsageError, VlcpError, debugging
-from vlcpctl.core.printable import printable, printable_lines
-from vlcpctl.core.resource_limits import is_about_limits, limit_text, require_threads
+from vlcpctl.core.machine import is_about_limits, limit_text, require_threads
+from vlcpctl.core.words import printable, printable_lines
 
 EPILOG = (
     "'vlcpctl COMMAND -h' shows the usual options of a command in few words, --help all of them. "

@@ -128,7 +128,7 @@ KINDS = {
             "inputs": "Content ids of the checkpoint and of the tasks.",
             "digests": "Size and digest of every file.",
         },
-        ("schema", "content", "identity", "id", "seal", "made_by"),
+        ("schema", "content", "identity", "seal", "id", "made_by"),
     ),
     "report": Kind(
         "A report, made by `forgetting-report`: every number of the page, for scripts.",
@@ -235,15 +235,16 @@ RECORDS = {
             "before the removal.",
             "keys": "Keys of the removed samples.",
             "images": "Digests of the removed images.",
-            "not_found": "Keys and images that were asked for and not found.",
             "stop_lists": "Files that keep the pairs out of later weeks of `update`.",
             "second_search": "Search after the removal: its time, how many artifacts it read, and "
             "the pairs that it found, 0.",
-            "artifacts": "What was rewritten or deleted, with earlier and new content ids, and the "
-            "line that makes `again` what was deleted.",
-            "checkpoints": "Checkpoints that were trained on the pairs, and those of which this "
-            "is not known.",
-            "versions": "Versions of vlcpctl and Python.",
+            "artifacts": "What was rewritten or deleted, with its content id `before` and `after`, "
+            "and the line that makes `again` what was deleted.",
+            "checkpoints": "Checkpoints that were trained on the pairs.",
+            "unknown": "Checkpoints, exports and unfinished work of data that was not searched.",
+            "foreign": "Pairs that stay, by tar of others.",
+            "caches": "Caches of object stores, which were emptied.",
+            "notes": "What else the deletion does not cover.",
         },
         ("schema",),
     ),

@@ -27,7 +27,7 @@ from typing import Any
 from turns import Seconds, in_turns, machine, ratios
 
 from vlcpctl.core.console import emit
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.rows import SCHEMA
 
 METRICS = ("i2t_r1", "i2t_r5", "i2t_r10", "i2t_rmean", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_rmean")

@@ -24,7 +24,7 @@ from vlcpctl.commands.import_checkpoint import run as command
 from vlcpctl.commands.inspect import run as inspect
 from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, UsageError
 from vlcpctl.export.model_card import Facts, model_card
-from vlcpctl.files.hashing import file_sha256
+from vlcpctl.files.digests import file_sha256
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.models import dual_encoder, encoders
 from vlcpctl.models.configuration import PACKAGED

@@ -18,7 +18,7 @@ from support.program import check_refused, make_inputs, run_program
 from vlcpctl.checkpoints.checkpoint import open_parent, write_checkpoint
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import Diverged, Incompatible
-from vlcpctl.files.seals import seal_of
+from vlcpctl.files.manifest import seal_of
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 

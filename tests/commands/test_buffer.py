@@ -104,7 +104,7 @@ def test_herding_looks_at_features_of_the_checkpoint_and_records_it(
     checkpoint.mkdir()
     write_manifest(checkpoint, "checkpoint", {}, "c0ffee", {})
 
-    def embed(model: Any, _pool: Pool, _: None, split: Split, rows: np.ndarray) -> np.ndarray:
+    def embed(model: Any, _pool: Pool, split: Split, rows: np.ndarray) -> np.ndarray:
         assert (model.checkpoint, model.device) == (checkpoint, "cpu")
         angles = np.array(rows) * 0.1  # row 3 or 4 is nearest to the mean
         return np.stack([np.cos(angles), np.sin(angles)], axis=1)

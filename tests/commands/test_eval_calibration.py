@@ -17,7 +17,8 @@ from support.checkpoints import write_checkpoint_manifest
 
 from vlcpctl.commands.eval_retrieval import run
 from vlcpctl.data.tasks.task import open_stream
-from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.manifest import is_artifact
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.metrics.calibration import BINS, METRICS
 from vlcpctl.models import dual_encoder
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
@@ -44,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make_checkpoint(root: Path, name: str, encoder: Any) -> None:
     tasks = [task.content for task in open_stream(root / "stream")]
     body = {"run": name, "method": "seqf", "buffer": None, "seed": 0, "step": 1, "tasks": tasks}
-    with new_directory(root / name, "checkpoint.json") as temporary:
+    with new_directory(root / name, is_artifact) as temporary:
         dual_encoder.save(encoder, temporary)
         write_checkpoint_manifest(temporary, f"content {name}", **body)
 

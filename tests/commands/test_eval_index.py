@@ -22,7 +22,8 @@ from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.evaluation.rank_files import SavedRanks
-from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.manifest import is_artifact
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.files.rows import Row
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.models import configuration, dual_encoder
@@ -74,7 +75,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_checkpoint(directory: Path, model: str, seed: int = 0, **fields: Any) -> Path:
-    with new_directory(directory, "checkpoint.json") as temporary:
+    with new_directory(directory, is_artifact) as temporary:
         dual_encoder.save(dual_encoder.build(model, seed=seed), temporary)
         about: dict[str, Any] = {"run": directory.name, "method": "seqf", "buffer": None}
         about |= {"seed": 0, "step": None, "tasks": [], **fields}
@@ -306,7 +307,7 @@ def test_what_does_not_fit_is_refused_in_one_line(place: Path, tmp_path: Path) -
     with pytest.raises(Incompatible, match=r"narrow has embeddings of 8 numbers, .*new of 96"):
         evaluated(place, tmp_path / "rows", gallery_checkpoint=narrow)
     fusion = tmp_path / "fusion"
-    with new_directory(fusion, "checkpoint.json") as temporary:
+    with new_directory(fusion, is_artifact) as temporary:
         config = (configuration.PACKAGED / "albef-micro.json").read_text()
         (temporary / "config.json").write_text(config)
         write_checkpoint_manifest(temporary, "fusion")

@@ -19,7 +19,8 @@ from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_stream, open_task
 from vlcpctl.evaluation.evaluator import Session
-from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.manifest import is_artifact
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.files.rows import read_rows
 from vlcpctl.models import configuration, dual_encoder, encoders
 from vlcpctl.report.report import ReportRequest, build
@@ -56,7 +57,7 @@ def make_checkpoint(directory: Path, stream: Path, step: int) -> Path:
         "step": step,
         "tasks": [task.content for task in open_stream(stream)][: step + 1],
     }
-    with new_directory(directory, "checkpoint.json") as temporary:
+    with new_directory(directory, is_artifact) as temporary:
         config = (configuration.PACKAGED / "albef-micro.json").read_text()
         (temporary / "config.json").write_text(config)
         write_checkpoint_manifest(temporary, f"content {step}", **body)

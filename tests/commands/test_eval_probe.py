@@ -20,8 +20,9 @@ from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.evaluation.classification import logistic_probe
 from vlcpctl.evaluation.classification.logistic_probe import STRENGTHS
-from vlcpctl.files.atomic import new_directory
-from vlcpctl.files.hashing import unit_hash
+from vlcpctl.files.ids import unit_hash
+from vlcpctl.files.manifest import is_artifact
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
@@ -40,7 +41,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make_checkpoint(directory: Path, step: int) -> Path:
     encoder = encoders.build("micro", NewModelOptions(seed=step))
     body = {"run": "seqf", "method": "seqf", "seed": 0, "buffer": None, "step": step, "tasks": []}
-    with new_directory(directory, "checkpoint.json") as temporary:
+    with new_directory(directory, is_artifact) as temporary:
         encoders.save(encoder, temporary)
         write_checkpoint_manifest(temporary, f"content {step}", **body)
     return directory

@@ -30,7 +30,8 @@ from vlcpctl.evaluation.classification import modx_probe
 from vlcpctl.evaluation.classification.linear_probe import Judged, Probe
 from vlcpctl.evaluation.classification.modx_probe import RawWork, train_view
 from vlcpctl.evaluation.classification.probe import LinearProbe
-from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.manifest import is_artifact
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
@@ -47,7 +48,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for step in range(2):
         encoder = encoders.build("micro", NewModelOptions(seed=step))
         body = {"run": "modx", "method": "modx", "seed": 0, "buffer": None, "tasks": []}
-        with new_directory(root / "run" / f"{step:02d}", "checkpoint.json") as temporary:
+        with new_directory(root / "run" / f"{step:02d}", is_artifact) as temporary:
             encoders.save(encoder, temporary)
             write_checkpoint_manifest(temporary, f"content {step}", step=step, **body)
     return root

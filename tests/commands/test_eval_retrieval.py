@@ -22,7 +22,8 @@ from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.evaluation import embedding
-from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.manifest import is_artifact
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.files.rows import read_rows
 from vlcpctl.inspection.check import check
 from vlcpctl.metrics.recall import recalls
@@ -65,7 +66,7 @@ def make_checkpoint(directory: Path, stream: Path, step: int, *, scale: float = 
         "step": step,
         "tasks": [task.content for task in open_stream(stream)][: step + 1],
     }
-    with new_directory(directory, "checkpoint.json") as temporary:
+    with new_directory(directory, is_artifact) as temporary:
         dual_encoder.save(encoder, temporary)
         write_checkpoint_manifest(temporary, f"content {step}", **body)
     return directory
@@ -430,7 +431,7 @@ def test_ranks_are_not_written_over_other_files(place: Path, tmp_path: Path) -> 
     other = tmp_path / "index.parquet"
     pq.write_table(pa.table({"key": ["a"]}), other)
     before = other.read_bytes()
-    with pytest.raises(OutputExists, match="was not written by this command"):
+    with pytest.raises(OutputExists, match="choose another --out"):
         evaluate(place, tmp_path / "rows", save_ranks=other, force=True)
     assert other.read_bytes() == before
     with pytest.raises(UsageError, match="give two files"):

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.checkpoints import write_checkpoint_manifest
-from support.processes import exit_code_of, start_child, wait_until
+from support.processes import exit_code_of, start_child
 from support.program import ProgramResult, check_refused, run_program
 
-from vlcpctl.core.errors import OutputExists
 from vlcpctl.data.tasks.task import open_stream
-from vlcpctl.deletion.lineage import outdated_parts
+from vlcpctl.deletion.places import UNFINISHED, Artifact
 from vlcpctl.evaluation import embedding
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.retrieval import cross_modal, multi_modal
-from vlcpctl.files import shards
-from vlcpctl.files.atomic import new_directory
-from vlcpctl.files.manifest import read_manifest
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.manifest import is_artifact, read_manifest
+from vlcpctl.files.outputs import Output, new_directory
+from vlcpctl.files.parts import Parts
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
@@ -60,7 +57,7 @@ def make_checkpoint(
 ) -> None:
     tasks = [task.content for task in open_stream(stream)][: step + 1]
     body = {"run": "seqf", "method": "seqf", "buffer": None, "seed": 0, "step": step}
-    with new_directory(directory, "checkpoint.json") as temporary:
+    with new_directory(directory, is_artifact) as temporary:
         encoders.save(encoders.build(model, how or NewModelOptions(seed=step)), temporary)
         content = f"content {model} {step}"
         write_checkpoint_manifest(temporary, content, **body, tasks=tasks)
@@ -168,63 +165,37 @@ def test_a_joining_line_runs_no_model(
 def test_a_shard_that_was_killed_computes_only_what_it_lacks(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Killed while it embeds and while it searches; each time three more parts are there."""
     whole, rows = tmp_path / "whole" / "rows", tmp_path / "cut" / "rows"
     assert run_program(capfd, *words(place, whole)).code == 0
     line = words(place, rows, "own", "--num-shards", 2)
-    record = shards.record_part
-    recorded: list[str] = []
+    keep, kept = Parts.keep, list[str]()
 
-    def dying(part: str, files: list[Path]) -> None:
-        record(part, files)
-        recorded.append(part)
-        if len(recorded) == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def killed_after(count: int) -> None:
+        def dying(self: Parts, name: str, *given: Any) -> None:
+            keep(self, name, *given)
+            kept.append(name)
+            if len(kept) == count:
+                os.kill(os.getpid(), signal.SIGKILL)
 
-    def act(_: int) -> None:
-        monkeypatch.setattr(shards, "record_part", dying)
-        run_program(capfd, *line, "--shard-index", 1)
+        def act(_: int) -> None:
+            monkeypatch.setattr(Parts, "keep", dying)
+            run_program(capfd, *line, "--shard-index", 1)
 
-    assert exit_code_of(start_child(act)) == -signal.SIGKILL
+        assert exit_code_of(start_child(act)) == -signal.SIGKILL
+
+    def then_keeps() -> int:
+        before = len(Parts(rows).listed())
+        assert run_program(capfd, *line, "--shard-index", 1).code == 0
+        return len(Parts(rows).listed()) - before
+
+    killed_after(3)
     assert run_program(capfd, *line, "--shard-index", 0).code == 0
     check_refused(run_program(capfd, *line), "eval-retrieval", 3, "shard 1 of 2", "--shard-index 1")
-    monkeypatch.setattr(
-        shards, "record_part", lambda *given: (record(*given), recorded.append(given[0]))
-    )
-    assert run_program(capfd, *line, "--shard-index", 1).code == 0
-    assert len(recorded) == 8 - 3 + 1  # images and texts of two tasks by two checkpoints, the end
-    assert run_program(capfd, *line).code == 0
-    assert made(rows.parent) == made(whole.parent)
-
-
-def test_a_search_that_was_killed_searches_only_what_it_lacks(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, rows = tmp_path / "whole" / "rows", tmp_path / "cut" / "rows"
-    assert run_program(capfd, *words(place, whole)).code == 0
-    line = words(place, rows, "own", "--num-shards", 2)
-    for index in range(2):
-        assert run_program(capfd, *line, "--shard-index", index).code == 0
-    record, recorded = shards.record_part, list[str]()
-
-    def act(_: int) -> None:
-        monkeypatch.setattr(
-            shards,
-            "record_part",
-            lambda *given: (
-                record(*given),
-                # The first is the shard itself, whose embeddings are there.
-                len(recorded) == 3 and os.kill(os.getpid(), signal.SIGKILL),
-                recorded.append(given[0]),
-            ),
-        )
-        run_program(capfd, *line, "--shard-index", 1)
-
-    assert exit_code_of(start_child(act)) == -signal.SIGKILL
-    monkeypatch.setattr(
-        shards, "record_part", lambda *given: (record(*given), recorded.append(given[0]))
-    )
-    assert run_program(capfd, *line, "--shard-index", 1).code == 0
-    assert len(recorded) == 1 + 8 - 3  # both directions of two tasks by two checkpoints
+    # Images and texts of two tasks by two checkpoints, the end; both directions of the same.
+    assert then_keeps() == 8 - 3 + 1
+    killed_after(3)
+    assert then_keeps() == 8 - 3
     assert run_program(capfd, *line).code == 0
     assert made(rows.parent) == made(whole.parent)
 
@@ -245,26 +216,25 @@ def test_a_shard_says_why_it_cannot_search_yet(
     assert again.err.splitlines()[-1] == f"{rows}: shard 0 of 2 has searched its share"
 
 
-def test_what_other_shards_finish_meanwhile_does_not_count_as_finished(tmp_path: Path) -> None:
-    """Else a shard that runs beside others would take itself for one that has just embedded."""
-    own = shards.Shards(tmp_path / "rows", 2, 1)
-    Staging(own.out).open_partial()
-    for name in ("part-a-000000.json", "part-shard-000000.json", "part-a-000001.json"):
-        (Staging(own.out).partial / name).touch()
-    assert own.finished() == {"part-a-000001.json"}
-
-
-def test_a_search_that_was_changed_is_not_joined(
+def test_what_was_changed_is_computed_again(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    rows = tmp_path / "rows"
+    whole, rows = tmp_path / "whole" / "rows", tmp_path / "joined" / "rows"
+    assert run_program(capfd, *words(place, whole)).code == 0
     for index in (0, 1, 1):
         assert shard(place, rows, capfd, index).code == 0
-    file = max(Staging(rows).partial.glob("*.npz"))
-    data = file.read_bytes()
-    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    line = words(place, rows, "own", "--num-shards", 2)
-    check_refused(run_program(capfd, *line), "eval-retrieval", 5, file.name, "--force starts over")
+    join = words(place, rows, "own", "--num-shards", 2)
+    for kind in ("npz", "npy"):
+        file = max(Output(rows).partial.glob(f"*.{kind}"))
+        data = file.read_bytes()
+        file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    ended = run_program(capfd, *join)  # it searches what is missing, but embeds nothing
+    assert (ended.code, rows.exists()) == (3, False)
+    assert "--shard-index 1" in ended.err
+    for index in range(2):
+        assert shard(place, rows, capfd, index).code == 0
+    assert run_program(capfd, *join).code == 0
+    assert made(rows.parent) == made(whole.parent)
 
 
 def shard(
@@ -286,29 +256,6 @@ def test_a_joining_line_names_the_line_of_a_missing_shard(
     monkeypatch.delattr(Session, "load")  # refused before a model is loaded
     said = f"shard 1 of 2 of {rows} is missing; first run this line with --shard-index 1"
     check_refused(run_program(capfd, *join), "eval-retrieval", 3, said)
-
-
-def test_shards_are_made_side_by_side_and_joined_when_none_is_being_made(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    rows, has_begun = tmp_path / "rows", tmp_path / "begun"
-
-    def hold(_: int) -> None:
-        with Staging(rows).locked_part("1-of-2"):
-            has_begun.touch()
-            time.sleep(60)
-
-    child = start_child(hold)
-    wait_until(has_begun.exists)
-    try:
-        assert shard(place, rows, capfd, 0).code == 0
-        said = f"{rows} is being written by process "
-        check_refused(shard(place, rows, capfd, 1), "eval-retrieval", 4, said)
-        join = words(place, rows, "own", "--num-shards", 2)
-        check_refused(run_program(capfd, *join), "eval-retrieval", 4, said)
-    finally:
-        os.kill(child, signal.SIGKILL)
-        exit_code_of(child)
 
 
 def test_an_array_that_no_shard_has_is_missing(
@@ -357,29 +304,15 @@ def test_shards_of_something_else_are_refused(
     assert not rows.exists()
 
 
-def test_a_shard_that_was_changed_is_not_joined(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    rows = tmp_path / "rows"
-    for index in range(2):
-        assert shard(place, rows, capfd, index).code == 0
-    file = max(Staging(rows).partial.glob("*.npy"))
-    data = file.read_bytes()
-    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    line = words(place, rows, "own", "--num-shards", 2)
-    check_refused(run_program(capfd, *line), "eval-retrieval", 5, file.name, "--force starts over")
-    assert not rows.exists()
-
-
 def test_a_line_without_shards_does_not_silently_drop_them(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rows = tmp_path / "rows"
     assert shard(place, rows, capfd, 0).code == 0
-    said = "has shards of these rows; join them with --num-shards"
-    check_refused(run_program(capfd, *words(place, rows)), "eval-retrieval", 4, said)
+    refused = run_program(capfd, *words(place, rows))
+    check_refused(refused, "eval-retrieval", 4, "--num-shards", "--force")
     assert run_program(capfd, *words(place, rows, "own", "--force")).code == 0
-    assert not Staging(rows).path.exists()
+    assert not Output(rows).hidden.exists()
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
@@ -387,8 +320,8 @@ def test_unfinished_work_of_another_command_of_that_name_stays(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], force: tuple[str, ...]
 ) -> None:
     rows = tmp_path / "rows"
-    Staging(rows).open_partial()
-    kept = Staging(rows).partial / "identity.json"
+    Output(rows).open_partial()
+    kept = Output(rows).partial / "identity.json"
     kept.write_text('{"run": "a training", "numeric": {"threads": 1}}')
     line = words(place, rows, "own", "--num-shards", 2, "--shard-index", 0)
     assert run_program(capfd, *line).code == 4
@@ -403,7 +336,7 @@ def test_unfinished_work_of_another_command_of_that_name_stays(
         (("--shard-index", 0), "--shard-index has no effect without --num-shards"),
         (("--num-shards", 2, "--shard-index", 2), "with --num-shards 2 the last is 1"),
         (("--num-shards", 2, "--force"), "--force would remove the shards of other commands"),
-        (("--num-shards", 2, "--out", "-"), "give their file with --out"),
+        (("--num-shards", 2, "--out", "-"), "give the path"),
     ],
 )
 def test_options_of_shards_that_do_not_fit_are_refused(
@@ -419,10 +352,6 @@ def test_forget_finds_shards_of_its_data(
     rows = tmp_path / "rows"
     line = words(place, rows, "distractors", "--num-shards", 2, "--shard-index", 0)
     assert run_program(capfd, *line).code == 0
-    partial_ = Staging(rows).partial
-    known = [task.content for task in open_stream(place / "stream")]
+    partial_ = Output(rows).partial
     (distractor,) = (task.content for task in open_stream(place / "others"))
-    every = [*known, distractor]
-    assert outdated_parts([partial_], [distractor], every, str) == [partial_]
-    with pytest.raises(OutputExists, match="on data that is not under the given paths"):
-        outdated_parts([partial_], known[:1], known, str)
+    assert distractor in Artifact(partial_, UNFINISHED, partial_).data

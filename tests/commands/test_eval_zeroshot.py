@@ -25,7 +25,8 @@ from vlcpctl.data.tasks.class_names import distinct_labels
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.evaluation.classification import class_vectors
 from vlcpctl.evaluation.search.index import BAND
-from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.manifest import is_artifact
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.files.rows import read_rows
 from vlcpctl.metrics.accuracy import accuracies, tally
 from vlcpctl.models import encoders
@@ -62,7 +63,7 @@ def make_checkpoint(
         "step": step,
         "tasks": [task.content for task in open_stream(stream)][: step + 1],
     }
-    with new_directory(directory, "checkpoint.json") as temporary:
+    with new_directory(directory, is_artifact) as temporary:
         encoders.save(encoder, temporary)
         write_checkpoint_manifest(temporary, f"content {step}", **body)
     return directory

@@ -14,7 +14,8 @@ from vlcpctl.commands import options
 from vlcpctl.commands.evaluation import evaluation, has_rows, rows_to
 from vlcpctl.core.errors import UsageError
 from vlcpctl.evaluation.evaluator import Evaluator
-from vlcpctl.files.atomic import already_made, new_file
+from vlcpctl.files.finished import already_made
+from vlcpctl.files.outputs import new_file
 from vlcpctl.files.rows import is_row_file
 
 each_force = pytest.mark.parametrize("force", [False, True])
@@ -51,7 +52,7 @@ def test_a_device_is_written_to_and_stays(tmp_path: Path, *, force: bool) -> Non
 def test_a_device_is_no_place_for_a_directory(tmp_path: Path, *, force: bool) -> None:
     null = tmp_path / "null"
     null.symlink_to(os.devnull)
-    with pytest.raises(UsageError, match="null is a pipe or device"):
+    with pytest.raises(UsageError, match="null is stdout, a pipe or a device"):
         already_made(null, "task", {}, force=force)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
+import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from support.processes import exit_code_of, start_child
 
 from vlcpctl.commands import buffer, invert_texts, train_step
 from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
-from vlcpctl.precompute import invert_texts as engine
+from vlcpctl.precompute.invert_texts import TextWork
 from vlcpctl.testing.tiny_stream import make_stream
 
 ENOUGH = {"count": 11, "images": 4, "iterations": 2, "rate": 0.5}
@@ -85,54 +87,15 @@ def test_killed_and_started_again_it_ends_with_the_same_bytes(
     invert: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = invert("whole.parquet").read_bytes()
-    write = engine.write_part
 
-    def killed(path: Path, columns: Any) -> None:
-        if path.name == "part-000001.parquet":
-            raise KeyboardInterrupt
-        write(path, columns)
-
-    monkeypatch.setattr(engine, "write_part", killed)
-    with pytest.raises(KeyboardInterrupt):
+    def act(_: int) -> None:
+        monkeypatch.setattr(TextWork, "_rows", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         invert("killed.parquet")
-    monkeypatch.setattr(engine, "write_part", write)
-    partial = tmp_path / ".killed.parquet.vlcpctl" / "partial"
-    assert sorted(path.name for path in partial.iterdir()) == [
-        "identity.json",
-        "part-000000.json",
-        "part-000000.parquet",
-    ]
+
+    assert exit_code_of(start_child(act)) == -signal.SIGKILL
+    assert not (tmp_path / "killed.parquet").exists()
     assert invert("killed.parquet").read_bytes() == expected
-    assert not partial.exists()
-
-
-@pytest.mark.parametrize("name", ["part-000000.parquet", "identity.json", "part-000000.json"])
-def test_a_changed_part_is_not_used(
-    invert: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(engine, "join_parts", killed)
-    with pytest.raises(KeyboardInterrupt):
-        invert("killed.parquet")
-    path = tmp_path / ".killed.parquet.vlcpctl" / "partial" / name
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(Incompatible, match=f"{re.escape(name)}.*; --force starts over"):
-        invert("killed.parquet")
-
-
-def test_unfinished_work_of_another_command_is_refused(
-    invert: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine, "join_parts", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        invert()
-    monkeypatch.undo()
-    with pytest.raises(OutputExists, match=r"inversion\.rate was 0\.5 and is now 0\.7"):
-        invert(rate=0.7)
-    invert(rate=0.7, force=True)
-    assert open_pseudo_texts(tmp_path / "pseudo.parquet").metadata["identity"]["seed"] == 0
+    assert not (tmp_path / ".killed.parquet.vlcpctl").exists()
 
 
 def test_a_larger_count_begins_with_the_same_texts(invert: Callable[..., Path]) -> None:
@@ -228,7 +191,7 @@ def test_what_stands_there_and_is_no_such_file_stays(
     invert: Callable[..., Path], tmp_path: Path
 ) -> None:
     (tmp_path / "pseudo.parquet").write_text("mine")
-    with pytest.raises(OutputExists, match="not written by this command"):
+    with pytest.raises(OutputExists, match="choose another --out"):
         invert()
     assert (tmp_path / "pseudo.parquet").read_text() == "mine"
 

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from vlcpctl import Task, load_model
 from vlcpctl.checkpoints.merge_rules import TABLE, Average, Ema, MergeRule, ModelStock, Ties
-from vlcpctl.deletion.lineage import dependents
-from vlcpctl.deletion.places import Stored
+from vlcpctl.deletion.places import Artifact
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.files.rows import read_rows
 from vlcpctl.inspection.check import check
@@ -166,7 +165,7 @@ def test_the_result_is_a_whole_checkpoint_with_its_lineage(
     assert (found["step"], found["method"], found["alpha"]) == (2, "merge-ties", None)
     slot = Path("method") / "ewc" / "fisher.safetensors"
     assert (out / slot).read_bytes() == (inputs / "other" / slot).read_bytes()
-    (depends,) = dependents([Stored(out, "checkpoint", out)])
+    depends = Artifact(out, "checkpoint", out)
     assert depends.models >= {one["content"], other["content"], base["content"]}
     shown = run_program(capfd, "inspect", out).out
     assert "method merge-ties, parameters keep=0.5 scale=1.0, step 2" in shown
@@ -463,8 +462,7 @@ def test_the_pairs_of_batch_norms_are_in_the_lineage(
         assert run_program(capfd, *words, task).code == 0
     content = read_manifest(task, "task")["content"]
     assert read_manifest(out, "checkpoint")["identity"]["batch_norm_from"] == content
-    (depends,) = dependents([Stored(out, "checkpoint", out)])
-    assert content in depends.data
+    assert content in Artifact(out, "checkpoint", out).data
     assert content in run_program(capfd, "inspect", out).out
     other = run_program(capfd, *words, inputs / "stream" / "02-part-2")
     check_refused(other, "merge", 4, "batch_norm_from was")

@@ -40,7 +40,7 @@ def test_other_settings_are_refused_by_name_and_forced_aside(tmp_path: Path) -> 
 def test_a_foreign_file_is_not_overwritten(tmp_path: Path) -> None:
     out = tmp_path / "pairs.parquet"
     out.write_text("mine")
-    with pytest.raises(OutputExists, match="not written by this command"):
+    with pytest.raises(OutputExists, match="choose another --out"):
         sample(out)
     assert out.read_text() == "mine"
 

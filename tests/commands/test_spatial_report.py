@@ -17,7 +17,8 @@ from vlcpctl.commands.spatial_report import run
 from vlcpctl.core.errors import Incompatible, OutputExists, UsageError
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import open_stream
-from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.manifest import is_artifact
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.files.rows import read_rows
 from vlcpctl.metrics.angles import rotations, self_angle_changes
 from vlcpctl.models import encoders
@@ -41,7 +42,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make_checkpoint(directory: Path, step: int, model: str = "micro") -> Path:
     encoder = encoders.build(model, NewModelOptions(seed=step))
     body = {"run": "seqf", "method": "seqf", "seed": 0, "buffer": None, "step": step, "tasks": []}
-    with new_directory(directory, "checkpoint.json") as temporary:
+    with new_directory(directory, is_artifact) as temporary:
         encoders.save(encoder, temporary)
         write_checkpoint_manifest(temporary, f"content {step}", **body)
     return directory

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from vlcpctl.core.errors import BadInput, Incompatible
-from vlcpctl.files import digest_cache, digests
+from vlcpctl.files import digests
 from vlcpctl.files.digests import changed_files, digests_of, verify_files
 
 
@@ -59,8 +59,8 @@ def test_a_damaged_record_is_a_problem(tree, entry):
 
 def test_a_large_file_is_hashed_once_until_it_changes(tree, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(digest_cache, "_CACHED_FROM", 50)
-    monkeypatch.setattr(digest_cache, "_SETTLED_SECONDS", 0)
+    monkeypatch.setattr(digests, "_CACHED_FROM", 50)
+    monkeypatch.setattr(digests, "_SETTLED_SECONDS", 0)
     recorded = digests_of(tree)
     hashed = []
     real = digests.file_digest
@@ -84,7 +84,7 @@ def test_a_large_file_is_hashed_once_until_it_changes(tree, tmp_path, monkeypatc
 
 def test_a_file_that_has_just_changed_is_not_cached(tree, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(digest_cache, "_CACHED_FROM", 50)
+    monkeypatch.setattr(digests, "_CACHED_FROM", 50)
     assert not list(changed_files(tree, digests_of(tree)))
     assert not (tmp_path / "cache").exists()
 
@@ -92,15 +92,15 @@ def test_a_file_that_has_just_changed_is_not_cached(tree, tmp_path, monkeypatch)
 def test_a_cache_that_cannot_be_written_is_no_error(tree, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr(digest_cache, "_CACHED_FROM", 50)
-    monkeypatch.setattr(digest_cache, "_SETTLED_SECONDS", 0)
+    monkeypatch.setattr(digests, "_CACHED_FROM", 50)
+    monkeypatch.setattr(digests, "_SETTLED_SECONDS", 0)
     assert not list(changed_files(tree, digests_of(tree)))
 
 
 def test_a_digest_comes_from_the_cache_until_the_file_is_touched(tree, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "the cache"))
-    monkeypatch.setattr(digest_cache, "_CACHED_FROM", 50)
-    monkeypatch.setattr(digest_cache, "_SETTLED_SECONDS", -60)
+    monkeypatch.setattr(digests, "_CACHED_FROM", 50)
+    monkeypatch.setattr(digests, "_SETTLED_SECONDS", -60)
     path = tree / "b" / "two of three.bin"
     path.write_bytes(b"2" * 100)
     first = digests.cached_digest(path)

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ from msgspec import structs
 from support.eval_rows import row, write_rows
 
 import vlcpctl.files.rows as rows_module
-from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.limits import MOST_TASKS
+from vlcpctl.core.errors import BadInput
+from vlcpctl.files.inputs import MOST_TASKS
 from vlcpctl.files.rows import read_rows, write_row
 
 
@@ -35,16 +36,6 @@ def test_unknown_fields_are_ignored(tmp_path: Path) -> None:
     assert found.metrics == {"rm": 50.0}
 
 
-def test_a_directory_is_refused_with_what_to_give(tmp_path: Path) -> None:
-    with pytest.raises(
-        BadInput, match=r"is a directory; give files of rows, such as .*/\*\.ndjson"
-    ):
-        read_rows([str(tmp_path)])
-    (tmp_path / "checkpoint.json").touch()
-    with pytest.raises(BadInput, match="is a checkpoint; eval-retrieval and eval-zeroshot write"):
-        read_rows([str(tmp_path)])
-
-
 def test_other_names_change_nothing_else(tmp_path: Path) -> None:
     (found,) = read_rows([write_rows(tmp_path / "rows", [row(n_images=3, metrics={"rm": 1.5})])])
     named = structs.replace(found, task="a", tasks=("a", "b"))
@@ -54,26 +45,6 @@ def test_other_names_change_nothing_else(tmp_path: Path) -> None:
 
 def test_a_minor_version_is_read(tmp_path: Path) -> None:
     assert read_rows([write_rows(tmp_path / "rows", [row(schema="vlcpctl.eval/1.2")])])
-
-
-def test_another_major_version_is_refused_with_its_place(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "rows", [row(), row(schema="vlcpctl.eval/2")])
-    with pytest.raises(BadInput, match=rf"{path}:2 has schema 'vlcpctl.eval/2'"):
-        read_rows([path])
-
-
-@pytest.mark.parametrize("schema", ["vlcpctl.eval/1", "vlcpctl.eval/1.0"])
-def test_rows_of_unpublished_versions_are_refused_in_one_line(tmp_path: Path, schema: str) -> None:
-    earlier = {name: value for name, value in row(schema=schema).items() if name != "options"}
-    path = write_rows(tmp_path / "rows", [earlier])
-    with pytest.raises(BadInput, match=f"^{path}:1 was made by an unpublished version; evaluate"):
-        read_rows([path])
-
-
-@pytest.mark.parametrize("schema", [None, "vlcpctl.report/1", 1, "vlcpctl.eval/10x"])
-def test_another_schema_is_refused(tmp_path: Path, schema: object) -> None:
-    with pytest.raises(BadInput, match="is not an evaluation row"):
-        read_rows([write_rows(tmp_path / "rows", [row(schema=schema)])])
 
 
 def test_identical_repeats_collapse(tmp_path: Path) -> None:
@@ -87,7 +58,7 @@ def test_identical_repeats_collapse(tmp_path: Path) -> None:
     [
         ({"metrics": {"rm": 51.0}}, "rm is 50.0 there and 51.0 here"),
         ({"metrics": {"rm": 50.0, "extra": 1}}, "extra is None there and 1.0 here"),
-        ({"checkpoint": "other"}, "checkpoint is c0 there and other here"),
+        ({"checkpoint": "other"}, "checkpoint is 'c0' there and 'other' here"),
     ],
 )
 def test_a_contradiction_names_both_places(
@@ -107,59 +78,9 @@ def test_merged_galleries_of_different_tasks_do_not_contradict(tmp_path: Path) -
     assert len(read_rows([write_rows(tmp_path / "rows", rows)])) == 2
 
 
-@pytest.mark.parametrize("line", ["{", "[1]", "nonsense", '{"rm": NaN}'])
-def test_a_malformed_line_is_named(tmp_path: Path, line: str) -> None:
-    path = tmp_path / "rows"
-    path.write_text(json.dumps(row()) + "\n\n" + line + "\n", encoding="utf-8")
-    with pytest.raises(BadInput, match=f"^{path}:3( is not a JSON object|: expected an object)"):
-        read_rows([str(path)])
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("options", None),
-        ("run", None),
-        ("seed", "0"),
-        ("seed", True),
-        ("metrics", []),
-        ("tasks", "a"),
-        ("step", 1.5),
-    ],
-)
-def test_a_mistyped_field_is_named(tmp_path: Path, field: str, value: object) -> None:
-    path = write_rows(tmp_path / "rows", [row(**{field: value})])
-    with pytest.raises(BadInput, match=f":1: field '{field}': expected "):
-        read_rows([path])
-
-
-@pytest.mark.parametrize("value", ["12", True, 1e999])
-def test_a_metric_that_is_not_a_number_is_named(tmp_path: Path, value: object) -> None:
-    path = tmp_path / "rows"
-    path.write_text(json.dumps(row(metrics={"rm": value})), encoding="utf-8")
-    with pytest.raises(BadInput, match="rows:1"):
-        read_rows([str(path)])
-
-
 def test_a_null_metric_was_not_measured(tmp_path: Path) -> None:
     (found,) = read_rows([write_rows(tmp_path / "rows", [row(metrics={"rm": None, "r": 1})])])
     assert found.metrics == {"r": 1.0}
-
-
-def test_a_file_without_rows_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="has no rows"):
-        read_rows([write_rows(tmp_path / "rows", [])])
-
-
-def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"cannot read .*nowhere: No such file"):
-        read_rows([str(tmp_path / "nowhere")])
-
-
-def test_a_binary_file_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "rows").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(BadInput, match="is not UTF-8 text"):
-        read_rows([str(tmp_path / "rows")])
 
 
 def test_a_dash_reads_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,42 +89,45 @@ def test_a_dash_reads_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.place == "<stdin>:1"
 
 
-def test_a_dash_on_a_terminal_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr("sys.stdin", Terminal())
-    with pytest.raises(UsageError, match="pipe them in"):
-        read_rows(["-"])
-
-
 LINE = json.dumps(row(metrics={"rm": 50.5}))
+WITH = {
+    "$.options": {"options": None},
+    "$.run": {"run": None},
+    "$.seed": {"seed": "0"},
+    "$.metrics": {"metrics": []},
+    "$.tasks": {"tasks": "a"},
+    "$.step": {"step": -5},
+    "$.task_step": {"task_step": MOST_TASKS},
+    "$.limit": {"limit": 1.5},
+    "$.n_texts": {"n_texts": True},
+    "$.metrics[...]": {"metrics": {"rm": "12"}},
+    "$.split": {"split": "x" * 1001},
+    "length <= 10000": {"tasks": ["t"] * (MOST_TASKS + 1), "data": "d"},
+    "length <= 200": {"metrics": {f"m{n}": 1 for n in range(201)}},
+    "key": {"metrics": {"x" * 1001: 1}},
+    "$.config.id": {"config": {"id": 1}},
+    "'vlcpctl.eval/1.1'": {"schema": "vlcpctl.eval/2"},
+    "'vlcpctl.eval/1.0'": {"schema": "vlcpctl.eval/1.0"},
+    "'vlcpctl.eval/1'": {"schema": "vlcpctl.eval/1"},
+    "'vlcpctl.report/1'": {"schema": "vlcpctl.report/1"},
+    "'vlcpctl.eval/10x'": {"schema": "vlcpctl.eval/10x"},
+    "None": {"schema": None},
+}
 HOSTILE = {
-    "a huge integer": (LINE.replace('"seed": 0', '"seed": 99999999999999999999'), "'seed'"),
-    "5000 digits": (LINE.replace("50.5", "9" * 5000), "'metrics.*': number out of range"),
-    "an infinite number": (LINE.replace("50.5", "1e999"), "'metrics.*': number out of range"),
-    "an absurd number": (LINE.replace("50.5", "1e300"), "'metrics.*': expected a number <= 1000"),
-    "NaN": (LINE.replace("50.5", "NaN"), "is not a JSON object: JSON is malformed"),
-    "a lone surrogate": (LINE.replace('"ctp"', '"\\ud800"'), "is not a JSON object"),
-    "a deep line": ("[" * 100_000, "expected an object, got a list"),
-    "a deep field": (LINE.replace("50.5", "[" * 500 + "]" * 500), "'metrics.*': expected a number"),
-    "a deep unknown field": (LINE[:-1] + ', "x": ' + "[" * 100_000, "is not a JSON object"),
-    "a step below zero": (LINE.replace('"step": 0', '"step": -5', 1), "'step': .*integer >= 0"),
-    "an absurd step": (
-        LINE.replace('"step": 0', f'"step": {MOST_TASKS}', 1),
-        f"<= {MOST_TASKS - 1}",
-    ),
-    "a long name": (LINE.replace('"test"', f'"{"x" * 1001}"'), "'split': expected text of length"),
-    "many tasks": (
-        json.dumps(row(tasks=["t"] * (MOST_TASKS + 1), data="d")),
-        f"'tasks': expected a list of length <= {MOST_TASKS}",
-    ),
-    "many metrics": (json.dumps(row(metrics={f"m{n}": 1 for n in range(201)})), "length <= 200"),
-    "a long metric": (json.dumps(row(metrics={"x" * 1001: 1})), "a key of field 'metrics'"),
-    "a mistyped config": (json.dumps(row(config={"id": 1})), "'config.id': expected text"),
-    "a mistyped count": (json.dumps(row(n_images="many")), "'n_images': expected an integer"),
-    "NUL bytes": ("\0" * 100, "is not a JSON object"),
+    **{said: (json.dumps(row() | fields), said) for said, fields in WITH.items()},
+    "a huge integer": (LINE.replace('"seed": 0', '"seed": 99999999999999999999'), "$.seed"),
+    "5000 digits": (LINE.replace("50.5", "9" * 5000), "$.metrics[...]"),
+    "an infinite number": (LINE.replace("50.5", "1e999"), "$.metrics[...]"),
+    "an absurd number": (LINE.replace("50.5", "1e300"), "$.metrics[...]"),
+    "NaN": (LINE.replace("50.5", "NaN"), "not readable JSON"),
+    "a lone surrogate": (LINE.replace('"ctp"', '"\\ud800"'), "not readable JSON"),
+    "a deep line": ("[" * 100_000, ""),
+    "a deep field": (LINE.replace("50.5", "[" * 500 + "]" * 500), "$.metrics[...]"),
+    "a deep unknown field": (LINE[:-1] + ', "x": ' + "[" * 100_000, "not readable JSON"),
+    "a list": ("[1]", "object"),
+    "words": ("nonsense", "not readable JSON"),
+    "NUL bytes": ("\0" * 100, "not readable JSON"),
+    "bytes": ("\udcff", "not UTF-8"),
     "a line of megabytes": ('"' + "x" * (1 << 20), "longer than 1048576 bytes"),
 }
 
@@ -211,17 +135,16 @@ HOSTILE = {
 @pytest.mark.parametrize(("line", "said"), HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_line_is_one_error_with_its_place(tmp_path: Path, line: str, said: str) -> None:
     path = tmp_path / "rows"
-    path.write_text(f"{LINE}\n{line}\n", encoding="utf-8")
-    with pytest.raises(BadInput, match=f"^{path}:2.*{said}") as caught:
+    path.write_text(f"{LINE}\n\n{line}\n", encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(BadInput, match=f"^{path}:3.*{re.escape(said)}") as caught:
         read_rows([str(path)])
     assert len(str(caught.value)) < 400
 
 
-def test_a_pipe_without_a_writer_and_a_device_are_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(BadInput, match=f"cannot read {path}: it is not a regular file"):
-            read_rows([str(path)])
+def test_a_file_without_rows_and_none_are_errors(tmp_path: Path) -> None:
+    for place in (Path(write_rows(tmp_path / "rows", [])), tmp_path / "nowhere", tmp_path):
+        with pytest.raises(BadInput, match=str(place)):
+            read_rows([str(place)])
 
 
 def test_rows_come_through_a_pipe_of_the_shell(tmp_path: Path) -> None:
@@ -230,12 +153,6 @@ def test_rows_come_through_a_pipe_of_the_shell(tmp_path: Path) -> None:
         stream.write(LINE + "\n")
     assert len(read_rows([f"/dev/fd/{end}"])) == 1
     os.close(end)
-
-
-def test_a_closed_stdin_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(BadInput, match="cannot read <stdin>: it is closed"):
-        read_rows(["-"])
 
 
 def test_rows_without_end_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,8 @@ from safetensors.numpy import save_file
 from support.marks import mostly_slow
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.files.digests import digests_of
-from vlcpctl.files.hashing import file_sha256
-from vlcpctl.files.seals import seal_of
+from vlcpctl.files.digests import digests_of, file_sha256
+from vlcpctl.files.manifest import seal_of
 from vlcpctl.inspection.check import check
 from vlcpctl.testing.tiny_stream import make_stream, make_task
 

@@ -10,7 +10,7 @@ from support.pair_files import rows, write_parquet
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.files.manifest import write_manifest
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.outputs import Output
 from vlcpctl.inspection.check import check
 from vlcpctl.inspection.lineage import describe
 from vlcpctl.testing.tiny_stream import make_stream
@@ -66,7 +66,7 @@ def test_a_file_of_an_artifact_leads_to_it(tmp_path: Path, monkeypatch: pytest.M
 def test_an_unfinished_run_is_resumed_by_its_command(
     tmp_path: Path, identity: dict[str, object], command: str
 ) -> None:
-    partial = Staging(tmp_path / "a.b").open_partial()
+    partial = Output(tmp_path / "a.b").open_partial()
     (partial / "identity.json").write_text(json.dumps(identity))
     assert said(partial) == (
         f"is the state of an unfinished {command}; run the same command again "

@@ -18,7 +18,7 @@ from support.program import run_program
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.commands.forgetting_report import run as forgetting_report
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import printable_json
+from vlcpctl.core.words import printable_json
 from vlcpctl.files.manifest import MANIFESTS, write_manifest
 from vlcpctl.inspection.check import check, findings
 from vlcpctl.inspection.lineage import describe, lines
@@ -173,7 +173,7 @@ def test_a_damaged_parent_is_named_in_the_description(tmp_path: Path) -> None:
     manifest = json.loads((stream / "stream.json").read_text())
     (stream / "stream.json").write_text(json.dumps(manifest | {"tasks": "none"}))
     (parent,) = describe(stream / "00-part-0")["parents"]
-    assert parent["note"].startswith(f"cannot be described: {stream}/stream.json: field 'tasks'")
+    assert parent["note"].startswith(f"cannot be described: {stream}/stream.json")
     assert any("cannot be described" in line for line in lines(describe(stream / "00-part-0")))
 
 

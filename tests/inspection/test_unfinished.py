@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.program import run_program
 
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.outputs import Output
 from vlcpctl.inspection.unfinished import lines_of_run, run_facts
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.training.loop import metrics_log
@@ -38,8 +38,8 @@ def row(step: int, **fields: object) -> str:
 VALIDATED = json.dumps({"phase": "train", "step": 19, "val_loss": 3.0})
 
 
-def write(out: Path, *rows: str, **facts: Any) -> Staging:
-    staging = Staging(out)
+def write(out: Path, *rows: str, **facts: Any) -> Output:
+    staging = Output(out)
     staging.open_partial()
     replace(FACTS, **facts).write(staging.partial)
     (staging.partial / "metrics.jsonl").write_text("\n".join(rows))

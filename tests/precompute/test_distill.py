@@ -24,8 +24,9 @@ from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, 
 from vlcpctl.data.images.transforms import decode_image, train_view
 from vlcpctl.data.precomputed.teacher_targets import IMAGES, TEXTS, open_targets
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
-from vlcpctl.files.manifest import read_manifest
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.manifest import is_artifact, read_manifest
+from vlcpctl.files.outputs import Output
+from vlcpctl.files.parts import Parts
 from vlcpctl.inspection.check import check
 from vlcpctl.inspection.lineage import describe, lines
 from vlcpctl.models import encoders
@@ -33,7 +34,7 @@ from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.precompute import distill as distilling
 from vlcpctl.precompute import distill_plan
 from vlcpctl.precompute.compute_options import ComputeOptions
-from vlcpctl.precompute.distill import Shard, distill
+from vlcpctl.precompute.distill import distill
 from vlcpctl.precompute.distill_plan import DistillPlan, DistillRequest, make_plan
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 from vlcpctl.training.config.composition import compose
@@ -77,7 +78,7 @@ def request(place: Path, out: Path, **how: Any) -> DistillRequest:
 
 def made(asked: DistillRequest, means: ComputeOptions = MEANS) -> DistillPlan:
     plan = make_plan(asked)
-    distill(plan, means, Shard())
+    distill(plan, means, Parts(asked.out))
     return plan
 
 
@@ -154,7 +155,7 @@ def test_workers_and_shards_change_no_byte(place: Path, tmp_path: Path) -> None:
     made(request(place, tmp_path / "one"))
     made(request(place, tmp_path / "workers"), replace(MEANS, workers=2))
     plan = make_plan(request(place, tmp_path / "shards"))
-    whole = [distill(plan, MEANS, Shard(index, 3)) for index in (2, 0, 1)]
+    whole = [distill(plan, MEANS, Parts(tmp_path / "shards", 3, index)) for index in (2, 0, 1)]
     assert whole == [False, False, True]
     assert data(tmp_path / "workers") == data(tmp_path / "one") == data(tmp_path / "shards")
     contents = {read_manifest(tmp_path / name, "targets")["content"] for name in ("one", "shards")}
@@ -205,23 +206,24 @@ def test_a_shard_that_comes_when_another_has_joined_all_changes_nothing(
 ) -> None:
     plan = made(request(place, tmp_path / "t", views=2))
     before = (tmp_path / "t" / "targets.json").stat().st_mtime_ns
-    distilling._join(plan, {}, force=False)
+    distilling._join(plan, Parts(tmp_path / "t"), {}, force=False)
     assert (tmp_path / "t" / "targets.json").stat().st_mtime_ns == before
 
 
 def test_what_is_there_is_kept_and_another_is_refused(place: Path, tmp_path: Path) -> None:
     plan = made(request(place, tmp_path / "t", views=2))
     other = make_plan(request(place, tmp_path / "t", views=3))
-    Staging(tmp_path / "t").open_partial()
-    distill(plan, MEANS, Shard())  # as a shard that comes late
+    Output(tmp_path / "t").open_partial()
+    distill(plan, MEANS, Parts(tmp_path / "t"))  # as a shard that comes late
     assert not (tmp_path / ".t.vlcpctl").exists()
     made(request(place, tmp_path / "u", views=2))
     (tmp_path / "t").rename(tmp_path / "gone")
     part = make_plan(request(place, tmp_path / "t", views=2))
-    distill(part, MEANS, Shard(0, 2))
+    alone = Parts(tmp_path / "t")
+    distill(part, MEANS, Parts(tmp_path / "t", 2, 0))
     with pytest.raises(OutputExists, match="unfinished run of a different command: views was 2"):
-        distill(other, MEANS, Shard())
-    distill(other, MEANS, Shard(), force=True)
+        distill(other, MEANS, alone)
+    distill(other, MEANS, alone, force=True)
     assert read_manifest(tmp_path / "t", "targets")["views"] == 3
 
 
@@ -245,9 +247,9 @@ def test_views_that_would_all_be_the_same_are_one(place: Path, tmp_path: Path) -
 
 
 def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_path: Path) -> None:
-    from vlcpctl.files.atomic import new_directory
+    from vlcpctl.files.outputs import new_directory
 
-    with new_directory(tmp_path / "openai", "checkpoint.json") as directory:
+    with new_directory(tmp_path / "openai", is_artifact) as directory:
         encoders.save(encoders.build("micro", NewModelOptions()), directory)
         write_checkpoint_manifest(directory, "c", identity={"imported": True})
     foreign = {"teacher": tmp_path / "openai"}
@@ -325,8 +327,8 @@ def test_targets_that_were_changed_are_not_used(place: Path, tmp_path: Path, nam
         ({"scale": 3}, "its seal differs"),
         ({"teacher": "0" * 32}, "its seal differs"),
         ({"digests": None}, "its seal differs"),
-        ({"seal": None}, "field .seal."),
-        ({"content": 1}, "'content'"),
+        ({"seal": None}, "seal"),
+        ({"content": 1}, "content"),
     ],
 )
 def test_an_edited_manifest_of_targets_is_one_line(
@@ -341,59 +343,47 @@ def test_an_edited_manifest_of_targets_is_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_parts_of_an_earlier_version_are_computed_again(place: Path, tmp_path: Path) -> None:
-    made(request(place, tmp_path / "one"))
-    plan = make_plan(request(place, tmp_path / "t"))
-    distill(plan, MEANS, Shard(0, 4))
-    for part in Staging(tmp_path / "t").partial.glob("*.npy"):
-        part.rename(part.with_suffix(".parquet"))
-    for record in Staging(tmp_path / "t").partial.glob("part-*.json"):
-        record.unlink()
-    made(request(place, tmp_path / "t"))
-    assert data(tmp_path / "t") == data(tmp_path / "one")
-
-
-PART_DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes | None], str]] = {
-    "a bit of the images": ("images-000000.npy", lambda it: it[:-1] + b"x", "npy has changed"),
-    "texts cut short": ("texts-000000.npy", lambda it: it[:-4], "texts-000000.npy has changed"),
-    "no images": ("images-000000.npy", lambda it: None, "images-000000.npy is missing"),
-    "no identity": ("identity.json", lambda it: None, "identity.json"),
-    "identity edited": ("identity.json", lambda it: it + b" ", "identity.json has changed"),
-    "identity empty": ("identity.json", lambda it: b"", "identity.json is not readable JSON"),
-    "identity a list": ("identity.json", lambda it: b"[]", "identity.json is not a JSON object"),
-    "identity deep": ("identity.json", lambda it: b"[" * 10**5, "identity.json is not readable"),
-    "identity no text": ("identity.json", lambda it: b"\xff", "identity.json is not readable"),
-    "record empty": ("part-000000.json", lambda it: b"", "part-000000.json is not readable"),
-    "record of less": ("part-000000.json", lambda it: b"{}", "lists the files of another part"),
-    "record a list": ("part-000000.json", lambda it: b"[]", "is not a JSON object"),
+PART_DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes | None]]] = {
+    "a bit of the images": ("images-000000.*", lambda it: it[:-1] + b"x"),
+    "texts cut short": ("texts-000000.*", lambda it: it[:-4]),
+    "no images": ("images-000000.*", lambda it: None),
+    "images of another shard": ("images-000001.*", lambda it: it[:-1] + b"x"),
+}
+IDENTITY_DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
+    "missing": lambda it: None,
+    "empty": lambda it: b"",
+    "a list": lambda it: b"[]",
+    "deep": lambda it: b"[" * 10**5,
+    "no text": lambda it: b"\xff",
 }
 
 
-@pytest.mark.parametrize("name", PART_DAMAGES)
-def test_a_changed_part_is_not_used(place: Path, tmp_path: Path, name: str) -> None:
-    plan = make_plan(request(place, tmp_path / "t"))
-    distill(plan, MEANS, Shard(0, 4))
-    file, change, said = PART_DAMAGES[name]
-    path = Staging(tmp_path / "t").partial / file
+def change_part(place: Path, out: Path, name: str, change: Callable[[bytes], Any]) -> DistillPlan:
+    """Unfinished work of two shards, of four, with a file that is not what was written."""
+    plan = make_plan(request(place, out))
+    for index in range(2):
+        distill(plan, MEANS, Parts(out, 4, index))
+    (path,) = Output(out).partial.glob(name)
     after = change(path.read_bytes())
-    if after is None:
-        path.unlink()
-    else:
-        path.write_bytes(after)
-    with pytest.raises(Incompatible, match=f"{said}.*; --force starts over"):
-        distill(plan, MEANS, Shard())
-    assert not (tmp_path / "t").exists()
-    distill(plan, MEANS, Shard(), force=True)
-    assert list(check(tmp_path / "t", deep=True)) == []
+    path.unlink() if after is None else path.write_bytes(after)
+    return plan
 
 
-def test_a_part_that_another_shard_damaged_is_not_joined(place: Path, tmp_path: Path) -> None:
-    plan = make_plan(request(place, tmp_path / "t"))
-    distill(plan, MEANS, Shard(1, 2))
-    path = Staging(tmp_path / "t").partial / "texts-000001.npy"
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(Incompatible, match=r"texts-000001\.npy has changed since it was written"):
-        distill(plan, MEANS, Shard(0, 2))
+@pytest.mark.parametrize("name", PART_DAMAGES)
+def test_a_changed_part_is_computed_again(place: Path, tmp_path: Path, name: str) -> None:
+    made(request(place, tmp_path / "one"))
+    plan = change_part(place, tmp_path / "t", *PART_DAMAGES[name])
+    assert distill(plan, MEANS, Parts(tmp_path / "t"))
+    assert data(tmp_path / "t") == data(tmp_path / "one")
+
+
+@pytest.mark.parametrize("name", IDENTITY_DAMAGES)
+def test_parts_of_unknown_settings_are_not_used(place: Path, tmp_path: Path, name: str) -> None:
+    out = tmp_path / "t"
+    plan = change_part(place, out, "identity.json", IDENTITY_DAMAGES[name])
+    with pytest.raises(Incompatible, match=r"identity.json.*; --force"):
+        distill(plan, MEANS, Parts(out))
+    assert distill(plan, MEANS, Parts(out), force=True)
 
 
 def test_inspect_follows_targets_to_their_teacher_and_pairs(place: Path) -> None:
@@ -432,7 +422,7 @@ def test_the_program_prints_the_path_and_refuses_in_one_line(
     assert '"views": 4' in again.out
     for words, code, said in (
         (("--num-shards", "2", "--shard-index", "2"), 2, "with --num-shards 2 the last is 1"),
-        (("--num-shards", "2", "--force"), 2, "--force would remove the work of other shards"),
+        (("--num-shards", "2", "--force"), 2, "--force would remove the shards"),
         (("--crop-scale", "high"), 2, "--crop-scale 'high' is not two numbers"),
         (("--views", "2"), 4, "views was 4 and is now 2"),
     ):

@@ -21,7 +21,8 @@ from vlcpctl.data.images.transforms import decode_image
 from vlcpctl.data.splitting.labels_from import Labelling, labelling_of, parse_labels_from
 from vlcpctl.data.splitting.pseudo_labels import Classifier
 from vlcpctl.data.tasks.task import open_stream
-from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.manifest import is_artifact
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.models import encoders
 from vlcpctl.precompute.label_classifiers import classifier_of
 from vlcpctl.testing.tiny_stream import make_image
@@ -124,7 +125,7 @@ def test_weights_run_no_code(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize("kind", ["checkpoint", "open_clip"])
 def test_labels_by_names_are_those_of_a_loop(tmp_path: Path, kind: str) -> None:
     encoder = encoders.build("micro")
-    with new_directory(tmp_path / "model", "checkpoint.json") as temporary:
+    with new_directory(tmp_path / "model", is_artifact) as temporary:
         encoders.save(encoder, temporary)
         write_checkpoint_manifest(temporary, "content")
     found = labels(classifier_of(labelling(f"{kind}:{tmp_path / 'model'}", tmp_path), "cpu"))
@@ -141,7 +142,7 @@ def test_labels_by_names_are_those_of_a_loop(tmp_path: Path, kind: str) -> None:
 
 
 def test_split_labels_by_a_checkpoint_and_refuses_what_has_no_effect(tmp_path: Path) -> None:
-    with new_directory(tmp_path / "model", "checkpoint.json") as temporary:
+    with new_directory(tmp_path / "model", is_artifact) as temporary:
         encoders.save(encoders.build("micro"), temporary)
         write_checkpoint_manifest(temporary, "content")
     pairs = [{"image": make_image(n, 16), "caption": f"number {n}"} for n in range(40)]

@@ -172,18 +172,6 @@ def test_a_restored_state_goes_on(run: Run, place: Path, state: Path, tmp_path: 
     assert Layout(restored).current.readlink() == Path("weeks/0001/checkpoint")
 
 
-def test_other_commands_say_what_to_give(run: Run, place: Path, state: Path) -> None:
-    task = f"{state}/weeks/0001/stream/00-week-0001 or {state}/weeks/0001/buffer"
-    for words, parts in (
-        (["eval-retrieval", place / "golden/00-golden", "--checkpoint", state], f"{state}/current"),
-        (["eval-retrieval", state, "--checkpoint", state / "current"], task),
-        (["buffer", state, "-o", "x", "--policy", "reservoir", "--size", "3"], task),
-    ):
-        refused = run(*words)
-        said = f"it is a state of 'vlcpctl update': give {parts}"
-        check_refused(refused, str(words[0]), 3, said)
-
-
 def test_inspect_says_how_the_last_week_was_trained(run: Run, state: Path) -> None:
     shown = run("inspect", state).out
     assert "  last training: micro, ctp, lr 0.001, 3 steps, batches of 4\n" in shown

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from support.processes import exit_code_of, run_line, start_child
+from support.processes import exit_code_of, killed_before, run_line, start_child
 from support.production import (
     PASSES,
     bodies,
@@ -31,6 +30,9 @@ from support.program import ProgramResult, check_refused, run_program
 from vlcpctl.core.console import set_quiet
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.deletion import request as requests
+from vlcpctl.deletion.request import DeletionRequest, forget
+from vlcpctl.deletion.selectors import parse
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.inspection.check import check
 
@@ -375,13 +377,13 @@ def test_a_damaged_stop_list_is_refused(run: Run, place: Path, state: Path) -> N
     assert run(*words, "--ticket", "x").code == 0
 
 
-@pytest.mark.parametrize("point", ["pending", "stop list", "removed"])
+@pytest.mark.parametrize("change", ["/deleted/", "/ranks/before.parquet"])
 def test_a_killed_deletion_leaves_no_week_that_takes_its_pairs(
-    point: str, run: Run, place: Path, state: Path
+    change: str, run: Run, place: Path, state: Path
 ) -> None:
     words = ["forget", "--where", f"customer={CUSTOMER}", state, "-q"]
-    child = start_child(partial(_forget_until, point, state))
-    assert exit_code_of(child) == -signal.SIGKILL
+    request = DeletionRequest(conditions=parse(where=[f"customer={CUSTOMER}"]), paths=[state])
+    assert killed_before(change, lambda: forget(request))
     refused = run(*week_words(place, state, 5), "--dry-run")
     check_refused(refused, "update", 4, "has not finished; run its 'vlcpctl forget' again")
     assert run(*words).code == 0
@@ -394,20 +396,6 @@ def test_a_killed_deletion_leaves_no_week_that_takes_its_pairs(
     assert run(*week_words(place, state, 5), "--dry-run").code == 0
 
 
-def _forget_until(point: str, state: Path, _rank: int) -> None:
-    from vlcpctl.deletion.request import DeletionRequest, forget
-    from vlcpctl.deletion.selectors import parse
-
-    def observe(reached: str) -> None:
-        if reached == point:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    forget(
-        DeletionRequest(conditions=parse(where=[f"customer={CUSTOMER}"]), paths=[state]),
-        observe,
-    )
-
-
 @pytest.mark.slow
 def test_no_week_is_trained_during_a_deletion(
     run: Run, place: Path, state: Path, tmp_path: Path
@@ -415,9 +403,7 @@ def test_no_week_is_trained_during_a_deletion(
     words = ["forget", "--where", f"customer={CUSTOMER}", state, "-q"]
 
     def killed_after_its_receipt(_rank: int) -> None:
-        from vlcpctl.deletion import request
-
-        request._carry_out = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        requests.remove = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         run_line(words, tmp_path / "log")
 
     assert exit_code_of(start_child(killed_after_its_receipt)) == -signal.SIGKILL

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from vlcpctl.checkpoints.model_facts import has_batch_norms
 from vlcpctl.core.errors import UsageError
-from vlcpctl.deletion.lineage import dependents
-from vlcpctl.deletion.places import Stored
+from vlcpctl.deletion.places import Artifact
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.production.attempt import Attempt
 from vlcpctl.production.checking import check_state
@@ -242,8 +241,7 @@ def test_forget_finds_what_was_trained_and_what_was_merged_from_it(merged: Path)
     week = merged / "weeks/0001"
     task = json.loads((week / "stream/00-week-0001/task.json").read_text())["content"]
     for name in ("trained", "checkpoint"):
-        (found,) = dependents([Stored(week / name, "checkpoint", week / name)])
-        assert task in found.data
+        assert task in Artifact(week / name, "checkpoint", week / name).data
 
 
 @pytest.mark.slow

@@ -19,9 +19,9 @@ from support.processes import exit_code_of, run_line, start_child
 from support.production import PASSES, tree, week_words
 from support.program import ProgramResult, check_refused
 
-from vlcpctl.deletion.places import is_left_over, tops_of
+from vlcpctl.deletion.places import tops_of
 from vlcpctl.deletion.request import tidy
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.outputs import Output
 from vlcpctl.production.layout import Layout
 
 Run = Callable[..., ProgramResult]
@@ -96,7 +96,7 @@ def test_two_calls_for_a_state_do_not_run_at_once_whatever_its_path(
 
     def lock() -> AbstractContextManager[None]:
         # Before 0.3.0 the lock was beside the state.
-        return Staging(state).locked() if is_former else Layout(state).locked()
+        return Output(state).locked() if is_former else Layout(state).locked()
 
     def hold(_: object) -> None:
         with lock():
@@ -147,20 +147,19 @@ def test_a_path_may_be_relative_and_have_a_dash_and_a_space(
 def test_what_an_earlier_version_left_beside_the_state_is_removed(
     run: Run, place: Path, state: Path
 ) -> None:
-    former = Staging(state)
-    (former.path / "writing-host-1" / "checkpoint").mkdir(parents=True)
-    former.marker.touch()
+    former = Output(state)
+    (former.hidden / "writing-host-1" / "checkpoint").mkdir(parents=True)
+    former.lock.touch()
     assert run(*week_words(place, state, 1)).code == 0
-    assert not former.path.exists()
+    assert not former.hidden.exists()
 
 
 def test_a_deletion_removes_what_a_killed_update_left_in_the_state(state: Path) -> None:
-    removed = Layout(state).scratch.path / "writing-host-1" / "checkpoint"
+    removed = Layout(state).scratch.hidden / "writing-host-1" / "checkpoint"
     shutil.copytree(state / "weeks" / "0001" / "checkpoint", removed)
-    Layout(state).scratch.marker.touch()
-    assert is_left_over(removed / "checkpoint.json")
-    tidy(tops_of([removed], lambda _: False))  # the whole state
-    assert not Layout(state).scratch.path.exists()
+    Layout(state).scratch.lock.touch()
+    tidy(tops_of([removed]))  # the whole state
+    assert not Layout(state).scratch.hidden.exists()
 
 
 def _directory(current: Path) -> None:

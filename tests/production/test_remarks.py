@@ -11,7 +11,7 @@ from support.rank_files import write_ranks
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.production.attempt import Judgement
-from vlcpctl.production.guards import Sight, refuse_small, sights
+from vlcpctl.production.guards import refuse_small, sights
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.ledger import Action, record
 from vlcpctl.production.lines import BEFORE, GUARDS, WEEKS, ranks_file, rows_file

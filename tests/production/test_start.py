@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.files.manifest import read_manifest
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.outputs import Output
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.lines import Call, Lines
 from vlcpctl.production.settings import Settings
@@ -23,7 +23,7 @@ def test_the_link_names_the_start_until_a_week_is_accepted(tmp_path: Path) -> No
     source, settings = str(read_manifest(model, "checkpoint")["content"]), Settings(run="shop")
     start = Start(given=str(model), source=source, buffer_from=(), settings=settings)
     state = State(start=start, settings=settings)
-    with Staging(place.root).locked():
+    with Output(place.root).locked():
         made = make_start(Lines(place, state, settings, Call(data=[])), lambda _lines: None)
     assert (made.start.ready, made.checkpoint) == (True, source)
     assert place.current.readlink() == Path("start/checkpoint")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,7 +18,9 @@ from support.production import PASSES, bodies, killed_at, tree
 from support.program import ProgramResult, check_refused
 
 from vlcpctl import cli
-from vlcpctl.files.store_cache import use_cache
+from vlcpctl.files.manifest import SEAL
+from vlcpctl.files.stores import use_cache
+from vlcpctl.production.records import write_record
 from vlcpctl.testing.tiny_stream import make_pair
 
 Run = Callable[..., ProgramResult]
@@ -27,7 +28,7 @@ Run = Callable[..., ProgramResult]
 
 @pytest.fixture(autouse=True)
 def _store(monkeypatch: pytest.MonkeyPatch, place: Path) -> Iterator[None]:
-    monkeypatch.setattr("vlcpctl.files.object_stores._WAITS", (0.0,))
+    monkeypatch.setattr("vlcpctl.files.stores._DEADLINE", 1.0)
     put_all(place)
     yield
     os.environ.pop("_VLCPCTL_STORE_CACHE", None)
@@ -63,7 +64,7 @@ def results(state: Path) -> dict[str, object]:
 
 def _without_places(content: Any) -> Any:
     if isinstance(content, dict):
-        left_out = {"cache", "cache_size", "path", "buffer_from"}
+        left_out = {"cache", "path", "buffer_from"}
         return {name: _without_places(one) for name, one in content.items() if name not in left_out}
     if isinstance(content, list):
         return [_without_places(one) for one in content]
@@ -102,7 +103,7 @@ def after_two(place: Path, after_one: Path, cache: Path) -> Path:
     put_all(place)
     state = copy_of(after_one, "stored")
     words = in_week_2(f"{URL}/week-2.parquet", f"{URL}/golden/00-golden", state)
-    make_week_2([*words, "--cache", cache, "--cache-size", "1kB"])
+    make_week_2([*words, "--cache", cache])
     return state
 
 
@@ -119,7 +120,7 @@ def test_a_week_has_the_bytes_of_one_from_local_copies(
     assert results(state) == local
     settings = json.loads((state / "state.json").read_text())["settings"]
     assert settings["guards"][0]["path"] == f"{URL}/golden/00-golden"
-    assert (settings["cache"], settings["cache_size"]) == (str(cache), "1kB")
+    assert settings["cache"] == str(cache)
     again = in_week_2(f"{URL}/week-2.parquet", f"{URL}/golden/00-golden", state)
     assert "already accepted as week 2" in run(*again[:-1]).err
     third = ("update", f"{URL}/earlier.parquet", "--state", state)
@@ -133,11 +134,10 @@ def test_a_week_has_the_bytes_of_one_from_local_copies(
     assert all(silver in words for words in read)
     assert f"{cache}/tree" not in planned.out
     for words in read:
-        assert words[words.index("--cache") + 1 :][:3] == [str(cache), "--cache-size", "1kB"]
-    usual = run(*third, *more, "--cache", "none", "--cache-size", "none", "--dry-run")
+        assert words[words.index("--cache") + 1] == str(cache)
+    usual = run(*third, *more, "--cache", "none", "--dry-run")
     assert usual.code == 0, usual.err
     assert f"--cache {tmp_path}/home/vlcpctl/objects\n" in usual.out
-    assert "--cache-size" not in usual.out
     remove_from_memory("shop/golden")
     moved = f"{URL}/golden/00-golden does not exist in the store, or nothing is in it; --guard "
     check_refused(run(*third), "update", 3, moved)
@@ -170,13 +170,12 @@ def test_a_store_that_gives_nothing_is_one_line(
     missing = ("update", f"{URL}/week-9.parquet", "--state", state, *cache)
     check_refused(run(*missing), "update", 3, f"{URL}/week-9.parquet does not exist in the store")
 
-    def cat_ranges(*_: object, **__: object) -> None:
+    def cat_file(*_: object, **__: object) -> None:
         raise PermissionError("Forbidden")
 
-    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.cat_ranges", cat_ranges)
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.cat_file", cat_file)
     forbidden = ("update", f"{URL}/week-2.parquet", "--state", state, *cache)
-    said = f"the store does not allow reading {URL}/week-2.parquet"
-    check_refused(run(*forbidden), "update", 1, said)
+    check_refused(run(*forbidden), "update", 1, f"{URL}/week-2.parquet", "PermissionError")
     init = ("update", f"{URL}/week-2.parquet", "--state", tmp_path / "new", "--init", f"{URL}/run")
     check_refused(run(*init), "update", 2, "is a URL, not a local path")
     assert results(state) == before
@@ -191,19 +190,20 @@ def test_forget_empties_the_cache_that_a_state_has_recorded(
     after_two: Path, cache: Path, tmp_path: Path, run: Run
 ) -> None:
     state = copy_of(after_two, "forgetful")
+    record = json.loads((state / "state.json").read_text())
+    recorded = {name: record[name] for name in record.keys() - {"schema", SEAL, "made_by"}}
+    recorded["settings"]["cache_size"] = "1kB"  # as a state of 0.3
+    write_record(state / "state.json", record["schema"], recorded)
     again = ("update", f"{URL}/week-2.parquet", "--state", state, "--dry-run")
     assert run(*again).code == 0
     image = make_pair(2003, size=16).image or b""
     request = ("forget", state, "--sha256", hashlib.sha256(image).hexdigest())
     planned = run(*request, "--dry-run", "-q")
     assert f"  empty the cache {cache}" in planned.out.splitlines()
-    other = use_cache(tmp_path / "other", 1)
+    other = use_cache(tmp_path / "other")
     below = run(*request[:2], tmp_path, *request[2:], "--dry-run", "-q")
     added = set(below.out.splitlines()) - set(planned.out.splitlines())
     assert added == {f"  empty the cache {other}"}
-    with max((cache / "data").glob("*.bytes"), key=lambda one: one.stat().st_size).open() as reader:
-        fcntl.flock(reader, fcntl.LOCK_SH)  # as a process that reads it
-        check_refused(run(*request, "-q"), "forget", 4, cache, "when it has ended")
     done = run(*request)
     assert done.code == 0, done.err
     assert f"emptied the cache {cache}" in done.err

@@ -30,7 +30,7 @@ from support.production import (
 from support.program import ProgramResult, check_refused
 
 from vlcpctl.commands.update import _settings
-from vlcpctl.core.limits import MOST_TASKS
+from vlcpctl.files.inputs import MOST_TASKS
 from vlcpctl.production import update
 from vlcpctl.production.attempt import Attempt
 from vlcpctl.production.guards import find_guards

@@ -20,7 +20,7 @@ from support.writers import WRITERS, lines, make_place
 
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.files import locks
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.outputs import Output
 
 each_writer = pytest.mark.parametrize("writer", WRITERS)
 
@@ -32,12 +32,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def writer_of(out: Path, seconds: float = 100) -> Iterator[int]:
-    """A process that holds the lock of an output; its id."""
+def writer_of(out: Path, seconds: float = 100, part: str = "") -> Iterator[int]:
+    """A process that holds the lock of an output, or of a part of it; its id."""
     begun = out.with_name(f"{out.name}-is-locked")
 
     def hold(_rank: int) -> None:
-        with Staging(out).locked():
+        with Output(out).locked(part):
             begun.touch()
             time.sleep(seconds)
 
@@ -124,12 +124,12 @@ def test_what_dead_writers_left_is_removed_also_of_another_host(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], writer: str
 ) -> None:
     """With the first run, and with one that finds its output finished."""
-    words, staging = [*lines(place)[writer], tmp_path / "out"], Staging(tmp_path / "out")
+    words, output = [*lines(place)[writer], tmp_path / "out"], Output(tmp_path / "out")
     for _ in range(1 if writer in {"timings", "interpolate"} else 2):
-        staging.path.mkdir()
-        staging.marker.touch()
-        (staging.path / "writing-a-container-1").mkdir()
-        (staging.path / "writing-a-container-2").touch()
+        output.hidden.mkdir()
+        output.lock.touch()
+        (output.hidden / "writing-a-container-1").mkdir()
+        (output.hidden / "writing-a-container-2").touch()
         ended = run_program(capfd, *words)
         assert ended.code == 0, ended.err
         assert_clean(tmp_path, tmp_path / "out")
@@ -141,7 +141,7 @@ def test_a_killed_writers_child_does_not_keep_the_lock(tmp_path: Path, spawned: 
     out = tmp_path / "out"
 
     def act(_rank: int) -> None:
-        with Staging(out).locked():
+        with Output(out).locked():
             pid = os.fork() if not spawned else subprocess.Popen(["sleep", "100"]).pid
             if pid == 0:
                 time.sleep(100)
@@ -152,7 +152,7 @@ def test_a_killed_writers_child_does_not_keep_the_lock(tmp_path: Path, spawned: 
     assert exit_code_of(start_child(act)) == -signal.SIGKILL
     child = int((tmp_path / "child").read_text())
     try:
-        with Staging(out).locked(wait_s=5):  # a fork needs a moment to close the descriptor
+        with Output(out).locked(wait_s=5):  # a fork needs a moment to close the descriptor
             os.kill(child, 0)  # is alive
     finally:
         os.kill(child, signal.SIGKILL)
@@ -167,7 +167,7 @@ def test_a_lock_excludes_also_while_its_file_comes_and_goes(
 
     def act(_rank: int) -> None:
         for _ in range(20):
-            with Staging(out).locked(wait_s=100):
+            with Output(out).locked(wait_s=100):
                 before = int(count.read_text())
                 time.sleep(0.001)
                 count.write_text(str(before + 1))
@@ -179,10 +179,34 @@ def test_a_lock_excludes_also_while_its_file_comes_and_goes(
     assert [path.name for path in tmp_path.iterdir()] == ["count"]
 
 
+def test_a_lock_of_a_file_that_was_removed_meanwhile_is_none(tmp_path: Path) -> None:
+    opened: list[int] = []
+
+    def open_file() -> int:
+        opened.append(os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT))
+        if len(opened) == 1:
+            (tmp_path / "lock").unlink()  # by its last holder
+        return opened[-1]
+
+    lock = locks.acquire(tmp_path / "lock", open_file, output=tmp_path / "out")
+    assert len(opened) == 2
+    lock.release()
+
+
+def test_a_part_that_ends_leaves_the_lock_to_the_others(tmp_path: Path) -> None:
+    output = Output(tmp_path / "out")
+    with writer_of(tmp_path / "out", part="0-of-2"):
+        with output.locked("1-of-2"):
+            pass
+        assert output.is_ours()
+        with pytest.raises(OutputExists, match="is being written"):
+            output.locked().__enter__()
+
+
 def test_a_process_can_lock_again_what_it_has_locked(tmp_path: Path) -> None:
-    staging = Staging(tmp_path / "out")
-    with staging.locked(), Staging(tmp_path / "." / "out").locked():
-        assert staging.is_ours()
+    output = Output(tmp_path / "out")
+    with output.locked(), Output(tmp_path / "." / "out").locked():
+        assert output.is_ours()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -266,12 +290,12 @@ def test_a_part_and_the_whole_exclude_what_they_must(
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
 
-    part, staging = ["--num-shards", 2, "--shard-index", 0], Staging(out)
-    assert ends_with(staging.locked, *part) == 4
-    assert ends_with(lambda: staging.locked_part("0-of-2")) == 4
-    assert ends_with(lambda: staging.locked_part("0-of-2"), *part) == 4
+    part, output = ["--num-shards", 2, "--shard-index", 0], Output(out)
+    assert ends_with(output.locked, *part) == 4
+    assert ends_with(lambda: output.locked("0-of-2")) == 4
+    assert ends_with(lambda: output.locked("0-of-2"), *part) == 4
     # All parts are there then, and joining them waits for the other shard.
-    assert ends_with(lambda: staging.locked_part("1-of-2"), *part, held_s=3) == 0
+    assert ends_with(lambda: output.locked("1-of-2"), *part, held_s=3) == 0
     assert run_program(capfd, *words).code == 0
     assert_clean(tmp_path, out)
 
@@ -284,24 +308,13 @@ def test_lines_of_a_batch_lock_for_themselves(place: Path, tmp_path: Path) -> No
     assert (ended.returncode, ended.stdout) == (0, 2 * f"{tmp_path / 'out'}\n"), ended.stderr
 
 
-def test_a_writer_with_a_command_line_of_emoji_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["vlcpctl", "split", "\N{GRINNING FACE}" * 500])
-    with (
-        writer_of(tmp_path / "out") as pid,
-        pytest.raises(OutputExists, match=f"is being written by process {pid} on host"),
-    ):
-        Staging(tmp_path / "out").locked().__enter__()
-
-
 def test_a_writer_says_who_it_is_in_the_file_it_locks(tmp_path: Path) -> None:
     """A file without it, as after a kill or on a full disk, costs only the words."""
-    staging = Staging(tmp_path / "out")
+    output = Output(tmp_path / "out")
     with writer_of(tmp_path / "out"):
-        staging.marker.write_bytes(b"\xff\x00{" + b"[" * 100_000)
+        output.lock.write_bytes(b"\xff\x00{" + b"[" * 100_000)
         with pytest.raises(OutputExists, match=r"out is being written by another process"):
-            staging.locked().__enter__()
-        staging.marker.write_text('{"pid": "\\u001b[31m", "host": "x", "since": 1}')
+            output.locked().__enter__()
+        output.lock.write_text('{"pid": "\\u001b[31m", "host": "x", "since": 1}')
         with pytest.raises(OutputExists, match=r"process \\x1b\[31m on host x, started at 1"):
-            staging.locked().__enter__()
+            output.locked().__enter__()

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.evaluators import EVALUATORS, evaluation, files_besides
@@ -268,24 +269,23 @@ def test_a_signal_ends_all_processes(place: Path, tmp_path: Path, number: int) -
         assert {path.name for path in tmp_path.iterdir()} == {"pids", "log.out", "log.err"}
 
 
-@pytest.mark.parametrize("command", ["distill", "invert"])
 def test_a_killed_run_resumes_with_another_number_of_processes(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = lines(place)[command]
+    words = lines(place)["distill"]
     assert run_program(capfd, *words, "-o", tmp_path / "whole").code == 0
 
     def act(_: int) -> None:
-        from vlcpctl.files import resumable_parts
-        from vlcpctl.precompute import distill, invert_texts
+        from vlcpctl.files.parts import Parts
 
-        def record(number: int, files: list[Path]) -> None:
-            resumable_parts.record_part(number, files)
-            if number == 1:
+        keep = Parts.keep
+
+        def dying(self: Parts, name: str, *given: Any) -> None:
+            keep(self, name, *given)
+            if name == "texts-000001":
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        for module in (distill, invert_texts):
-            module.record_part = record  # type: ignore[assignment]
+        monkeypatch.setattr(Parts, "keep", dying)
         run_line([*words, "-o", tmp_path / "cut", "--nproc", 2], tmp_path / "log")
 
     assert exit_code_of(start_child(act)) == -signal.SIGKILL

@@ -66,7 +66,7 @@ def test_an_input_is_not_replaced(
     before = tree(place)
     for given in inputs:
         ended = run_program(capfd, *words, given)
-        check_refused(ended, str(words[0]), 2, "is also an input")
+        check_refused(ended, str(words[0]), 2, "is or contains the input")
     assert tree(place) == before
 
 

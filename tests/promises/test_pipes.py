@@ -16,8 +16,8 @@ from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.index import read_columns, read_index, read_keys
 from vlcpctl.evaluation.embedding_cache import Cached, EmbeddingCache, samples_of
 from vlcpctl.evaluation.rank_files import SavedRanks, holds_ranks
-from vlcpctl.files import digest_cache, digests
-from vlcpctl.inspection.journal_tail import JournalTail
+from vlcpctl.files import digests
+from vlcpctl.inspection.unfinished import _last_rows
 from vlcpctl.methods.plugins.method_file import load_method_file
 from vlcpctl.report.papers import load_paper
 
@@ -46,9 +46,7 @@ def test_a_pipe_is_refused_by_its_name(tmp_path: Path, reader: str) -> None:
 def test_a_pipe_has_neither_ranks_nor_rows(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert not holds_ranks(tmp_path / "pipe")
-    tail = JournalTail(tmp_path / "pipe")
-    tail.read()
-    assert not tail.steps
+    assert _last_rows(tmp_path / "pipe") == ([], None)
 
 
 def test_a_script_in_a_pipe_is_read_from_stdin(
@@ -63,17 +61,17 @@ def test_pipes_in_the_cache_of_digests_are_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(digest_cache, "_CACHED_FROM", 1)
-    monkeypatch.setattr(digest_cache, "_SETTLED_SECONDS", -60)
+    monkeypatch.setattr(digests, "_CACHED_FROM", 1)
+    monkeypatch.setattr(digests, "_SETTLED_SECONDS", -60)
     (tmp_path / "data").write_text("data")
     digest = digests.cached_digest(tmp_path / "data")
-    digest_cache.record(tmp_path / "data", "state", {"fact": 1})
+    digests.record("data", "state", {"fact": 1})
     entries = list((tmp_path / "cache" / "vlcpctl" / "verified").iterdir())
     assert len(entries) == 2
     for entry in entries:
         entry.unlink()
         os.mkfifo(entry)
-    assert digest_cache.recall(tmp_path / "data", "state") is None
+    assert digests.recall("data", "state") is None
     assert digests.cached_digest(tmp_path / "data") == digest
     assert any(entry.is_file() for entry in entries)  # it is remembered again
 

@@ -82,7 +82,7 @@ def test_stdout_is_refused_for_outputs_that_are_not_rows(
     }
     monkeypatch.chdir(tmp_path)
     ended = program(command, *words[command], "-o", "-")
-    check_refused(ended, command, 2, "'-' is stdout", "give a path")
+    check_refused(ended, command, 2, "stdout", "give the path")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -119,7 +119,7 @@ def test_a_terminal_as_stdin_is_refused(
         monkeypatch.setattr(sys, "stdin", terminal)
         ended = program(command, "-")
     os.close(ours)
-    check_refused(ended, command, 2, "pipe them in")
+    check_refused(ended, command, 2, "terminal")
 
 
 def test_a_file_of_lines_that_is_not_there_is_named(program: Program, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_other_settings_for_the_same_output_are_listed(
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("{}", "field 'embed_dim' is missing"),
+        ("{}", "field `embed_dim`"),
         ("{", "is not readable JSON"),
         (
             '{"embed_dim": 8, "vision_cfg": {}, "text_cfg": {"widht": 8}}',
@@ -215,70 +215,39 @@ def test_a_model_configuration_is_checked(
     check_refused(ended, "train-step", 3, said)
 
 
-@pytest.mark.parametrize("option", ["--init", "--previous", "--checkpoint", "--teacher"])
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("epoch_30.pt", "'vlcpctl import-checkpoint epoch_30.pt --model NAME -o start'"),
-        ("a model.safetensors", "'vlcpctl import-checkpoint 'a model.safetensors' --model NAME"),
-        ("open_clip:ViT-B-32,openai", "'vlcpctl import-checkpoint open_clip:ViT-B-32,openai -o"),
-        ("saved/open_clip_config.json", "'vlcpctl import-checkpoint saved -o start'"),
-        ("saved/adapter_config.json", "merge it into its model first"),
-        ("saved/config.json", "open_clip:MODEL,TAG"),
-        ("laion/CLIP-ViT-B-32", "import-checkpoint DIR -o start"),
-        ("hf-hub:timm/ViT-B-16-SigLIP", "import-checkpoint DIR -o start"),
-    ],
+    "given", ["epoch_30.pt", "saved/config.json", "open_clip:ViT-B-32,openai", "laion/CLIP-ViT-B"]
 )
 def test_weights_of_other_programs_are_to_be_imported(
-    program: Program,
-    place: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    given: str,
-    said: str,
-    option: str,
+    program: Program, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    if given.startswith("saved"):
-        Path("saved").mkdir()
+    source = given.removesuffix("/config.json")
+    if given.endswith((".pt", ".json")):
+        Path(given).parent.mkdir(exist_ok=True)
         Path(given).write_text('{"model_type": "clip"}')
-    elif given.endswith(("pt", "rs")):
-        Path(given).touch()
     task = place / "stream" / "00-part-0"
-    how = {
-        "--init": ("update", task / "train.parquet", "--state", "prod"),
-        "--previous": ("train-step", task, "-o", "out", *TINY),
-        "--checkpoint": ("eval-retrieval", task),
-        "--teacher": ("distill", task, "-o", "out"),
-    }[option]
-    source = "saved" if given.startswith("saved") else given
-    if option == "--init" and given.startswith("open_clip:"):
-        return  # is taken
-    check_refused(program(*how, option, source), how[0], 3, said)
+    for words in (
+        ("train-step", task, "-o", "out", *TINY, "--previous", source),
+        ("eval-retrieval", task, "--checkpoint", source),
+    ):
+        check_refused(program(*words), words[0], 3, source, "'vlcpctl import-checkpoint'")
 
 
-@pytest.mark.parametrize("option", ["--guard", "--distractors", "--reference", "TASK"])
-@pytest.mark.parametrize("given", ["golden.csv", "golden.parquet", "golden/1.jpg"])
+@pytest.mark.parametrize("given", ["golden.parquet", "golden/1.jpg"])
 def test_pairs_are_to_be_split(
-    program: Program,
-    place: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    given: str,
-    option: str,
+    program: Program, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path(given).parent.mkdir(exist_ok=True)
     Path(given).touch()
-    source, _, image = given.partition("/")
-    holdout = " --holdout test=1.0" if option in {"--guard", "--distractors"} else ""
-    out = "golden-stream" if image else "golden"
+    source = given.partition("/")[0]
     week = place / "stream" / "00-part-0" / "train.parquet"
-    words = ("update", week, "--state", "prod", "--init", place / "plain", option, source)
-    if option == "TASK":
-        words = ("train-step", source, "-o", "out", *TINY)
-    said = f"'vlcpctl split {source} --by all:golden{holdout} -o {out}'"
-    check_refused(program(*words), words[0], 3, said)
+    for words in (
+        ("update", week, "--state", "prod", "--init", place / "plain", "--guard", source),
+        ("train-step", source, "-o", "out", *TINY),
+    ):
+        check_refused(program(*words), words[0], 3, source, "'vlcpctl split'")
 
 
 def test_a_directory_that_is_not_a_model_is_named(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from vlcpctl.report.report import read_facts
-
 import json
 import shutil
 from collections.abc import Callable
@@ -15,8 +13,8 @@ from support.program import MICRO, TINY, ProgramResult, check_refused, run_progr
 from support.rewritten import forget_pair
 
 from vlcpctl.data.tasks.task import open_task
-from vlcpctl.files.manifest import MANIFESTS, birth_id, read_manifest
-from vlcpctl.files.seals import rewrite_sealed_manifest
+from vlcpctl.files.manifest import MANIFESTS, birth_id, read_manifest, rewrite_manifest
+from vlcpctl.report.report import read_facts
 from vlcpctl.testing.tiny_stream import make_stream
 
 Program = Callable[..., ProgramResult]
@@ -227,7 +225,7 @@ def as_0_3(path: Path, kind: str) -> None:
         ):
             part.pop("id", None)
         (path / MANIFESTS[kind]).unlink()
-        rewrite_sealed_manifest(path, kind, {**body, "was": [own]})
+        rewrite_manifest(path, kind, {**body, "was": [own]})
 
 
 def test_an_old_copy_is_not_the_task_of_a_rewritten_stream(

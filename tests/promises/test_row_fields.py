@@ -22,7 +22,7 @@ from vlcpctl.commands.export import run as export
 from vlcpctl.commands.import_checkpoint import run as import_checkpoint
 from vlcpctl.commands.interpolate import run as interpolate
 from vlcpctl.commands.train_step import run as train_step
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.manifest import MANIFESTS, content_of, read_manifest
 from vlcpctl.files.rows import OPTIONS_OF_DATA, OPTIONS_OF_SEED, SCHEMA, read_rows
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task

@@ -116,16 +116,16 @@ def test_rows_since_other_checkpoints_do_not_contradict(tmp_path: Path) -> None:
     assert len(read_back(tmp_path / "r", rows)) == 2
     stale = turned(60.0, 0, 2)
     stale["since"] = stale["since"] | {"checkpoint": "old"}
-    with pytest.raises(BadInput, match="checkpoint is c0 there and old here"):
+    with pytest.raises(BadInput, match="checkpoint is 'c0' there and 'old' here"):
         read_back(tmp_path / "s", [turned(60.0, 0, 2), stale])
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"degrees": {"sam_image": [1, -1]}}, "'degrees.*': expected an integer >= 0"),
-        ({"degrees": {"sam_image": [0] * 181}}, "'degrees.*': expected a list of length <= 180"),
-        ({"since": {"step": 0}}, "field 'since.run' is missing"),
+        ({"degrees": {"sam_image": [1, -1]}}, ".degrees.*`"),
+        ({"degrees": {"sam_image": [0] * 181}}, ".degrees.*`"),
+        ({"since": {"step": 0}}, "field `run`"),
     ],
 )
 def test_a_broken_row_is_named(tmp_path: Path, change: dict[str, Any], said: str) -> None:

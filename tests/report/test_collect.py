@@ -10,7 +10,6 @@ from support.collected import collect
 from support.eval_rows import NAMES, OWN, merged_rows, own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.limits import MOST_TASKS
 
 NAN = np.nan
 
@@ -118,8 +117,8 @@ def test_two_tasks_at_one_place_are_two_streams(tmp_path: Path) -> None:
     [
         ({"gallery": "mine"}, "gallery is 'mine'"),
         ({"gallery": "merged", "task_step": None}, "must list its tasks"),
-        ({"step": 10**9}, f"'step': expected an integer <= {MOST_TASKS - 1}"),
-        ({"task_step": -1}, "'task_step': expected an integer >= 0"),
+        ({"step": 10**9}, ".step`"),
+        ({"task_step": -1}, ".task_step`"),
     ],
 )
 def test_a_damaged_row_is_refused(tmp_path: Path, fields: dict[str, object], said: str) -> None:

@@ -43,7 +43,7 @@ EXCUSED = _verdict(value=None, is_early=True, passes=True, data=None)
 def test_a_recorded_verdict_makes_the_same_case(verdict: Verdict) -> None:
     recorded = json.loads(json.dumps(verdict.as_json()))
     assert Verdict.read(recorded, "verdict.json") == verdict
-    with pytest.raises(BadInput, match=r"verdict\.json: field 'holds': expected true or false"):
+    with pytest.raises(BadInput, match=r"verdict\.json: .*holds`"):
         Verdict.read({**recorded, "holds": "no"}, "verdict.json")
 
 
@@ -146,7 +146,7 @@ def test_a_foreign_file_is_refused(tmp_path: Path, text: str) -> None:
     out = tmp_path / "gates.xml"
     out.write_text(text)
     for act in (lambda: check_junit_path(out, None), lambda: write_junit([FAILS], out)):
-        with pytest.raises(OutputExists, match="was not written by this command"):
+        with pytest.raises(OutputExists, match="choose another --out"):
             act()
     assert out.read_text() == text
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.files.digests import digests_of
-from vlcpctl.files.manifest import MANIFESTS, write_manifest
-from vlcpctl.files.seals import SEAL, seal_of
+from vlcpctl.files.manifest import MANIFESTS, SEAL, seal_of, write_manifest
 
 
 def write_checkpoint_manifest(directory: Path, content: str, **facts: Any) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from support.program import run_program
 
+from vlcpctl.data.splitting.known_keys import KnownKeys
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.digests import digests_of
-from vlcpctl.files.seals import seal_of
+from vlcpctl.files.manifest import seal_of
+from vlcpctl.files.outputs import Output
 from vlcpctl.testing.tiny_stream import make_stream
 
 NEXT = ("--method", "seqf", "--preset", "tiny", "--batch-size", "4", "--epochs", "1", "-q")
@@ -35,7 +38,7 @@ class StoredPair:
 
 
 def make_deletion_world(root: Path, capfd: pytest.CaptureFixture[str]) -> Path:
-    """Four tasks, four buffers, three checkpoints, targets, pseudo texts, embeddings, ranks."""
+    """One of each kind of file: four tasks and buffers, three checkpoints, what is made of them."""
     stream = make_stream(root / "stream", 4, 8)
     tasks = sorted(path for path in stream.iterdir() if path.is_dir())
 
@@ -63,12 +66,42 @@ def make_deletion_world(root: Path, capfd: pytest.CaptureFixture[str]) -> Path:
     run(
         *("eval-retrieval", tasks[0], "--split", "train", "--checkpoint", root / "run/00", "-q"),
         *("--save-embeddings", root / "emb", "--save-ranks", root / "ranks.parquet"),
-        *("-o", root / "rows.ndjson"),
+        *("-o", root / "rows.ndjson", "--embedding-cache", root / "cache"),
     )
+    for to in ("hf", "clip-benchmark"):
+        run("export", tasks[0], "--to", to, "-o", root / "exports" / to, "-q")
+    parts = Output(root / "sharded").open_partial()
+    identity = json.loads((root / "targets/targets.json").read_text())["identity"]
+    (parts / "identity.json").write_text(json.dumps(identity))
+    shutil.copy(root / "targets/images.npy", parts / "images-000000.npy")
+    with (root / "stream/skipped.ndjson").open("w") as file:
+        for pair in (pair_at(tasks[0], row) for row in range(8)):
+            row = {
+                "place": f"member a/{pair.source_key}.jpg",
+                "detail": f"repeats (key {pair.key})",
+            }
+            file.write(json.dumps(row) + "\n")
+    (root / "week").mkdir()
+    known = replace(KnownKeys.of(open_task(tasks[0])), content="f" * 32)
+    known.write(root / "week/trimmed.parquet")
+    _make_report(root / "report", tasks[0])
     # An output that --force replaced is kept beside the new one.
     run("buffer", tasks[0], "-o", root / "other", "--policy", "ring", "--size", 8, "-q")
     run("buffer", tasks[3], "-o", root / "other", "--policy", "ring", "--size", 8, "-q", "--force")
     return root
+
+
+def _make_report(report: Path, task: Path) -> None:
+    """A report that shows the pairs of a task, with pages as people may edit them."""
+    (report / "forgotten").mkdir(parents=True)
+    pairs = [pair_at(task, row) for row in range(8)]
+    examples = [{"key": one.key, "caption": 0, "wrong": "a class"} for one in pairs]
+    summary = {"content": "0" * 32, "identity": {}, "forgotten": {"tasks": [examples]}}
+    text = json.dumps({"schema": "vlcpctl.report/1", **summary})
+    (report / "summary.json").write_text(text)
+    for name in ("report.html", "report.md", "week.html", "forgotten/00.html"):
+        lines = [f"<li id={one.key}>{one.captions[0]}</li>\r\n".encode() for one in pairs]
+        (report / name).write_bytes(b"".join([b"\xe9\n", *lines]))
 
 
 def copy_of(world: Path, target: Path) -> Path:

@@ -14,7 +14,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks.index import index_batches
 from vlcpctl.data.tasks.manifests import file_facts
 from vlcpctl.data.tasks.rows import RowsWriter
-from vlcpctl.files.seals import seal_of
+from vlcpctl.files.manifest import seal_of
 
 Edit = Callable[[Path], object]
 

@@ -44,7 +44,7 @@ class FakeDevice(TorchDispatchMode):
 
     A wait is any of: reading a value (`item`, `tolist`, `bool`, `int`, an index), copying to the
     CPU, an operation whose shape depends on values (`nonzero`, an index by a mask), and copying
-    from the CPU other than by `core.device_copies.to_device`: torch then waits for all work of the
+    from the CPU other than by `core.devices.to_device`: torch then waits for all work of the
     GPU's stream. What is read are ones.
     """
 

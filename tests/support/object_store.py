@@ -1,29 +1,34 @@
-"""An S3 server on this machine (moto's), which counts what it sends and may fail now and then."""
+"""A small S3 server on this machine that counts what it sends, and stores in memory."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 BUCKET = "data"
-_ERRORS = ("404 NOT FOUND", "403 FORBIDDEN", "500 INTERNAL SERVER ERROR", "short")
 
 
 @dataclass
 class Store:
-    """What the server was asked for, and which of its answers for bytes are wrong."""
+    """The objects of the server by key, what it was asked for, and how it fails."""
 
     url: str = ""
-    requests: int = 0
-    sent: int = 0  # bytes of objects
-    sent_to: Counter[str] = field(default_factory=Counter)  # the same, by the key id of the client
-    fail_every: int = 0  # n: every n-th
-    fail_after: int | None = None  # all but the first n
+    objects: dict[str, bytes] = field(default_factory=dict)
+    listed: dict[str, bytes] = field(default_factory=dict)  # in listings in place of the objects
+    asked: list[str] = field(default_factory=list)  # such as "GET task.json"
+    sent_to: Counter[str] = field(default_factory=Counter)  # bytes of objects, by the client's key
+    fails: int | str = 500  # how: a status, or "silent"
+    is_bad: Callable[[int], bool] = lambda _: False  # which requests for bytes fail, by number
+    is_over: threading.Event = field(default_factory=threading.Event)
 
     def environment(self, key_id: str = "test") -> dict[str, str]:
         """The variables by which a program finds the server."""
@@ -34,50 +39,103 @@ class Store:
             "AWS_DEFAULT_REGION": "us-east-1",
         }
 
-    def put(self, directory: Path, name: str) -> str:
+    def put(self, path: Path, name: str) -> str:
         """Copy a directory or a file into the store, and return its URL."""
-        import fsspec
-
-        store = fsspec.filesystem("s3", endpoint_url=self.url, key="test", secret="test")
-        if not store.exists(BUCKET):
-            store.mkdir(BUCKET)
-        _copy(store, directory, f"{BUCKET}/{name}")
+        self.objects |= {f"{name}{below}": data for below, data in _files(path)}
         return f"s3://{BUCKET}/{name}"
 
-    def counted(self, application: Callable[..., Any]) -> Callable[..., Any]:
-        """The server with counts and failures of its answers that hold bytes of objects."""
-        lock = threading.Lock()
-
-        def answer(environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-            if "HTTP_RANGE" not in environment:
-                return application(environment, start)
-            with lock:
-                self.requests += 1
-                fails = bool(self.fail_every) and self.requests % self.fail_every == 0
-                fails |= self.fail_after is not None and self.requests > self.fail_after
-                error = _ERRORS[self.requests // max(self.fail_every, 1) % len(_ERRORS)]
-            if fails and error != "short":
-                start(error, [("Content-Length", "0")])
-                return [b""]
-            said: list[Any] = []
-            body = b"".join(application(environment, lambda *words: said.append(words)))
-            body = body[: len(body) // 2] if fails else body
-            status, headers, *_ = said[0]
-            headers = [one for one in headers if one[0].lower() != "content-length"]
-            start(status, [*headers, ("Content-Length", str(len(body)))])
-            with lock:
-                self.sent += len(body)
-                self.sent_to[_key_id(environment)] += len(body)
-            return [body]
-
-        return answer
+    @property
+    def gets(self) -> int:
+        """How often bytes were asked for."""
+        return sum(one.startswith("GET ") for one in self.asked)
 
 
-def put_in_memory(directory: Path, name: str) -> str:
+def _files(path: Path) -> Iterator[tuple[str, bytes]]:
+    for one in [path, *path.rglob("*")]:
+        if one.is_file():
+            below = one.relative_to(path).as_posix()
+            yield ("" if below == "." else f"/{below}"), one.read_bytes()
+
+
+def etag(data: bytes) -> str:
+    return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
+
+
+@contextmanager
+def object_store() -> Iterator[Store]:
+    """A server within the block."""
+    store = Store()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *words: Any) -> None:
+            pass
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def do_GET(self) -> None:
+            url = urlsplit(self.path)
+            key = unquote(url.path).removeprefix(f"/{BUCKET}").strip("/")
+            if not key:
+                self.answer(200, _listing(store, parse_qs(url.query).get("prefix", [""])[0]))
+                return
+            store.asked.append(f"{self.command} {key}")
+            is_bad = self.command == "GET" and store.is_bad(store.gets)
+            if is_bad and store.fails == "silent":
+                store.is_over.wait()
+            data = store.objects.get(key)
+            if is_bad and isinstance(store.fails, int):
+                self.answer(store.fails, b"")
+            elif data is None:
+                self.answer(404, b"")
+            elif self.headers.get("If-Match", etag(data)) != etag(data):
+                self.answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
+            else:
+                first, last = re.findall(r"\d+", self.headers.get("Range", f"0-{len(data)}"))
+                part = data[int(first) : int(last) + 1]
+                if self.command == "GET":
+                    client = self.headers["Authorization"].partition("Credential=")[2]
+                    store.sent_to[client.partition("/")[0]] += len(part)
+                self.answer(206 if "Range" in self.headers else 200, part, ETag=etag(data))
+
+        def answer(self, status: int, body: bytes, **headers: str) -> None:
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.handle_error = lambda *_: None  # type: ignore[method-assign] # a client that has left
+    store.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield store
+    finally:
+        store.is_over.set()
+        server.shutdown()
+        server.server_close()
+
+
+def _listing(store: Store, prefix: str) -> bytes:
+    found = {key: data for key, data in store.objects.items() if key.startswith(prefix)}
+    entries = "".join(
+        f"<Contents><Key>{key}</Key><Size>{len(data)}</Size>"
+        f"<ETag>{etag(store.listed.get(key, data))}</ETag></Contents>"
+        for key, data in sorted(found.items())
+    )
+    return f"<ListBucketResult>{entries}</ListBucketResult>".encode()
+
+
+def put_in_memory(path: Path, name: str) -> str:
     """Copy a directory or a file into fsspec's store in memory, which forked processes share."""
     import fsspec
 
-    _copy(fsspec.filesystem("memory"), directory, name)
+    for below, data in _files(path):
+        fsspec.filesystem("memory").pipe_file(f"{name}{below}", data)
     return f"memory://{name}"
 
 
@@ -86,40 +144,3 @@ def remove_from_memory(name: str) -> None:
     import fsspec
 
     fsspec.filesystem("memory").rm(name, recursive=True)
-
-
-def _copy(store: Any, directory: Path, name: str) -> None:
-    files = sorted(directory.rglob("*")) if directory.is_dir() else [directory]
-    for path in (one for one in files if one.is_file()):
-        below = path.relative_to(directory).as_posix()
-        store.pipe_file(f"{name}/{below}".removesuffix("/."), path.read_bytes())
-
-
-def _key_id(environment: dict[str, Any]) -> str:
-    """The client of a request, as its signature names it."""
-    return str(environment["HTTP_AUTHORIZATION"]).partition("Credential=")[2].partition("/")[0]
-
-
-@contextmanager
-def object_store() -> Iterator[Store]:
-    """A server within the block; its addresses are of this machine only."""
-    from moto.server import DomainDispatcherApplication, create_backend_app
-    from werkzeug.serving import WSGIRequestHandler, make_server
-
-    class Silent(WSGIRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log(self, *words: Any) -> None:
-            pass
-
-    store = Store()
-    application = store.counted(DomainDispatcherApplication(create_backend_app))
-    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Silent)
-    store.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield store
-    finally:
-        server.shutdown()
-        thread.join()

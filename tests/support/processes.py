@@ -10,8 +10,10 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from vlcpctl import cli
+from vlcpctl.files import outputs
 
 TIMEOUT_S = 100
 
@@ -52,6 +54,33 @@ def exit_code_of(pid: int) -> int:
     """The exit code of a child, once it has ended; negative for a signal."""
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status)
+
+
+def killed_before(change: int | str, act: Callable[[], object]) -> bool:
+    """Act in a child that is killed before a change of names; False if it does not make that.
+
+    It is the n-th, or the first that makes or removes a path with this text in it.
+    """
+    made = [0]
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def changed(*given: Any, **more: Any) -> Any:
+            made[0] += 1
+            if made[0] == change or (isinstance(change, str) and change in str(given[-1])):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*given, **more)
+
+        return changed
+
+    def child(_rank: int) -> None:
+        for name in ("rename", "replace", "unlink", "rmdir"):
+            setattr(os, name, counted(getattr(os, name)))
+        outputs._exchange = counted(outputs._exchange)
+        act()
+
+    code = exit_code_of(start_child(child))
+    assert code in {0, -signal.SIGKILL}
+    return code != 0
 
 
 def run_line(words: Sequence[object], log: Path) -> None:

@@ -19,11 +19,12 @@ from vlcpctl.core.method import Method
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.distributed.ranks import process_ranks
+from vlcpctl.files.parts import Parts
 from vlcpctl.methods import TABLE
 from vlcpctl.models import encoders
 from vlcpctl.precompute import distill_plan
 from vlcpctl.precompute.compute_options import ComputeOptions
-from vlcpctl.precompute.distill import Shard, distill
+from vlcpctl.precompute.distill import distill
 from vlcpctl.testing.battery import (
     TrainingWorld,
     checkpoint_bytes,
@@ -99,7 +100,7 @@ def targets_of(step: TrainRequest, out: Path, views: int = EPOCHS, seed: int = 0
         augmentation={name: getattr(step.settings, name) for name in distill_plan.AUGMENTATION},
         seed=seed,
     )
-    assert distill(distill_plan.make_plan(asked), MEANS, Shard())
+    assert distill(distill_plan.make_plan(asked), MEANS, Parts(asked.out))
     return out
 
 
@@ -147,7 +148,7 @@ def test_scaled_decoding_is_taken_from_the_teacher_and_gives_the_losses_of_the_l
     )
     plan = distill_plan.make_plan(asked)
     assert plan.identity["transform"]["jpeg_decode"] == "scaled"
-    assert distill(plan, MEANS, Shard())
+    assert distill(plan, MEANS, Parts(plan.request.out))
     expect_same(step, asked.out, tmp_path)
 
 

@@ -10,8 +10,8 @@ import pytest
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import config_id
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.data.tasks.task import Task, open_task
+from vlcpctl.files.inputs import MOST_TASKS
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
 from vlcpctl.training.plan import _refuse_repeated
 from vlcpctl.training.task_history import TaskHistory

@@ -17,7 +17,7 @@ from vlcpctl.core.errors import Diverged, Incompatible, Interrupted, OutputExist
 from vlcpctl.data.loading.loader import ImageCache
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.files.manifest import read_manifest
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.outputs import Output
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.testing.tiny_stream import make_pair, make_task
@@ -106,8 +106,8 @@ def test_a_finished_command_does_nothing_again(world: TrainingWorld, tmp_path: P
     step = _first(world, tmp_path)
     train_step(step)
     before = (tmp_path / "00" / "checkpoint.json").stat().st_mtime_ns
-    partial = Staging(step.out).partial
-    with Staging(step.out).locked():
+    partial = Output(step.out).partial
+    with Output(step.out).locked():
         partial.mkdir()  # as a kill after the rename leaves it
     assert train_step(step) == tmp_path / "00"
     assert (tmp_path / "00" / "checkpoint.json").stat().st_mtime_ns == before

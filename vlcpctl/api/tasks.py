@@ -14,7 +14,7 @@ from PIL import Image
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.images.transforms import decode_image
 from vlcpctl.data.tasks.task import Split, open_task
-from vlcpctl.files.safe_json import parse_json
+from vlcpctl.files.inputs import parse_json
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.files.digests import changed_files, unlisted_files
-from vlcpctl.files.hashing import file_sha256
-from vlcpctl.files.safe_json import parse_json
+from vlcpctl.files.digests import changed_files, file_sha256, unlisted_files
+from vlcpctl.files.inputs import parse_json
 from vlcpctl.models.checkpoint_files import is_slot, would_be_loaded
 
 _MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors format

@@ -9,10 +9,9 @@ from pathlib import Path
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.errors import Diverged
-from vlcpctl.files.atomic import new_directory
-from vlcpctl.files.digests import digests_of
-from vlcpctl.files.hashing import file_sha256
-from vlcpctl.files.staging import link_or_copy
+from vlcpctl.files.digests import digests_of, file_sha256
+from vlcpctl.files.manifest import is_artifact
+from vlcpctl.files.outputs import link_or_copy, new_directory
 from vlcpctl.files.tensors import first_not_finite, write_tensors
 from vlcpctl.models import encoders
 from vlcpctl.models.checkpoint_files import SLOTS, verify_slots
@@ -76,7 +75,7 @@ def write_checkpoint(
     is not finite; nothing is written then.
     """
     _refuse_non_finite(encoder, slots or {})
-    with new_directory(out, "checkpoint.json") as directory:
+    with new_directory(out, is_artifact) as directory:
         encoders.save(encoder, directory)
         _write_slots(directory / SLOTS, slots or {}, parent)
         files = _hashes(directory)

@@ -14,9 +14,8 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, Diverged, UsageError, missing
-from vlcpctl.files.atomic import already_made
-from vlcpctl.files.foreign import OPEN_CLIP, missing_model, refuse_other_models
-from vlcpctl.files.hashing import file_sha256
+from vlcpctl.files.digests import file_sha256
+from vlcpctl.files.finished import already_made
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.files.tensors import first_not_finite
 from vlcpctl.models import dual_encoder, encoders
@@ -28,6 +27,7 @@ from vlcpctl.models.configuration import (
     fusion_configuration,
 )
 from vlcpctl.models.encoders import Encoder, NewModelOptions
+from vlcpctl.models.foreign import OPEN_CLIP, missing_model, refuse_other_models
 from vlcpctl.models.fusion import build
 from vlcpctl.models.fusion.key_mapping import is_ctp
 from vlcpctl.models.pretrained import find_pretrained, is_weight_file

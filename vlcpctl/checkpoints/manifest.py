@@ -13,11 +13,10 @@ from typing import Annotated, Any, Self
 from msgspec import Meta, to_builtins
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.files.digests import FileDigest
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.manifest import MANIFESTS, Manifest
-from vlcpctl.files.seals import read_sealed, write_sealed_manifest
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import MOST_TASKS
+from vlcpctl.files.manifest import MANIFESTS, Manifest, manifest_as, write_manifest
 
 _KIND = "checkpoint"
 _OF_THE_FILE = {one.name for one in fields(Manifest)} | {"files", "digests", "ids"}
@@ -114,7 +113,7 @@ class CheckpointManifest(Manifest):
         Raises BadInput if the path is not a checkpoint, or its manifest has changed since it was
         written, lacks a field, or has one of a wrong type or out of bounds.
         """
-        found = read_sealed(checkpoint, _KIND, cls)
+        found = manifest_as(checkpoint, _KIND, cls)
         if not len(found.tasks) == len(found.task_names) == len(found.task_steps):
             place = checkpoint / MANIFESTS[_KIND]
             raise BadInput(f"{place}: it does not have one name and one step for each task")
@@ -137,4 +136,4 @@ class CheckpointManifest(Manifest):
         body = {**self.body(), "files": files, "digests": digests}
         if self.ids:
             body["ids"] = self.ids
-        write_sealed_manifest(directory, _KIND, dict(self.identity), content, body)
+        write_manifest(directory, _KIND, dict(self.identity), content, body)

@@ -22,9 +22,9 @@ from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM, config_id
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.data.tasks.task import Task, ids_by_content, open_task
-from vlcpctl.files.atomic import already_made
+from vlcpctl.files.finished import already_made
 from vlcpctl.files.manifest import leaves
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.outputs import Output
 from vlcpctl.files.tensors import require_same_names
 from vlcpctl.models.checkpoint_files import TOKENIZER_FILES
 from vlcpctl.models.encoders import Encoder
@@ -75,7 +75,7 @@ def merge(request: MergeRequest) -> Iterator[Path]:
     """
     with ExitStack() as locks:  # of all outputs, before any is examined
         for one in request.outputs:
-            locks.enter_context(Staging(one.path).locked())
+            locks.enter_context(Output(one.path).locked())
         yield from _merge(request)
 
 

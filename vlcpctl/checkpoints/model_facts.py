@@ -15,8 +15,8 @@ from safetensors import safe_open
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput
-from vlcpctl.files.hashing import canonical_json
-from vlcpctl.files.library_errors import reading
+from vlcpctl.files.ids import canonical_json
+from vlcpctl.files.inputs import reading
 
 if TYPE_CHECKING:
     from vlcpctl.models.encoders import Encoder

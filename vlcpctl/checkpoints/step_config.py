@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 
 METHOD_CODE = "method_code"  # of an identity: digests of the code of methods that are not built in
 # Settings that divide the work, as processes do: they change rounding, and over how many images

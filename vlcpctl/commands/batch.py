@@ -17,9 +17,9 @@ import typer
 from vlcpctl.commands import COMMANDS, module_name, options
 from vlcpctl.commands.processes import with_locks
 from vlcpctl.core import console
-from vlcpctl.core.amounts import counted
-from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name, unreadable
-from vlcpctl.files.input_files import require_file_or_pipe
+from vlcpctl.core.errors import UsageError, VlcpError, unknown_name
+from vlcpctl.core.words import counted
+from vlcpctl.files.inputs import STDIN, lines_of
 from vlcpctl.jobs.engines import ENGINES, sbatch_script, snakefile
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine, parse
@@ -162,18 +162,8 @@ def _has(name: str, option: str) -> bool:
 
 
 def _read(file: Path) -> str:
-    if str(file) != "-":
-        try:
-            require_file_or_pipe(str(file), str(file))
-            return file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(unreadable(file, error)) from error
-    if sys.stdin.isatty():
-        raise UsageError("no command lines: give a file, or pipe them in")
-    try:
-        return sys.stdin.read()
-    except UnicodeDecodeError as error:
-        raise BadInput(unreadable("<stdin>", error)) from error
+    name = "<stdin>" if str(file) == STDIN else str(file)
+    return "".join(lines_of(str(file), name))
 
 
 def _check(lines: Sequence[CommandLine]) -> None:

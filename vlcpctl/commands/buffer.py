@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,12 +19,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from vlcpctl.data.buffer import size as buffer_size
-    from vlcpctl.data.buffer.manifest import BufferRequest
-    from vlcpctl.data.buffer.update import UpdatePlan
     from vlcpctl.data.precomputed.stored_features import StoredProjections
     from vlcpctl.data.tasks.task import Split, Task
     from vlcpctl.distributed.pool import Pool
-    from vlcpctl.files.shards import Shards
     from vlcpctl.models.encoders import Encoder
     from vlcpctl.precompute.pair_features import Results
 
@@ -134,8 +131,6 @@ def run(
     add: Add = None,
     candidates: Candidates = None,
     store_features: StoreFeatures = False,
-    num_shards: options.NumShards = None,
-    shard_index: options.ShardIndex = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     nproc: options.Nproc = None,
@@ -170,12 +165,6 @@ def run(
     --store-features stores the raw projections of each new image and of all its captions, in half
     precision. Earlier items keep the projections of the checkpoint that added them.
 
-    Several commands, perhaps on different machines, can share what --checkpoint computes: with
-    --num-shards N and --shard-index 0 to N - 1, in any order, each stores its shard beside --out.
-    Then the same line without --shard-index chooses and writes the buffer, with the bytes that one
-    process writes. With herding and kmeans they share the features; the projections of the pairs
-    that those choose are computed by the joining line.
-
     Examples:
       vlcpctl buffer stream/00-smileys -o buffer/00 --policy reservoir --size 500
       vlcpctl buffer stream/01-people -o buffer/01 --previous buffer/00 \
@@ -185,13 +174,11 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.data.buffer.manifest import BufferRequest
-    from vlcpctl.data.buffer.update import open_buffer, plan_update
-    from vlcpctl.files.atomic import already_made
+    from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
+    from vlcpctl.files.finished import already_made
     from vlcpctl.files.manifest import content_of
-    from vlcpctl.files.resumable_parts import drop_finished
 
-    model = _Model(checkpoint, device, threads, _processes(nproc, checkpoint))
-    shards = _shards(out, num_shards, shard_index, checkpoint, force=force)
+    model = _Model(checkpoint, device, _processes(nproc, checkpoint))
     new, size_ = _check_options(task, checkpoint, policy, variant, (size, of, add), store_features)
     request = BufferRequest(
         task=new,
@@ -206,15 +193,16 @@ def run(
     )
     if already_made(out, "task", request.identity(), force=force):
         say(f"buffer: {out} is already finished")
-        if shards is not None and not dry_run:
-            drop_finished(out, request.embedded())
     else:
         plan = plan_update(request)
         say(f"buffer: {plan}")
         for warning in plan.warnings:
             warn(warning)
-        if dry_run or not _write(out, request, plan, model, shards, force=force):
+        if dry_run:
             return
+        with model.pool() as pool:
+            features, project = partial(_embed, model, pool), partial(_project, model, pool)
+            write_buffer(out, request, plan, features, project)
         say(f"buffer: {_summary(out, sum(plan.seen.values()))}")
     emit(_result(out) if as_json else out)
 
@@ -225,18 +213,7 @@ class _Model:
 
     checkpoint: Path | None
     device: str
-    threads: int
     nproc: int
-
-    def numeric(self) -> dict[str, Any]:
-        """The facts that decide the last bits of what it computes."""
-        from vlcpctl.precompute.compute_options import ComputeOptions
-        from vlcpctl.precompute.pair_features import BATCH
-
-        compute = ComputeOptions(
-            batch_size=BATCH, device=self.device, workers=0, threads=self.threads
-        )
-        return compute.numeric()
 
     def pool(self) -> AbstractContextManager[Pool]:
         """The processes that run it."""
@@ -245,52 +222,14 @@ class _Model:
 
         return pool_of(self.nproc if self.checkpoint else 1, self.device, preload)
 
-    def loaded(self, pool: Pool, shards: Shards | None = None) -> tuple[Encoder, Results]:
-        """The model, and what gives its results: the processes, or the shards to join."""
+    def loaded(self, pool: Pool) -> tuple[Encoder, Results]:
+        """The model, and the processes that give its results."""
         from vlcpctl.models.encoders import SavedEncoder
-        from vlcpctl.precompute.pair_features import kept_pairs
 
         assert self.checkpoint is not None, "check_policy requires --checkpoint"
         source = SavedEncoder(self.checkpoint)
         encoder = pool.load(source, self.device)
-        computed = partial(pool.results, source, encoder)
-        return encoder, computed if shards is None else kept_pairs(shards)
-
-
-def _write(
-    out: Path,
-    request: BufferRequest,
-    plan: UpdatePlan,
-    model: _Model,
-    shards: Shards | None,
-    *,
-    force: bool,
-) -> bool:
-    """Whether the buffer is written; if not, this command has computed its shard of the work."""
-    from vlcpctl.data.buffer.update import FEATURES, PROJECTIONS, to_embed, write_buffer
-    from vlcpctl.files.shards import drop_joined, refuse_shards
-
-    joined: dict[str, Shards] = {}  # by what they have
-    if shards is not None:
-        what, rows = to_embed(request, plan)
-        settings = request.embedded(), model.numeric()
-        if shards.index is not None:
-            from vlcpctl.precompute.pair_features import PairWork, keep_pairs
-
-            work = PairWork(request.task.split("train"), rows, is_raw=what == PROJECTIONS)
-            with shards.computing(*settings), model.pool() as pool:
-                keep_pairs(shards, work, model.loaded(pool)[1], _named(model, work.split))
-            return False
-        shards.check(*settings)
-        joined[what] = shards
-    elif not force:
-        refuse_shards(out, "this buffer")
-    with model.pool() as pool:
-        features = partial(_embed, model, pool, joined.get(FEATURES))
-        project = partial(_project, model, pool, joined.get(PROJECTIONS))
-        write_buffer(out, request, plan, features, project)
-    drop_joined(out)
-    return True
+        return encoder, partial(pool.results, source, encoder)
 
 
 def _check_options(
@@ -332,43 +271,24 @@ def _processes(nproc: int | None, checkpoint: Path | None) -> int:
     return processes(nproc)
 
 
-def _shards(
-    out: Path, count: int | None, index: int | None, checkpoint: Path | None, *, force: bool
-) -> Shards | None:
-    """The shards that the options mean, after checking that there is work for them."""
-    from vlcpctl.files.shards import shards_of
-
-    found = shards_of(out, count, index, force=force)
-    if found is not None and checkpoint is None:
-        raise UsageError(
-            f"--num-shards {count} has no effect without --checkpoint: commands share only what a "
-            "model computes"
-        )
-    return found
-
-
-def _embed(
-    model: _Model, pool: Pool, shards: Shards | None, split: Split, rows: np.ndarray
-) -> np.ndarray:
+def _embed(model: _Model, pool: Pool, split: Split, rows: np.ndarray) -> np.ndarray:
     """Features (N, D) of rows of a split; called only by herding and kmeans."""
     from vlcpctl.models.embed import require_finite
     from vlcpctl.precompute.pair_features import pair_features
 
-    encoder, results = model.loaded(pool, shards)
+    encoder, results = model.loaded(pool)
     features = pair_features(encoder, split, rows, results)
     require_finite(features, _named(model, split))
     return features
 
 
-def _project(
-    model: _Model, pool: Pool, shards: Shards | None, split: Split, rows: np.ndarray
-) -> StoredProjections:
+def _project(model: _Model, pool: Pool, split: Split, rows: np.ndarray) -> StoredProjections:
     """Raw projections of rows of a split, to store beside them."""
     from vlcpctl.files.manifest import content_of
     from vlcpctl.models.embed import require_finite
     from vlcpctl.precompute.pair_features import raw_projections
 
-    encoder, results = model.loaded(pool, shards)
+    encoder, results = model.loaded(pool)
     assert model.checkpoint is not None
     maker = content_of(model.checkpoint, "checkpoint")
     found = raw_projections(encoder, split, rows, maker, results)
@@ -383,7 +303,7 @@ def _named(model: _Model, split: Split) -> str:
 
 def _summary(out: Path, seen: int) -> str:
     """What was kept of the images seen so far, and its size, in one line."""
-    from vlcpctl.core.amounts import size
+    from vlcpctl.core.words import size
     from vlcpctl.data.tasks.task import open_task
 
     buffer = open_task(out)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 
 if TYPE_CHECKING:
     from vlcpctl.inspection.split_columns import Finding

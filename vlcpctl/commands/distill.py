@@ -11,10 +11,10 @@ import typer
 
 from vlcpctl.commands import options
 from vlcpctl.core.console import emit, say
-from vlcpctl.core.errors import UsageError
 from vlcpctl.training.config.settings import Settings
 
 if TYPE_CHECKING:
+    from vlcpctl.files.parts import Parts
     from vlcpctl.precompute.compute_options import ComputeOptions
     from vlcpctl.precompute.distill_plan import DistillPlan
 
@@ -129,10 +129,12 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.distributed.ranks import processes
+    from vlcpctl.files.parts import parts_of
     from vlcpctl.precompute.compute_options import ComputeOptions
     from vlcpctl.precompute.distill_plan import DistillRequest, make_plan
 
-    _check_shards(num_shards, shard_index, force=force)
+    shard = parts_of(out, num_shards, shard_index, force=force and num_shards > 1)
+    assert shard is not None
     request = DistillRequest(
         tasks=tuple(dict.fromkeys(tasks)),
         teacher=teacher,
@@ -156,37 +158,24 @@ def run(
     say(f"  {compute}")
     if dry_run:
         return
-    if _make_targets(plan, compute, (shard_index, num_shards), force=force):
+    if _make_targets(plan, compute, shard, force=force):
         emit(_result(out) if as_json else out)
 
 
-def _check_shards(count: int, index: int, *, force: bool) -> None:
-    from vlcpctl.files.shards import check_index
-
-    check_index(index, count)
-    if force and count > 1:
-        raise UsageError(
-            "--force would remove the work of other shards; give it without --num-shards, or "
-            "choose another --out"
-        )
-
-
-def _make_targets(
-    plan: DistillPlan, compute: ComputeOptions, shard: tuple[int, int], *, force: bool
-) -> bool:
+def _make_targets(plan: DistillPlan, compute: ComputeOptions, shard: Parts, *, force: bool) -> bool:
     """Whether the directory is complete now; otherwise other shards are still missing."""
-    from vlcpctl.files.atomic import already_made
-    from vlcpctl.files.resumable_parts import drop_finished
+    from vlcpctl.files.finished import already_made
+    from vlcpctl.files.parts import drop_parts
 
     out = plan.request.out
     if already_made(out, "targets", plan.identity, force=force):
         say(f"distill: {out} is already finished")
-        drop_finished(out, plan.identity)
+        drop_parts(out)
         return True
-    from vlcpctl.precompute.distill import Shard, distill
+    from vlcpctl.precompute.distill import distill
 
     started = time.monotonic()
-    is_complete = distill(plan, compute, Shard(*shard), force=force)
+    is_complete = distill(plan, compute, shard, force=force)
     if is_complete:
         say(f"distill: {_summary(out, time.monotonic() - started)}")
     return is_complete
@@ -194,7 +183,7 @@ def _make_targets(
 
 def _summary(out: Path, seconds: float) -> str:
     """What the targets contain and how long this command computed, in one line."""
-    from vlcpctl.core.amounts import counted, duration
+    from vlcpctl.core.words import counted, duration
     from vlcpctl.files.manifest import read_manifest
 
     manifest = read_manifest(out, "targets")

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from vlcpctl.commands import options
 from vlcpctl.core import console
 from vlcpctl.core.errors import VlcpError
-from vlcpctl.core.gpu import has_tf32, is_gpu, worker_count
+from vlcpctl.core.machine import has_tf32, is_gpu, worker_count
 from vlcpctl.jobs.runner import CONTEXT
 from vlcpctl.training.config.execution import require_compiler
 

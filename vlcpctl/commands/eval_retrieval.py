@@ -217,7 +217,7 @@ def run(
     """
     from vlcpctl.data.tasks.task import open_task
     from vlcpctl.evaluation.retrieval.evaluator import Retrieval
-    from vlcpctl.files.shards import shards_of
+    from vlcpctl.files.parts import parts_of
 
     return Retrieval(
         tasks=tuple(open_task(path) for path in dict.fromkeys(tasks)),
@@ -237,7 +237,7 @@ def run(
         timings=timings,
         save_embeddings=save_embeddings,
         save_ranks=save_ranks,
-        shards=shards_of(out, num_shards, shard_index, force=force),
+        shards=parts_of(out, num_shards, shard_index, force=force),
         out=out,
         force=force,
     )

@@ -95,7 +95,7 @@ def run(
     from vlcpctl.data.classification.benchmarks import expand_groups
     from vlcpctl.data.tasks.skips import Tolerance
     from vlcpctl.evaluation.classification.zeroshot import Zeroshot
-    from vlcpctl.files.shards import shards_of
+    from vlcpctl.files.parts import parts_of
 
     return Zeroshot(
         words=tuple(dict.fromkeys(expand_groups(data_sets))),
@@ -108,7 +108,7 @@ def run(
         limit=limit,
         tolerance=Tolerance.parse(max_skip),
         save_ranks=save_ranks,
-        shards=shards_of(out, num_shards, shard_index, force=force),
+        shards=parts_of(out, num_shards, shard_index, force=force),
         out=out,
         force=force,
     )

@@ -132,9 +132,9 @@ class _Flow:
         from vlcpctl.evaluation.evaluator import (
             Compute,
             ShardedEvaluator,
-            drop_shards,
             shards_before_rows,
         )
+        from vlcpctl.files.parts import drop_parts
 
         given = self.given
         compute = Compute(
@@ -151,9 +151,9 @@ class _Flow:
                 console.say(line)
             return
         has = out is not None and has_rows(out, plan.rows, force=given["force"])
-        if has and not plan.has_more:
+        if out is not None and has and not plan.has_more:
             rows = self._read()
-            drop_shards(plan)
+            drop_parts(out)
         elif shards_before_rows(plan, compute, out, force=given["force"]):
             rows = self._rows(plan, compute)
         else:
@@ -162,7 +162,7 @@ class _Flow:
 
     def _read(self) -> Rows:
         """The rows in --out."""
-        from vlcpctl.files.safe_json import parse_json
+        from vlcpctl.files.inputs import parse_json
 
         assert self.out is not None
         console.say(f"{self.command}: {self.out} is already finished")
@@ -228,18 +228,12 @@ def _shown_at_end(rows: Rows) -> Iterator[None]:
 @contextmanager
 def _timings_to(path: Path | None, command: str) -> Iterator[Note]:
     """Collect timings; on exit, log their sums and write all of them to `path`, if given."""
-    from vlcpctl.files.atomic import (
-        is_pipe_or_device,
-        new_file,
-        refuse_foreign_file,
-        refuse_link,
-    )
+    from vlcpctl.files.outputs import is_pipe_or_device, new_file, refuse_foreign
     from vlcpctl.files.rows import starts_with_schema
 
     is_ours = functools.partial(starts_with_schema, schema=_TIMINGS)
     if path is not None and not is_pipe_or_device(path):
-        refuse_foreign_file(path, is_ours)  # before the work, not after it
-        refuse_link(path)
+        refuse_foreign(path, is_ours, is_file=True)  # before the work, not after it
     found: list[dict[str, Any]] = []
     yield found.append
     for what in ("embed", "search"):
@@ -261,13 +255,13 @@ def rows_to(out: Path | None) -> Iterator[TextIO | None]:
     if out is None or out == STDOUT:
         yield console.results() if out else None
         return
-    from vlcpctl.files.atomic import new_file
+    from vlcpctl.files.outputs import new_file
+    from vlcpctl.files.parts import drop_parts
     from vlcpctl.files.rows import is_row_file
-    from vlcpctl.files.shards import drop_joined
 
     with new_file(out, is_row_file) as temporary, temporary.open("w", encoding="utf-8") as stream:
         yield stream
-    drop_joined(out)
+    drop_parts(out)
 
 
 def has_rows(out: Path, rows: Sequence[PlannedRow], *, force: bool) -> bool:
@@ -275,14 +269,14 @@ def has_rows(out: Path, rows: Sequence[PlannedRow], *, force: bool) -> bool:
 
     Raises OutputExists if it contains other rows, or anything but rows (that with `force`, too).
     """
-    from vlcpctl.files.atomic import is_pipe_or_device, refuse_foreign_file, refuse_link
+    from vlcpctl.files.outputs import is_pipe_or_device, refuse_foreign
     from vlcpctl.files.rows import is_row_file
 
     if out == STDOUT or is_pipe_or_device(out):
         return False
-    refuse_foreign_file(out, is_row_file)
-    if force or not out.exists():
-        refuse_link(out)
+    is_new = force or not out.exists()
+    refuse_foreign(out, is_row_file, is_file=True, is_read=not is_new)
+    if is_new:
         return False
     from vlcpctl.evaluation.planned_rows import holds
 

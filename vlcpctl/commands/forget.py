@@ -13,7 +13,7 @@ import typer
 from vlcpctl.commands import options
 
 if TYPE_CHECKING:
-    from vlcpctl.core.shown_paths import Shown
+    from vlcpctl.core.words import Shown
     from vlcpctl.deletion.receipt import Receipt
 
 Paths = Annotated[
@@ -161,9 +161,9 @@ def run(
     from vlcpctl.deletion.receipt import lines
     from vlcpctl.deletion.request import DeletionRequest, forget, look
     from vlcpctl.deletion.selectors import parse, require_unicode
-    from vlcpctl.files import locks
+    from vlcpctl.files.locks import set_patience
 
-    locks.set_patience(wait or 0.0)
+    set_patience(wait or 0.0)
     request = DeletionRequest(
         conditions=parse(key or (), source_key or (), sha256 or (), where or (), keys or ()),
         paths=paths,
@@ -204,7 +204,7 @@ def _record(receipt: Receipt, shown: Shown) -> None:
 
 @contextmanager
 def _without_words() -> Iterator[None]:
-    """Locks record the command line of their holder; here it would name what is to be deleted."""
+    """Manifests record the command line; here it would name what is to be deleted."""
     words = sys.argv
     sys.argv = [words[0], "forget"]
     try:

@@ -404,7 +404,7 @@ def _refuse_names_of_files(given: Mapping[str, Path]) -> None:
 def _check_places(places: Mapping[str, Path | None], tables: Sequence[str]) -> None:
     """Refuse --figures without matplotlib, and places that are unfit or contain each other."""
     from vlcpctl.core.errors import UsageError
-    from vlcpctl.files.atomic import check_output_path, is_pipe_or_device
+    from vlcpctl.files.outputs import check_output_path, is_pipe_or_device
     from vlcpctl.report.paper_charts import require_matplotlib
     from vlcpctl.report.papers import is_file_name
     from vlcpctl.report.render.files import check_junit_path

@@ -11,8 +11,8 @@ import typer
 from vlcpctl.commands import options
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.files.foreign import OPEN_CLIP, missing_model
+from vlcpctl.files.inputs import MOST_TASKS
+from vlcpctl.models.foreign import OPEN_CLIP, missing_model
 
 Source = Annotated[
     Path,

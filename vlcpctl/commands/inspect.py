@@ -43,7 +43,7 @@ def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = F
 
     from vlcpctl.core.console import emit
     from vlcpctl.core.errors import BadInput
-    from vlcpctl.core.shown_paths import as_given
+    from vlcpctl.core.words import as_given
     from vlcpctl.inspection.lineage import describe, lines
     from vlcpctl.inspection.unfinished import lines_of_run, run_facts
     from vlcpctl.production.describe import describe_state, is_state, state_lines

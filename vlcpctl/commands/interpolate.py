@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.console import emit, say
 from vlcpctl.core.errors import UsageError
+from vlcpctl.core.words import parse_number
 from vlcpctl.files.rows import share_text
 
 First = Annotated[

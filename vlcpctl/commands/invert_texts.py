@@ -106,8 +106,6 @@ def run(
     min_score: Low = Incclip.s_min,
     max_score: High = Incclip.s_max,
     batch_size: BatchSize = 256,
-    num_shards: options.NumShards = None,
-    shard_index: options.ShardIndex = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     workers: options.Workers = None,
@@ -124,11 +122,8 @@ def run(
     of the buffer's images is between --min-score and --max-score. Pass the file to train-step with
     --pseudo-texts.
 
-    If it is interrupted, run the same command again: it resumes and ends with the same bytes.
-    --nproc shares the work between processes of one command. Several commands, perhaps on different
-    machines, can share it: with --num-shards N and --shard-index 0 to N - 1, in any order, each
-    stores its shard beside --out. Then the same line without --shard-index joins them, with the
-    bytes that one process writes.
+    --nproc shares the work between processes of one command. The same command writes the same
+    bytes; one that was interrupted starts again.
 
     Examples:
       vlcpctl invert-texts --checkpoint run/00 --buffer buffer/00 \
@@ -138,8 +133,6 @@ def run(
     from vlcpctl.core.batch import InversionSettings
     from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
     from vlcpctl.distributed.ranks import processes
-    from vlcpctl.files.resumable_parts import drop_finished
-    from vlcpctl.files.shards import refuse_shards, shards_of
     from vlcpctl.precompute.compute_options import ComputeOptions
     from vlcpctl.precompute.invert_plan import InversionRequest, already_inverted, make_plan
 
@@ -157,22 +150,16 @@ def run(
         threads=threads,
         nproc=processes(nproc),
     )
-    shards = shards_of(out, num_shards, shard_index, force=force)
     plan = make_plan(request)
     if already_inverted(plan, force=force):
         say(f"invert-texts: {out} is already finished")
-        if not dry_run:
-            drop_finished(out, plan.identity)
     else:
         say(f"invert-texts: {plan}, {compute}")
         if dry_run:
             return
-        if shards is None and not force:
-            refuse_shards(out, "these texts")
         from vlcpctl.precompute.invert_texts import invert_texts
 
-        if not invert_texts(plan, compute, shards, force=force):
-            return
+        invert_texts(plan, compute)
     found = open_pseudo_texts(out)
     for line in _histogram(found):
         say(line)

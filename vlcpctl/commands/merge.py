@@ -14,10 +14,10 @@ import typer
 from vlcpctl.checkpoints.merge_rules import TABLE, MergeRule
 from vlcpctl.checkpoints.rule_file import load_rule
 from vlcpctl.commands import options
-from vlcpctl.core.amounts import counted, parse_number
 from vlcpctl.core.console import emit, say
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.core.words import counted, parse_number
 from vlcpctl.files.rows import share_text
 from vlcpctl.training.config.composition import parse_hyper
 

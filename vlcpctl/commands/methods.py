@@ -18,7 +18,7 @@ from vlcpctl.commands import options
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import HOOKS, Method, Paper
-from vlcpctl.core.shown_paths import as_argument
+from vlcpctl.core.words import as_argument
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.methods.plugins.source import source_of
 from vlcpctl.training.config.composition import compose

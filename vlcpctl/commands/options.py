@@ -14,10 +14,9 @@ import typer
 
 from vlcpctl.commands.values import kind_of, run_name
 from vlcpctl.core import console
-from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.option_rules import SECTIONS, OptionRow, option_rows
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import parse_number, parse_whole_number, printable
 
 PANELS = INPUT, METHOD, MODEL, OPTIMIZATION, DATA, EXECUTION, TABLES, OUTPUT = SECTIONS
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -65,16 +64,6 @@ Cache = Annotated[
         metavar="DIR",
         help="Directory to keep data that is read from an object store, such as s3://bucket/x; "
         "several processes can share it (default: vlcpctl/objects in the user's cache directory).",
-        rich_help_panel=EXECUTION,
-    ),
-]
-CacheSize = Annotated[
-    str | None,
-    typer.Option(
-        "--cache-size",
-        metavar="BYTES",
-        help="Largest size of --cache, such as 500GB: data that was read longest ago is removed, "
-        "but for files that are open (default: 64GB).",
         rich_help_panel=EXECUTION,
     ),
 ]

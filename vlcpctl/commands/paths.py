@@ -9,8 +9,8 @@ from typing import Any
 
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, UsageError, missing
-from vlcpctl.core.printable import printable
-from vlcpctl.files.object_stores import protocol_of
+from vlcpctl.core.words import printable
+from vlcpctl.files.stores import protocol_of
 
 # The parameters of commands that name what they write.
 OUTPUTS = frozenset(
@@ -53,7 +53,6 @@ STORED = {
     ),
     "export": ("sources",),
 }
-_USUAL_SIZE = "64GB"  # of a cache
 _NONE = "none"  # takes what a state has recorded back to the default
 _URL = re.compile(r"(?:^|(?<=[=,:]))[A-Za-z][A-Za-z0-9+.-]*:/{2}.*", re.DOTALL)
 
@@ -91,19 +90,19 @@ def may_be_stored(command: str, parameter: str, text: str) -> bool:
     return parameter in STORED.get(command, ()) and protocol_of(text) is not None
 
 
-def _with_stored(*, cache: Path | None, cache_size: str | None, **arguments: Any) -> dict[str, Any]:
+def _with_stored(*, cache: Path | None, **arguments: Any) -> dict[str, Any]:
     """The arguments with a local path for each URL of an object store, whose objects are listed.
 
     A state of `update` has recorded the cache that it uses: those of the command then have the one
-    to record, if any. Raises UsageError and BadInput as `store_cache.use_cache` and `stored` do,
-    and BadInput for a checkpoint in a store.
+    to record, if any. Raises UsageError and BadInput as `stores.use_cache` and `stored` do, and
+    BadInput for a checkpoint in a store.
     """
-    from vlcpctl.files.store_cache import use_cache
+    from vlcpctl.files.stores import use_cache
 
     names = {name for inputs in STORED.values() for name in inputs} & arguments.keys()
     values = {name: _as_list(arguments[name]) for name in names}
     has_urls = any(_url_of(value) for several in values.values() for value in several)
-    recorded, size = _recorded_cache(arguments["state"]) if "state" in arguments else (None, None)
+    recorded = _recorded_cache(arguments["state"]) if "state" in arguments else None
     if not has_urls and recorded is None:
         if cache is not None:
             console.warn("--cache has no effect: no input is in an object store")
@@ -113,25 +112,22 @@ def _with_stored(*, cache: Path | None, cache_size: str | None, **arguments: Any
             "--in-place makes links to tars, which those in an object store cannot have; leave it "
             "out, or use a local copy"
         )
-    from vlcpctl.data.splitting.options import parse_bytes
-
     if str(cache) == _NONE:
         cache = _user_cache()
-    size = _USUAL_SIZE if cache_size == _NONE else cache_size or size or _USUAL_SIZE
-    used = use_cache(cache or recorded or _user_cache(), parse_bytes(size))
+    used = use_cache(cache or recorded or _user_cache())
     for name, several in values.items():
         local = [type(one)(_listed(url)) if (url := _url_of(one)) else one for one in several]
         arguments[name] = local if isinstance(arguments[name], list) else local[0]
     if "state" in arguments:
         changes = has_urls or cache is not None
-        return {**arguments, "cache": used if changes else None, "cache_size": cache_size}
+        return {**arguments, "cache": used if changes else None}
     return arguments
 
 
 def _listed(url: str) -> Path:
     """Where what is at a URL can be read. Raises BadInput for a checkpoint, and as `stored`."""
     from vlcpctl.files.manifest import kind_of
-    from vlcpctl.files.store_cache import stored
+    from vlcpctl.files.stores import stored
 
     path = stored(url)
     if kind_of(path) == "checkpoint":
@@ -139,16 +135,14 @@ def _listed(url: str) -> Path:
     return path
 
 
-def _recorded_cache(state: Path) -> tuple[Path | None, str | None]:
-    """The directory and size of the cache that a state of `update` has recorded, if any."""
+def _recorded_cache(state: Path) -> Path | None:
+    """The cache that a state of `update` has recorded, if any."""
     from vlcpctl.production.layout import Layout
     from vlcpctl.production.state import read_state
 
     place = Layout(state)
     settings = read_state(place).settings if place.state.is_file() else None
-    if settings is None or settings.cache is None:
-        return None, None
-    return Path(settings.cache), settings.cache_size
+    return Path(settings.cache) if settings is not None and settings.cache else None
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -175,10 +169,9 @@ def checked_paths(arguments: dict[str, Any]) -> dict[str, Any]:
     input whose swap was killed is read where the complete new one waits. Raises UsageError for an
     output that is or contains an input, the current directory or the home directory.
     """
-    from vlcpctl.files.atomic import check_output_path, is_pipe_or_device
-    from vlcpctl.files.staging import Staging, read_path
+    from vlcpctl.files.outputs import check_output_path, is_pipe_or_device, read_path
 
-    if "cache_size" in arguments:
+    if "cache" in arguments:
         arguments = _with_stored(**arguments)
     if OUTPUTS & arguments.keys():
         for value in arguments.values():
@@ -189,7 +182,7 @@ def checked_paths(arguments: dict[str, Any]) -> dict[str, Any]:
         if out is not None and out != Path("-") and not is_pipe_or_device(out):
             check_output_path(out, inputs)
             if not arguments.get("dry_run"):
-                Staging(out).finish_swap()
+                read_path(out)
     return {
         name: value if name in OUTPUTS else _each(read_path, value)
         for name, value in arguments.items()

@@ -16,22 +16,17 @@ from vlcpctl.commands.paths import OUTPUTS, STORED
 _WAIT = inspect.Parameter(
     "wait", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options.Wait
 )
-_CACHE = (
-    inspect.Parameter(
-        "cache", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options.Cache
-    ),
-    inspect.Parameter(
-        "cache_size", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options.CacheSize
-    ),
+_CACHE = inspect.Parameter(
+    "cache", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options.Cache
 )
 
 
 def with_cache(name: str, run: Callable[..., None]) -> Callable[..., None]:
-    """The command with --cache and --cache-size, if its inputs may be in an object store.
+    """The command with --cache, if its inputs may be in an object store.
 
-    `paths.checked_paths` takes their values.
+    `paths.checked_paths` takes its value.
     """
-    if name not in STORED or name == "update":  # which has the options itself, to record them
+    if name not in STORED or name == "update":  # which has the option itself, to record it
         return run
 
     @functools.wraps(run)
@@ -39,9 +34,8 @@ def with_cache(name: str, run: Callable[..., None]) -> Callable[..., None]:
         run(**arguments)
 
     parameters = inspect.signature(run, eval_str=True).parameters
-    command.__dict__["__signature__"] = inspect.Signature([*parameters.values(), *_CACHE])
-    more = {one.name: one.annotation for one in _CACHE}
-    command.__annotations__ = {**run.__annotations__, **more}
+    command.__dict__["__signature__"] = inspect.Signature([*parameters.values(), _CACHE])
+    command.__annotations__ = {**run.__annotations__, "cache": options.Cache}
     return command
 
 
@@ -104,16 +98,15 @@ def _locked_outputs(arguments: Mapping[str, Any], wait: float | None) -> Iterato
     Raises OutputExists if another process writes one of them.
     """
     from vlcpctl.core import console
-    from vlcpctl.files import locks
-    from vlcpctl.files.atomic import naming_output
-    from vlcpctl.files.staging import Staging
+    from vlcpctl.files.locks import set_patience
+    from vlcpctl.files.outputs import Output, naming_output
 
-    locks.set_patience(wait or 0.0)
+    set_patience(wait or 0.0)
     console.set_quiet(bool(arguments.get("quiet")))  # while waiting, before the command starts
     with ExitStack() as stack:
         for out in _to_lock(arguments):
             with naming_output(out):
-                stack.enter_context(Staging(out).locked())
+                stack.enter_context(Output(out).locked())
         yield
 
 
@@ -122,7 +115,7 @@ def _to_lock(arguments: Mapping[str, Any]) -> list[Path]:
 
     Of several processes that write one output together, each decides when to lock what.
     """
-    from vlcpctl.files.atomic import is_pipe_or_device
+    from vlcpctl.files.outputs import is_pipe_or_device
 
     only_shows = arguments.get("dry_run") or arguments.get("print_config")
     # Without --shard-index, all but distill join the shards that others have made.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.core.gpu import worker_count
-from vlcpctl.core.limits import MOST_TASKS
+from vlcpctl.core.machine import worker_count
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.files.inputs import MOST_TASKS
 
 if TYPE_CHECKING:
     from vlcpctl.data.splitting.options import SplitOptions

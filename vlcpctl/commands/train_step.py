@@ -13,7 +13,7 @@ import typer
 from vlcpctl.commands import options
 from vlcpctl.commands.paths import require_paths
 from vlcpctl.core import console
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.training.config.run_options import RunOptions
 from vlcpctl.training.config.settings import SETTINGS, Settings
 
@@ -131,8 +131,8 @@ def run(
         return
     given = (request.buffer, request.targets, request.reference, request.pseudo_texts)
     require_paths(*request.tasks, *given)
-    from vlcpctl.files.atomic import naming_output
     from vlcpctl.files.manifest import content_of
+    from vlcpctl.files.outputs import naming_output
 
     for model in (request.previous, request.teacher):
         if model is not None:

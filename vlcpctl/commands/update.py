@@ -15,7 +15,7 @@ import typer
 from vlcpctl.commands import options, values
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError, unknown_name
-from vlcpctl.core.shown_paths import shown
+from vlcpctl.core.words import shown
 from vlcpctl.training.config.settings import SETTINGS, Settings
 
 if TYPE_CHECKING:
@@ -540,7 +540,7 @@ _SAME = {
 # Options that "none" takes back to their defaults. Lists such as --guard take it as "no value",
 # and --index-week as "no index".
 _RESETTABLE = (_SAME - {"drop_leaks"}) | {
-    *("data", "known", "reference", "workers", "keep", "cache", "cache_size")
+    *("data", "known", "reference", "workers", "keep", "cache")
 }
 _NOT_BESIDE_REDO = {"init", "buffer_from", "run_name", "fresh_state"}
 _BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback", "reason"}
@@ -604,7 +604,6 @@ def run(
     train_option: TrainOption = None,
     accept_inexact: AcceptInexact = False,
     cache: options.Cache = None,
-    cache_size: options.CacheSize = None,
     junit_xml: Junit = None,
     on_accept: OnAccept = None,
     on_reject: OnReject = None,
@@ -765,7 +764,6 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
         ("workers", "workers", options.workers),
         ("train_option", "train_options", _train_words),
         ("cache", "cache", str),
-        ("cache_size", "cache_size", str),
     )
     for option, name, convert in others:
         if option in given:
@@ -881,7 +879,7 @@ def _roll_back(
 
 def _check_place(state: Path, inputs: list[str]) -> None:
     """Refuse a state directory that is or contains an input, or that cannot be one."""
-    from vlcpctl.files.atomic import check_output_path
+    from vlcpctl.files.outputs import check_output_path
     from vlcpctl.production.layout import Layout
     from vlcpctl.production.start import refuse_other_files
 
@@ -892,12 +890,12 @@ def _check_place(state: Path, inputs: list[str]) -> None:
 @contextmanager
 def _locked(state: Path, wait: float | None) -> Iterator[None]:
     """Hold the lock of the state directory within the block, waiting as given by --wait."""
-    from vlcpctl.files import locks
-    from vlcpctl.files.atomic import naming_output
+    from vlcpctl.files.locks import set_patience
+    from vlcpctl.files.outputs import naming_output
     from vlcpctl.production.hooks import refuse_in_hook
     from vlcpctl.production.layout import Layout
 
     refuse_in_hook(Layout(state))
-    locks.set_patience(wait or 0.0)
+    set_patience(wait or 0.0)
     with naming_output(state), Layout(state).locked():
         yield

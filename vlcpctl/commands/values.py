@@ -17,9 +17,8 @@ from typing import Any, get_args, get_origin
 from vlcpctl.commands import COMMANDS
 from vlcpctl.commands.paths import TEXTS, is_path, may_be_stored, refuse_url
 from vlcpctl.core import console
-from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError, nearest
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import parse_number, parse_whole_number, printable
 from vlcpctl.production.hook_variables import OF_HOOKS
 
 NONE = "none"  # takes an option that is remembered back to its default

@@ -1,4 +1,4 @@
-"""What every layer shares: errors, rows, artifacts, ids, seeds, the method protocol."""
+"""What every layer shares: errors, words, devices, seeds, batches, the method protocol."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vlcpctl.core import device_copies, params
+    from vlcpctl.core import devices, params
 
-__all__ = ["device_copies", "params"]
+__all__ = ["devices", "params"]
 
 
 def __getattr__(name: str) -> ModuleType:

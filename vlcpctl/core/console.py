@@ -15,9 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from vlcpctl.core.amounts import duration
-from vlcpctl.core.printable import printable, printable_json
-from vlcpctl.core.shown_paths import as_argument, shown
+from vlcpctl.core.words import as_argument, duration, printable, printable_json, shown
 
 _ERRORS = "backslashreplace"  # of a terminal that takes no UTF-8
 

@@ -1,133 +1,197 @@
-"""Everything that is stored under some paths: artifacts, files, hidden directories, hard links."""
+"""Everything that is stored under some paths, and what it was made of."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.errors import BadInput, UsageError, missing
+from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM
+from vlcpctl.core.errors import UsageError
 from vlcpctl.data.precomputed import pseudo_texts
-from vlcpctl.data.splitting.known_keys import FILES_0_3, METADATA, is_known_keys
-from vlcpctl.data.tasks.facts import read_stream, read_task
-from vlcpctl.data.tasks.rows import ENDING as ROWS_ENDING
+from vlcpctl.data.splitting.known_keys import FILES_0_3, METADATA, is_known_keys, read_known
 from vlcpctl.deletion.tars import Inode
-from vlcpctl.deletion.tasks import FEATURES, SKIPPED
 from vlcpctl.evaluation import rank_files
 from vlcpctl.evaluation.embedding_cache import is_cache_file
-from vlcpctl.files.manifest import MANIFESTS, is_artifact, kind_of
-from vlcpctl.files.safe_json import read_json_object
-from vlcpctl.files.staging import Staging, staging_at
-from vlcpctl.files.store_cache import is_cache
+from vlcpctl.files.inputs import read_json_object
+from vlcpctl.files.manifest import birth_id, is_artifact, kind_of, read_manifest
+from vlcpctl.files.outputs import Output, output_at
+from vlcpctl.files.stores import is_cache
 
-_WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings", "export")
 TEXTS, RANKS, CACHED, TRIMMED = "pseudo texts", "ranks", "cached embeddings", "trimmed week"
+UNFINISHED = "unfinished work"  # the state of a run, or parts
 _FORMATS = {pseudo_texts.METADATA: TEXTS, rank_files.METADATA: RANKS, METADATA: TRIMMED}
+_WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings", "export")
 _OURS = re.compile(rb'"schema": ?"vlcpctl\.')
 _STATE = re.compile(rb'"schema": ?"vlcpctl\.state/')
-_LEFT = re.compile("writing-|ready$")
 _START_BYTES = 4096
 
+# The fields of identities that have content ids.
+_DATA = ("tasks", "buffer", "reference", "targets", "pseudo_texts", "distractors", BATCH_NORM_FROM)
+_MODELS = ("previous", "teacher", "checkpoint", "base")
 
-@dataclass(frozen=True)
-class Stored:
-    """A directory or file that vlcpctl made; `unit` is the output that it is a part of.
 
-    `kept` is what is deleted as a whole if it has to be: an output that --force replaced. `own` are
-    the names of the files of a stream or task; other artifacts list their own.
+@dataclass(eq=False)
+class Artifact:
+    """A directory or file that vlcpctl made, and what a search finds in it.
+
+    `unit` is the output that it is a part of, which is rewritten or deleted as one. In a hidden
+    directory (`is_hidden`), where --force keeps what it replaced, that is deleted.
     """
 
     path: Path
     kind: str
     unit: Path
-    kept: Path | None = None
-    own: frozenset[str] | None = field(default=None, compare=False)
+    is_hidden: bool = False
+    removed: dict[str, int] = field(default_factory=dict)  # by split, or by what they are
+    keys: set[str] = field(default_factory=set)
+    files: list[str] = field(default_factory=list)  # that contain the pairs; relative paths
+    foreign: Counter[str] = field(default_factory=Counter)  # pairs that stay, by tar of others
+    again: str | None = None  # how it is made again, if it is deleted for that
+
+    @cached_property
+    def manifest(self) -> Mapping[str, Any]:
+        """Its manifest, or what a file has in its place. Raises BadInput if it cannot be read."""
+        if self.kind in {RANKS, CACHED}:
+            return {}
+        if self.kind == TRIMMED:
+            return {"content": read_known(self.path).content}
+        if self.kind == TEXTS:
+            return pseudo_texts.open_pseudo_texts(self.path).metadata
+        if self.kind == UNFINISHED:
+            found = read_json_object(self.path / "identity.json")
+            return {"identity": found.get("semantic", found)}
+        return read_manifest(self.path, self.kind)
+
+    @property
+    def ids(self) -> list[str]:
+        """The content id that it was made with, and its content id now; [] if it has none."""
+        made = self.manifest
+        return [birth_id(made, self.path), str(made["content"])] if "content" in made else []
+
+    @property
+    def content(self) -> str | None:
+        """Its content id now, if it has one."""
+        return next(reversed(self.ids), None)
+
+    @property
+    def is_model(self) -> bool:
+        """Whether it is a checkpoint, or an exported one."""
+        return self.kind == "checkpoint" or bool(self.kind == "export" and self.manifest.get("run"))
+
+    @property
+    def data(self) -> set[str]:
+        """The ids of the data that it was made of."""
+        made = self.manifest
+        if self.kind == "export":
+            return set(made["tasks"] if self.is_model else made["inputs"])
+        born = made.get("ids") or {}  # of a checkpoint
+        found = _ids_in(made["identity"], _DATA)
+        return {*(made.get("tasks", ()) if self.is_model else ()), *(born.get(x, x) for x in found)}
+
+    @property
+    def models(self) -> set[str]:
+        """The ids of the models that it was made of."""
+        if self.kind == "export":
+            return set(self.manifest["inputs"] if self.is_model else ())
+        parents = _ids_in(self.manifest, ("parent", "start", "parents"))  # of a checkpoint
+        return parents | _ids_in(self.manifest["identity"], _MODELS)
+
+    def named(self) -> dict[str, Any]:
+        """It as a receipt names it."""
+        return {"path": str(self.path), "kind": self.kind, "content": self.content}
+
+    def entry(self) -> dict[str, Any]:
+        """What a receipt has of the pairs in it."""
+        is_buffer = self.kind == "task" and bool(self.manifest.get("buffer"))
+        return {
+            "path": str(self.path),
+            "kind": "buffer" if is_buffer else self.kind,
+            "action": "deleted" if self.is_hidden or self.again is not None else "rewritten",
+            "removed": self.removed,
+            "before": {"content": self.content},
+            "again": self.again or None,
+        }
 
 
 @dataclass
 class Places:
-    """What a walk has found."""
+    """What a walk has found, and what of it contains pairs."""
 
-    stored: list[Stored] = field(default_factory=list)
-    hidden: list[Staging] = field(default_factory=list)
-    unfinished: list[Path] = field(default_factory=list)  # directories of saved states or parts
-    links: dict[Inode, list[Path]] = field(default_factory=dict)  # files with hard links
+    stored: list[Artifact] = field(default_factory=list)
+    hidden: list[Output] = field(default_factory=list)
+    links: dict[Inode, set[Path]] = field(default_factory=dict)  # files with hard links
     skipped: list[Path] = field(default_factory=list)  # symbolic links to what is not searched
     others: list[Path] = field(default_factory=list)  # files that vlcpctl did not write
     states: set[Path] = field(default_factory=set)  # state directories of `vlcpctl update`
     caches: set[Path] = field(default_factory=set)  # of object stores, also those of the states
+    hits: list[Artifact] = field(default_factory=list)
 
-    def of(self, kind: str) -> list[Path]:
-        """The paths of all of a kind."""
-        return [one.path for one in self.stored if one.kind == kind]
+    def units(self) -> list[Artifact]:
+        """The outputs to rewrite or delete, those that are inside of others first."""
+        found = [one for one in self.hits if one.path == one.unit and not one.is_hidden]
+        return sorted(found, key=lambda one: (-len(one.path.parts), one.path))
 
-    def visit(self, path: Path, owner: Stored | None = None, kept: Path | None = None) -> None:
+    def visit(self, path: Path, owner: Artifact | None = None, kept: Path | None = None) -> None:
         """Record a path and everything below it; `owner` is the artifact that it is inside of."""
-        about = path.lstat()
-        if stat.S_ISLNK(about.st_mode):
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
             self.skipped.append(path)
-        elif stat.S_ISREG(about.st_mode):
-            self._note_link(path, about)
-            if owner is None or (owner.own is not None and path.name not in owner.own):
-                self._visit_file(path, kept)
-        elif stat.S_ISDIR(about.st_mode):
-            if (staging := staging_at(path)) is not None:
-                self._visit_hidden(staging)
-            elif is_cache(path):
-                self.caches.add(path)
-            else:
-                self._visit_directory(path, owner, kept)
+        elif stat.S_ISREG(mode):
+            self._note_link(path)
+            if owner is None or owner.kind != "export":  # which may have a million images
+                self._visit_file(path, owner, kept)
+        elif (staging := output_at(path)) is not None:
+            self._visit_hidden(staging)
+        elif is_cache(path):
+            self.caches.add(path)
+        elif stat.S_ISDIR(mode):
+            self._visit_directory(path, owner, kept)
 
-    def _visit_file(self, path: Path, kept: Path | None) -> None:
+    def _visit_file(self, path: Path, owner: Artifact | None, kept: Path | None) -> None:
         kind, is_ours = _kind_of_file(path)
         if kind is not None:
-            self.stored.append(Stored(path, kind, path, kept))
-        elif not is_ours:
+            self.stored.append(Artifact(path, kind, kept or path, kept is not None))
+        elif owner is None and not is_ours:
             self.others.append(path)
 
-    def _note_link(self, path: Path, about: os.stat_result) -> None:
-        if about.st_nlink > 1:
-            self.links.setdefault((about.st_dev, about.st_ino), []).append(path)
+    def _note_link(self, path: Path) -> None:
+        about = path.lstat()
+        if stat.S_ISREG(about.st_mode) and about.st_nlink > 1:
+            self.links.setdefault((about.st_dev, about.st_ino), set()).add(path)
 
-    def _visit_directory(self, path: Path, owner: Stored | None, kept: Path | None) -> None:
+    def _visit_directory(self, path: Path, owner: Artifact | None, kept: Path | None) -> None:
         if _is_state(path):
             self.states.add(path)
-        kind = kind_of(path)
-        if kind is not None and is_artifact(path):
+        if (kind := kind_of(path)) is not None and is_artifact(path):
             unit = path
-            if kind == "task" and owner is not None and owner.kind == "stream":
-                listed = {entry.path for entry in read_stream(owner.path).tasks}
+            if owner is not None and owner.kind == "stream" and owner.path == path.parent:
+                listed = {entry["path"] for entry in owner.manifest["tasks"]}
                 unit = owner.unit if path.name in listed else path
-            owner = Stored(path, kind, unit, kept, _own_files(path, kind))
+            owner = Artifact(path, kind, kept or unit, kept is not None)
             self.stored.append(owner)
         for child in sorted(path.iterdir()):
             self.visit(child, owner, kept)
 
-    def _visit_hidden(self, staging: Staging) -> None:
+    def _visit_hidden(self, staging: Output) -> None:
         self.hidden.append(staging)
-        for path in sorted(staging.path.rglob("*")):  # of dead writers, too: they are hard links
-            about = path.lstat()
-            if stat.S_ISREG(about.st_mode):
-                self._note_link(path, about)
-        inside, replaced = Places(), staging.replaced.parent
-        if staging.partial.is_dir():
-            self.unfinished.append(staging.partial)
-        for kept in sorted(replaced.iterdir()) if replaced.is_dir() else ():
-            if (kept / "identity.json").is_file() and kept.name == staging.partial.name:
-                self.unfinished.append(kept)
-            else:
-                inside.visit(kept, kept=kept)
-        if staging.ready.exists() and not os.path.lexists(staging.output):
-            inside.visit(staging.ready)
-        self.stored += inside.stored
-        self.skipped += inside.skipped
-        self.others += inside.others
+        for path in staging.hidden.rglob("*"):  # what dead writers left has hard links
+            self._note_link(path)
+        replaced = staging.replaced.parent
+        for path in (staging.partial, *(sorted(replaced.iterdir()) if replaced.is_dir() else ())):
+            if (path / "identity.json").is_file():
+                self.stored.append(Artifact(path, UNFINISHED, path, is_hidden=True))
+            elif path != staging.partial:
+                self.visit(path, kept=path)
 
 
 def places_under(tops: Iterable[Path]) -> Places:
@@ -138,10 +202,9 @@ def places_under(tops: Iterable[Path]) -> Places:
     found, searched = Places(), set(tops)
     for top in sorted(searched):
         found.states.update(filter(_is_state, top.parents))
-        if os.path.lexists(top):
-            found.visit(top)
-        if Staging(top).is_ours():
-            found.visit(Staging(top).path)
+        for path in (top, Output(top).hidden):
+            if os.path.lexists(path) and (path == top or output_at(path)):
+                found.visit(path)
     for state in found.states:
         for path in (state / "state.json", *state.rglob("week.json")):
             recorded = (read_json_object(path).get("settings") or {}).get("cache")
@@ -156,33 +219,23 @@ def places_under(tops: Iterable[Path]) -> Places:
     return found
 
 
-def tops_of(paths: Sequence[Path], was_searched: Callable[[Path], bool]) -> list[Path]:
+def tops_of(paths: Sequence[Path]) -> list[Path]:
     """The paths to search: absolute, whole artifacts instead of parts of them, and each once.
 
-    Raises BadInput as `whole` does, and UsageError for the root of the file system.
+    Raises UsageError for the root of the file system.
     """
-    found = {whole(path, was_searched) for path in paths}
-    for top in found:
-        if top == top.parent:
-            raise UsageError(
-                f"{top} is the root of the file system; give the directories to search"
-            )
+    found = {whole(path) for path in paths}
+    if Path(os.sep) in found:
+        raise UsageError(f"{os.sep} is the whole file system; give the directories to search")
     return sorted(top for top in found if not found & set(top.parents))
 
 
-def whole(path: Path, was_searched: Callable[[Path], bool]) -> Path:
-    """The absolute path of the artifact that a path is a part of, else of the path itself.
-
-    Raises BadInput if it does not exist, unless it `was_searched`: a deletion may have deleted it.
-    """
+def whole(path: Path) -> Path:
+    """The absolute path of the artifact that a path is a part of, else of the path itself."""
     real = Path(os.path.realpath(path))
-    if not os.path.lexists(real) and not was_searched(real):
-        raise BadInput(missing(path))
-    for at in (real, *real.parents):
-        staging = staging_at(at)
-        if staging is not None:
-            return around(staging.output) or staging.output
-    return around(real) or real
+    hidden = (output_at(at) for at in (real, *real.parents))
+    place = next((one.place for one in hidden if one is not None), real)
+    return around(place) or place
 
 
 def around(path: Path) -> Path | None:
@@ -191,9 +244,11 @@ def around(path: Path) -> Path | None:
     return next(filter(is_artifact, parents), None)
 
 
-def is_left_over(path: Path) -> bool:
-    """Whether a path is what a writer leaves when it is killed, which the next one deletes."""
-    return any(_LEFT.match(at.name) and staging_at(at.parent) for at in path.parents)
+def _ids_in(values: Mapping[str, Any], names: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for value in map(values.get, names):
+        found.update(one for one in (value if isinstance(value, list) else [value]) if one)
+    return found
 
 
 def _is_state(directory: Path) -> bool:
@@ -202,22 +257,13 @@ def _is_state(directory: Path) -> bool:
     Raises BadInput if its state.json is damaged.
     """
     path = directory / "state.json"
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        is_ours = _STATE.search(file.read(_START_BYTES)) is not None
+    is_ours = path.is_file() and _STATE.search(_start_of(path)) is not None
     return is_ours and "weeks" in read_json_object(path)
 
 
-def _own_files(path: Path, kind: str) -> frozenset[str] | None:
-    if kind == "stream":
-        return frozenset({MANIFESTS["stream"], SKIPPED})
-    if kind != "task":
-        return None
-    splits = read_task(path).splits
-    shards = [shard for split in splits.values() for shard in split.shards]
-    indexes = [f"{name}{ending}" for name in splits for ending in (".parquet", ROWS_ENDING)]
-    return frozenset({MANIFESTS["task"], *indexes, *shards, *FEATURES})
+def _start_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_START_BYTES)
 
 
 def _kind_of_file(path: Path) -> tuple[str | None, bool]:
@@ -225,9 +271,7 @@ def _kind_of_file(path: Path) -> tuple[str | None, bool]:
     keys, about = (path.with_name(name) for name in FILES_0_3)
     if path in {about, keys} and keys.exists() and is_known_keys(about):
         return (TRIMMED if path == about else None), True
-    with path.open("rb") as file:
-        start = file.read(_START_BYTES)
-    if start.startswith(b"PAR1"):
+    if (start := _start_of(path)).startswith(b"PAR1"):
         try:
             metadata = pq.read_metadata(path).metadata or {}
         except (OSError, ValueError, pa.ArrowException):

@@ -7,61 +7,39 @@ another search finds none; and the receipt is finished.
 from __future__ import annotations
 
 import os
-import platform
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-import vlcpctl
-from vlcpctl.core.amounts import counted
 from vlcpctl.core.console import say, warn
-from vlcpctl.core.errors import BadInput, OutputExists, some_names
-from vlcpctl.core.shown_paths import Shown, as_given
-from vlcpctl.data.splitting.known_keys import FILES_0_3
+from vlcpctl.core.errors import BadInput, OutputExists, missing, some_names
+from vlcpctl.core.words import as_given, counted
 from vlcpctl.data.splitting.stop_lists import add_to_stop_list, read_stop_list, stop_list_path
-from vlcpctl.deletion.kinds import KINDS, Hit, Search, all_files, hits_in
-from vlcpctl.deletion.lineage import Dependent, affected, dependents, ids_of, outdated_parts
-from vlcpctl.deletion.pairs import Pairs, find
+from vlcpctl.deletion import receipt as receipts
 from vlcpctl.deletion.places import (
     TEXTS,
     TRIMMED,
+    UNFINISHED,
+    Artifact,
     Places,
-    Stored,
-    is_left_over,
     places_under,
     tops_of,
     whole,
 )
-from vlcpctl.deletion.receipt import (
-    Entry,
-    Receipt,
-    earlier_receipts,
-    matches,
-    mentions,
-    next_path,
-    now,
-    warnings,
-    was_searched,
-)
-from vlcpctl.deletion.selectors import Condition
-from vlcpctl.deletion.tars import Tars, inode_of
-from vlcpctl.deletion.tasks import Drop, mirror
-from vlcpctl.files.atomic import rewritten_directory, rewritten_file
-from vlcpctl.files.digests import digests_of
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.manifest import MANIFESTS
-from vlcpctl.files.staging import Staging, delete, link_or_copy, staging_at
-from vlcpctl.files.store_cache import empty_cache
+from vlcpctl.deletion.receipt import PENDING, Receipt, now
+from vlcpctl.deletion.remove import empty_caches, find_pairs, refuse_reachable, remove
+from vlcpctl.deletion.selectors import Condition, select
+from vlcpctl.deletion.tars import Tars
+from vlcpctl.deletion.tasks import Drop
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.outputs import Output
 
-Observe = Callable[[str], None]  # called with the name of each point at which a kill is tested
 _ROUNDS = 3  # another process may write more while pairs are removed
-_DATA = ("task", "targets", TEXTS, TRIMMED)
-_WITHOUT_DATA = frozenset(MANIFESTS.values())  # with labels at most, and content ids
+_COMPUTED = ("targets", TEXTS)
+_MAY_HAVE_THEM = ("checkpoint", "export", UNFINISHED)  # named if their data is not there
+_TRAINED = frozenset({"train", "val"})  # splits that a model depends on; others are only evaluated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,28 +59,8 @@ class DeletionRequest:
         """A path that was found, as messages have it: as the paths to search were given."""
         return as_given(path, self.paths)
 
-    def is_about(self, receipt: Receipt) -> bool:
-        """Whether a receipt has the ticket of the request, or that has none."""
-        return self.ticket in {None, receipt.ticket}
 
-
-@dataclass
-class Plan:
-    """What a search found: the pairs, what contains them, and unfinished work to delete."""
-
-    tops: Sequence[Path]
-    places: Places
-    drop: Drop
-    hits: list[Hit]
-    parts: list[Path]
-
-    def units(self) -> list[Hit]:
-        """One hit of each output to rewrite or delete, outputs inside of others first."""
-        found = {hit.stored.unit: hit for hit in self.hits if hit.stored.kept is None}
-        return [found[path] for path in sorted(found, key=lambda one: (-len(one.parts), one))]
-
-
-def forget(request: DeletionRequest, observe: Observe = lambda _: None) -> Receipt:
+def forget(request: DeletionRequest) -> Receipt:
     """Remove the pairs everywhere under the paths; returns the receipt.
 
     A deletion that the same conditions began is completed. If nothing is left to remove, it is the
@@ -110,30 +68,52 @@ def forget(request: DeletionRequest, observe: Observe = lambda _: None) -> Recei
     OutputExists also if another process writes such data, and OSError if the disk is full: the same
     call then removes the rest.
     """
-    tops, receipt, finished = _receipts(request)
-    with Staging(receipt.path).locked():
-        tidy(tops)
-        plan = _search(request, tops, receipt)
-        if last := _last(request, plan, receipt, finished):
-            _empty(places_under(tops).caches, request.shown)  # its source may be there again
+    receipt, finished = _receipts(request)
+    with Output(receipt.path).locked():
+        tidy(map(Path, receipt.paths))
+        places, drop = _search(request, receipt)
+        if last := _last(request, places, receipt, finished):
+            empty_caches(places.caches, request.shown)  # its source may be there again
             return last
-        for line in matches(receipt, request.conditions):
-            say(line)
-        plan = _remove(request, plan, receipt, observe)
-    for line in warnings(receipt, plan.places, request.shown):
-        warn(line)
+        for _ in range(_ROUNDS):
+            _remove(request, places, drop, receipt)
+            places, drop = _search(request, receipt)
+            if not places.hits:
+                break
+        else:
+            raise OutputExists(
+                f"{request.shown(places.hits[0].path)} contains the pairs again: another process "
+                "writes them; run the same command again when it has ended"
+            )
+        stored = {str(one.path): one for one in places.stored}
+        for entry in receipt.artifacts:
+            if entry["action"] == "rewritten" and (one := stored.get(entry["path"])):
+                entry["after"] = {"content": one.content}
+        say(f"a second search of {counted(len(stored), 'artifact')} finds 0 pairs")
+        receipt.second_search = {"time": now(), "artifacts": len(stored), "pairs": 0}
+        receipt.state = "not removed from foreign tars" if receipt.foreign else "finished"
+        receipt.finished = now()
+        receipt.write()
+    _warn(request, receipt)
     return receipt
 
 
 def look(request: DeletionRequest) -> Receipt:
     """The receipt that `forget` would begin with; changes nothing. Raises as `forget` does."""
-    tops, receipt, finished = _receipts(request)
-    plan = _search(request, tops, receipt)
-    if last := _last(request, plan, receipt, finished):
+    receipt, finished = _receipts(request)
+    places, _ = _search(request, receipt)
+    if last := _last(request, places, receipt, finished):
         return last
-    for line in warnings(receipt, plan.places, request.shown):
-        warn(line)
+    _warn(request, receipt)
     return receipt
+
+
+def _warn(request: DeletionRequest, receipt: Receipt) -> None:
+    text = "\n".join(receipt.notes or ())
+    for path in request.paths:
+        text = text.replace(os.path.realpath(path), str(path))
+    for line in text.splitlines():
+        warn(line)
 
 
 def tidy(tops: Iterable[Path]) -> None:
@@ -146,313 +126,145 @@ def tidy(tops: Iterable[Path]) -> None:
             pass
 
 
-def _receipts(request: DeletionRequest) -> tuple[list[Path], Receipt, list[Receipt]]:
-    """The paths to search, the receipt to write, and the finished ones of the same conditions.
+def _receipts(request: DeletionRequest) -> tuple[Receipt, list[Receipt] | None]:
+    """The receipt to write, and the finished ones of the same conditions; None if it was begun.
 
-    It is a pending one, or a new one. Raises OutputExists if the file given for it is something
-    else, or the pending one has another ticket.
+    Raises OutputExists if the file given for it is something else, or that which was begun has
+    another ticket, and BadInput for a path that does not exist, unless a deletion has deleted it.
     """
-
-    def was(path: Path) -> bool:
-        return was_searched(path, request.receipt)
-
-    tops = tops_of(request.paths, was)
-    first = whole(request.paths[0], was)
+    first, paths = whole(request.paths[0]), [str(top) for top in tops_of(request.paths)]
     described = [one.described() for one in request.conditions]
     wanted = content_id(described)
-    found = earlier_receipts(request.receipt, first)
+    found = receipts.receipts_about(first, request.receipt)
     own = [one for one in found if one.request == wanted]
+    own = [one for one in own if one.state != PENDING or {*one.paths} <= {*paths}]
     if request.receipt is not None and found and not own:
         raise OutputExists(
             f"{request.receipt} is the receipt of another deletion; choose another --receipt"
         )
-    for one in found:
-        if one.is_pending and one not in own:
-            warn(
-                f"{request.shown(one.path)} is of a deletion that was interrupted; "
-                "run its command again"
-            )
-    finished = [one for one in own if not one.is_pending]
-    for pending in (one for one in reversed(own) if one.is_pending):
-        if not request.is_about(pending):
+    for one in (one for one in found if one.state == PENDING and one not in own):
+        path = request.shown(one.path)
+        warn(f"{path} is of a deletion that was interrupted; run its command again")
+    deleted = {path for one in own for path in one.paths}
+    for given in request.paths:
+        around_it = {str(at) for at in (whole(given), *whole(given).parents)}
+        if not os.path.lexists(whole(given)) and around_it.isdisjoint(deleted):
+            raise BadInput(missing(given))
+    for begun in (one for one in reversed(own) if one.state == PENDING):
+        path = request.shown(begun.path)
+        if request.ticket not in {None, begun.ticket}:
             raise OutputExists(
-                f"{request.shown(pending.path)} is of a deletion of these pairs that was "
-                f"interrupted, with --ticket {pending.ticket!r}; finish it first"
+                f"{path} is of a deletion of these pairs that was interrupted, with --ticket "
+                f"{begun.ticket!r}; finish it first"
             )
-        say(f"resuming the deletion of {request.shown(pending.path)}")
-        return tops, pending, finished
+        say(f"resuming the deletion of {path}")
+        begun.paths = paths
+        return begun, None
     new = Receipt(
-        path=next_path(request.receipt, first),
+        path=request.receipt or receipts.next_path(first),
         ticket=request.ticket,
         request=wanted,
         started=now(),
-        paths=[str(top) for top in tops],
+        paths=paths,
         selectors=described,
-        versions={"vlcpctl": vlcpctl.__version__, "python": platform.python_version()},
     )
-    return tops, new, finished
+    return new, own
 
 
 def _last(
-    request: DeletionRequest, plan: Plan, receipt: Receipt, finished: Sequence[Receipt]
+    request: DeletionRequest, places: Places, receipt: Receipt, finished: Sequence[Receipt] | None
 ) -> Receipt | None:
     """The receipt of the last deletion if nothing is left to remove.
 
     Raises BadInput for conditions that select nothing, and never have: they may be mistyped. And
     OutputExists rather than replace a finished receipt by one of pairs that came later.
     """
-    if receipt.is_begun:  # was not refused when it began
+    if finished is None:  # was not refused when it began
         return None
-    last = next((one for one in reversed(finished) if request.is_about(one)), None)
-    if last is not None and not plan.hits:
-        say(f"nothing is left to remove; {request.shown(last.path)} is the receipt of the deletion")
-        return last
+    of_ticket = [one for one in finished if request.ticket in {None, one.ticket}]
+    if of_ticket and not places.hits:
+        path = request.shown(of_ticket[-1].path)
+        say(f"nothing is left to remove; {path} is the receipt of the deletion")
+        return of_ticket[-1]
     if finished and request.receipt is not None:
         raise OutputExists(
-            f"{finished[-1].path} is the receipt of a finished deletion; choose another --receipt"
+            f"{request.receipt} is the receipt of a finished deletion; choose another --receipt"
         )
-    known = np.array([entry["pairs"] for entry in receipt.selectors])
-    for one in finished:
-        known += [entry.get("pairs", 1) for entry in one.selectors]
-    missing = [str(one) for one, count in zip(request.conditions, known, strict=True) if not count]
-    if missing and not request.missing_ok:
+    every = zip(*(one.selectors for one in (*finished, receipt)), strict=True)
+    counts = [sum(entry.get("pairs", 1) for entry in entries) for entries in every]
+    lacking = [str(one) for one, count in zip(request.conditions, counts, strict=True) if not count]
+    if lacking and not request.missing_ok:
         raise BadInput(
-            f"no pair under {', '.join(map(str, request.paths))} matches {some_names(missing)}; "
+            f"no pair under {', '.join(map(str, request.paths))} matches {some_names(lacking)}; "
             "nothing was changed; --missing-ok removes what the other conditions select"
         )
     return None
 
 
-def _search(request: DeletionRequest, tops: Sequence[Path], receipt: Receipt) -> Plan:
+def _search(request: DeletionRequest, receipt: Receipt) -> tuple[Places, Drop]:
     """Find the pairs that the conditions select, and those that the receipt has already.
 
     What is found is added to the receipt; what it has from before an interruption stays. Nothing is
-    changed. Raises BadInput if an artifact is damaged or its data is reachable from outside of
-    `tops`, and OutputExists if unfinished work needs it.
+    changed. Raises BadInput if an artifact is damaged or its data is reachable from elsewhere, and
+    OutputExists if an unfinished run needs it.
     """
-    places, tars = places_under(tops), Tars()
-    pairs = find(places, request.conditions, tars, receipt.keys)
-    made = dependents(places.stored)
-    hits = hits_in(places, Search(pairs.drop, tars), made)
-    _refuse_other_links(places, hits, request.shown)
-    ids = {one: ids_of(one) for one in places.stored if one.kind in _DATA}
-    known = {content for found in ids.values() for content in found}
-    touched = {one for hit in hits if hit.kind != TRIMMED for one in ids.get(hit.stored, ())}
-    trained = {one for hit in hits if hit.trains for one in ids.get(hit.stored, ())}
-    parts = outdated_parts(places.unfinished, touched, known, request.shown)
-    plan = Plan(tops, places, pairs.drop, hits, parts)
-    _record(request, plan, pairs, receipt)
-    chosen, exports = affected(made, trained), places.of("export")
-    _add(receipt.checkpoints, (one for one in chosen if one.about))
-    # One that was chosen before an interruption is known.
-    listed = {*(one.path for one in chosen), *(Path(one["path"]) for one in receipt.checkpoints)}
-    others = [one for one in made if one.path not in listed and not one.data <= known]
-    _add(receipt.unknown, (one for one in others if one.about or one.path in exports))
-    return plan
-
-
-def _record(request: DeletionRequest, plan: Plan, pairs: Pairs, receipt: Receipt) -> None:
-    places, hits = plan.places, plan.hits
-    keys = {key for hit in hits for key in hit.keys}
-    receipt.keys = sorted(keys.union(receipt.keys))
-    wanted = {one.value for one in request.conditions if one.by == "key"}
-    receipt.not_found = sorted(wanted.difference(receipt.keys))
+    places, tars = places_under(map(Path, receipt.paths)), Tars()
+    selected = select(places.stored, request.conditions, tars, receipt.keys)
+    places.hits = find_pairs(places.stored, selected.drop, tars)
+    refuse_reachable(places, request.shown)
+    keys = {key for one in places.hits for key in one.keys} - selected.evicted
     for one, entry in zip(request.conditions, receipt.selectors, strict=True):
-        in_any = int(one.by == "key" and one.value in keys)  # in targets alone, too
-        entry["pairs"] = max(entry.get("pairs", 0), len(pairs.matched.get(one, ())), in_any)
-    receipt.stop_lists = [
-        str(stop_list_path(state, receipt.request)) for state in sorted(places.states)
-    ]
-    receipt.images = sorted(pairs.images.union(receipt.images))
-    receipt.evicted = max(receipt.evicted, len(plan.drop.evicted))
-    receipt.foreign |= dict(sorted(sum((hit.foreign for hit in hits), Counter[str]()).items()))
+        count = int(one.value in keys) if one.by == "key" else len(selected.matched.get(one, ()))
+        entry["pairs"] = max(entry.get("pairs", 0), count)
+    receipt.keys = sorted(keys.union(receipt.keys))
+    receipt.images = sorted(selected.images.union(receipt.images))
+    receipt.foreign |= sum((one.foreign for one in places.hits), Counter[str]())
     receipt.caches = sorted(map(str, places.caches))
-    receipt.without_column = len(pairs.unlabelled)
-    # Once the pairs are gone, their images are not known any more.
-    receipt.same_image = max(receipt.same_image, len(pairs.same_image))
-    receipt.not_searched = {"files": len(places.others), "links": len(places.skipped)}
-    known = {one.path for one in receipt.artifacts}
-    receipt.artifacts += [one for one in _entries(plan) if one.path not in known]
+    states = sorted(places.states)
+    receipt.stop_lists = [str(stop_list_path(state, receipt.request)) for state in states]
+    known = {entry["path"] for entry in receipt.artifacts}
+    receipt.artifacts += [one.entry() for one in places.hits if str(one.path) not in known]
+    _add_dependents(places, receipt)
+    if receipt.notes is None:  # once the pairs are gone, not all is known any more
+        receipt.notes = list(receipts.notes(receipt, places, selected))
+    return places, selected.drop
 
 
-def _entries(plan: Plan) -> Iterator[Entry]:
-    """What will be done; the digests of files are not computed yet."""
-    streams = {hit.stored.unit for hit in plan.units()}.difference(hit.path for hit in plan.hits)
-    changed = [Hit(Stored(one, "stream", one), "stream", files=["stream.json"]) for one in streams]
-    for hit in (*plan.hits, *sorted(changed, key=lambda one: one.path)):
-        before = {"content": _content(hit.stored), "files": dict.fromkeys(hit.files)}
-        yield Entry(
-            str(hit.path), hit.kind, hit.action, hit.removed, before, again=hit.again or None
-        )
-    for path in plan.parts:
-        before = {"content": None, "files": {}}
-        yield Entry(str(path), "unfinished work", "deleted", {}, before)
+def _add_dependents(places: Places, receipt: Receipt) -> None:
+    """Add the models that depend on the pairs, also by way of others, and what is not known."""
+    trained = [one for one in places.hits if one.kind in _COMPUTED or _TRAINED & {*one.removed}]
+    affected = {content for one in trained for content in one.ids}
+    made = (*_MAY_HAVE_THEM, *_COMPUTED, "embeddings")
+    left = {one: one.data | one.models for one in places.stored if one.kind in made}
+    chosen: list[Artifact] = []
+    while more := [one for one, ids in left.items() if not affected.isdisjoint(ids)]:
+        chosen += more
+        affected.update(content for one in more for content in one.ids)
+        left = {one: ids for one, ids in left.items() if one not in more}
+    of_data = [one for one in places.stored if one.kind in {"task", *_COMPUTED, TRIMMED}]
+    data = {content for one in of_data for content in one.ids}
+    unknown = [one for one in left if one.kind in _MAY_HAVE_THEM and not one.data <= data]
+    for listed, found in (
+        (receipt.checkpoints, [one for one in chosen if one.is_model]),
+        (receipt.unknown, unknown),
+    ):
+        known = {entry["path"] for entry in (*receipt.checkpoints, *listed)}  # by an earlier search
+        listed += [one.named() for one in found if str(one.path) not in known]
+        listed.sort(key=lambda entry: entry["path"])
 
 
-def _add(listed: list[dict[str, Any]], models: Iterable[Dependent]) -> None:
-    """Add models to those that a receipt lists, in order of their paths."""
-    every = {one["path"]: one for one in listed}
-    for one in models:
-        path = str(one.path)
-        every[path] = {"path": path, "content": one.content, **(one.about or {})}
-    listed[:] = [every[path] for path in sorted(every)]
-
-
-def _content(stored: Stored) -> str | None:
-    return next(reversed(ids_of(stored)), None)
-
-
-def _digests(path: Path, names: Iterable[str]) -> dict[str, Any]:
-    if path.is_file():
-        return {"": digests_of(path.parent, [path.name])[path.name]}
-    return dict(digests_of(path, names))
-
-
-def _refuse_other_links(places: Places, hits: Sequence[Hit], shown: Shown) -> None:
-    """Refuse files whose data would stay under other names after they are rewritten."""
-    names = [(hit.path / name) for hit in hits for name in hit.files if name not in _WITHOUT_DATA]
-    for path in names:
-        if path.is_symlink():
-            raise BadInput(
-                f"{shown(path)} is a symbolic link to {shown(os.path.realpath(path))}, whose bytes "
-                "would stay; put the file itself in its place"
-            )
-    planned = {path for path in names if path.stat().st_nlink > 1}
-    for path in sorted(planned):
-        links, count = places.links[inode_of(path)], path.stat().st_nlink
-        if count > len(links):
-            raise BadInput(
-                f"{shown(path)} has {count} hard links, {len(links)} of them under the given "
-                "paths; give the directories of the others, too"
-            )
-        strange = [one for one in links if one not in planned and not is_left_over(one)]
-        if strange:
-            raise BadInput(
-                f"{shown(strange[0])} is a hard link to {shown(path)} and not part of an artifact; "
-                "remove it"
-            )
-
-
-def _remove(request: DeletionRequest, plan: Plan, receipt: Receipt, observe: Observe) -> Plan:
-    """Remove the pairs, and write the receipt before and after; returns the second search."""
-    shown = request.shown
-    for _ in range(_ROUNDS):
-        with ExitStack() as locks:
-            for unit in plan.units():
-                locks.enter_context(Staging(unit.stored.unit).locked())
-            _begin(request, receipt, observe)
-            _carry_out(plan, observe, shown)
-        _empty(plan.places.caches, shown)
-        observe("removed")
-        tidy(plan.tops)
-        plan = _search(request, plan.tops, receipt)
-        if not plan.hits and not plan.parts:
-            say(f"a second search of {counted(len(plan.places.stored), 'artifact')} finds 0 pairs")
-            _finish(plan, receipt)
-            observe("finished")
-            return plan
-    raise OutputExists(
-        f"{shown(plan.hits[0].path)} contains the pairs again: another process writes them; run "
-        "the same command again when it has ended"
-    )
-
-
-def _begin(request: DeletionRequest, receipt: Receipt, observe: Observe) -> None:
-    """Write the pending receipt, with the digests of the files, and the stop lists."""
-    for entry in receipt.artifacts:
-        if None in entry.before["files"].values():
-            entry.before["files"] = _digests(Path(entry.path), entry.before["files"])
-    stop_lists = [Path(path) for path in receipt.stop_lists]
-    for path in filter(Path.exists, stop_lists):
-        read_stop_list(path)  # damaged, it is refused before anything is changed
-    receipt.write()
-    observe("pending")
-    described = [one.described() for one in request.conditions]
-    for path in stop_lists:
-        observe("stop list")
-        add_to_stop_list(path, receipt.request, described, receipt.keys)
-
-
-def _finish(plan: Plan, receipt: Receipt) -> None:
-    """Write the receipt with what the artifacts are now; `plan` is that of the second search."""
-    entries = {one.path: one for one in receipt.artifacts if one.action == "rewritten"}
-    for one in plan.places.stored:
-        if (entry := entries.get(str(one.path))) is not None:
-            names = [name for name in entry.before["files"] if (one.path / name).is_file()]
-            entry.after = {"content": _content(one), "files": _digests(one.path, names)}
-    receipt.second_search = {"time": now(), "artifacts": len(plan.places.stored), "pairs": 0}
-    receipt.mentions = mentions(plan.tops, [*receipt.keys, *receipt.images])
-    receipt.state = "not removed from foreign tars" if receipt.foreign else "finished"
-    receipt.finished = now()
-    receipt.write()
-
-
-def _empty(caches: Collection[Path], shown: Shown) -> None:
-    """Empty caches of object stores: their files may have the pairs, and are fetched again.
-
-    Raises OutputExists if another process reads one.
-    """
-    for cache in sorted(caches):
-        if not empty_cache(cache):
-            raise OutputExists(
-                f"{shown(cache)} is a cache that another process is reading, and may contain the "
-                "pairs; run the same command again when it has ended"
-            )
-        say(f"emptied the cache {shown(cache)}")
-
-
-def _carry_out(plan: Plan, observe: Observe, shown: Shown) -> None:
-    kept = {hit.stored.kept for hit in plan.hits if hit.stored.kept is not None}
-    for path in (*sorted(kept), *plan.parts):
-        observe(f"deleting {path.name}")
-        # It is in the hidden directory of an output, which goes, too, if it is empty.
-        with next(filter(None, map(staging_at, path.parents))).locked():
-            delete(path)
-        say(f"deleted {shown(path)}")
-    tars = Tars()
-    for hit in plan.units():
-        unit = hit.stored.unit
-        if hit.action == "deleted":
-            observe(f"deleting {unit.name}")
-            left = _delete(hit)
-            observe(f"deleted {unit.name}")
-            said = f"; '{hit.again}' makes it again" if hit.again else ""
-            stay = f"; left files that were added or changed: {', '.join(left)}" if left else ""
-            say(f"deleted {shown(unit)}{said}{stay}")
-        else:
-            observe(f"rewriting {unit.name}")
-            _rewrite(hit, tars, plan.drop, observe)
-            say(f"rewrote {shown(unit)}")
-
-
-def _delete(hit: Hit) -> list[str]:
-    """Delete an artifact but for files that somebody added; returns these."""
-    path = hit.path
-    added = [] if path.is_file() else sorted({*all_files(path)}.difference(hit.files))
-    if not added:
-        Staging(path).delete_output()
-        return []
-    with rewritten_directory(path) as target:
-        for name in added:
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            link_or_copy(path / name, target / name)
-    return added
-
-
-def _rewrite(hit: Hit, tars: Tars, drop: Drop, observe: Observe) -> None:
-    unit = hit.stored.unit
-    write = KINDS["stream" if unit != hit.path else hit.stored.kind].write
-    assert write is not None, "it would be deleted"
-    if unit.is_dir():
-        with rewritten_directory(unit) as target:
-            mirror(unit, target)
-            write(unit, target, tars, drop)
-            observe(f"written {unit.name}")
-        return
-    earlier = [unit.with_name(name) for name in FILES_0_3 if unit.name in FILES_0_3]
-    with rewritten_file(unit.with_suffix(".parquet") if earlier else unit) as temporary:
-        write(unit, temporary, tars, drop)
-        observe(f"written {unit.name}")
-    for path in earlier:
-        observe(f"deleting {path.name}")
-        path.unlink()
+def _remove(request: DeletionRequest, places: Places, drop: Drop, receipt: Receipt) -> None:
+    """Write the pending receipt and the stop lists, and remove the pairs."""
+    with ExitStack() as locks:
+        for one in places.units():
+            locks.enter_context(Output(one.path).locked())
+        stop_lists = [Path(path) for path in receipt.stop_lists]
+        for path in filter(Path.exists, stop_lists):
+            read_stop_list(path)  # damaged, it is refused before anything is changed
+        receipt.write()
+        described = [one.described() for one in request.conditions]
+        for path in stop_lists:
+            add_to_stop_list(path, receipt.request, described, receipt.keys)
+        remove(places, drop, request.shown)
+    empty_caches(places.caches, request.shown)
+    tidy(map(Path, receipt.paths))

@@ -9,16 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.data.tasks.tar import BLOCK, END, header
-from vlcpctl.files.input_files import open_regular
-from vlcpctl.files.safe_json import parse_json
-from vlcpctl.files.staging import link_or_copy
+from vlcpctl.files.inputs import open_regular, parse_json
+from vlcpctl.files.outputs import link_or_copy
 
 Inode = tuple[int, int]
 _MOST_JSON_BYTES = 1 << 26
@@ -35,21 +33,6 @@ class TarSample(NamedTuple):
     json_size: int = 0
 
 
-@dataclass(frozen=True)
-class Moves:
-    """How much earlier each byte of a tar is, once some of its samples were removed."""
-
-    starts: np.ndarray  # (D,) of the samples removed
-    removed: np.ndarray  # (D + 1,) bytes removed before each of them, and in all
-    samples: int  # that are left
-
-    def moved(self, offsets: np.ndarray) -> np.ndarray:
-        """(N,) int64: the new offsets of bytes that are still there."""
-        places = np.searchsorted(self.starts, offsets, side="right")
-        found: np.ndarray = offsets - self.removed[places]
-        return found
-
-
 def inode_of(path: Path) -> Inode:
     """The device and inode of a file. Raises OSError if there is none."""
     found = path.stat()
@@ -61,7 +44,7 @@ class Tars:
     """Tars by inode: each is read once, and written once for all its hard links."""
 
     _samples: dict[Inode, list[TarSample]] = field(default_factory=dict)
-    _written: dict[Inode, tuple[Path, Moves]] = field(default_factory=dict)
+    _written: dict[Inode, tuple[Path, dict[str, int]]] = field(default_factory=dict)
 
     def samples(self, path: Path) -> list[TarSample]:
         """The samples in a tar, in order. Raises BadInput if it cannot be read."""
@@ -80,36 +63,32 @@ class Tars:
             found = parse_json(data)
         except ValueError as error:
             raise BadInput(
-                f"{path}: the .json member of {sample.key} is damaged: {error}"
+                f"{path}: the description of {sample.key} is damaged: {error}"
             ) from error
         return found if isinstance(found, dict) else {}
 
-    def rewrite(self, path: Path, target: Path, final: Path, drop: Collection[str]) -> Moves:
+    def rewrite(
+        self, path: Path, target: Path, final: Path, drop: Collection[str]
+    ) -> dict[str, int]:
         """Write a tar without the samples `drop` to `target`, which will be renamed to `final`.
 
-        Nothing is written if no sample is left. A tar of the same inode that was written before is
-        linked. Raises BadInput if the tar cannot be read.
+        Returns how many bytes earlier each sample is that is left. Nothing is written if none is. A
+        tar of the same inode that was written before is linked. Raises BadInput if the tar cannot
+        be read.
         """
         inode = inode_of(path)
         if inode in self._written:
             earlier, moves = self._written[inode]
-            if moves.samples:
+            if moves:
                 link_or_copy(earlier, target)
             return moves
-        samples = self.samples(path)
-        moves = _moves(samples, drop)
-        if moves.samples:
-            _copy(path, target, [one for one in samples if one.key not in drop])
+        kept = [one for one in self.samples(path) if one.key not in drop]
+        ends = accumulate(one.end - one.start for one in kept)
+        moves = {one.key: one.end - end for one, end in zip(kept, ends, strict=True)}
+        if moves:
+            _copy(path, target, kept)
         self._written[inode] = final, moves
         return moves
-
-
-def _moves(samples: list[TarSample], drop: Collection[str]) -> Moves:
-    gone = [one for one in samples if one.key in drop]
-    sizes = np.array([one.end - one.start for one in gone], dtype=np.int64)
-    removed = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
-    starts = np.array([one.start for one in gone], dtype=np.int64)
-    return Moves(starts, removed, len(samples) - len(gone))
 
 
 def _samples(path: Path) -> list[TarSample]:

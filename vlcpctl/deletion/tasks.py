@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,11 @@ from vlcpctl.data.tasks.index import write_index
 from vlcpctl.data.tasks.manifests import content_with, file_facts
 from vlcpctl.data.tasks.rows import rows_path
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.deletion.tars import Moves, Tars
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.manifest import birth_id, rewritten
-from vlcpctl.files.safe_json import parse_json
-from vlcpctl.files.seals import rewrite_sealed_manifest, sealed_entries
-from vlcpctl.files.staging import link_or_copy
+from vlcpctl.deletion.tars import Tars
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import parse_json
+from vlcpctl.files.manifest import birth_id, read_manifest, rewrite_manifest, rewritten
+from vlcpctl.files.outputs import link_or_copy
 
 FEATURES = (stored_features.FILE, stored_features.IMAGES, stored_features.TEXTS)
 SKIPPED = "skipped.ndjson"
@@ -39,46 +37,10 @@ _COUNTS = ("images", "captions", "bytes")
 
 @dataclass(frozen=True)
 class Drop:
-    """What to remove: the keys of pairs, and what else their skipped repeats are named by.
-
-    `evicted` are the keys of samples to remove from the tars of buffers only.
-    """
+    """What to remove: the keys of pairs, and what else their skipped repeats are named by."""
 
     keys: frozenset[str]
     source_keys: frozenset[str] = frozenset()
-    evicted: frozenset[str] = frozenset()
-
-    @cached_property
-    def samples(self) -> frozenset[str]:
-        """The keys of all samples to remove from tars."""
-        return self.keys | self.evicted
-
-
-@dataclass(frozen=True)
-class SplitHits:
-    """Where the pairs are in one split: rows of the index, and samples in tars."""
-
-    name: str
-    drop_N: np.ndarray  # (N,) bool, over the rows of the index
-    shards: Mapping[str, Sequence[str]]  # keys of the samples to remove, by tar
-    foreign: Mapping[str, Sequence[str]] = field(default_factory=dict)  # that stay in others' tars
-
-    @property
-    def keys(self) -> set[str]:
-        """The keys of all these samples."""
-        return {key for keys in (*self.shards.values(), *self.foreign.values()) for key in keys}
-
-    @property
-    def evicted(self) -> int:
-        """The number of samples in tars that the index does not list."""
-        listed = 0 if self.foreign else int(self.drop_N.sum())
-        return sum(map(len, self.shards.values())) - listed
-
-    def files(self) -> list[str]:
-        """The names of the files that change."""
-        index = f"{self.name}.parquet"
-        changes = [index, rows_path(Path(index)).name, *self.shards]
-        return changes if self.shards or self.foreign else []
 
 
 def is_among(column: pa.ChunkedArray, wanted: Iterable[str]) -> np.ndarray:
@@ -109,32 +71,31 @@ def unlisted_shards(task: Task, split: Split) -> list[str]:
     return [shard for shard, count in recorded.items() if count != listed[shard]]
 
 
-def hits_of(task: Task, split: Split, tars: Tars, drop: Drop) -> SplitHits:
-    """Where the pairs are in a split. Raises BadInput if a tar cannot be read."""
+def hits_of(
+    task: Task, split: Split, tars: Tars, drop: Drop
+) -> tuple[np.ndarray, dict[str, list[str]]]:
+    """Where the pairs are in a split: which rows of the index, (N,) bool, and their keys by tar.
+
+    The samples of tasks that were made in place stay in these tars. Raises BadInput if a tar cannot
+    be read.
+    """
     drop_N = is_among(split.table["key"], drop.keys)
+    rows = split.table.filter(pa.array(drop_N))
+    shards: dict[str, list[str]] = {}
+    for shard, key in zip(rows["shard"].to_pylist(), rows["key"].to_pylist(), strict=True):
+        shards.setdefault(shard, []).append(key)
     if task.manifest.in_place:
-        return SplitHits(split.name, drop_N, {}, _foreign(split.table.filter(pa.array(drop_N))))
-    by_shard = Counter(split.table["shard"].filter(pa.array(drop_N)).to_pylist())
-    shards = {}
-    for shard in sorted({*by_shard, *unlisted_shards(task, split)}):
+        return drop_N, shards
+    for shard in {*shards, *unlisted_shards(task, split)}:
         samples = tars.samples(task.path / shard)
-        found = [one.key for one in samples if one.key in drop.samples]
-        if len(found) < by_shard[shard]:
+        found = [one.key for one in samples if one.key in drop.keys]
+        if len(found) < len(shards.get(shard, ())):
             raise BadInput(
                 f"{task.path / shard} lacks a sample that {split.path} lists in it; run "
                 "'vlcpctl check'"
             )
-        if found:
-            shards[shard] = found
-    return SplitHits(split.name, drop_N, shards)
-
-
-def _foreign(rows: pa.Table) -> dict[str, list[str]]:
-    """The keys of index rows by the tar in which their samples stay."""
-    found: dict[str, list[str]] = {}
-    for shard, key in zip(rows["shard"].to_pylist(), rows["key"].to_pylist(), strict=True):
-        found.setdefault(shard, []).append(key)
-    return found
+        shards[shard] = found
+    return drop_N, {shard: keys for shard, keys in sorted(shards.items()) if keys}
 
 
 @dataclass
@@ -152,63 +113,80 @@ class TaskRewriter:
 
         Raises BadInput if the task is damaged.
         """
-        manifest = sealed_entries(self.task.path, "task")
+        manifest = read_manifest(self.task.path, "task")
         splits, tables = {}, {}
         buffer = self.task.manifest.buffer
         shard_rows = {} if buffer is None else dict(buffer.shard_rows)
         is_changed = False
         for name, listed in manifest["splits"].items():
             split = self.task.split(name)
-            hits = hits_of(self.task, split, self.tars, self.drop)
-            tables[name] = split.table.filter(pa.array(~hits.drop_N))
+            drop_N, shards = hits_of(self.task, split, self.tars, self.drop)
+            tables[name] = split.table.filter(pa.array(~drop_N))
             splits[name] = listed
-            if hits.files():
+            if shards:
                 is_changed = True
-                splits[name] = self._split(listed, hits, tables[name], shard_rows)
+                written = self._tars(list(shards), tables[name], shard_rows)
+                splits[name] = {**listed, **self._index(name, listed, *written)}
         if not is_changed:
             return manifest
         features = self._features() if buffer and buffer.features else None
         content = content_id(
             {"name": manifest["name"], "splits": {n: one["content"] for n, one in splits.items()}}
         )
-        changes = {"splits": splits, "labels": _labels(manifest["labels"], tables)}
-        if manifest.get("buffer"):
-            changes["buffer"] = _buffer(manifest["buffer"], tables["train"], shard_rows, features)
+        left = {one for table in tables.values() for one in table["label"].unique().to_pylist()}
+        labels = [label for label in manifest["labels"] if label in left]
+        changes: dict[str, Any] = {"splits": splits, "labels": labels}
+        if manifest.get("buffer"):  # what it has seen stays: that is history
+            changes["buffer"] = {
+                **manifest["buffer"],
+                "items": dict(Counter(tables["train"]["task"].to_pylist())),
+                "shard_rows": shard_rows,
+                "features": None if features is None else asdict(features),
+            }
         found = rewritten(manifest, content_with(content, features), changes)
-        rewrite_sealed_manifest(_emptied(self.target, "task.json"), "task", found)
+        rewrite_manifest(_emptied(self.target, "task.json"), "task", found)
         return found
 
-    def _split(
-        self,
-        listed: Mapping[str, Any],
-        hits: SplitHits,
-        table: pa.Table,
-        shard_rows: dict[str, int],
-    ) -> dict[str, Any]:
-        """Write the tars and the index of a split; returns its entry in the manifest."""
-        shards = list(listed["shards"])
-        for shard in hits.shards:
+    def _tars(
+        self, shards: Sequence[str], table: pa.Table, shard_rows: dict[str, int]
+    ) -> tuple[pa.Table, set[str]]:
+        """Write tars of a split; returns its rows that are left, and the tars without any."""
+        if self.task.manifest.in_place:  # they are links to tars of others
+            return table, set(shards).difference(table["shard"].to_pylist())
+        moves = {}
+        for shard in shards:
             place, final = _emptied(self.target, shard) / shard, self.final / shard
-            moves = self.tars.rewrite(self.task.path / shard, place, final, self.drop.samples)
-            table = _with_moves(table, shard, moves)
-            if not moves.samples:
-                shards.remove(shard)
-                shard_rows.pop(shard, None)
-            elif shard in shard_rows:
-                shard_rows[shard] = moves.samples
-        for shard in set(hits.foreign) - set(table["shard"].to_pylist()):
-            shards.remove(shard)  # a link to a tar of others, of which no pair is left
-            _emptied(self.target, shard)
-        index = f"{hits.name}.parquet"
-        _emptied(self.target, rows_path(Path(index)).name)
-        content = write_index(_emptied(self.target, index) / index, table, table.schema)
-        facts = file_facts(self.target, hits.name, shards)
+            moves[shard] = self.tars.rewrite(self.task.path / shard, place, final, self.drop.keys)
+            if shard in shard_rows:
+                shard_rows[shard] = len(moves[shard])
+                if not moves[shard]:
+                    del shard_rows[shard]
+        columns = (table[name].to_pylist() for name in ("shard", "key", "offset"))
+        offsets = [
+            at - moves[shard][key] if shard in moves else at
+            for shard, key, at in zip(*columns, strict=True)
+        ]
+        column = table.schema.get_field_index("offset")
+        field = table.schema.field(column)
+        table = table.set_column(column, field, pa.array(offsets, field.type))
+        return table, {shard for shard in shards if not moves[shard]}
+
+    def _index(
+        self, name: str, listed: Mapping[str, Any], table: pa.Table, gone: Collection[str]
+    ) -> dict[str, Any]:
+        """Write the index of a split; returns what its entry in the manifest has of it."""
+        index = Path(f"{name}.parquet")
+        for old in (*gone, index.name, rows_path(index).name):
+            _emptied(self.target, old)
+        content = write_index(self.target / index, table, table.schema)
+        shards = [shard for shard in listed["shards"] if shard not in gone]
+        facts = file_facts(self.target, name, shards)
+        sizes = table["size"].to_pylist() if self.task.manifest.in_place else facts["shard_bytes"]
         return {
-            **listed,
             "images": len(table),
             "captions": int(pc.sum(pc.list_value_length(table["captions"])).as_py() or 0),
             "shards": shards,
-            "bytes": sum(table["size"].to_pylist() if hits.foreign else facts["shard_bytes"]),
+            "bytes": sum(sizes),
             "content": content,
             "id": listed.get("id", listed["content"]),
             **facts,
@@ -232,21 +210,20 @@ def rewrite_stream(path: Path, target: Path, tars: Tars, drop: Drop) -> None:
     A task whose directory is gone stays listed as it was. Raises BadInput if the stream or a task
     is damaged.
     """
-    manifest = sealed_entries(path, "stream")
-    entries = []
+    manifest = read_manifest(path, "stream")
+    entries, totals = [], dict[str, Counter[str]]()
     for entry in manifest["tasks"]:
-        name = entry["path"]
-        if (path / name).exists():
-            task = open_task(path / name)
-            written = TaskRewriter(task, target / name, path / name, tars, drop).rewrite()
-            entries.append({**entry, **_listed(written, path / name)})
-        else:
-            entries.append(entry)
+        place, listed = path / entry["path"], entry
+        if place.exists():
+            rewriter = TaskRewriter(open_task(place), target / entry["path"], place, tars, drop)
+            listed = {**entry, **_listed(rewriter.rewrite(), place)}
+        entries.append(listed)
+        for name, counts in listed["splits"].items():
+            totals.setdefault(name, Counter()).update(counts)
     content = content_id({"tasks": [entry["content"] for entry in entries]})
-    changes = {"tasks": entries, "totals": _totals(entries)}
-    rewrite_sealed_manifest(
-        _emptied(target, "stream.json"), "stream", rewritten(manifest, content, changes)
-    )
+    changes = {"tasks": entries, "totals": {name: dict(one) for name, one in totals.items()}}
+    found = rewritten(manifest, content, changes)
+    rewrite_manifest(_emptied(target, "stream.json"), "stream", found)
     if skipped_lines(path, drop):
         kept = [line for line in _lines(path / SKIPPED) if not _names(line, drop)]
         (_emptied(target, SKIPPED) / SKIPPED).write_bytes(b"".join(kept))
@@ -287,45 +264,6 @@ def _listed(manifest: Mapping[str, Any], place: Path) -> dict[str, Any]:
     }
     own, content = birth_id(manifest, place), manifest["content"]
     return {"content": content, **({"id": own} if own != content else {}), "splits": counts}
-
-
-def _totals(entries: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    totals: dict[str, Counter[str]] = {}
-    for entry in entries:
-        for name, counts in entry["splits"].items():
-            totals.setdefault(name, Counter()).update(counts)
-    return {name: dict(total) for name, total in totals.items()}
-
-
-def _with_moves(table: pa.Table, shard: str, moves: Moves) -> pa.Table:
-    """The rows with the new offsets of those in this tar."""
-    offsets = table["offset"].to_numpy().astype(np.int64)
-    here = is_among(table["shard"], [shard])
-    offsets = np.where(here, moves.moved(offsets), offsets)
-    place = table.schema.get_field_index("offset")
-    return table.set_column(place, table.schema.field(place), pa.array(offsets, pa.int64()))
-
-
-def _labels(labels: list[str], tables: Mapping[str, pa.Table]) -> list[str]:
-    """The labels that pairs still have."""
-    left = {label for table in tables.values() for label in table["label"].unique().to_pylist()}
-    return [label for label in labels if label in left]
-
-
-def _buffer(
-    entry: Mapping[str, Any],
-    table: pa.Table,
-    shard_rows: Mapping[str, int],
-    features: StoredFeatures | None,
-) -> dict[str, Any]:
-    """A buffer's own section of the manifest. What it has seen stays: that is history."""
-    items = Counter(table["task"].to_pylist())
-    return {
-        **entry,
-        "items": dict(items),
-        "shard_rows": dict(shard_rows),
-        "features": None if features is None else asdict(features),
-    }
 
 
 def _emptied(directory: Path, name: str) -> Path:

@@ -23,7 +23,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from vlcpctl.core import console
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import UsageError, VlcpError, debugging
-from vlcpctl.core.resource_limits import is_about_limits, limit_text
+from vlcpctl.core.machine import is_about_limits, limit_text
 from vlcpctl.distributed.ranks import ProcessRanks
 from vlcpctl.distributed.signals import forward_signals
 from vlcpctl.distributed.world import LostProcess

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 
 
 @dataclass(frozen=True)

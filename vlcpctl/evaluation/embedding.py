@@ -25,7 +25,7 @@ from vlcpctl.evaluation.search.gallery import Embeddings
 from vlcpctl.evaluation.search.index import AnyVectors, Gathered, Vectors
 from vlcpctl.evaluation.search.items import FusedFeatures
 from vlcpctl.evaluation.splits import EvalSplit
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.models.embed import image_vectors, pair_vectors, require_finite, text_vectors
 from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
@@ -151,7 +151,7 @@ class _Embedding:
         """All vectors; if there are shards, theirs, mapped."""
         shards = self.compute.shards
         if shards is not None:
-            files = shards.kept_files(self._of_model(about), _VECTORS)
+            files = shards.files(self._of_model(about))
             return Gathered([(Matrix(file, np.float32).mapped(), None) for file in files])
         numbers = range(self._count(batches))
         vectors = np.concatenate([*self._parts(batches, numbers)] or [self._none()])
@@ -177,7 +177,7 @@ class _Embedding:
                 yield part
 
         shape = (rows.stop - rows.start, self.encoder.width)
-        shards.keep_file(
+        shards.keep_share(
             self._of_model(about),
             _VECTORS,
             lambda file: write_vectors(file, vectors(), shape, np.float32),

@@ -24,11 +24,10 @@ from vlcpctl import __version__
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError
-from vlcpctl.files.atomic import new_part
-from vlcpctl.files.hashing import canonical_json, content_id
-from vlcpctl.files.input_files import open_regular
-from vlcpctl.files.library_errors import reading, writing_tensors
-from vlcpctl.files.structs import decoded
+from vlcpctl.files.ids import canonical_json, content_id
+from vlcpctl.files.inputs import decoded, open_regular, reading
+from vlcpctl.files.outputs import new_part
+from vlcpctl.files.tensors import writing_tensors
 
 SCHEMA = "vlcpctl.embedding-cache/2"  # the key of the metadata
 SUFFIX = ".safetensors"

@@ -20,9 +20,9 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.data.precomputed.vector_files import Matrix, kept_blocks, write_vectors
 from vlcpctl.evaluation.search.gallery import Embeddings
 from vlcpctl.evaluation.search.index import Gathered
-from vlcpctl.files.atomic import new_part
+from vlcpctl.files.digests import RESTORE
+from vlcpctl.files.outputs import new_part
 from vlcpctl.files.parquet_files import read_columns
-from vlcpctl.files.recorded_files import RESTORE
 
 _ROWS = 1 << 14  # written at once
 

@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say
-from vlcpctl.core.gpu import in_words, worker_count
+from vlcpctl.core.machine import in_words, worker_count
 from vlcpctl.distributed.pool import ALONE, Pool, pool_of
 from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.embedding_cache import EmbeddingCache, arithmetic
 from vlcpctl.evaluation.membership import RunCheckpoint, run_checkpoints
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.rank_files import RankFile
-from vlcpctl.files.resumable_parts import drop_finished
-from vlcpctl.files.shards import MissingShard, Result, Shards, refuse_shards
+from vlcpctl.files.parts import MissingShard, Parts, Result, refuse_parts
 
 if TYPE_CHECKING:  # they import torch
     from vlcpctl.models.encoders import Encoder
@@ -82,7 +81,7 @@ class Evaluator(ABC):
 class ShardedEvaluator(Evaluator):
     """An evaluation whose embedding several commands can share."""
 
-    shards: Shards | None = None
+    shards: Parts | None = None
 
     @abstractmethod
     def embedded(self) -> dict[str, Any]:
@@ -158,7 +157,7 @@ class Compute:
     pool: Pool = ALONE  # these processes, while rows are measured
     embedding_cache: Path | None = None
     cache: EmbeddingCache | None = None  # in that directory, while rows are measured
-    shards: Shards | None = None  # of what is embedded and searched
+    shards: Parts | None = None  # of what is embedded and searched
     is_embedded: bool = False  # and the shards have it, so that a shard searches
 
     @property
@@ -232,7 +231,7 @@ class Session:
     def shared(
         self, about: Mapping[str, Any], count: int, find: Callable[[range], Result]
     ) -> Result | None:
-        """What `find` finds for queries in these rows, of all `count`; see `Shards.shared`.
+        """What `find` finds for queries in these rows, of all `count`; see `Parts.shared`.
 
         `about` says what is searched by the model, and for what.
         """
@@ -285,31 +284,31 @@ def evaluate(plan: Plan, compute: Compute, note: Note = lambda _: None) -> Itera
 def shards_before_rows(plan: Plan, compute: Compute, out: Path | None, *, force: bool) -> bool:
     """Whether the rows can be measured now; if not, this command has made its shard for them.
 
-    It has embedded the share of its shard, or, if nothing was left to embed for any shard, searched
-    it. Raises OutputExists if shards of something else are beside the rows, BadInput if one that is
-    to be joined is missing, and as `evaluate` does.
+    It has embedded the share of its shard, and searched it if that was complete before. Raises
+    OutputExists if shards of something else are beside the rows, BadInput if one that is to be
+    joined is missing, and as `evaluate` does.
     """
     evaluator, shards = plan.evaluator, compute.shards
     if shards is None:
         if out is not None and not force:
-            refuse_shards(out, "these rows")
+            refuse_parts(out)
         return True
     assert isinstance(evaluator, ShardedEvaluator), "no other has shards"
     identity = evaluator.embedded()
     if shards.index is None:
         shards.check(identity, compute.numeric())
         return True
-    with shards.held(), compute.started() as started:
-        before = shards.finished()
-        with shards.computing(identity, compute.numeric()):
-            for job in plan.jobs:
-                evaluator.embed(Session(plan, job, started, lambda _: None))
-        if shards.finished() == before:
+    with shards.claimed(identity, compute.numeric()), compute.started() as started:
+        for job in plan.jobs:
+            evaluator.embed(Session(plan, job, started, lambda _: None))
+        was_complete = shards.complete()
+        say(f"{shards.out}: shard {shards.index} of {shards.count} is complete")
+        if was_complete:
             _search_share(plan, replace(started, is_embedded=True), shards)
     return False
 
 
-def _search_share(plan: Plan, compute: Compute, shards: Shards) -> None:
+def _search_share(plan: Plan, compute: Compute, shards: Parts) -> None:
     """Search the share of a shard that has embedded its own, once all others have, too."""
     evaluator = plan.evaluator
     assert isinstance(evaluator, ShardedEvaluator), "no other has shards"
@@ -321,10 +320,3 @@ def _search_share(plan: Plan, compute: Compute, shards: Shards) -> None:
         return
     if any(has_searched):
         say(f"{shards.out}: shard {shards.index} of {shards.count} has searched its share")
-
-
-def drop_shards(plan: Plan) -> None:
-    """Delete the shards of finished rows, if a kill has left them."""
-    evaluator = plan.evaluator
-    if isinstance(evaluator, ShardedEvaluator) and evaluator.shards is not None:
-        drop_finished(evaluator.shards.out, evaluator.embedded())

@@ -13,9 +13,9 @@ from vlcpctl.core.console import warn
 from vlcpctl.data.classification.data_sets import DataSet, TaskData
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import parse_json
 from vlcpctl.files.rows import SCHEMA
-from vlcpctl.files.safe_json import parse_json
 
 GALLERIES = ("own", "merged", "both")
 _FIRST = (

@@ -37,15 +37,13 @@ from vlcpctl.core.errors import BadInput, OutputExists, UsageError
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.search.index import Ids
 from vlcpctl.evaluation.search.queries import ExactRanks
-from vlcpctl.files.atomic import already_written, new_file
-from vlcpctl.files.digests import ALGORITHM, changed_prefix, prefix_digest
-from vlcpctl.files.hashing import canonical_json, content_id
-from vlcpctl.files.input_files import open_regular
-from vlcpctl.files.library_errors import reading
+from vlcpctl.files.digests import ALGORITHM, RESTORE, changed_prefix, prefix_digest
+from vlcpctl.files.finished import already_written
+from vlcpctl.files.ids import canonical_json, content_id
+from vlcpctl.files.inputs import open_regular, parse_json, reading
+from vlcpctl.files.outputs import new_file
 from vlcpctl.files.parquet_files import read_about, read_columns, table_writer, write_about
-from vlcpctl.files.recorded_files import RESTORE
 from vlcpctl.files.rows import Row, Searched, searched
-from vlcpctl.files.safe_json import parse_json
 
 SCHEMA = "vlcpctl.ranks/1"
 METADATA = b"vlcpctl.ranks"

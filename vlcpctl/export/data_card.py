@@ -7,8 +7,7 @@ from typing import Any
 
 import yaml
 
-from vlcpctl.core.amounts import counted
-from vlcpctl.core.markdown import escaped
+from vlcpctl.core.words import as_markdown, counted
 from vlcpctl.export.pairs import Selection
 
 LICENSES = "https://huggingface.co/docs/hub/repositories-licenses"
@@ -77,7 +76,7 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _line(cells: Sequence[object]) -> str:
-    return f"| {' | '.join(escaped(str(cell)) for cell in cells)} |"
+    return f"| {' | '.join(as_markdown(str(cell)) for cell in cells)} |"
 
 
 def front_matter(fields: Mapping[str, Any]) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.amounts import counted, size
 from vlcpctl.core.console import progress, say
+from vlcpctl.core.words import counted, size
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES
 from vlcpctl.data.tasks.export_manifest import CARD, CARD_DIGEST, KIND, MANIFEST
 from vlcpctl.data.tasks.task import Task
@@ -16,10 +16,11 @@ from vlcpctl.export.clip_benchmark import RETRIEVAL, ClipBenchmark
 from vlcpctl.export.hugging_face import HuggingFace
 from vlcpctl.export.layout import DEFAULT_SHARD_BYTES, Layout, Target
 from vlcpctl.export.pairs import Selection, select
-from vlcpctl.files.atomic import already_made, new_directory
 from vlcpctl.files.digests import digests_of
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.seals import write_sealed_manifest
+from vlcpctl.files.finished import already_made
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.manifest import is_artifact, write_manifest
+from vlcpctl.files.outputs import new_directory
 
 CLIP_BENCHMARK = "clip-benchmark"
 
@@ -73,7 +74,7 @@ class DataSetExport:
         if already_made(self.out, KIND, identity, force=self.force):
             say(f"export: {self.out} is already finished")
             return
-        with new_directory(self.out, MANIFEST) as directory:
+        with new_directory(self.out, is_artifact) as directory:
             layout = LAYOUTS[self.to](Target(directory, found, self.shard_bytes), self)
             try:
                 _write(layout, found)
@@ -121,4 +122,4 @@ def _write_manifest(
         "digests": digests,
     }
     (directory / MANIFEST).parent.mkdir()
-    write_sealed_manifest(directory, KIND, identity, content, body)
+    write_manifest(directory, KIND, identity, content, body)

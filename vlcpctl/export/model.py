@@ -12,19 +12,19 @@ from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import Facts, model_facts
-from vlcpctl.core.amounts import counted, size
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError
+from vlcpctl.core.words import counted, size
 from vlcpctl.data.tasks.export_manifest import CARD, KIND, MANIFEST
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.model_card import Facts as CardFacts
 from vlcpctl.export.model_card import model_card
-from vlcpctl.files.atomic import already_made, new_directory
 from vlcpctl.files.digests import digests_of, file_digest, verify_files
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.finished import already_made
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.manifest import is_artifact, write_manifest
+from vlcpctl.files.outputs import new_directory, read_path
 from vlcpctl.files.rows import Row, read_rows
-from vlcpctl.files.seals import write_sealed_manifest
-from vlcpctl.files.staging import read_path
 from vlcpctl.models.checkpoint_files import (
     WEIGHT_SUFFIXES,
     count_weights,
@@ -127,7 +127,7 @@ class ModelExport:
             return
         source, files = read_path(self.checkpoint), self.files()
         verify_model(self.checkpoint)
-        with new_directory(self.out, MANIFEST) as directory:
+        with new_directory(self.out, is_artifact) as directory:
             for name in files:
                 (directory / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source / name, directory / name)
@@ -159,4 +159,4 @@ def _write_manifest(
         "tasks": list(made.tasks),
         "digests": digests,
     }
-    write_sealed_manifest(directory, KIND, identity, content_id(identity), body)
+    write_manifest(directory, KIND, identity, content_id(identity), body)

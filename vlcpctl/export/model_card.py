@@ -10,8 +10,7 @@ from typing import Any
 import vlcpctl
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import shown, shown_settings
-from vlcpctl.core.amounts import counted
-from vlcpctl.core.markdown import escaped
+from vlcpctl.core.words import as_markdown, counted
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.data_card import LICENSES, front_matter, table
 from vlcpctl.files.rows import Row
@@ -75,7 +74,7 @@ def model_card(facts: Facts) -> str:
     }
     sections = [
         front_matter(header),
-        f"# {escaped(made.run)}\n\n{_summary(made)}",
+        f"# {as_markdown(made.run)}\n\n{_summary(made)}",
         _TO_FILL_IN,
         f"## How to load it\n\n{_ONNX if facts.is_onnx else _LOAD}",
         f"## Model\n\n{table(('', ''), _model_rows(facts))}",
@@ -93,15 +92,13 @@ def _summary(made: CheckpointManifest) -> str:
     elif made.parents is not None:
         what = (
             f"Merged from {counted(len(made.parents), 'checkpoint')} by the rule "
-            f"{escaped(made.method.removeprefix('merge-'))}; {seen}."
+            f"{as_markdown(made.method.removeprefix('merge-'))}; {seen}."
         )
     elif made.origin is not None:
         what = "Weights that another program trained, imported into vlcpctl."
     else:
-        what = (
-            f"Trained with the method {escaped(made.method)} ({escaped(_titles(made.method))}) on "
-            f"{seen}."
-        )
+        method, titles = as_markdown(made.method), as_markdown(_titles(made.method))
+        what = f"Trained with the method {method} ({titles}) on {seen}."
     return f"{what} Exported by vlcpctl {vlcpctl.__version__}, without the state of training."
 
 
@@ -142,7 +139,7 @@ def _data(facts: Facts) -> str:
         text += f"\n\nThe last task was trained on {made.pairs} pairs, repeated epochs included."
     if made.buffer:
         described = ", ".join(f"{name} {value}" for name, value in made.buffer.items())
-        text += f"\n\nReplay buffer: {escaped(described)}."
+        text += f"\n\nReplay buffer: {as_markdown(described)}."
     return text
 
 
@@ -182,7 +179,7 @@ def _results(rows: Sequence[Row]) -> Iterator[str]:
         evaluator, protocol, gallery = kind
         unit = "" if evaluator == "spatial" else ", in percent"
         title = f"{evaluator} ({protocol}, gallery {gallery}){unit}"
-        yield f"{escaped(title)}\n\n{table(('task', 'split', *names), body)}"
+        yield f"{as_markdown(title)}\n\n{table(('task', 'split', *names), body)}"
 
 
 def _evaluated(row: Row) -> str:

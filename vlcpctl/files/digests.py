@@ -1,17 +1,21 @@
-"""Digests that find changed files; large files are not hashed again unless they were touched.
+"""Digests that find changed files, recorded at writing; large files are not hashed again.
 
 xxh3_128 reads ten times as fast as sha256. It finds faults and edits, not attackers: ids that
-stand for content keep their cryptographic hashes (see `core.hashing`).
+stand for content keep their cryptographic hashes.
+
+What was read of a file in one state (device, inode, size and times) is kept in the user's cache
+directory. A cache that cannot be written only costs time, so that is not an error.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
+import json
 import os
-import stat
+import secrets
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, cast
@@ -19,57 +23,56 @@ from typing import Any, cast
 import xxhash
 
 from vlcpctl.core.errors import BadInput, VlcpError, unreadable
-from vlcpctl.files import digest_cache
-from vlcpctl.files.input_files import naming_input, open_regular
-from vlcpctl.files.store_cache import is_stored
+from vlcpctl.files.inputs import open_regular, read_json_object
+from vlcpctl.files.stores import is_stored
 
 ALGORITHM = "xxh3_128"
+RESTORE = "; restore it, or make it again"  # the advice for a file that has changed
 _BLOCK = 1 << 20
+_CACHED_FROM = 1 << 22  # bytes; hashing a smaller file is faster than opening its cache entry
+_SETTLED_SECONDS = 2  # a file changed more recently could change again within the clock's tick
 
 FileDigest = Mapping[str, Any]  # {"bytes": size, "xxh3_128": hex digits}
 
 
 def file_digest(path: Path) -> str:
-    """The xxh3_128 of a file's bytes, 32 hex digits.
+    """The xxh3_128 of a file's bytes, 32 hex digits. Raises as `open_regular`, and OSError."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(cast("BufferedReader", file), xxhash.xxh3_128).hexdigest()
 
-    Raises OSError if it cannot be read or is not a regular file (a pipe would block forever).
-    """
-    with _regular(path) as file:
-        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
+
+def file_sha256(path: Path) -> str:
+    """The sha256 of a file's bytes, in hex. Raises as `open_regular`, and OSError."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(cast("BufferedReader", file), "sha256").hexdigest()
 
 
 def prefix_digest(path: Path, size: int) -> str:
-    """The xxh3_128 of the first `size` bytes of a file. Raises OSError as `file_digest` does."""
+    """The xxh3_128 of the first `size` bytes of a file. Raises as `file_digest` does."""
     digest = xxhash.xxh3_128()
-    with _regular(path) as file:
+    with open_regular(path) as file:
         while size > 0 and (block := file.read(min(size, _BLOCK))):
             digest.update(block)
             size -= len(block)
     return digest.hexdigest()
 
 
-@contextmanager
-def _regular(path: Path) -> Iterator[BufferedReader]:
-    if is_stored(path):
-        with open_regular(path) as stored:
-            yield cast("BufferedReader", stored)
-        return
-    with naming_input(path), open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        yield file
-
-
 def cached_digest(path: Path) -> str:
     """The xxh3_128 of a file, from the cache if it has not been touched since it was hashed.
 
-    Raises OSError as `file_digest` does.
+    Raises as `file_digest` does.
     """
     found = path.stat()
-    digest = digest_cache.digest_of(path, found)
-    if digest is None:
+    if found.st_size < _CACHED_FROM:
+        return file_digest(path)
+    # ctime as well as mtime: programs that edit a file in place can set mtime back, not ctime.
+    parts = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    name, state = os.path.realpath(path), " ".join(map(str, parts))
+    digest = (recall(name, state) or {}).get(ALGORITHM)
+    if not isinstance(digest, str):
         digest = file_digest(path)
-        digest_cache.remember(path, found, digest)
+        if is_settled(found):
+            record(name, state, {ALGORITHM: digest})
     return digest
 
 
@@ -78,22 +81,17 @@ def digests_of(directory: Path, names: Iterable[str] | None = None) -> dict[str,
 
     `names` are their relative paths; without them, all files are meant.
     """
-    if names is None:
-        names = _files_below(directory)
-    return {
-        name: {
-            "bytes": (directory / name).stat().st_size,
-            ALGORITHM: file_digest(directory / name),
-        }
-        for name in sorted(names)
-    }
+    found = {}
+    for name in sorted(_files_below(directory) if names is None else names):
+        path = directory / name
+        found[name] = {"bytes": path.stat().st_size, ALGORITHM: file_digest(path)}
+    return found
 
 
 def _files_below(directory: Path) -> Iterator[str]:
     """The relative paths of all files: as text and one by one, which takes little memory."""
     for at, _, names in os.walk(directory):
-        here = Path(at)
-        files = (here / name for name in names)
+        files = (Path(at) / name for name in names)
         yield from (path.relative_to(directory).as_posix() for path in files if path.is_file())
 
 
@@ -122,24 +120,37 @@ def changed_files(
     by its size, times and inode, is not hashed again.
     """
     for name, entry in recorded.items():
-        problem = _problem(directory / name, entry, use_cache) if _inside(name) else None
-        if problem or not _inside(name):
-            yield problem or f"{directory} records a file outside of it: {name!r}"
+        if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
+            yield f"{directory} records a file outside of it: {name!r}"
+        elif problem := _problem(directory / name, entry, use_cache=use_cache):
+            yield problem
 
 
 def changed_prefix(path: Path, entry: FileDigest) -> str | None:
     """A phrase if a file no longer starts with the recorded bytes, which may have grown since."""
+    return _problem(path, entry, may_grow=True)
+
+
+def _problem(
+    path: Path, entry: FileDigest, *, use_cache: bool = False, may_grow: bool = False
+) -> str | None:
     try:
-        size, found = entry["bytes"], path.stat().st_size
-        if found < size:
+        found, size = path.stat().st_size, entry["bytes"]
+        if found < size or (found > size and not may_grow):
             return f"{path} has changed since it was written: it has {found} bytes and had {size}"
-        if prefix_digest(path, size) != entry[ALGORITHM]:
-            return f"{path} has changed since it was written: its {ALGORITHM} differs"
+        if may_grow:
+            digest = prefix_digest(path, size)
+        else:  # the copy of a stored file may be damaged, or a new one
+            is_known = use_cache and not is_stored(path)
+            digest = cached_digest(path) if is_known else file_digest(path)
+        is_same = digest == entry[ALGORITHM]
+    except BadInput as error:
+        return str(error)
     except OSError as error:
         return f"{path} is missing" if not path.exists() else unreadable(path, error)
     except (KeyError, TypeError):
         return f"{path} has no valid size and {ALGORITHM} on record"
-    return None
+    return None if is_same else f"{path} has changed since it was written: its {ALGORITHM} differs"
 
 
 def unlisted_files(directory: Path, names: Collection[str]) -> list[str]:
@@ -148,27 +159,35 @@ def unlisted_files(directory: Path, names: Collection[str]) -> list[str]:
     return sorted({path.relative_to(directory).as_posix() for path in found} - set(names))
 
 
-def _inside(name: str) -> bool:
-    path = Path(name)
-    return not path.is_absolute() and ".." not in path.parts and "\0" not in name
-
-
-def _problem(path: Path, entry: FileDigest, use_cache: bool) -> str | None:
-    changed = f"{path} has changed since it was written"
-    try:
-        found = path.stat()
-        size, wanted = entry["bytes"], entry[ALGORITHM]
-        if found.st_size != size:
-            return f"{changed}: it has {found.st_size} bytes and had {size}"
-        use_cache &= not is_stored(path)  # the cache's copy may be damaged, or a new one
-        if use_cache and digest_cache.digest_of(path, found) == wanted:
-            return None
-        if file_digest(path) != wanted:
-            return f"{changed}: its {ALGORITHM} differs"
-    except OSError as error:
-        return f"{path} is missing" if not path.exists() else unreadable(path, error)
-    except (KeyError, TypeError):
-        return f"{path} has no valid size and {ALGORITHM} on record"
-    if use_cache:
-        digest_cache.remember(path, found, wanted)
+def recall(name: str, state: str) -> dict[str, Any] | None:
+    """What `record` kept under a name, if it was of this state; else None."""
+    # No home, no entry, or one that is damaged.
+    with suppress(OSError, RuntimeError, KeyError, BadInput):
+        kept = read_json_object(_entry(name))
+        if kept["state"] == state and isinstance(kept["facts"], dict):
+            return dict(kept["facts"])
     return None
+
+
+def record(name: str, state: str, facts: Mapping[str, Any]) -> None:
+    """Keep facts about files in the cache; all must have been settled.
+
+    `state` stands for their sizes, times and inodes.
+    """
+    with suppress(OSError, RuntimeError):
+        entry = _entry(name)
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        temporary = entry.with_name(f"{entry.name}.{secrets.token_hex(8)}")
+        temporary.write_text(json.dumps({"state": state, "facts": facts}), encoding="utf-8")
+        temporary.replace(entry)
+
+
+def is_settled(found: os.stat_result) -> bool:
+    """Whether the next change of a file will change its times, whatever the clock's tick."""
+    return time.time() - max(found.st_mtime, found.st_ctime) >= _SETTLED_SECONDS
+
+
+def _entry(name: str) -> Path:
+    """The place of a cache entry, in the user's cache directory."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    return cache / "vlcpctl" / "verified" / hashlib.blake2b(os.fsencode(name)).hexdigest()[:32]

@@ -13,27 +13,29 @@ import json
 import math
 import os
 import socket
-import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from vlcpctl.core.console import say, warn
 from vlcpctl.core.errors import OutputExists
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 
-GRACE_S: Final = 0.3  # a lock that is held for a moment only, to tidy up, is not worth an error
+_TEXT = """\
+vlcpctl stores unfinished outputs here, and the previous output that --force replaced.
+This directory may be removed when no vlcpctl command is running.
+"""
+_GRACE_S = 0.3  # a lock that is held for a moment only, to tidy up, is not worth an error
 _POLL_S = 0.1
 _MOST_BYTES = 8192  # of a lock's file that are read
-_MOST_CHARACTERS = 500  # of the command line that are stored
 # NFS without a lock daemon, FUSE and other file systems refuse.
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
-_held: dict[tuple[int, int], HeldLock] = {}  # by device and inode
+_held: dict[Path, Lock] = {}
 
 
 class _State:
@@ -42,40 +44,26 @@ class _State:
 
 
 @dataclass(eq=False)
-class HeldLock:
+class Lock:
     """A lock of this process; it can be acquired again, and is free after as many releases."""
 
+    path: Path
     descriptor: int
     is_real: bool  # False where the file system has no locks
-    uses: int = 1
+    uses: int = 0
 
-    def write_holder(self, text: str) -> None:
-        """Replace the content of the lock's file by `text` and a line of JSON about this process.
-
-        Others show it when they find the lock held; on a full disk, only that is lost.
-        """
-        holder = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "since": datetime.now(UTC).isoformat(timespec="seconds"),
-            "command": printable(" ".join(sys.argv))[:_MOST_CHARACTERS],
-        }
-        with suppress(OSError):
-            os.ftruncate(self.descriptor, 0)
-            os.pwrite(self.descriptor, f"{text}{json.dumps(holder)}\n".encode(), 0)
-
-    def is_exclusive(self) -> bool:
-        """Whether this process is the only holder; makes a shared lock exclusive if it is.
+    def is_only(self) -> bool:
+        """Whether no other process holds it; this one then holds it alone.
 
         After False, a shared lock may be gone: for the last moment before `release`.
         """
-        return self.is_real and _try_lock(self.descriptor, fcntl.LOCK_EX) is True
+        return not self.is_real or _try(self.descriptor, fcntl.LOCK_EX) is True
 
     def release(self) -> None:
         """Undo one acquisition; the last one frees the lock."""
         self.uses -= 1
-        if self.uses == 0 and self in _held.values():  # a forked child has closed it
-            del _held[_key(os.fstat(self.descriptor))]
+        if self.uses == 0:
+            del _held[self.path]
             os.close(self.descriptor)
 
 
@@ -92,42 +80,39 @@ def patience() -> float:
 def acquire(
     path: Path,
     open_file: Callable[[], int],
-    output: Path,
     *,
-    shared: bool = False,
+    output: Path,
+    is_shared: bool = False,
     wait_s: float | None = None,
-    parts: Callable[[], Iterable[Path]] = tuple,
-) -> HeldLock:
+) -> Lock:
     """Lock the file at `path`, which `open_file` opens or creates; `output` is for the message.
 
     Waits `wait_s` seconds (None: as set with `set_patience`). Raises OutputExists, naming the
-    process that holds it, if another process still does. Those that share the lock each hold one
-    of `parts`, too: the file itself names the last that came, which may have ended.
+    process that holds it, if another process still does; one that shares it is not named.
     """
     wait_s = _State.patience_s if wait_s is None else wait_s
-    started, has_reported = time.monotonic(), False
-    while True:
+    started, has_said = time.monotonic(), False
+    while path not in _held:
         descriptor = open_file()
-        key = _key(os.fstat(descriptor))
-        if key in _held:
-            os.close(descriptor)
-            _held[key].uses += 1
-            return _held[key]
-        is_locked = _try_lock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        is_locked = _try(descriptor, fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX)
         # The last holder removes the file, and another process may have made a new one since.
-        if is_locked is not False and _is_at(path, key):
-            return _held.setdefault(key, HeldLock(descriptor, is_real=is_locked is True))
-        holder = next(filter(None, map(holder_of, parts())), None) or _holder(descriptor)
+        if is_locked is not False and _is_at(path, descriptor):
+            _write_holder(descriptor, is_named=not is_shared)
+            _held[path] = Lock(path, descriptor, is_real=is_locked is True)
+            break
+        holder = _holder(descriptor)
         os.close(descriptor)
         if is_locked is not False:
             continue
         waited = time.monotonic() - started
-        if waited >= max(wait_s, GRACE_S):
-            raise OutputExists(_busy(output, holder, wait_s))
-        if wait_s and not has_reported and waited >= GRACE_S:
-            say(f"{_being_written(output, holder)}; waiting for it")
-            has_reported = True
+        if waited >= max(wait_s, _GRACE_S):
+            raise OutputExists(f"{_busy(output, holder)}{_advice(wait_s)}")
+        if wait_s and not has_said and waited >= _GRACE_S:
+            say(f"{_busy(output, holder)}; waiting for it")
+            has_said = True
         time.sleep(_POLL_S)
+    _held[path].uses += 1
+    return _held[path]
 
 
 def holder_of(path: Path) -> dict[str, Any] | None:
@@ -140,19 +125,13 @@ def holder_of(path: Path) -> dict[str, Any] | None:
     except OSError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _holder(descriptor)
-    except OSError:  # no locks here, so nobody holds one
-        return None
-    else:
-        return None
+        return _holder(descriptor) if _try(descriptor, fcntl.LOCK_SH) is False else None
     finally:
         os.close(descriptor)
 
 
-def _try_lock(descriptor: int, kind: int) -> bool | None:
-    """Whether the lock was taken; None where the file system has no locks."""
+def _try(descriptor: int, kind: int) -> bool | None:
+    """Whether the lock was taken; None, after a warning, where the file system has no locks."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -170,15 +149,26 @@ def _try_lock(descriptor: int, kind: int) -> bool | None:
     return True
 
 
-def _key(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
-
-
-def _is_at(path: Path, key: tuple[int, int]) -> bool:
+def _is_at(path: Path, descriptor: int) -> bool:
     try:
-        return _key(path.stat(follow_symlinks=False)) == key
+        return os.path.samestat(path.stat(follow_symlinks=False), os.fstat(descriptor))
     except OSError:
         return False
+
+
+def _write_holder(descriptor: int, *, is_named: bool) -> None:
+    """Say in the lock's file what it is for and, on its last line, which process holds it.
+
+    On a full disk, only that is lost.
+    """
+    holder = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    with suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{_TEXT}{json.dumps(holder) if is_named else ''}\n".encode(), 0)
 
 
 def _holder(descriptor: int) -> dict[str, Any]:
@@ -191,7 +181,7 @@ def _holder(descriptor: int) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _being_written(output: Path, holder: dict[str, Any]) -> str:
+def _busy(output: Path, holder: dict[str, Any]) -> str:
     if not {"pid", "host", "since"} <= holder.keys():
         return f"{output} is being written by another process"
     return printable(
@@ -200,16 +190,16 @@ def _being_written(output: Path, holder: dict[str, Any]) -> str:
     )
 
 
-def _busy(output: Path, holder: dict[str, Any], wait_s: float) -> str:
+def _advice(wait_s: float) -> str:
     if 0 < wait_s < math.inf:
-        return f"{_being_written(output, holder)} (waited {wait_s:g} s); give --wait more seconds"
-    return f"{_being_written(output, holder)}; wait for it, or use --wait"
+        return f" (waited {wait_s:g} s); give --wait more seconds"
+    return "; wait for it, or use --wait"
 
 
 def _forget() -> None:
-    for held in _held.values():
-        with suppress(OSError):
-            os.close(held.descriptor)
+    for lock in _held.values():
+        lock.uses = 0  # so that a child that leaves a block of its parent changes nothing
+        os.close(lock.descriptor)
     _held.clear()
 
 

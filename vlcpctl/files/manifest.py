@@ -1,5 +1,7 @@
-"""Manifests: the file that makes a directory an artifact, and its identity.
+"""Manifests: the file that makes a directory an artifact, its identity, and its seal.
 
+The seal is a digest of the other fields, digests of files and content ids among them, so that a
+change of any is noticed. It detects accidents, not an attacker who recomputes it.
 docs/reference/manifests.md is made from the texts below the fields of `Manifest` and of those that
 add to it.
 """
@@ -10,21 +12,22 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import xxhash
 from msgspec import Struct
 
 import vlcpctl
 from vlcpctl.core.errors import BadInput, missing
-from vlcpctl.core.printable import utf8_json, without_secrets
-from vlcpctl.files.foreign import refuse_foreign
-from vlcpctl.files.input_files import open_regular
-from vlcpctl.files.safe_json import read_json
-from vlcpctl.files.staging import read_path
-from vlcpctl.files.structs import converted
+from vlcpctl.core.words import utf8_json, without_secrets
+from vlcpctl.files.digests import RESTORE
+from vlcpctl.files.ids import canonical_json
+from vlcpctl.files.inputs import converted, open_regular, read_json
+from vlcpctl.files.outputs import read_path
 
 # What an artifact is, and the manifest that makes its directory exist.
 MANIFESTS = {
@@ -39,14 +42,19 @@ MANIFESTS = {
     # Hidden: it must not be among the files that a loader of another program finds.
     "export": ".vlcpctl/export.json",
 }
+SEAL = "seal"  # the field
 
+_UNSEALED = frozenset({SEAL, "schema", "made_by"})  # no reader relies on the other two
+# A report, which holds all its numbers, has no seal; version 0.3 gave none to the others.
+_MAY_LACK_SEAL = frozenset({"report", "tables", "figures", "embeddings"})
 _MOST_BYTES = 1 << 26  # of a manifest: some 100,000 tasks; values take ten times as much memory
-# Of a report, whose manifest held all its numbers in 0.3: `forget` reads both.
-_MOST_BYTES_OF = {"report": 1 << 28}
 _MAJOR = {"report": "[12]"}  # versions that are read; of others 1
-# How every manifest starts: enough to see that a large one, such as a report's of 40 MB, is ours.
-_READ_WHOLE = 1 << 20
+_MOST_BYTES_OF_REPORT = 1 << 28
 _START = re.compile(rb'\{\s*"schema":\s*"vlcpctl\.')
+_MADE_BY = {
+    "checkpoint": "'vlcpctl import-checkpoint' makes one of a model of another program",
+    "task": "'vlcpctl split' makes tasks of pairs",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +81,9 @@ class Manifest:
         return self.id != self.content
 
 
+_M = TypeVar("_M", bound=Manifest)
+
+
 class _Birth(Struct):
     content: str = ""
     id: str = ""
@@ -97,8 +108,37 @@ def rewritten(
     return {**kept, "content": content, **changes, **({"id": own} if own != content else {})}
 
 
+def seal_of(manifest: Mapping[str, Any]) -> str:
+    """The xxh3_128 of the other fields of a manifest as canonical JSON, 32 hex digits."""
+    sealed = {name: value for name, value in manifest.items() if name not in _UNSEALED}
+    digest = xxhash.xxh3_128()
+    for part in _canonical_parts(sealed, 2):  # the fields, and their entries, as of each file
+        digest.update(utf8_json(part).encode())  # as it is written
+    return digest.hexdigest()
+
+
+def _canonical_parts(value: object, levels: int) -> Iterator[str]:
+    """The canonical JSON of a value in parts: whole, it takes much memory for many files."""
+    if levels and isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        yield "{"
+        for number, name in enumerate(sorted(value)):
+            yield f"{',' if number else ''}{canonical_json(name)}:"
+            yield from _canonical_parts(value[name], levels - 1)
+        yield "}"
+    else:
+        read_back = json.loads(json.dumps(value))  # text for the keys of objects, lists for tuples
+        yield canonical_json(read_back)
+
+
+def check_seal(place: object, entries: Mapping[str, Any], advice: str = RESTORE) -> None:
+    """Raise BadInput, with `place` and the advice, unless the seal fits the other fields."""
+    if entries.get(SEAL) != seal_of(entries):
+        what = "its seal differs" if SEAL in entries else "it has no seal"
+        raise BadInput(f"{place} has changed since it was written: {what}{advice}")
+
+
 def write_manifest(
-    directory: Path, kind: str, identity: dict[str, Any], content: str, body: dict[str, Any]
+    directory: Path, kind: str, identity: Mapping[str, Any], content: str, body: Mapping[str, Any]
 ) -> None:
     """Write the manifest that makes a directory of this kind exist.
 
@@ -106,86 +146,74 @@ def write_manifest(
     of the data; `body` is what readers need. Who made it and when is added, and is not part of
     any id. Bytes of a path that are not UTF-8 are written as backslash escapes.
     """
-    manifest = {
-        "schema": f"vlcpctl.{kind}/1",
-        "content": content,
-        "identity": identity,
-        **body,
-        "made_by": {
-            "version": vlcpctl.__version__,
-            "argv": [without_secrets(word) for word in sys.argv],
-            "python": sys.version.split()[0],
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        },
+    sealed = {"content": content, "identity": identity, **body}
+    made_by = {
+        "version": vlcpctl.__version__,
+        "argv": [without_secrets(word) for word in sys.argv],
+        "python": sys.version.split()[0],
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+    manifest = {"schema": f"vlcpctl.{kind}/1", **sealed, SEAL: seal_of(sealed), "made_by": made_by}
+    _write(directory / MANIFESTS[kind], manifest)
+
+
+def rewrite_manifest(directory: Path, kind: str, manifest: Mapping[str, Any]) -> None:
+    """Write all fields of a manifest, with a new seal; who made it and when stays what it was."""
+    _write(directory / MANIFESTS[kind], {**manifest, SEAL: seal_of(manifest)})
+
+
+def _write(path: Path, manifest: Mapping[str, Any]) -> None:
     # In parts, since a manifest may list many files.
     parts = json.JSONEncoder(indent=1, ensure_ascii=False).iterencode(manifest)
-    with (directory / MANIFESTS[kind]).open("w", encoding="utf-8") as file:
-        for part in parts:
-            file.write(utf8_json(part))
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(map(utf8_json, parts))
         file.write("\n")
 
 
 def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
-    """The manifest of an artifact, of which the fields of `Manifest` are checked.
+    """The manifest of an artifact as it stands in the file, fields that are not known included.
 
-    Raises BadInput if there is no manifest, it cannot be read, or it is of a schema of which this
-    version does not know: any minor version (`vlcpctl.task/1.2`) is read.
+    Raises BadInput if there is no manifest, it cannot be read, it has changed since it was written,
+    or it is of a schema of which this version does not know: any minor version
+    (`vlcpctl.task/1.2`) is read.
     """
     path = read_path(directory) / MANIFESTS[kind]
     if not path.is_file():
-        found = kind_of(directory)
-        described = f" (it is {with_article(found)})" if found else _parts_of_state(directory, kind)
-        if not described:
-            refuse_foreign(read_path(directory), kind)
-        if not read_path(directory).exists():
-            raise BadInput(missing(directory))
-        raise BadInput(
-            f"{directory} is not {with_article(kind)}: it has no {MANIFESTS[kind]}{described}"
-        )
-    entries = read_json(path, most_bytes=_MOST_BYTES_OF.get(kind, _MOST_BYTES))
-    if not isinstance(entries, dict) or "schema" not in entries:
-        raise BadInput(f"{path} has no schema; it was not written by vlcpctl")
-    if not re.fullmatch(rf"vlcpctl\.{kind}/{_MAJOR.get(kind, 1)}(\.\d+)?", str(entries["schema"])):
-        raise BadInput(
-            f"{path} has schema {entries['schema']!r:.80}; this version reads vlcpctl.{kind}/1"
-        )
+        raise BadInput(_no_manifest(directory, kind))
+    most = _MOST_BYTES_OF_REPORT if kind == "report" else _MOST_BYTES
+    entries = read_json(path, most_bytes=most)
+    schema = str(entries.get("schema")) if isinstance(entries, dict) else ""
+    if not re.fullmatch(rf"vlcpctl\.{kind}/{_MAJOR.get(kind, 1)}(\.\d+)?", schema):
+        raise BadInput(f"{path} has schema {schema!r:.80}; this version reads vlcpctl.{kind}/1")
     converted(entries, Manifest, path)
-    return _Manifest(path, entries)
+    if SEAL in entries or kind not in _MAY_LACK_SEAL:
+        check_seal(path, entries)
+    return dict(entries)
 
 
-def _parts_of_state(directory: Path, kind: str) -> str:
-    """What to give instead of a state directory of `update`; "" for any other directory."""
-    try:
-        schema = dict(read_json(directory / "state.json", most_bytes=_MOST_BYTES)).get("schema")
-    except (BadInput, OSError, TypeError, ValueError):
-        return ""
-    if not str(schema).startswith("vlcpctl.state/"):
-        return ""
-    found = [directory / "current"]
-    if kind in {"task", "stream"}:
-        patterns = (
-            ("weeks/*/stream/*/", "weeks/*/buffer") if kind == "task" else ("weeks/*/stream",)
-        )
-        found = [one for pattern in patterns for one in sorted(directory.glob(pattern))[-1:]]
-    shown = " or ".join(map(str, found))
-    return f"; it is a state of 'vlcpctl update': give {shown}" if found else ""
+def _no_manifest(directory: Path, kind: str) -> str:
+    """The message for a path that is not an artifact of this kind."""
+    maker = f"; {_MADE_BY[kind]}" if kind in _MADE_BY else ""
+    if not read_path(directory).exists():
+        of_a_hub = ":" in str(directory) or not directory.parent.exists()
+        return missing(directory) + (maker if of_a_hub else "")
+    found = kind_of(directory)
+    said = f"{directory} is not {with_article(kind)}: it has no {MANIFESTS[kind]}"
+    return said + (f"; it is {with_article(found)}" if found else maker)
+
+
+def manifest_as(directory: Path, kind: str, fields: type[_M]) -> _M:
+    """The manifest of an artifact, as these fields; `id` is also there if the file lacks it.
+
+    Raises BadInput as `read_manifest` does, and if a field is missing or of another type.
+    """
+    entries, place = read_manifest(directory, kind), directory / MANIFESTS[kind]
+    return converted({**entries, "id": birth_id(entries, place)}, fields, place)
 
 
 def content_of(directory: Path, kind: str) -> str:
     """The content id of an artifact. Raises BadInput if the directory is not one of this kind."""
     return str(read_manifest(directory, kind)["content"])
-
-
-class _Manifest(dict[str, Any]):
-    """A manifest whose error for a missing entry names the file."""
-
-    def __init__(self, path: Path, entries: dict[str, Any]) -> None:
-        super().__init__(entries)
-        self._path = path
-
-    def __missing__(self, name: str) -> Any:
-        raise BadInput(f"{self._path} has changed since it was written: it has no {name!r}")
 
 
 def kind_of(directory: Path) -> str | None:
@@ -198,16 +226,11 @@ def is_artifact(directory: Path) -> bool:
     """Whether a directory has a manifest that vlcpctl wrote; its name alone is not enough."""
     for name in MANIFESTS.values():
         path = directory / name
-        try:
-            if path.stat().st_size > _READ_WHOLE:
+        with suppress(BadInput, OSError):
+            if path.is_file():
                 with open_regular(path) as file:
                     if _START.match(file.read(100)):
                         return True
-            manifest = read_json(path, most_bytes=_MOST_BYTES)
-        except (BadInput, OSError):
-            continue
-        if isinstance(manifest, dict) and str(manifest.get("schema")).startswith("vlcpctl."):
-            return True
     return False
 
 
@@ -217,24 +240,21 @@ def with_article(kind: str) -> str:
     >>> with_article("task"), with_article("targets")
     ('a task', 'a directory of targets')
     """
-    several = {"targets", "embeddings", "tables", "figures"}
-    if kind in several:
+    if kind in {"targets", "embeddings", "tables", "figures"}:
         return f"a directory of {kind}"
     return f"an {kind}" if kind.startswith("e") else f"a {kind}"
 
 
-def identity_differences(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+def identity_differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     """The differences between two identities, one phrase per value, sorted by dotted name.
 
-    >>> identity_differences({"seed": 0}, {"seed": 1})
-    ['seed was 0 and is now 1']
     >>> identity_differences({"settings": {"lr": 0.1, "eps": 0}}, {"settings": {"lr": 1, "eps": 0}})
     ['settings.lr was 0.1 and is now 1']
     """
     there, here = dict(leaves(found)), dict(leaves(wanted))
     return [
         f"{name} was {_shown(there.get(name))} and is now {_shown(here.get(name))}"
-        for name in sorted(there.keys() | here.keys())
+        for name in sorted(there | here)
         if there.get(name) != here.get(name)
     ]
 

@@ -10,8 +10,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.files.input_files import arrow_source
-from vlcpctl.files.library_errors import reading
+from vlcpctl.files.inputs import arrow_source, reading
 
 
 def table_writer(sink: Path | BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:

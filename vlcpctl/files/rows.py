@@ -9,19 +9,15 @@ from copy import copy
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypedDict, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypedDict, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import NODEFAULT, Meta, Raw, Struct
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.core.printable import printable, printable_json
-from vlcpctl.files.hashing import canonical_json
-from vlcpctl.files.input_files import MOST_LINE_BYTES, STDIN, lines_of
-from vlcpctl.files.manifest import kind_of
-from vlcpctl.files.safe_json import parse_json
-from vlcpctl.files.structs import decoded
+from vlcpctl.core.words import printable, printable_json
+from vlcpctl.files.ids import canonical_json
+from vlcpctl.files.inputs import MOST_LINE_BYTES, MOST_TASKS, STDIN, decoded, lines_of, parse_json
 
 FAMILY = "vlcpctl.eval/"
 SCHEMA = f"{FAMILY}1.1"
@@ -31,8 +27,7 @@ OPTIONS_OF_DATA = ("prompts",)
 OPTIONS_OF_SEED = ("seed",)
 MOST_ROWS = 500_000  # that are read at once, in all files; they take about a gigabyte
 COUNTS = ("n_images", "n_texts", "n_queries", "n_gallery", "n_train")
-_UNPUBLISHED = (f"{FAMILY}1", f"{FAMILY}1.0")
-_MINORS = f"{FAMILY}1."  # rows of any minor version are read
+_READ = re.compile(rf"{FAMILY}1\.[1-9]\d*")  # rows of any minor version
 
 
 def write_row(stream: TextIO, row: dict[str, Any]) -> None:
@@ -188,7 +183,7 @@ class Row(Struct, kw_only=True, eq=False, gc=False):  # an object without cycles
     def __post_init__(self) -> None:
         """Also after `msgspec.structs.replace`: a changed row shares nothing that is known."""
         self.run, self.alpha = run_label(self.run, self.alpha), None
-        self.metrics = _measured(cast("dict[str, float | None]", self.metrics))
+        self.metrics = _measured(self.metrics)
         self.model_part = self.data_part = object()
 
     def with_names_of(self, other: Row) -> Row:
@@ -225,9 +220,7 @@ def searched(gallery_checkpoint: str, options: Mapping[str, Any]) -> Searched:
     return gallery_checkpoint, canonical_json(list(distractors))
 
 
-def _measured(metrics: dict[str, float | None]) -> dict[str, float]:
-    if None not in metrics.values():
-        return cast("dict[str, float]", metrics)
+def _measured(metrics: Mapping[str, float | None]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if value is not None}
 
 
@@ -331,35 +324,20 @@ def _lacks_pairs_of(row: Row, other: Row) -> bool:
     return other.data_content is None or (bool(names) and is_smaller)
 
 
-def _require_no_directory(source: str, name: str) -> None:
-    if source == STDIN or not Path(source).is_dir():
-        return
-    kind = kind_of(Path(source))
-    if kind == "checkpoint":
-        raise BadInput(f"{name} is a checkpoint; eval-retrieval and eval-zeroshot write its rows")
-    raise BadInput(f"{name} is a directory; give files of rows, such as {name}/*.ndjson")
-
-
 def _rows_of(sources: Iterable[str]) -> Iterator[Row]:
     read, parts = 0, _Parts()
     for source in sources:
         name = "<stdin>" if source == STDIN else printable(source)
-        _require_no_directory(source, name)
-        found = False
+        before = read
         for number, line in enumerate(lines_of(source, name), start=1):
+            if line.isspace():
+                continue
             read += 1
             if read > MOST_ROWS:
-                raise BadInput(
-                    f"{name}:{number}: more than {MOST_ROWS} rows; give the files of fewer runs"
-                )
-            if not line.isspace():
-                found = True
-                yield parts.row(line, f"{name}:{number}")
-        if not found:
-            raise BadInput(
-                f"{name} has no rows; the commands eval-retrieval, eval-zeroshot, eval-probe and "
-                "spatial-report write them"
-            )
+                raise BadInput(f"{name}:{number}: more than {MOST_ROWS} rows; give fewer files")
+            yield parts.row(line, f"{name}:{number}")
+        if read == before:
+            raise BadInput(f"{name} has no rows; eval-retrieval and other evaluators write them")
 
 
 # Rows share most of their fields with others of the same checkpoint, or of the same data. These
@@ -459,8 +437,7 @@ def parse_row(line: str | bytes, place: str) -> Row:
     except BadInput:
         _check_schema(decoded(_SCHEMA_OF, line, place).schema, place)
         raise
-    if row.schema != SCHEMA:
-        _check_schema(row.schema, place)
+    _check_schema(row.schema, place)
     row.place = place
     return row
 
@@ -478,42 +455,25 @@ _SCHEMA_OF = msgspec.json.Decoder(_AnyRow)
 
 
 def _check_schema(schema: object, place: str) -> None:
-    """Raise BadInput for a schema that is not read."""
-    if schema in _UNPUBLISHED:
-        raise BadInput(f"{place} was made by an unpublished version; evaluate again")
-    if not isinstance(schema, str) or not re.fullmatch(rf"{FAMILY}\d+(\.\d+)*", schema):
-        raise BadInput(
-            f"{place} is not an evaluation row: its schema is {schema!r:.80}, not {SCHEMA!r}"
-        )
-    if not schema.startswith(_MINORS):
-        raise BadInput(
-            f"{place} has schema {schema!r:.80}; this version of vlcpctl reads {SCHEMA!r}"
-        )
+    """Raise BadInput for a schema that is not read; 1.0 was never published."""
+    if schema != SCHEMA and not _READ.fullmatch(str(schema)):
+        raise BadInput(f"{place} has schema {schema!r:.80}, not that of a row, {SCHEMA!r}")
 
 
 def differences(one: Row, other: Row) -> dict[str, tuple[object, object]]:
-    """What two rows of one evaluation disagree about, by field, with both values.
-
-    >>> fields = dict(schema=SCHEMA, run="a", method="a", seed=0, step=0, task_step=0, data="d")
-    >>> fields |= dict(evaluator="retrieval", gallery="own", task="t", split="test", options={})
-    >>> one = Row(**fields, metrics={}, checkpoint="c", limit=10)
-    >>> differences(one, Row(**fields, metrics={}, checkpoint="c"))
-    {'limit': (10, None)}
-    """
-    found: dict[str, tuple[object, object]] = {}
-    if one.limit != other.limit:
-        found["limit"] = one.limit, other.limit
-    for name in ("data_content", "data"):
-        if getattr(one, name) != getattr(other, name):
-            found["data"] = getattr(one, name), getattr(other, name)
-    if None not in (one.config, other.config) and one.config != other.config:
-        found["config"] = one.config, other.config
-    for name, pair in different_options(one, other).items():
-        found["options"] = (f"{name} {pair[0]}", f"{name} {pair[1]}")
+    """What two rows of one evaluation disagree about, by field, with both values."""
+    fields: list[tuple[str, object, object]] = [
+        ("limit", one.limit, other.limit),
+        ("data", one.data_content, other.data_content),
+        ("data", one.data, other.data),
+    ]
+    if None not in (one.config, other.config):
+        fields.append(("config", one.config, other.config))
+    options = different_options(one, other).items()
+    fields += [("options", f"{name} {there}", f"{name} {here}") for name, (there, here) in options]
     for name in one.counts.keys() & other.counts.keys():
-        if one.counts[name] != other.counts[name]:
-            found["counts"] = (f"{name} {one.counts[name]}", f"{name} {other.counts[name]}")
-    return found
+        fields += [("counts", f"{name} {one.counts[name]}", f"{name} {other.counts[name]}")]
+    return {field: (there, here) for field, there, here in fields if there != here}
 
 
 def are_apart(one: Row, other: Row) -> bool:
@@ -536,14 +496,18 @@ def different_options(one: Row, other: Row) -> dict[str, tuple[object, object]]:
 
 
 def _refuse_contradiction(first: Row, second: Row, allow_mixed: Collection[str]) -> None:
-    what = _measured_differently(first, second)
-    if what is None:
-        fields = differences(first, second)
-        mixed = sorted(fields.keys() - set(allow_mixed))
-        if not mixed:
-            return
-        there, here = fields[mixed[0]]
-        what = f"{mixed[0]} is {there!r:.200} there and {here!r:.200} here"
+    """Raise BadInput if rows of one evaluation disagree, but for the fields of `allow_mixed`."""
+    names = sorted(first.metrics.keys() | second.metrics.keys())
+    pairs: list[tuple[str, object, object]] = [
+        *((name, first.metrics.get(name), second.metrics.get(name)) for name in names),
+        *(("checkpoint", *both) for both in zip(first.models, second.models, strict=True)),
+    ]
+    mixed = differences(first, second)
+    pairs += [(name, *mixed[name]) for name in sorted(mixed.keys() - set(allow_mixed))]
+    different = next((one for one in pairs if one[1] != one[2]), None)
+    if different is None:
+        return
+    what = "{} is {!r:.200} there and {!r:.200} here".format(*different)
     step = "no step" if first.step is None else f"step {first.step}"
     subject = printable(
         f"run {first.run}, seed {first.seed}, {step}, {first.evaluator}, "
@@ -552,15 +516,3 @@ def _refuse_contradiction(first: Row, second: Row, allow_mixed: Collection[str])
     raise BadInput(
         f"{second.place} contradicts {first.place} about {subject}; remove the stale rows"
     )
-
-
-def _measured_differently(first: Row, second: Row) -> str | None:
-    """How two rows of one evaluation disagree in what was measured, or of which checkpoint."""
-    for name in sorted(first.metrics.keys() | second.metrics.keys()):
-        there, here = first.metrics.get(name), second.metrics.get(name)
-        if there != here:
-            return f"{name} is {there} there and {here} here"
-    for there_, here_ in zip(first.models, second.models, strict=True):
-        if there_ != here_:
-            return f"checkpoint is {there_} there and {here_} here"
-    return None

@@ -1,16 +1,38 @@
-"""Named tensors in safetensors files, written so that equal runs give equal bytes."""
+"""Named tensors in safetensors files, written so that equal runs give equal bytes.
+
+Torch is imported where tensors are read or written: what writes arrays needs none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors import SafetensorError
 
-from vlcpctl.core.errors import MOST_NAMES, Incompatible
-from vlcpctl.files.library_errors import reading, writing_tensors
+from vlcpctl.core.errors import MOST_NAMES, Incompatible, VlcpError
+from vlcpctl.files.inputs import reading
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@contextmanager
+def writing_tensors(path: Path) -> Iterator[None]:
+    """Within the block, safetensors writes a file, which gets the modes of the umask.
+
+    Raises VlcpError if it cannot be written, as on a full disk.
+    """
+    path.touch()
+    mode = stat.S_IMODE(path.stat().st_mode)
+    try:
+        yield
+    except SafetensorError as error:
+        raise VlcpError(f"cannot write {path}: {error}") from error
+    path.chmod(mode)  # safetensors renames a file that only its owner may read
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -18,6 +40,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
     Raises VlcpError if the file cannot be written.
     """
+    from safetensors.torch import save_file
+
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing_tensors(path):
         save_file(on_cpu(tensors), path)
@@ -40,12 +64,16 @@ def on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read tensors by name. Raises Incompatible if the file is missing or broken."""
+    from safetensors.torch import load_file
+
     with reading(path, error=Incompatible):
         return load_file(path)
 
 
 def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
     """The first name, in order, of a tensor with NaN or infinity; None if all are finite."""
+    import torch
+
     for name in sorted(tensors):
         tensor = tensors[name]
         # The extremes reveal NaN and infinity without the memory that isfinite would need.

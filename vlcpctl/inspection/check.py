@@ -11,12 +11,9 @@ from vlcpctl.checkpoints.check import check_checkpoint
 from vlcpctl.core.errors import BadInput, first_line
 from vlcpctl.data.precomputed.pseudo_texts import check_pseudo_texts
 from vlcpctl.data.precomputed.teacher_targets import check_targets
-from vlcpctl.data.tasks.export_manifest import KIND as EXPORT
 from vlcpctl.files.digests import FileDigest, changed_files
+from vlcpctl.files.inputs import converted
 from vlcpctl.files.manifest import MANIFESTS, kind_of, read_manifest
-from vlcpctl.files.recorded_files import RESTORE
-from vlcpctl.files.seals import broken_seal
-from vlcpctl.files.structs import converted
 from vlcpctl.inspection.check_tasks import check_stream, check_task
 from vlcpctl.inspection.diagnosis import why_no_artifact
 from vlcpctl.inspection.fairness import fairness
@@ -69,10 +66,6 @@ def _problems(path: Path, *, deep: bool) -> Iterator[str]:
 def _check_recorded(path: Path, kind: str, *, deep: bool) -> Iterator[str]:
     """Yield a line for each file that is not what was recorded, if the manifest lists files."""
     manifest = read_manifest(path, kind)
-    if kind == EXPORT:
-        broken = broken_seal(path / MANIFESTS[EXPORT], manifest)
-        if broken is not None:
-            yield f"{broken}{RESTORE}"
     place = f"{path / MANIFESTS[kind]}, digests"
     recorded = converted(manifest.get("digests") or {}, dict[str, FileDigest], place)
     yield from changed_files(path, recorded, use_cache=not deep)

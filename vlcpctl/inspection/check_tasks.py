@@ -23,9 +23,8 @@ from vlcpctl.data.tasks.rows import is_of, map_batch, rows_path
 from vlcpctl.data.tasks.tar import BLOCK, END, caption_text, header
 from vlcpctl.data.tasks.task import Task, is_listed, not_listed
 from vlcpctl.files.digests import FileDigest, changed_files
-from vlcpctl.files.hashing import sample_key
-from vlcpctl.files.input_files import naming_input
-from vlcpctl.files.safe_json import parse_json
+from vlcpctl.files.ids import sample_key
+from vlcpctl.files.inputs import naming_input, parse_json
 from vlcpctl.inspection.split_columns import opened_index
 
 IndexRow = dict[str, Any]

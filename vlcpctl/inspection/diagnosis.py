@@ -11,13 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import MOST_NAMES, BadInput
-from vlcpctl.core.shown_paths import as_word
+from vlcpctl.core.words import as_word
 from vlcpctl.data.precomputed.pseudo_texts import METADATA
-from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.inputs import open_regular, parse_json, read_json
 from vlcpctl.files.manifest import kind_of
+from vlcpctl.files.outputs import output_of, place_of
 from vlcpctl.files.rows import FAMILY
-from vlcpctl.files.safe_json import parse_json, read_json
-from vlcpctl.files.staging import output_of, place_of
 
 NO_ARTIFACT = "is not an artifact, such as a stream, task, checkpoint or file of pseudo texts"
 _LEVELS = 2  # of subdirectories searched for artifacts to suggest

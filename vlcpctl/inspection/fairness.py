@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.words import counted
 from vlcpctl.inspection.split_columns import (
     UNREADABLE,
     CheckedSplit,

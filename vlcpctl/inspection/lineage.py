@@ -14,11 +14,11 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import shown as model_name
 from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM, METHOD_CODE
 from vlcpctl.core.errors import BadInput, first_line
-from vlcpctl.core.printable import printable, shortened
+from vlcpctl.core.words import printable, shortened
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.facts import SplitCounts, StreamTask
+from vlcpctl.files.inputs import converted, read_json_object
 from vlcpctl.files.manifest import MANIFESTS, birth_id, kind_of, read_manifest
-from vlcpctl.files.structs import converted
 from vlcpctl.inspection.diagnosis import why_no_artifact
 from vlcpctl.models.checkpoint_files import count_weights
 from vlcpctl.models.configuration import in_words
@@ -268,8 +268,8 @@ def _artifacts_near(path: Path) -> dict[str, tuple[str, Path, str]]:
             with suppress(BadInput, OSError):
                 kind = kind_of(place)
                 if kind is not None:
-                    manifest = read_manifest(place, kind)
-                    here = kind, place, str(manifest["content"])
+                    manifest = read_json_object(place / MANIFESTS[kind])  # its seal may differ
+                    here = kind, place, str(manifest.get("content"))
                     found.setdefault(here[2], here)
                     earlier.setdefault(birth_id(manifest, place), here)
     return earlier | found

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.data.tasks.facts import SplitCounts, StreamTask
 from vlcpctl.data.tasks.index import SPLITS
-from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.inputs import converted, open_regular
 from vlcpctl.files.manifest import kind_of, read_manifest
-from vlcpctl.files.structs import converted
 
 Hashes = NDArray[np.uint64]
 

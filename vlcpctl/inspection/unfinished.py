@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from vlcpctl.core.amounts import duration
 from vlcpctl.core.errors import BadInput, Diverged, Interrupted
-from vlcpctl.core.printable import printable
-from vlcpctl.files.input_files import open_regular
+from vlcpctl.core.words import duration, printable
+from vlcpctl.files.inputs import open_regular, parse_json
 from vlcpctl.files.locks import holder_of
 from vlcpctl.files.manifest import kind_of
-from vlcpctl.files.safe_json import parse_json
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.outputs import Output
 from vlcpctl.training.loop.metrics_log import FILE_NAME as JOURNAL
 from vlcpctl.training.loop.state import ProgressFile
 
@@ -35,9 +33,9 @@ def run_facts(out: Path) -> dict[str, Any] | None:
     """
     if kind_of(out) is not None:
         return None
-    staging = Staging(out)
+    staging = Output(out)
     # The lock first: a process that ends in between has then finished, and not died.
-    holder = holder_of(staging.marker)
+    holder = holder_of(staging.lock)
     try:
         progress = ProgressFile.read(staging.partial)
     except BadInput:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.printable import printable
-from vlcpctl.files.hashing import content_id
+from vlcpctl.core.words import printable
+from vlcpctl.files.ids import content_id
 from vlcpctl.jobs.script import CommandLine
 
 ENGINES = ("snakemake", "sbatch")

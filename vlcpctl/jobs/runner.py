@@ -22,8 +22,8 @@ from statistics import fmean
 from typing import BinaryIO, Final
 
 from vlcpctl.core import console
-from vlcpctl.core.amounts import duration
 from vlcpctl.core.ending import SIGNALS, held_signals
+from vlcpctl.core.words import duration
 from vlcpctl.jobs.script import CommandLine
 
 # On macOS a forked process may crash in the system's libraries, so children are spawned there.

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, softplus
 
-from vlcpctl.core.device_copies import to_device
+from vlcpctl.core.devices import to_device
 
 ALL = slice(None)
 LEFT_OUT = -100  # the label that cross_entropy ignores

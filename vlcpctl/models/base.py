@@ -16,7 +16,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor, nn
 
-from vlcpctl.core.device_copies import to_device
+from vlcpctl.core.devices import to_device
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.models.text_tower import TextTower
 from vlcpctl.models.tokenizers import Tokenizer

@@ -6,13 +6,15 @@ Torch-free, so that `vlcpctl check` starts at once.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 from safetensors import safe_open
 
 from vlcpctl.core.errors import Incompatible
-from vlcpctl.files.manifest import MANIFESTS, is_artifact
-from vlcpctl.files.recorded_files import verify_recorded
+from vlcpctl.files.digests import RESTORE, FileDigest, unlisted_files, verify_files
+from vlcpctl.files.inputs import converted
+from vlcpctl.files.manifest import MANIFESTS, is_artifact, read_manifest
 from vlcpctl.models.configuration import CONFIG_FILE
 from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FILE
 
@@ -39,12 +41,31 @@ def verify_model(checkpoint: Path) -> None:
     Raises Incompatible, naming the first file that was changed, removed or added, and BadInput if
     the manifest cannot be read.
     """
-    verify_recorded(checkpoint, "checkpoint", is_of_model, would_be_loaded, Incompatible)
+    verify_recorded(checkpoint, is_of_model, would_be_loaded)
 
 
 def verify_slots(checkpoint: Path) -> None:
     """Verify the files of the methods' slots; raises as `verify_model` does."""
-    verify_recorded(checkpoint, "checkpoint", is_slot, is_slot, Incompatible)
+    verify_recorded(checkpoint, is_slot, is_slot)
+
+
+def verify_recorded(
+    checkpoint: Path, is_wanted: Callable[[str], bool], is_read: Callable[[str], bool]
+) -> None:
+    """Raise Incompatible, naming the file, if one that `is_wanted` is not what is recorded of it.
+
+    Also for a file that exists and `is_read`, by its relative path, but that is not recorded.
+    """
+    place = checkpoint / MANIFESTS["checkpoint"]
+    entries = read_manifest(checkpoint, "checkpoint").get("digests")
+    recorded = converted(entries, dict[str, FileDigest], f"{place}, digests")
+    wanted = {name: entry for name, entry in recorded.items() if is_wanted(name)}
+    verify_files(checkpoint, wanted, error=Incompatible, advice=RESTORE)
+    for name in unlisted_files(checkpoint, recorded):
+        if is_read(name):
+            raise Incompatible(
+                f"{checkpoint / name} was added after the manifest was written; remove it"
+            )
 
 
 def is_slot(name: str) -> bool:

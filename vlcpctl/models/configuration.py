@@ -14,14 +14,12 @@ import msgspec
 
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
 from vlcpctl.core.transform import INTERPOLATIONS, RESIZE_MODES, ImageTransform
-from vlcpctl.files.foreign import OPEN_CLIP_CONFIG
-from vlcpctl.files.safe_json import read_json_object
-from vlcpctl.files.structs import converted
+from vlcpctl.files.inputs import converted, read_json_object
 from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FILE
 from vlcpctl.models.fusion.configuration import FusionConfig, read_fusion, refuse_huge
 from vlcpctl.models.imports import open_clip
 
-CONFIG_FILE = OPEN_CLIP_CONFIG
+CONFIG_FILE = "open_clip_config.json"
 PACKAGED = Path(__file__).parent / "configs"
 
 _OF_SIGMOID = ("init_logit_bias", "init_logit_scale")

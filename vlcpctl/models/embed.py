@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vlcpctl.core.batch import Features
-from vlcpctl.core.device_copies import Move, copied_ahead, to_host
+from vlcpctl.core.devices import Move, copied_ahead, to_host
 from vlcpctl.core.errors import Diverged
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vlcpctl.core.batch import InversionSettings, PseudoTexts, Weights
-from vlcpctl.core.device_copies import to_device
+from vlcpctl.core.devices import to_device
 from vlcpctl.core.seeds import generator
 from vlcpctl.losses.incclip import margins
 from vlcpctl.models.encoders import Encoder

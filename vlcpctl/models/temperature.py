@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.errors import UsageError
+from vlcpctl.core.words import parse_number
 
 # Similarities are from -1 to 1: far beyond these, a softmax of them is uniform or one-hot.
 _LEAST, _MOST = 0.0001, 10_000

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vlcpctl.core.batch import SpecialTokens
 from vlcpctl.core.errors import Incompatible, unreadable
-from vlcpctl.files.safe_json import parse_json
+from vlcpctl.files.inputs import parse_json
 from vlcpctl.models.checkpoint_files import TOKENIZER_FILES
 from vlcpctl.models.hub import quietly, why_unavailable
 from vlcpctl.models.imports import open_clip

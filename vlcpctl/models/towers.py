@@ -10,7 +10,7 @@ from torch import nn
 
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, first_line
 from vlcpctl.core.seeds import torch_seed
-from vlcpctl.files.structs import converted
+from vlcpctl.files.inputs import converted
 from vlcpctl.models.hub import why_unavailable
 from vlcpctl.models.imports import open_clip
 

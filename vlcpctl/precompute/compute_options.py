@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vlcpctl.core.gpu import in_words, worker_count
+from vlcpctl.core.machine import in_words, worker_count
 from vlcpctl.distributed.pool import ALONE, Pool, pool_of
 
 

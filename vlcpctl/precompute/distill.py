@@ -1,8 +1,7 @@
 """distill: precompute a teacher's embeddings of pairs (targets), part by part.
 
-.TARGETS.vlcpctl/partial/images-NNNNNN.npy  image embeddings of part N
-.TARGETS.vlcpctl/partial/texts-NNNNNN.npy   text embeddings
-.TARGETS.vlcpctl/partial/part-NNNNNN.json   written last, see `resumable_parts`
+.TARGETS.vlcpctl/partial/images-NNNNNN.DIGEST.npy  image embeddings of part N, see `files.parts`
+.TARGETS.vlcpctl/partial/texts-NNNNNN.DIGEST.npy   text embeddings
 
 Shapes: N rows, one for each view of an image or for each caption; D channels of the teacher.
 """
@@ -12,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,93 +22,64 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vlcpctl.core.console import progress, say
-from vlcpctl.core.device_copies import copied_ahead, to_device, to_host
+from vlcpctl.core.devices import copied_ahead, to_device, to_host
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.data.images.transforms import TrainView
 from vlcpctl.data.loading.loader import ImageCache
 from vlcpctl.data.loading.workers import read_in_order
-from vlcpctl.data.precomputed.teacher_targets import Parts, write_targets
+from vlcpctl.data.precomputed.teacher_targets import Side, write_targets
 from vlcpctl.data.precomputed.vector_files import write_vectors
-from vlcpctl.files.atomic import REPLACES, already_made
-from vlcpctl.files.resumable_parts import (
-    claim,
-    drop_finished,
-    is_finished,
-    missing_parts,
-    record_part,
-    verify_part,
-)
-from vlcpctl.files.shards import START_OVER
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.finished import already_made
+from vlcpctl.files.outputs import Output
+from vlcpctl.files.parts import SHARDS, Parts, drop_parts
 from vlcpctl.models.embed import require_finite
 from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.distill_plan import DistillPlan
 
 
-@dataclass(frozen=True)
-class Shard:
-    """The parts that this process computes: every `count`-th, starting with `index`."""
-
-    index: int = 0
-    count: int = 1
-
-
 def distill(
-    plan: DistillPlan, compute: ComputeOptions, shard: Shard, *, force: bool = False
+    plan: DistillPlan, compute: ComputeOptions, shard: Parts, *, force: bool = False
 ) -> bool:
     """Compute the missing parts of this shard, and join them once those of all shards exist.
 
-    Returns whether the targets are finished; False if parts of other shards are missing. Raises
-    OutputExists if unfinished work of a different command exists, Incompatible if a finished part
-    was changed, and Diverged for non-finite embeddings.
+    A shard has every `count`-th part. Returns whether the targets are finished; False if parts of
+    other shards are missing. Raises OutputExists if unfinished work of a different command exists,
+    and Diverged for non-finite embeddings.
     """
-    out, staging = plan.request.out, Staging(plan.request.out)
-    alone, part = shard.count == 1, f"{shard.index}-of-{shard.count}"
-    with staging.locked() if alone else staging.locked_part(part):
-        if _is_made(plan, force=force):
-            drop_finished(out, plan.identity)
+    out = plan.request.out
+    # A part does not depend on the number of shards: another number may resume the work.
+    with shard.claimed(plan.identity, {**compute.numeric(), SHARDS: None}, force=force):
+        if already_made(out, "targets", plan.identity, force=force):  # by another shard, meanwhile
+            drop_parts(out)
             return True
-        facts = _compute(plan, compute, shard, force=force)
-        if alone and facts is not None:
-            _join(plan, facts, force=force)
-    if facts is None:
+        facts = _compute(plan, compute, shard)
+    found = shard.listed()
+    left = sum(not {*_names(number)} <= found.keys() for number in range(plan.parts))
+    if left:
+        say(f"{out}: {left} of {plan.parts} parts remain for other shards")
         return False
     # Two shards may finish at the same moment, and both find all parts: the lock lets one join
     # them, and the other then finds the targets finished.
-    if not alone:
-        with staging.locked(wait_s=math.inf):
-            _join(plan, facts, force=force)
+    with Output(out).locked(wait_s=math.inf):
+        _join(plan, shard, facts, force=force)
     return True
 
 
-def _is_made(plan: DistillPlan, *, force: bool) -> bool:
-    return already_made(plan.request.out, "targets", plan.identity, force=force)
+def _names(number: int) -> tuple[str, str]:
+    """The names of what a part has: its image and its text embeddings."""
+    return f"images-{number:06d}", f"texts-{number:06d}"
 
 
-def _part_files(plan: DistillPlan) -> list[tuple[Path, Path]]:
-    """The files of each part: its image and its text embeddings."""
-    partial = Staging(plan.request.out).partial
-    return [
-        (partial / f"images-{number:06d}.npy", partial / f"texts-{number:06d}.npy")
-        for number in range(plan.parts)
-    ]
-
-
-def _compute(
-    plan: DistillPlan, compute: ComputeOptions, shard: Shard, *, force: bool
-) -> dict[str, Any] | None:
-    """Compute the missing parts of the shard.
-
-    Returns the facts for the manifest if the parts of all shards exist now, else None.
-    """
-    out = plan.request.out
+def _compute(plan: DistillPlan, compute: ComputeOptions, shard: Parts) -> dict[str, Any]:
+    """Compute the missing parts of the shard; returns the facts for the manifest."""
     torch.set_num_threads(compute.threads)
-    advice = REPLACES if shard.count == 1 else START_OVER
-    claim(out, plan.identity, compute.numeric(), force=force, advice=advice)
-    files = _part_files(plan)
-    own = range(shard.index, plan.parts, shard.count)
-    missing = missing_parts(out, {number: files[number] for number in own})
+    own = range(shard.index or 0, plan.parts, shard.count)
+    names = [name for number in own for name in _names(number)]
+    found = dict(zip(names, shard.find(names), strict=True))
+    missing = [number for number in own if None in map(found.get, _names(number))]
+    if len(missing) < len(own):
+        say(f"resuming {plan.request.out} at part {len(own) - len(missing)} of {len(own)}")
     source = SavedEncoder(plan.request.teacher)
     with (
         compute.with_pool() as compute_,
@@ -117,22 +88,12 @@ def _compute(
         teacher = compute_.pool.load(source, compute.device)
         bar.resume(sum(len(plan.part(number)) for number in own if number not in missing))
         work = TargetWork(plan, compute)
-        for number, images, texts in compute_.pool.results(source, teacher, work, missing):
-            for path, vectors in zip(files[number], (images, texts), strict=True):
-                write_vectors(path, [vectors], vectors.shape, np.float32)
-            record_part(number, files[number])
+        for number, *sides in compute_.pool.results(source, teacher, work, missing):
+            for name, vectors in zip(_names(number), sides, strict=True):
+                shard.keep(name, ".npy", partial(_write, vectors))
             bar.advance(len(plan.part(number)))
-    left = [number for number, part in enumerate(files) if not is_finished(number, part)]
-    if left:
-        say(f"{out}: {len(left)} of {plan.parts} parts remain for other shards")
-        return None
-    return _facts(plan, teacher)
-
-
-def _facts(plan: DistillPlan, teacher: Encoder) -> dict[str, Any]:
-    identity = plan.identity
     return {
-        "teacher": identity["teacher"],
+        "teacher": plan.identity["teacher"],
         "sources": list(plan.sources),
         "width": teacher.width,
         "scale": teacher.weights()["logit_scale"].detach().exp().item(),
@@ -141,26 +102,24 @@ def _facts(plan: DistillPlan, teacher: Encoder) -> dict[str, Any]:
     }
 
 
-def _join(plan: DistillPlan, facts: dict[str, Any], *, force: bool) -> None:
-    """Join the parts into the finished targets, unless another shard has; delete the parts.
+def _write(vectors: np.ndarray, path: Path) -> None:
+    write_vectors(path, [vectors], vectors.shape, np.float32)
 
-    Raises Incompatible if a part is not what was written.
-    """
-    out, files = plan.request.out, _part_files(plan)
-    if force or not _is_made(plan, force=False):
-        if not all(path.is_file() for pair in files for path in pair):
+
+def _join(plan: DistillPlan, shard: Parts, facts: dict[str, Any], *, force: bool) -> None:
+    """Join the parts into the finished targets, unless another shard has; delete the parts."""
+    out = plan.request.out
+    if force or not already_made(out, "targets", plan.identity, force=False):
+        names = [name for number in range(plan.parts) for name in _names(number)]
+        files = [file for file in shard.find(names) if file is not None]
+        if len(files) < len(names):
             raise OutputExists(
                 f"the parts of {out} were removed by another command; run this one again"
             )
-        for number, part in enumerate(files):
-            verify_part(number, part)  # another shard may have computed it
         views = np.full(len(plan.pair_rows), plan.views)
-        sides = (
-            Parts(views, [images for images, _ in files]),
-            Parts(plan.caption_counts, [texts for _, texts in files]),
-        )
+        sides = Side(views, files[0::2]), Side(plan.caption_counts, files[1::2])
         write_targets(out, plan.keys(), sides, plan.identity, facts)
-    Staging(out).drop_partial()
+    drop_parts(out)
 
 
 @dataclass

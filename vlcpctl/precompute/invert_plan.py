@@ -11,7 +11,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.data.buffer.update import open_buffer
 from vlcpctl.data.precomputed.pseudo_texts import holds_pseudo_texts, open_pseudo_texts
 from vlcpctl.data.tasks.task import Split
-from vlcpctl.files.atomic import already_written
+from vlcpctl.files.finished import already_written
 from vlcpctl.files.manifest import content_of
 
 # The size of a mini-batch where it is that of the whole buffer: what was rewritten was larger.

@@ -1,14 +1,9 @@
-"""invert-texts: generate a file of pseudo texts from a checkpoint and a buffer, part by part.
-
-.FILE.vlcpctl/partial/part-NNNNNN.parquet   the texts of mini-batch N
-.FILE.vlcpctl/partial/part-NNNNNN.json      written last, see `resumable_parts`
-"""
+"""invert-texts: generate a file of pseudo texts from a checkpoint and a buffer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,84 +11,36 @@ from torch.nn.functional import normalize
 
 from vlcpctl.core.batch import Batch
 from vlcpctl.core.console import progress
-from vlcpctl.core.device_copies import copied_ahead
+from vlcpctl.core.devices import copied_ahead
 from vlcpctl.core.errors import Diverged
 from vlcpctl.data.loading.loader import PlannedBatches
 from vlcpctl.data.loading.sampler import BufferSampler
 from vlcpctl.data.loading.workers import read_in_order
-from vlcpctl.data.precomputed.pseudo_texts import Columns, join_parts, write_part
-from vlcpctl.files.resumable_parts import (
-    claim,
-    missing_parts,
-    record_part,
-    verify_part,
-)
-from vlcpctl.files.shards import Shards
-from vlcpctl.files.staging import Staging
+from vlcpctl.data.precomputed.pseudo_texts import Columns, write_pseudo_texts
 from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.models.inversion import InversionResult, Inverter, ParentCaptions, draw_parents
 from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.invert_plan import InvertPlan
 
 
-def invert_texts(
-    plan: InvertPlan, compute: ComputeOptions, shards: Shards | None = None, *, force: bool = False
-) -> bool:
-    """Generate the missing parts, of all or of a shard, and join the parts of all into the file.
-
-    Returns whether the file is finished: a shard joins nothing. Raises OutputExists if unfinished
-    work of a different command exists, Incompatible if a finished part was changed, BadInput if a
-    shard is to be joined that is not complete, and Diverged if similarities are not finite.
-    """
+def invert_texts(plan: InvertPlan, compute: ComputeOptions) -> None:
+    """Generate the texts and write their file. Raises Diverged if similarities are not finite."""
     torch.set_num_threads(compute.threads)
-    settings = plan.identity, compute.numeric()
-    if shards is None:
-        claim(plan.request.out, *settings, force=force)
-        encoder = _compute(plan, compute, range(plan.parts))
-    elif shards.index is None:
-        shards.check(*settings)
-        encoder = SavedEncoder(plan.request.checkpoint).load(compute.device)
-    else:
-        with shards.computing(*settings):
-            _compute(plan, compute, shards.share(plan.parts))
-        return False
-    _join(plan, encoder)
-    return True
-
-
-def _part(plan: InvertPlan, number: int) -> Path:
-    return Staging(plan.request.out).partial / f"part-{number:06d}.parquet"
-
-
-def _compute(plan: InvertPlan, compute: ComputeOptions, own: range) -> Encoder:
-    """Generate those of the parts that are missing; returns the model."""
-    missing = missing_parts(plan.request.out, {number: [_part(plan, number)] for number in own})
     source = SavedEncoder(plan.request.checkpoint)
     with (
         compute.with_pool() as compute_,
-        progress("invert", sum(map(plan.texts_of, own)), "texts") as bar,
+        progress("invert", plan.request.count, "texts") as bar,
     ):
         encoder = compute_.pool.load(source, compute.device)
-        bar.resume(sum(plan.texts_of(number) for number in own if number not in missing))
-        work = TextWork(plan, compute)
-        for number, columns in compute_.pool.results(source, encoder, work, missing):
-            write_part(_part(plan, number), columns)
-            record_part(number, [_part(plan, number)])
-            bar.advance(plan.texts_of(number))
-    return encoder
+        shape = encoder.tokenize([""]).shape[1], encoder.text_tower.width
 
+        def columns() -> Iterator[Columns]:
+            work = TextWork(plan, compute)
+            for number, found in compute_.pool.results(source, encoder, work, range(plan.parts)):
+                yield found
+                bar.advance(plan.texts_of(number))
 
-def _join(plan: InvertPlan, encoder: Encoder) -> None:
-    """Join all parts into the file, and delete them.
-
-    Raises Incompatible if a part is not what was written.
-    """
-    out, parts = plan.request.out, [_part(plan, number) for number in range(plan.parts)]
-    length, width = encoder.tokenize([""]).shape[1], encoder.text_tower.width
-    for number, part in enumerate(parts):
-        verify_part(number, [part])
-    join_parts(out, parts, {"length": length, "width": width, "identity": plan.identity})
-    Staging(out).drop_partial()
+        write_pseudo_texts(plan.request.out, columns(), shape, plan.identity)
 
 
 @dataclass(frozen=True)

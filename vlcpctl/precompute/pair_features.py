@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,12 +14,10 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vlcpctl.core.console import progress
-from vlcpctl.core.device_copies import to_device
+from vlcpctl.core.devices import to_device
 from vlcpctl.data.loading.eval_batches import EvalImages
 from vlcpctl.data.precomputed.stored_features import StoredProjections
 from vlcpctl.data.tasks.task import Split
-from vlcpctl.files.shards import Result, Shards
-from vlcpctl.models.embed import require_finite
 from vlcpctl.models.encoders import Encoder
 
 BATCH = 256
@@ -115,38 +112,6 @@ def raw_projections(
     with np.errstate(over="ignore"):  # what does not fit becomes infinite, which the caller refuses
         sides = [np.concatenate(side).astype(np.float16) for side in (images, texts)]
     return StoredProjections(sides[0], sides[1], counts, [model_id] * len(rows))
-
-
-def keep_pairs(shards: Shards, work: PairWork, results: Results, what: str) -> None:
-    """Store a shard's share of the work's batches, which `results` computes.
-
-    Raises Diverged, naming `what` they are of, if they are not finite.
-    """
-
-    def computed(numbers: range) -> Iterator[Result]:
-        for found in _with_progress(work, numbers, results(work, numbers)):
-            for side in found if work.is_raw else found[:1]:
-                require_finite(side, what)
-            yield found
-
-    shards.keep(_about(work), len(work.numbers), computed)
-
-
-def kept_pairs(shards: Shards) -> Results:
-    """The batches that all shards have stored, as `pair_features` and `raw_projections` take them.
-
-    They raise as `Shards.kept`.
-    """
-
-    def kept(work: PairWork, numbers: Sequence[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        found = shards.kept(_about(work), len(numbers))
-        yield from ((image, text) for image, text in found)
-
-    return kept
-
-
-def _about(work: PairWork) -> dict[str, Any]:
-    return {"what": "projections" if work.is_raw else "features"}
 
 
 def _computed(

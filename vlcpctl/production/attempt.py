@@ -10,10 +10,10 @@ from typing import Any, Self
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.data.tasks.facts import read_stream
+from vlcpctl.files.inputs import converted
 from vlcpctl.files.manifest import read_manifest
-from vlcpctl.files.structs import converted
 from vlcpctl.production.layout import TRAINED, Layout
 from vlcpctl.production.left_out import left_out_of
 from vlcpctl.production.records import (

@@ -10,11 +10,11 @@ from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import shown
-from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.words import counted
 from vlcpctl.data.splitting.leaving_out import LEAKED
 from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
-from vlcpctl.files.structs import converted
+from vlcpctl.files.inputs import converted
 from vlcpctl.production.attempt import (
     Judgement,
     judged_at,

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.amounts import duration, size
 from vlcpctl.core.console import progress
+from vlcpctl.core.words import duration, size
 from vlcpctl.data.loading.replay import replayed_pairs
 from vlcpctl.data.splitting.holdout import CountedHoldout
 from vlcpctl.data.splitting.leaving_out import KNOWN, Counts, counts_of

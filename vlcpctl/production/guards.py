@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.words import counted
 from vlcpctl.data.classification.benchmarks import expand_groups, usual_name
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.data.tasks.task import open_task
-from vlcpctl.files.foreign import GUARD, refuse_foreign
-from vlcpctl.files.manifest import MANIFESTS, kind_of
+from vlcpctl.files.manifest import MANIFESTS
 from vlcpctl.metrics.chance import (
     WEEKS_A_YEAR,
     critical_value,
@@ -106,8 +105,6 @@ def find_guards(
         return (NONE,)
     found: dict[str, Guard] = {}
     for path in map(Path, paths):
-        if kind_of(path) is None:
-            refuse_foreign(path, GUARD)
         task = open_task(path)
         if "test" not in task.manifest.splits:
             raise BadInput(f"{option} {path} has no test split; give a task that has one")

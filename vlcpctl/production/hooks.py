@@ -19,7 +19,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say
 from vlcpctl.core.ending import at_signal
 from vlcpctl.core.errors import OutputExists
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.production.attempt import VERDICT_FILE
 from vlcpctl.production.hook_variables import (
     CHECKPOINT,

@@ -21,8 +21,8 @@ from vlcpctl.data.tasks.task import Task, open_stream
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop, mirror, rewrite_stream
 from vlcpctl.evaluation.embedding_cache import prune
-from vlcpctl.files.atomic import new_part, rewritten_directory
 from vlcpctl.files.digests import verify_files
+from vlcpctl.files.outputs import new_part, rewriting
 from vlcpctl.production.attempt import Attempt, trained_in
 from vlcpctl.production.layout import TRAINED, Layout
 from vlcpctl.production.state import State
@@ -87,7 +87,8 @@ def _trim(place: Layout, state: State, number: int, observe: Callable[[str], Non
         observe(f"marked {number}")
     drop = Drop(frozenset(_not_evaluated(task, state.settings.evaluated)))
     if drop.keys:
-        with rewritten_directory(week / "stream") as target:
+        with rewriting(week / "stream") as target:
+            target.mkdir()
             mirror(week / "stream", target)
             rewrite_stream(week / "stream", target, Tars(), drop)
         observe(f"rewritten {number}")

@@ -32,12 +32,10 @@ from pathlib import Path
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import OutputExists, some_names
-from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.core.printable import printable
-from vlcpctl.core.shown_paths import shown
-from vlcpctl.files.object_stores import protocol_of
-from vlcpctl.files.staging import Staging, link_or_copy, staging_at, sync
-from vlcpctl.files.store_cache import is_stored, place_of
+from vlcpctl.core.words import printable, shown
+from vlcpctl.files.inputs import MOST_TASKS
+from vlcpctl.files.outputs import Output, link_or_copy, output_at, sync
+from vlcpctl.files.stores import is_stored, place_of, protocol_of
 
 MOST_WEEKS = MOST_TASKS - 1  # the names of their directories have four digits
 TASK = "00-week-{:04d}"  # the directory of a week's only task
@@ -159,22 +157,22 @@ class Layout:
         return sorted((one for one in found if _NUMBERED.fullmatch(one.name)), key=_order)
 
     @property
-    def scratch(self) -> Staging:
-        """The staging directory, inside the real directory: that may be a mounted volume."""
-        return Staging(Path(os.path.realpath(self.root)), inside=True)
+    def scratch(self) -> Output:
+        """The hidden directory, inside the real directory: that may be a mounted volume."""
+        return Output(Path(os.path.realpath(self.root)), inside=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock of the state directory within the block, whichever path it was given by.
 
         Versions before 0.3.0 had it beside the directory: if it is there, it is held, too, and what
-        they left in it is removed. Raises as `Staging.locked` does.
+        they left in it is removed. Raises as `Output.locked` does.
         """
         with ExitStack() as locks:
             locks.enter_context(self.scratch.locked())
-            for path in dict.fromkeys([self.root, self.scratch.output]):
-                if Staging(path).is_ours():
-                    locks.enter_context(Staging(path).locked())
+            for path in dict.fromkeys([self.root, self.scratch.place]):
+                if Output(path).is_ours():
+                    locks.enter_context(Output(path).locked())
             yield
 
     def tidy(self) -> None:
@@ -185,7 +183,7 @@ class Layout:
     def discard(self, path: Path) -> None:
         """Remove a file or directory below the root: it is gone at once, or it is still whole.
 
-        Only for the holder of the lock: what is being removed is in the staging directory, where
+        Only for the holder of the lock: what is being removed is in the hidden directory, where
         the next holder of the lock removes what is left of it after a kill.
         """
         if not os.path.lexists(path):
@@ -203,7 +201,7 @@ class Layout:
         Only for the holder of the lock.
         """
         found = sorted(self.pending.iterdir()) if self.pending.is_dir() else []
-        others = [one for one in found if one.name not in OF_WEEK and staging_at(one) is None]
+        others = [one for one in found if one.name not in OF_WEEK and output_at(one) is None]
         if not others:
             self.discard(self.pending)
             return

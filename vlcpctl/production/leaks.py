@@ -21,7 +21,7 @@ from vlcpctl.data.splitting.leaving_out import images_of
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.files.store_cache import is_stored
+from vlcpctl.files.stores import is_stored
 from vlcpctl.inspection.image_looks import nearest_within, perceptual_hash
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.left_out import described

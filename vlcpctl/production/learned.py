@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from vlcpctl.core.shown_paths import Shown
+from vlcpctl.core.words import Shown
 from vlcpctl.deletion.receipt import Receipt
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.state import read_state

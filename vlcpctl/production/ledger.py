@@ -26,12 +26,9 @@ import msgspec
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.deletion.receipt import Receipt
-from vlcpctl.files.atomic import naming_output
-from vlcpctl.files.hashing import canonical_json
-from vlcpctl.files.input_files import open_regular
-from vlcpctl.files.safe_json import parse_json
-from vlcpctl.files.staging import Staging, sync
-from vlcpctl.files.structs import converted
+from vlcpctl.files.ids import canonical_json
+from vlcpctl.files.inputs import converted, open_regular, parse_json
+from vlcpctl.files.outputs import Output, naming_output, sync
 from vlcpctl.production.attempt import Attempt, Judgement, Training
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.records import as_json
@@ -176,7 +173,7 @@ def record(place: Layout, actions: Sequence[Action]) -> None:
     OutputExists if another process keeps its lock.
     """
     path = place.history
-    with Staging(path).locked(wait_s=_PATIENCE_S):
+    with Output(path).locked(wait_s=_PATIENCE_S):
         ledger = require_ledger(place)
         bodies = _without_recorded(ledger, [_body(one) for one in actions])
         if not bodies:

@@ -11,11 +11,11 @@ from typing import Protocol
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import has_batch_norms
-from vlcpctl.core.shown_paths import shown
+from vlcpctl.core.words import shown
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, WITHOUT_ASKING, most_considered
 from vlcpctl.data.splitting.leaving_out import SELF
 from vlcpctl.data.tasks.facts import read_task
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.outputs import Output
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.metrics.chance import WEEKS_A_YEAR
 from vlcpctl.production.attempt import Attempt, trained_in
@@ -218,7 +218,7 @@ class Lines:
         if found == words:
             return words
         how = self.settings
-        return [*found, *_options(("--cache", how.cache), ("--cache-size", how.cache_size))]
+        return [*found, *_options(("--cache", how.cache))]
 
     def _task(self, week: Path, number: int) -> Path:
         return week / "stream" / TASK.format(number)
@@ -501,7 +501,7 @@ def evaluated_weeks(last: int) -> list[int]:
 def has_saved_state(pending: Path) -> bool:
     """Whether the training of a week was interrupted after it had saved its state."""
     places = (pending / TRAINED, pending / "checkpoint")
-    return any((Staging(place).partial / STATE).exists() for place in places)
+    return any((Output(place).partial / STATE).exists() for place in places)
 
 
 def is_pretrained(init: str) -> bool:

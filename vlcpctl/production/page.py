@@ -14,8 +14,8 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import shown, shown_settings
 from vlcpctl.checkpoints.step_config import step_config
 from vlcpctl.data.tasks.facts import read_stream, read_task
-from vlcpctl.files.atomic import new_part
 from vlcpctl.files.manifest import MANIFESTS
+from vlcpctl.files.outputs import new_part
 from vlcpctl.files.rows import Row, read_rows
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.metrics.chance import loss_at_chance, margin_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,11 +14,10 @@ import msgspec
 
 import vlcpctl
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import without_secrets
-from vlcpctl.files.atomic import new_part
-from vlcpctl.files.safe_json import read_json_object
-from vlcpctl.files.seals import SEAL, broken_seal, seal_of
-from vlcpctl.files.structs import converted, fields_beyond
+from vlcpctl.core.words import without_secrets
+from vlcpctl.files.inputs import converted, read_json_object
+from vlcpctl.files.manifest import SEAL, check_seal, seal_of
+from vlcpctl.files.outputs import new_part
 
 STATE, WEEK, VERDICT = "vlcpctl.state/1", "vlcpctl.week/1", "vlcpctl.verdict/1"
 SECONDS = "vlcpctl.seconds/1"
@@ -71,9 +70,7 @@ def sealed_record(path: Path, schema: str) -> dict[str, Any]:
         raise BadInput(
             f"{path} has schema {found.get('schema')!r:.80}; this version reads {schema}"
         )
-    broken = broken_seal(path, found)
-    if broken is not None:
-        raise BadInput(f"{broken}; restore it from a backup")
+    check_seal(path, found, "; restore it from a backup")
     return found
 
 
@@ -87,6 +84,8 @@ def read_record(
     """
     found = sealed_record(path, schema)
     body = {name: value for name, value in found.items() if name not in _OF_RECORD | retired}
+    if isinstance(body.get("settings"), dict):
+        body["settings"].pop("cache_size", None)  # an option of 0.3
     record = converted(body, kind, path)
     later = next(fields_beyond(body, msgspec.to_builtins(record)), None)
     if later is not None:
@@ -95,3 +94,20 @@ def read_record(
             f"which {vlcpctl.__version__} does not know; use that version"
         )
     return record
+
+
+def fields_beyond(one: Any, other: Any) -> Iterator[str]:
+    """The names of fields that a JSON value has anywhere, and another one lacks there.
+
+    >>> list(fields_beyond({"a": [{"b": 1, "c": 2}], "d": 3}, {"a": [{"b": 0}], "d": 3}))
+    ['c']
+    """
+    if one == other:
+        return
+    if isinstance(one, dict):
+        yield from sorted(one.keys() - other.keys())
+        for name in one.keys() & other.keys():
+            yield from fields_beyond(one[name], other[name])
+    elif isinstance(one, list):
+        for part, same in zip(one, other, strict=True):
+            yield from fields_beyond(part, same)

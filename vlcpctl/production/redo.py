@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.amounts import counted
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, GateFailed, UsageError, some_names
+from vlcpctl.core.words import counted
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.production.attempt import Attempt, Judgement
 from vlcpctl.production.hooks import Hooks

@@ -7,11 +7,11 @@ from contextlib import suppress
 from datetime import datetime
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.amounts import counted
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, some_names
+from vlcpctl.core.words import counted
 from vlcpctl.data.tasks.facts import read_stream
-from vlcpctl.files.staging import staging_at
+from vlcpctl.files.outputs import output_at
 from vlcpctl.production.attempt import Attempt, Judgement, judged_at
 from vlcpctl.production.layout import TRAINED, Layout
 from vlcpctl.production.ledger import judged_as, record
@@ -35,7 +35,7 @@ def trim(place: Layout) -> None:
     """Remove the weights and the buffers of rejected weeks; only for the holder of the lock."""
     for week in place.rejected():
         for path in sorted(week.iterdir()):
-            if path.name in _WITHOUT or staging_at(path) is not None:
+            if path.name in _WITHOUT or output_at(path) is not None:
                 place.discard(path)
 
 

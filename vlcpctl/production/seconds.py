@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from vlcpctl.files.structs import converted
+from vlcpctl.files.inputs import converted
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.layout import SECONDS_FILE
 from vlcpctl.production.lines import RunLines

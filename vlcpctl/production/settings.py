@@ -13,7 +13,7 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, check_policy
 from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
-from vlcpctl.files.object_stores import protocol_of
+from vlcpctl.files.stores import protocol_of
 from vlcpctl.methods.plugins.method_file import load_method_file, loaded_file
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.metrics.calibration import METRICS
@@ -51,7 +51,7 @@ _OF_EVALUATION: Final = frozenset(
     {"guards", "classes", "data", "distractors", "index_week", "evaluated"}
 )
 _OF_MACHINE: Final = frozenset(
-    {"device", "workers", "threads", "train_options", "kept_weeks", "cache", "cache_size"}
+    {"device", "workers", "threads", "train_options", "kept_weeks", "cache"}
 )
 _LISTS: Final = (
     *("guards", "classes", "distractors", "assignments", "fail_if", "image_root"),
@@ -147,7 +147,6 @@ class Settings:
     threads: int = 1
     train_options: tuple[str, ...] = ()  # the words of --train-option
     cache: str | None = field(default=None, metadata=LATER)  # of object stores, if one was read
-    cache_size: str | None = field(default=None, metadata=LATER)
 
     def with_given(self, given: Mapping[str, Any]) -> Self:
         """These settings, with the given ones in their place.

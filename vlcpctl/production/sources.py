@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.data.sources.columns import UnknownColumn
 from vlcpctl.data.sources.fingerprints import identify
 from vlcpctl.data.splitting import selection
 from vlcpctl.data.splitting.leaving_out import Counts, counts_of
 from vlcpctl.data.splitting.options import SplitOptions
-from vlcpctl.files.hashing import canonical_json, content_id
-from vlcpctl.files.store_cache import stored
+from vlcpctl.files.ids import canonical_json, content_id
+from vlcpctl.files.stores import stored
 from vlcpctl.production.layout import Layout, shown_path
 from vlcpctl.production.ledger import ACCEPTED, REDONE, UNRESOLVED, read_ledger
 from vlcpctl.production.settings import Settings

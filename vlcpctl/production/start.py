@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError, missing
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.data.tasks.task import open_task
-from vlcpctl.files.staging import clone
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.models.configuration import configuration_here, has_logit_bias
@@ -21,6 +22,7 @@ from vlcpctl.production.lines import PRETRAINED, Lines, is_pretrained
 from vlcpctl.production.settings import NEW, Settings
 from vlcpctl.production.state import Start, State, guard_ids
 
+_MOST_CLONED = 1 << 30  # bytes of one call
 _OF_VOLUME = "lost+found"  # in the root of a new file system
 
 
@@ -117,7 +119,7 @@ def make_start(lines: Lines, run: Callable[[Sequence[CommandLine]], None]) -> St
     checkpoint = place.start / "checkpoint"
     place.start.mkdir(exist_ok=True)
     if not (is_pretrained(state.start.given) or checkpoint.exists()):
-        place.link_tree(Path(state.start.given), checkpoint, clone)  # users may edit theirs
+        place.link_tree(Path(state.start.given), checkpoint, _clone)  # users may edit theirs
     run(lines.of_start())
     content = CheckpointManifest.read(checkpoint).content
     if not is_pretrained(state.start.given) and content != state.start.source:
@@ -192,7 +194,7 @@ def refuse_other_files(place: Layout) -> None:
     if place.state.is_file() or not os.path.lexists(place.root):
         return
     names = [path.name for path in place.root.iterdir()] if place.root.is_dir() else [""]
-    own = {_OF_VOLUME, *([place.scratch.path.name] if place.scratch.is_ours() else [])}
+    own = {_OF_VOLUME, *([place.scratch.hidden.name] if place.scratch.is_ours() else [])}
     left = f".{place.state.name}.tmp-"  # by a killed call
     if any(name not in own and not name.startswith(left) for name in names):
         raise OutputExists(
@@ -212,3 +214,13 @@ def _run_name(place: Layout, given: Mapping[str, Any], of_start: str | None) -> 
     if given.get("run"):
         raise UsageError(f"--run {name} is the run of --init; choose another name")
     return f"{name}-updates"
+
+
+def _clone(source: Path, target: Path) -> None:
+    """Copy a file; where the file system can, both share blocks until one is changed."""
+    with suppress(OSError), source.open("rb") as reading, target.open("xb") as writing:
+        if hasattr(os, "copy_file_range"):
+            while os.copy_file_range(reading.fileno(), writing.fileno(), _MOST_CLONED):
+                pass
+            return
+    shutil.copyfile(source, target)

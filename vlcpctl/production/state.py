@@ -7,7 +7,7 @@ from typing import Any
 
 from vlcpctl.core.errors import BadInput, missing
 from vlcpctl.data.splitting.leaving_out import Counts
-from vlcpctl.files.object_stores import protocol_of
+from vlcpctl.files.stores import protocol_of
 from vlcpctl.production.layout import MOST_WEEKS, Layout
 from vlcpctl.production.records import STATE, as_json, read_record, write_record
 from vlcpctl.production.settings import Guard, Settings

@@ -30,11 +30,11 @@ from vlcpctl.core.errors import (
     UsageError,
     VlcpError,
 )
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.deletion.receipt import unfinished_under
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.outputs import Output
 from vlcpctl.jobs.runner import CONTEXT, JobRunner, end_with
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.attempt import (
@@ -830,7 +830,7 @@ def _empty_pending(place: Layout, state: State, attempt: Attempt, observe: Obser
 
 def _has_trained(pending: Path) -> bool:
     places = (pending / TRAINED, pending / "checkpoint")
-    return any(one.exists() or Staging(one).partial.exists() for one in places)
+    return any(one.exists() or Output(one).partial.exists() for one in places)
 
 
 def _make(lines: Lines, attempt: Attempt, run: RunLines, todo: Sequence[CommandLine]) -> Judgement:

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.report.markup import Markup, attributes, escaped
 
 Floats = NDArray[np.float64]

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.files.rows import COUNTS, OPTIONS_OF_DATA, OPTIONS_OF_SEED, Row, different_options
 from vlcpctl.report.scores import is_outside, track_key
 

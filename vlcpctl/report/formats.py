@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from vlcpctl.core.console import emit, results
-from vlcpctl.core.markdown import escaped
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import as_markdown, printable
 from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.report.facts import WORST
 from vlcpctl.report.gates import Verdict, names_tracks
@@ -152,7 +151,7 @@ def print_report(notes: Iterable[str], sections: Iterable[tuple[str, list[Table]
 
 
 def styled(table: Table, width: int = _UNLIMITED) -> Text:
-    """The table as styled lines, fitted to `width` terminal cells; unsafe text is escaped."""
+    """The table as styled lines, fitted to `width` terminal cells; unsafe text is as_markdown."""
     from rich.text import Text
 
     blocks = fitted(table.with_texts(printable), width)
@@ -284,16 +283,16 @@ def _wrapped(note: str, width: int) -> str:
 
 def table_markdown(table: Table) -> str:
     """The table under a heading, and its notes as a list."""
-    heads = [escaped(column.title) for column in table.columns]
+    heads = [as_markdown(column.title) for column in table.columns]
     marks = ["---:" if column.is_number else ":---" for column in table.columns]
     lines = [heads, marks]
     for group in table.groups:
         if group.name:
-            lines.append([f"*{escaped(group.name)}*"] + [""] * (len(heads) - 1))
+            lines.append([f"*{as_markdown(group.name)}*"] + [""] * (len(heads) - 1))
         lines += [[_markdown_cell(cell) for cell in row] for row in group.rows]
     notes = ["", markdown_list(table.every_note)] if table.every_note else []
     found = [f"| {' | '.join(cells)} |" for cells in lines]
-    return "\n".join([f"### {escaped(table.title)}", "", *found, *notes])
+    return "\n".join([f"### {as_markdown(table.title)}", "", *found, *notes])
 
 
 def markdown_list(lines: Iterable[str]) -> str:
@@ -302,15 +301,15 @@ def markdown_list(lines: Iterable[str]) -> str:
 
 
 def markdown_line(text: str) -> str:
-    """The escaped text for the start of a line: "1. a" is not the first item of a list."""
-    # A number starts a list because of the mark behind it, so the mark is escaped.
+    """The as_markdown text for the start of a line: "1. a" is not the first item of a list."""
+    # A number starts a list because of the mark behind it, so the mark is as_markdown.
     return _START.sub(
-        lambda found: f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}", escaped(text)
+        lambda found: f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}", as_markdown(text)
     )
 
 
 def _markdown_cell(cell: TableCell) -> str:
-    text = escaped(cell.line)
+    text = as_markdown(cell.line)
     return f"**{text}**" if text and (cell.is_best or cell.is_strong) else text
 
 

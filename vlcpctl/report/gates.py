@@ -13,9 +13,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Self
 
-from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.errors import MOST_NAMES, BadInput, GateFailed, UsageError, unknown_name
-from vlcpctl.files.structs import converted
+from vlcpctl.core.words import parse_number
+from vlcpctl.files.inputs import converted
 from vlcpctl.metrics.chance import critical_value, margin_of, smallest_seen
 from vlcpctl.report.facts import SMALL, WORST, Fact, Facts, Metric, Pairs, Unmatched, parse
 from vlcpctl.report.scores import Against

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from html import escape
 
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 
 
 class Markup(str):

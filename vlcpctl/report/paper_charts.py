@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.report.charts import (
     LEVEL_DASH,
     SIDE_DASHES,

@@ -23,9 +23,9 @@ from typing import Any
 from msgspec import structs
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name, unreadable
-from vlcpctl.core.printable import printable
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.input_files import open_regular
+from vlcpctl.core.words import printable
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import open_regular
 from vlcpctl.report.facts import (
     LAST,
     NAMES,

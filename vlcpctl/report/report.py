@@ -21,7 +21,7 @@ import numpy as np
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.core.number_lists import rounded
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.rows import Row
 from vlcpctl.metrics.chance import PER_REPORT
 from vlcpctl.metrics.definitions import DEFINITIONS

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vlcpctl.files.hashing import canonical_json
+from vlcpctl.files.ids import canonical_json
 from vlcpctl.files.rows import Row
 from vlcpctl.metrics.chance import critical_value, margin_of
 from vlcpctl.report.intervals import Interval

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.files.rows import EarlierCheckpoint, Row
 from vlcpctl.metrics.definitions import DEFINITIONS, Definition
 

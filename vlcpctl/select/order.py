@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from vlcpctl.files.hashing import unit_hash
+from vlcpctl.files.ids import unit_hash
 
 
 def hash_order(seed: int, keys: Iterable[str]) -> np.ndarray:

@@ -13,7 +13,7 @@ from vlcpctl.data.tasks.manifests import TaskSummary, slug, stream_content, writ
 from vlcpctl.data.tasks.samples import Pair, identify
 from vlcpctl.data.tasks.shards import SplitWriter
 from vlcpctl.data.tasks.tar import Appender
-from vlcpctl.files.seals import write_sealed_manifest
+from vlcpctl.files.manifest import write_manifest
 
 COLOURS = ("red", "green", "blue", "yellow", "purple", "grey", "orange", "black")
 
@@ -106,7 +106,7 @@ def make_stream(
         "tasks": entries,
         "totals": {},
     }
-    write_sealed_manifest(directory, "stream", {"tiny": True}, content, body)
+    write_manifest(directory, "stream", {"tiny": True}, content, body)
     return directory
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 
 TENSORBOARD, WANDB = "tensorboard", "wandb"
 TRAINING, EVALUATION = "train-step", "eval"

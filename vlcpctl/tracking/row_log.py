@@ -8,7 +8,7 @@ from threading import Thread
 from typing import Any, Self
 
 from vlcpctl.core.ending import at_signal
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.rows import run_label
 from vlcpctl.tracking.destinations import EVALUATION, Destination, TrackedRun
 from vlcpctl.tracking.trackers import Trackers, closing_with_code

@@ -12,11 +12,11 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import LEARNED, model_facts
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.gpu import is_gpu
+from vlcpctl.core.machine import is_gpu
 from vlcpctl.data.loading.replay import replayed_pairs
 from vlcpctl.data.loading.sampler import count_pairs
 from vlcpctl.data.tasks.task import Task, open_task
-from vlcpctl.files.hashing import file_sha256
+from vlcpctl.files.digests import file_sha256
 from vlcpctl.models.configuration import configuration_here, has_logit_bias, is_missing_file
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.resolution import parse_replay

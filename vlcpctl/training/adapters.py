@@ -10,7 +10,7 @@ from safetensors import safe_open
 
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.method import Method
-from vlcpctl.files.library_errors import reading
+from vlcpctl.files.inputs import reading
 from vlcpctl.models.configuration import fusion_configuration
 from vlcpctl.training.config.lora import LoraSize, adapted, parse_lora
 from vlcpctl.training.config.request import TrainRequest

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from vlcpctl.core.batch import Batch, PseudoTexts
-from vlcpctl.core.device_copies import copied_ahead
+from vlcpctl.core.devices import copied_ahead
 from vlcpctl.core.errors import Incompatible
-from vlcpctl.core.gpu import worker_count
+from vlcpctl.core.machine import worker_count
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.loader import (
     PlannedBatches,

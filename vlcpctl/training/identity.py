@@ -15,8 +15,8 @@ from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.transform import PILLOW
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
-from vlcpctl.files.atomic import already_made
-from vlcpctl.files.hashing import file_sha256
+from vlcpctl.files.digests import file_sha256
+from vlcpctl.files.finished import already_made
 from vlcpctl.files.manifest import content_of
 from vlcpctl.methods.plugins.source import facts_of
 from vlcpctl.training.config.composition import hyper_of

@@ -16,9 +16,9 @@ from vlcpctl.distributed.launch import (
 )
 from vlcpctl.distributed.ranks import ProcessRanks, process_ranks
 from vlcpctl.distributed.world import join_processes
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.locks import patience, set_patience
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.outputs import Output
 from vlcpctl.models.imports import preload
 from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.config.request import TrainRequest
@@ -47,7 +47,7 @@ def _launch(request: TrainRequest, *, quiet: bool) -> Path | None:
     identity = semantic(request)
     # Rank 0 takes the lock again, so that it is held for as long as there is a writer, not for as
     # long as there is a launcher.
-    with Staging(request.out).locked():
+    with Output(request.out).locked():
         is_made = already_trained(request, identity)
     if is_made:
         return request.out

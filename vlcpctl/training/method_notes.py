@@ -13,7 +13,7 @@ from pathlib import Path
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import some_names
 from vlcpctl.core.method import Method
-from vlcpctl.core.shown_paths import as_word
+from vlcpctl.core.words import as_word
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.models.checkpoint_files import SLOTS
 from vlcpctl.models.configuration import fusion_configuration, shared_width

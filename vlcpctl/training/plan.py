@@ -24,7 +24,7 @@ from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.precomputed.stored_features import StoredProjections, read_features
 from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.files.staging import Staging
+from vlcpctl.files.outputs import Output
 from vlcpctl.models.configuration import activation_note, in_words
 from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.adapters import check_lora, lora_lines
@@ -474,7 +474,7 @@ def _check_resume(request: TrainRequest) -> None:
         return
     if request.force:
         raise UsageError("--accept-inexact has no effect with --force: it starts over")
-    if not (Staging(request.out).partial / STATE).exists():
+    if not (Output(request.out).partial / STATE).exists():
         raise UsageError(
             f"--accept-inexact has no effect: there is no unfinished run of {request.out} to resume"
         )

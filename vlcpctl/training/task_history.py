@@ -9,8 +9,8 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import config_id
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.data.tasks.task import Task
+from vlcpctl.files.inputs import MOST_TASKS
 
 
 @dataclass(frozen=True)

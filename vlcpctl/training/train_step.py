@@ -25,12 +25,12 @@ from vlcpctl.core import console
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.devices import set_arithmetic, torch_device
 from vlcpctl.core.errors import Diverged, Incompatible, UsageError
-from vlcpctl.core.process_memory import peak_memory
+from vlcpctl.core.machine import peak_memory
 from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory
 from vlcpctl.data.tasks.task import ids_by_content, open_task
 from vlcpctl.distributed.signals import StopFlag, stop_flag
 from vlcpctl.distributed.world import World
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.tensors import write_tensors
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, NewModelOptions
@@ -81,7 +81,7 @@ def train_step(
     world = world or World()
     partial = ResumeDirectory(request.out)
     # The other processes write nothing, and must not look at the output before rank 0 may.
-    with partial.staging.locked() if world.rank == 0 else nullcontext():
+    with partial.output.locked() if world.rank == 0 else nullcontext():
         world.barrier()
         return _locked_train_step(request, partial, observe, world)
 

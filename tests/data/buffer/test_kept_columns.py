@@ -17,7 +17,7 @@ from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.index import BUFFER_SCHEMA
 from vlcpctl.data.tasks.task import Task, open_stream
-from vlcpctl.files.atomic import already_made
+from vlcpctl.files.finished import already_made
 from vlcpctl.inspection.check import check
 from vlcpctl.inspection.lineage import describe, lines
 

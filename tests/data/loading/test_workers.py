@@ -31,7 +31,7 @@ KILLED = """
 import os, signal, torch
 from torch.utils.data import Dataset
 from vlcpctl.core.errors import VlcpError
-from vlcpctl.core.resource_limits import is_about_limits, limit_text
+from vlcpctl.core.machine import is_about_limits, limit_text
 from vlcpctl.data.loading.workers import read_in_order
 
 class Mortal(Dataset):

@@ -17,9 +17,8 @@ from support.hostile import mutated, refusal
 from vlcpctl.data.precomputed.pseudo_texts import (
     METADATA,
     SCHEMA,
-    join_parts,
     open_pseudo_texts,
-    write_part,
+    write_pseudo_texts,
 )
 from vlcpctl.data.precomputed.vector_files import VectorFile, join_vectors, read_vectors
 
@@ -31,8 +30,8 @@ SCORES = importlib.import_module("vlcpctl.data.precomputed.pseudo_texts").SCORES
 def make(path: Path) -> Path:
     numbers = {name: np.zeros(4, np.float32) for name in ("share", *SCORES)}
     texts = {"first": list("abcd"), "second": list("abcd"), "end": np.arange(4) % 3}
-    write_part(path.with_name("part"), {**numbers, **texts, "embeddings": np.zeros((4, 3, 2))})
-    join_parts(path, [path.with_name("part")], {"length": 3, "width": 2, "identity": IDENTITY})
+    columns = {**numbers, **texts, "embeddings": np.zeros((4, 3, 2))}
+    write_pseudo_texts(path, [columns], (3, 2), IDENTITY)
     return path
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from vlcpctl.commands.split import Cap
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.sources import limits
 from vlcpctl.data.sources.limits import Caps, parse_caps
 from vlcpctl.data.tasks.samples import Pair

@@ -20,7 +20,7 @@ from vlcpctl.data.sources import file_log
 from vlcpctl.data.splitting import selection
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
-from vlcpctl.files import digest_cache, digests
+from vlcpctl.files import digests
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.tiny_stream import make_image
 
@@ -160,8 +160,8 @@ def change_in_the_middle(path: Path) -> None:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own, that takes files of any size and age."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(digest_cache, "_CACHED_FROM", 0)
-    monkeypatch.setattr(digest_cache, "_SETTLED_SECONDS", -1e9)
+    monkeypatch.setattr(digests, "_CACHED_FROM", 0)
+    monkeypatch.setattr(digests, "_SETTLED_SECONDS", -1e9)
     return tmp_path / "cache"
 
 

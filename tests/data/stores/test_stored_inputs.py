@@ -1,6 +1,6 @@
 """Every input that may be in an object store: results have the bytes of those from local copies.
 
-The store is fsspec's in memory; `test_object_stores` has a server.
+The store is fsspec's in memory; `tests/files/test_stores.py` has a server.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from support.program import TINY, check_refused, make_inputs, run_program
 
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.commands.train_step import run as train_step
-from vlcpctl.core.errors import BadInput
-from vlcpctl.files.store_cache import is_cache, use_cache
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.tiny_stream import make_image
 
@@ -41,7 +39,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _make_batch_norms(root)
     first, how = root / "stream/00-part-0", {"checkpoint": root / "plain", "store_features": True}
     buffer(first, root / "features", size="5", quiet=True, **how)  # type: ignore[arg-type]
-    for name in ("stream", "buffer", "features", "sets", "pictures", "list.json"):
+    for name in ("stream", "buffer", "features", "plain", "sets", "pictures", "list.json"):
         put_in_memory(root / name, name)
     return root
 
@@ -61,7 +59,7 @@ def _make_batch_norms(root: Path) -> None:
 @pytest.fixture(autouse=True)
 def _no_cache(monkeypatch: pytest.MonkeyPatch, place: Path) -> Iterator[None]:
     monkeypatch.chdir(place)
-    monkeypatch.setattr("vlcpctl.files.object_stores._WAITS", (0.0,))
+    monkeypatch.setattr("vlcpctl.files.stores._DEADLINE", 1.0)
     yield
     os.environ.pop("_VLCPCTL_STORE_CACHE", None)
 
@@ -93,6 +91,9 @@ TASK, REFERENCE = "stream/01-part-1", ("--reference", "@stream/02-part-2")
         ("merge", "first", "second", "--batch-norm-from", "@stream/01-part-1"),
         ("invert-texts", "--checkpoint", "plain", "--buffer", "@buffer", "--count", "4"),
         ("export", "@stream/00-part-0", "--to", "hf"),
+        ("eval-retrieval", "@stream/00-part-0", "--checkpoint", "plain"),
+        ("split", "@stream/00-part-0", "--by", "all:x"),
+        ("split", "@stream/00-part-0/train-*.tar", "--by", "all:x"),
         ("split", "@list.json", "--image-root", "@pictures", "--by", "all:x"),
         ("split", TASK, "--not-test-images", "@stream/00-part-0", "--by", "all:x"),
     ],
@@ -104,11 +105,9 @@ def test_a_result_has_the_bytes_of_one_from_local_copies(
     monkeypatch: pytest.MonkeyPatch,
     words: tuple[str, ...],
 ) -> None:
-    chunk = 64 if "@features" in words else 512  # so that files have several
-    monkeypatch.setattr("vlcpctl.files.store_cache.CHUNK", chunk)
-    monkeypatch.setattr("vlcpctl.files.store_cache._AHEAD", 1)
+    monkeypatch.setattr("vlcpctl.files.stores._PIECE", 512)  # so that files have several
     made = []
-    cache = ("--cache", tmp_path / "cache", "--cache-size", "1kB")  # so that it is asked again
+    cache = ("--cache", tmp_path / "cache")
     for protocol, more in (("", ()), ("memory://", cache)):
         out = tmp_path / f"out{len(made)}"
         given = [word.replace("@", protocol) for word in words]
@@ -146,23 +145,28 @@ def test_a_data_set_of_a_hub_has_its_url(
         assert done.code == 0, done.err
         made.append(files_of(out))
     assert made[0] == made[1]
-    assert asked == ["hf://datasets/org/name@main"]
+    assert asked[0] == "hf://datasets/org/name@main"
 
 
-def test_a_directory_with_files_of_others_is_no_cache(tmp_path: Path) -> None:
-    """What is read longest ago is removed from a cache, and forget empties it."""
-    photos, other = tmp_path / "photos", tmp_path / "pip"
-    for directory, name in ((photos, "holiday.jpg"), (other, "CACHEDIR.TAG")):
-        directory.mkdir()
-        (directory / name).write_text("Signature: of another program")
-        with pytest.raises(BadInput, match="has other files; give a new directory, or an empty"):
-            use_cache(directory, 1000)
-        assert [one.name for one in directory.iterdir()] == [name]
-    with pytest.raises(BadInput, match=r"has \*, \? or \[ in its path; give another directory"):
-        use_cache(tmp_path / "k[1]", 1000)
-    (tmp_path / "empty").mkdir()
-    for name in ("new", "empty", "empty"):
-        assert is_cache(use_cache(tmp_path / name, 1000))
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("split", "@stream/00-part-0", "--by", "all:x", "--in-place"), 2, "--in-place"),
+        (("split", "@nothing", "--by", "all:x"), 3, "memory://nothing does not exist"),
+        (("split", "zz://nothing", "--by", "all:x"), 2, "zz://nothing"),
+        (
+            ("train-step", TASK, *TINY[:2], *_TINY, "--buffer", "@plain"),
+            3,
+            "memory://plain is a checkpoint",
+        ),
+    ],
+)
+def test_what_cannot_be_in_a_store_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, said: str
+) -> None:
+    given = [word.replace("@", "memory://") for word in words]
+    ended = run_program(capfd, *given, "-o", tmp_path / "o", "-q", "--cache", tmp_path / "cache")
+    check_refused(ended, words[0], code, said)
 
 
 @pytest.mark.parametrize(

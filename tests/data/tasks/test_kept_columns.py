@@ -11,10 +11,10 @@ from support.edits import Edit, column, edit_json, manifest, record_again
 from support.pair_files import rows, write_parquet
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.limits import MOST_CAPTION_BYTES
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.index import SCHEMA, IndexWriter, schema_with
+from vlcpctl.data.tasks.index_checks import MOST_CAPTION_BYTES
 from vlcpctl.data.tasks.kept_columns import with_more_values
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.inspection.check import check
@@ -39,7 +39,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "a huge value": (column("date", ["x" * MOST_CAPTION_BYTES]), "bytes in 'date'"),
     "not in the index": (manifest(kept_columns=["customer"]), "has no column 'customer'"),
     "another type": (retyped(pa.int64()), "column 'date' contains nulls"),
-    "listed as a number": (manifest(kept_columns=[1]), "field 'kept_columns[0]': expected text"),
+    "listed as a number": (manifest(kept_columns=[1]), ".kept_columns[0]`"),
     "listed twice": (manifest(kept_columns=["date", "date"]), "kept_columns has 'date' twice"),
     "the index's own": (manifest(kept_columns=["sha256"]), "or it is the index's own"),
 }

@@ -18,17 +18,16 @@ from hypothesis import strategies as st
 from support.edits import record_again
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.limits import MOST_CAPTION_BYTES
 from vlcpctl.data.loading.replay import UNION
 from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.tasks import rows as rows_module
 from vlcpctl.data.tasks.index import SCHEMA, IndexWriter, index_batches, wide
-from vlcpctl.data.tasks.index_checks import row_problems
+from vlcpctl.data.tasks.index_checks import MOST_CAPTION_BYTES, row_problems
 from vlcpctl.data.tasks.rows import RowsBuilder, is_of, map_batch, map_rows, write_rows
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.files.digests import digests_of
-from vlcpctl.files.seals import SEAL, seal_of
+from vlcpctl.files.manifest import SEAL, seal_of
 from vlcpctl.inspection.check import check
 from vlcpctl.testing.tiny_stream import make_pair, make_task
 

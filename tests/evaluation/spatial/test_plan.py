@@ -11,7 +11,8 @@ from support.checkpoints import write_checkpoint_manifest
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 from vlcpctl.evaluation.spatial.evaluator import Spatial
-from vlcpctl.files.atomic import new_directory
+from vlcpctl.files.manifest import is_artifact
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.testing.tiny_stream import make_stream, make_task
 
 
@@ -24,7 +25,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
 def checkpoint(root: Path, run: str, step: int | None, **body: Any) -> Path:
     """A directory with the manifest of a checkpoint, whose id is RUN/STEP."""
     path = root / run / str(step)
-    with new_directory(path, "checkpoint.json") as directory:
+    with new_directory(path, is_artifact) as directory:
         write_checkpoint_manifest(directory, f"{run}/{step}", run=run, step=step, **body)
     return path
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vlcpctl.core import gpu
+from vlcpctl.core import machine
 from vlcpctl.training.adaptation import with_precision
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import TrainRequest
@@ -43,14 +43,14 @@ def test_it_is_what_the_device_has(
     available: bool,
     has_bf16: bool,
 ) -> None:
-    monkeypatch.setattr(gpu, "DRIVERS", ("/",))
+    monkeypatch.setattr(machine, "DRIVERS", ("/",))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *, including_emulation: has_bf16)
     assert resolved(device) == expected
 
 
 def test_without_a_driver_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "DRIVERS", ())
+    monkeypatch.setattr(machine, "DRIVERS", ())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: 1 / 0)
     assert resolved("auto") == "fp32"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vlcpctl.core import gpu
+from vlcpctl.core import machine
 from vlcpctl.core.devices import set_arithmetic
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
@@ -31,7 +31,7 @@ def step(world: TrainingWorld, tmp_path: Path) -> TrainRequest:
 
 @pytest.fixture
 def a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "DRIVERS", ("/",))
+    monkeypatch.setattr(machine, "DRIVERS", ("/",))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
 
@@ -57,7 +57,7 @@ def test_cudnn_may_choose_by_a_trial_on_a_gpu(
     check_execution(timed)
     assert numeric_options(timed) == {"cudnn": "benchmark"}
     assert "fp32, cudnn benchmark" in "\n".join(make_plan(timed).lines())
-    monkeypatch.setattr(gpu, "DRIVERS", ())
+    monkeypatch.setattr(machine, "DRIVERS", ())
     with pytest.raises(UsageError, match="--cudnn has no effect: only GPUs use cuDNN, and"):
         check_execution(timed)
 
@@ -105,7 +105,7 @@ def test_the_plan_names_the_device_and_the_options(step: TrainRequest) -> None:
 def test_the_plan_of_a_gpu_has_its_workers_and_precision(
     step: TrainRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu, "own_cores", lambda: 6)
+    monkeypatch.setattr(machine, "own_cores", lambda: 6)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
     on_gpu = replace(step, settings=replace(step.settings, precision="auto"), tf32=True)
     assert "  device cuda, 5 workers (auto), bf16, TF32" in list(make_plan(on_gpu).lines())

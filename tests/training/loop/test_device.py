@@ -15,7 +15,7 @@ from support.fake_device import META, FakeDevice, MixedDevicesError, pretend
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Terms
-from vlcpctl.core.device_copies import to_device
+from vlcpctl.core.devices import to_device
 from vlcpctl.core.method import Run
 from vlcpctl.evaluation.search.backends import Backend
 from vlcpctl.evaluation.search.gallery import RightAnswers
@@ -24,6 +24,7 @@ from vlcpctl.evaluation.search.index import QueryAndGallery
 from vlcpctl.evaluation.search.items import ClassSearch, GrowingItems
 from vlcpctl.evaluation.search.queries import Queries
 from vlcpctl.evaluation.search.scan import scan
+from vlcpctl.files.parts import Parts
 from vlcpctl.methods import TABLE
 from vlcpctl.methods.ema import Ema
 from vlcpctl.models import encoders
@@ -31,7 +32,7 @@ from vlcpctl.models.embed import embed_images, embed_texts
 from vlcpctl.models.execution import place
 from vlcpctl.precompute import distill_plan
 from vlcpctl.precompute.compute_options import ComputeOptions
-from vlcpctl.precompute.distill import Shard, distill
+from vlcpctl.precompute.distill import distill
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.config.composition import compose
@@ -277,7 +278,7 @@ def test_targets_of_a_teacher_are_on_the_device(
     )
     options = ComputeOptions(batch_size=5, device="cpu", workers=0, threads=1)
     with watched.device:
-        assert distill(distill_plan.make_plan(asked), options, Shard())
+        assert distill(distill_plan.make_plan(asked), options, Parts(asked.out))
     watched.waits.clear()
     watched.train(replace(step, targets=tmp_path / "targets"))
     assert [sum(waits.values()) for waits in watched.waits] == [1, 1]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, PseudoTexts, ReplayedProjections
-from vlcpctl.core.device_copies import copied_ahead
+from vlcpctl.core.devices import copied_ahead
 from vlcpctl.models.base import BaseEncoder
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training.train_step import train_step

@@ -19,7 +19,7 @@ from vlcpctl.data.tasks.manifests import (
     file_facts,
 )
 from vlcpctl.data.tasks.task import Task
-from vlcpctl.files.seals import write_sealed_manifest
+from vlcpctl.files.manifest import write_manifest
 
 BUFFER_NAME = "buffer"  # a buffer's task name, and the key of its own section in the manifest
 
@@ -85,7 +85,7 @@ def write_buffer_manifest(
     if contents.warnings:
         body["warnings"] = contents.warnings
     content = content_with(summary.content, contents.features)
-    write_sealed_manifest(directory, "task", request.identity(), content, body)
+    write_manifest(directory, "task", request.identity(), content, body)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,15 +118,6 @@ class BufferRequest:
             "features": self.stores_features,
             **({} if self.candidates is None else {"candidates": self.candidates}),
         }
-
-    def embedded(self) -> dict[str, Any]:
-        """The settings that determine what a model computes for it, as shards record them.
-
-        Data has the names by which `forget` finds what was computed of it.
-        """
-        found = self.identity()
-        task, previous = found.pop("task"), found.pop("previous")
-        return {"tasks": [task], "buffer": previous, **found}
 
     def kept_columns(self) -> list[str]:
         """The columns that the buffer keeps: those of the previous one, and more of the task."""

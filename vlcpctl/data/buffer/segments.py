@@ -20,7 +20,7 @@ from vlcpctl.data.tasks.samples import Sample
 from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES
 from vlcpctl.data.tasks.tar import BLOCK, END, frame
 from vlcpctl.data.tasks.task import Split
-from vlcpctl.files.staging import link_or_copy
+from vlcpctl.files.outputs import link_or_copy
 
 _ROWS_AT_ONCE = 1024  # that are Python objects
 _OF_SAMPLES = ["key", "source_key", "captions", "label", "width", "height", "sha256"]

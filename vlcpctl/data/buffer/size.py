@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.errors import UsageError
+from vlcpctl.core.words import parse_number
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.files.manifest import MANIFESTS

@@ -28,7 +28,6 @@ from vlcpctl.data.buffer.policies import (
     FeaturesAt,
     allot,
     allot_as_ctp,
-    considered,
     most_considered,
     pick,
     pick_as_ctp,
@@ -41,11 +40,10 @@ from vlcpctl.data.tasks.index import BUFFER_SCHEMA, schema_with, wide, write_ind
 from vlcpctl.data.tasks.kept_columns import distinct
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.files.atomic import new_directory
-from vlcpctl.files.manifest import MANIFESTS
+from vlcpctl.files.manifest import is_artifact
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.select.order import hash_order
 
-FEATURES, PROJECTIONS = "features", "projections"
 Features = Callable[[Split, np.ndarray], np.ndarray]  # rows of a split to (N, D), L2-normalised
 
 
@@ -106,22 +104,6 @@ def plan_update(request: BufferRequest) -> UpdatePlan:
     return UpdatePlan(seen, fresh, order, allotment, warnings)
 
 
-def to_embed(request: BufferRequest, plan: UpdatePlan) -> tuple[str, np.ndarray]:
-    """What a model computes first for an update, and of which rows of the task.
-
-    These are the `FEATURES` by which herding and k-means choose. With the other policies it is
-    known which pairs are admitted, and these are the `PROJECTIONS` that are stored with them.
-    """
-    count = plan.allotment.admitted
-    if request.policy not in NEEDS_FEATURES:
-        return PROJECTIONS, plan.fresh[_picked(request, plan, _no_features)]
-    if not count:
-        return FEATURES, plan.fresh[:0]
-    if request.variant == CTP:
-        return FEATURES, plan.fresh
-    return FEATURES, plan.fresh[considered(count, plan.order, request.candidates)]
-
-
 def write_buffer(
     out: Path,
     request: BufferRequest,
@@ -137,7 +119,7 @@ def write_buffer(
     """
     split = request.task.split("train")
     picked = _picked(request, plan, lambda places: features(split, plan.fresh[places]))
-    with new_directory(out, MANIFESTS["task"]) as directory:
+    with new_directory(out, is_artifact) as directory:
         writer = SegmentWriter(directory, next_number(request.shard_rows()))
         try:
             parts = [*_carried(request, plan, writer), _admit(request, split, plan, picked, writer)]
@@ -186,10 +168,6 @@ def _picked(request: BufferRequest, plan: UpdatePlan, features: FeaturesAt) -> n
         return pick_as_ctp(request.policy, count, len(plan.fresh), features)
     wanted = request.candidates
     return pick(request.policy, count, plan.order, features, request.seed, wanted)
-
-
-def _no_features(_places: np.ndarray) -> np.ndarray:
-    raise AssertionError("the policy chooses without features")
 
 
 def _check_continues(request: BufferRequest, previous: Task) -> None:

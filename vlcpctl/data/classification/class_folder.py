@@ -14,14 +14,14 @@ from itertools import groupby
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.classification.labelled_images import Flaw, ImagesInTars
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.sample_parts import IMAGES
 from vlcpctl.data.sources.tar_reader import TarMember, members
 from vlcpctl.data.sources.webdataset import extension_of, sample_of
 from vlcpctl.files.digests import cached_digest
-from vlcpctl.files.input_files import read_text
+from vlcpctl.files.inputs import read_text
 
 CLASS_NAMES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol, final
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.shown_paths import shown
+from vlcpctl.core.words import shown
 from vlcpctl.data.classification import benchmarks
 from vlcpctl.data.classification.benchmarks import find_benchmark, usual_name
 from vlcpctl.data.classification.class_folder import (
@@ -25,9 +25,9 @@ from vlcpctl.data.tasks.class_names import name_of
 from vlcpctl.data.tasks.export_manifest import KIND as EXPORT
 from vlcpctl.data.tasks.facts import StreamManifest, read_stream
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.manifest import MANIFESTS, kind_of
-from vlcpctl.files.store_cache import is_stored, stored
+from vlcpctl.files.stores import is_stored, stored
 
 CLASSES = ("all", "task")
 

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks.task import Split
-from vlcpctl.files.input_files import naming_input, open_regular
-from vlcpctl.files.open_files import OpenFiles
-from vlcpctl.files.store_cache import is_stored
+from vlcpctl.files.inputs import OpenFiles, naming_input
+from vlcpctl.files.stores import whole
 
 
 @dataclass(frozen=True)
@@ -59,11 +58,13 @@ class ImagesInTars:
         self._keys: list[str] = []
         self._places: list[tuple[int, int, int]] = []  # index of the tar, offset, size in bytes
         self._labels: list[int] = []
-        self._tars = OpenFiles(self._paths)
+        self._local: list[Path] = []
+        self._tars = OpenFiles(self._local)
 
     def open(self, path: Path) -> None:
         """Start a tar: images added from now on are in this one."""
         self._paths.append(path)
+        self._local.append(whole(path))
 
     def add(self, key: str, offset: int, size: int, label: int) -> None:
         """Add an image of the current tar; `offset` and `size` are in bytes."""
@@ -79,10 +80,6 @@ class ImagesInTars:
     def image(self, row: int) -> bytes:
         """See `LabelledImages`."""
         shard, offset, size = self._places[row]
-        if is_stored(self._paths[shard]):  # read chunk by chunk, which may be removed meanwhile
-            with open_regular(self._paths[shard], buffering=0) as file:
-                file.seek(offset)
-                return file.read(size)
         with naming_input(self._paths[shard]):
             return os.pread(self._tars.descriptor(shard), size, offset)
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import msgspec
 
 from vlcpctl.core.errors import BadInput, unknown_name
-from vlcpctl.core.printable import shortened
-from vlcpctl.files.input_files import read_text
-from vlcpctl.files.safe_json import parse_json
+from vlcpctl.core.words import shortened
+from vlcpctl.files.inputs import parse_json, read_text
 
 HERE = "{c}"  # placeholder for the class name in a template, as in CLIP_benchmark
 DEFAULT_TEMPLATES = (f"a photo of a {HERE}.",)

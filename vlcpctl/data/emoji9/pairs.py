@@ -18,7 +18,8 @@ from vlcpctl.core.seeds import generator
 from vlcpctl.data.emoji9.captions import plain_captions, train_captions
 from vlcpctl.data.emoji9.glyphs import Glyph, read_glyphs
 from vlcpctl.data.emoji9.views import DRAWS, encode, render_views
-from vlcpctl.files.atomic import already_written, new_file
+from vlcpctl.files.finished import already_written
+from vlcpctl.files.outputs import new_file
 
 SCHEMA = pa.schema(
     [

@@ -16,7 +16,7 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.data.loading.order import BatchPlan, Order
 from vlcpctl.data.loading.replay import Replay, replayed_pairs
 from vlcpctl.data.tasks.task import Split
-from vlcpctl.files.hashing import integer_hash
+from vlcpctl.files.ids import integer_hash
 
 MEMORY = "memory"
 

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from vlcpctl.core.ending import SIGNALS, at_signal, held_signals
 from vlcpctl.core.errors import VlcpError
-from vlcpctl.core.resource_limits import is_lost_worker, lost_worker_text
+from vlcpctl.core.machine import is_lost_worker, lost_worker_text
 
 Item = TypeVar("Item")
 

@@ -8,7 +8,7 @@ from. The same texts give the same bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,16 +17,13 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.files.atomic import new_file, new_part
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.library_errors import reading
+from vlcpctl.files.digests import RESTORE
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import converted, decoded, reading
+from vlcpctl.files.outputs import new_file
 from vlcpctl.files.parquet_files import read_about, read_columns, table_writer, write_about
-from vlcpctl.files.recorded_files import RESTORE
-from vlcpctl.files.structs import converted, decoded
 
 SCHEMA = "vlcpctl.pseudo-texts/1"
 METADATA = b"vlcpctl.pseudo-texts"
@@ -124,49 +121,31 @@ class PseudoTextFile:
         return _read(self.path, self.shape)
 
 
-def write_part(path: Path, columns: Columns) -> None:
-    """Write a part file of n rows; `columns` maps names to (n,) values, "embeddings" to (n, L, W).
+def write_pseudo_texts(
+    out: Path, batches: Iterable[Columns], shape: tuple[int, int], identity: dict[str, Any]
+) -> None:
+    """Write a file of pseudo texts of this shape (L, W), with a content id, made with `identity`.
 
-    The embeddings are stored as float16.
+    A batch maps names to (n,) values, and "embeddings" to (n, L, W); those are stored as float16.
     """
-    embeddings = np.asarray(columns["embeddings"], dtype=np.float16)
-    _, length, width = embeddings.shape
-    flat = pa.array(embeddings.reshape(-1))
-    lists = pa.FixedSizeListArray.from_arrays(flat, length * width)
-    schema = _schema((length, width))
-    arrays = [
-        lists if field.name == "embeddings" else pa.array(columns[field.name], field.type)
-        for field in schema
-    ]
-    with new_part(path) as temporary:
-        pq.write_table(pa.table(arrays, schema=schema), temporary, compression="zstd")
-
-
-def join_parts(out: Path, parts: Iterable[Path], facts: dict[str, Any]) -> None:
-    """Concatenate the parts into a file of pseudo texts, with `facts` and a content id as metadata.
-
-    Raises BadInput if a part cannot be read.
-    """
-    shape = (int(facts["length"]), int(facts["width"]))
-    content = _Content(shape, facts["identity"])
+    length, width = shape
+    content, schema = _Content(shape, identity), _schema(shape)
     with (
         new_file(out, holds_pseudo_texts) as temporary,
-        table_writer(temporary, _schema(shape)) as writer,
+        table_writer(temporary, schema) as writer,
     ):
-        for part in parts:
-            table = _read(part, shape)
+        for columns in batches:
+            flat = pa.array(np.asarray(columns["embeddings"], dtype=np.float16).reshape(-1))
+            lists = pa.FixedSizeListArray.from_arrays(flat, length * width)
+            arrays = [
+                lists if field.name == "embeddings" else pa.array(columns[field.name], field.type)
+                for field in schema
+            ]
+            table = pa.table(arrays, schema=schema)
             content.add(table)
             writer.write_table(table)
+        facts = {"length": length, "width": width, "identity": identity}
         write_about(writer, METADATA, {"schema": SCHEMA, "content": content.id(), **facts})
-
-
-def texts_of_parents(file: PseudoTextFile, keys: Collection[str]) -> np.ndarray:
-    """(N,) bool: which texts were generated from a pair with one of these keys."""
-    wanted = pa.array(sorted(keys), pa.string())
-    found: np.ndarray = np.zeros(file.count, dtype=bool)
-    for name in PARENTS:
-        found |= pc.is_in(file.column_of_texts(name), value_set=wanted).to_numpy()
-    return found
 
 
 def open_pseudo_texts(path: Path) -> PseudoTextFile:

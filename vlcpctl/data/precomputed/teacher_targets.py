@@ -24,16 +24,16 @@ import numpy as np
 from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.data.precomputed.vector_files import VectorFile, join_vectors, write_rows_without
 from vlcpctl.data.tasks.task import Split
-from vlcpctl.files.atomic import new_directory
-from vlcpctl.files.digests import changed_files, digests_of, verify_files
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.manifest import MANIFESTS, read_manifest, rewritten
-from vlcpctl.files.recorded_files import RESTORE
-from vlcpctl.files.seals import (
-    broken_seal,
-    rewrite_sealed_manifest,
-    write_sealed_manifest,
+from vlcpctl.files.digests import RESTORE, changed_files, digests_of, verify_files
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.manifest import (
+    is_artifact,
+    read_manifest,
+    rewrite_manifest,
+    rewritten,
+    write_manifest,
 )
+from vlcpctl.files.outputs import new_directory
 
 # The tables; the manifest lists each with its .npy file under this name.
 IMAGES, TEXTS = "images.parquet", "texts.parquet"
@@ -156,11 +156,7 @@ def open_targets(path: Path) -> TargetsDirectory:
 
     Raises BadInput if it is not one, or its manifest has changed since it was written.
     """
-    manifest = read_manifest(path, "targets")
-    broken = broken_seal(path / MANIFESTS["targets"], manifest)
-    if broken is not None:
-        raise BadInput(broken + RESTORE)
-    return TargetsDirectory(path, manifest)
+    return TargetsDirectory(path, read_manifest(path, "targets"))
 
 
 def _content(identity: Mapping[str, Any], files: Mapping[str, Any], scale: float) -> str:
@@ -168,7 +164,7 @@ def _content(identity: Mapping[str, Any], files: Mapping[str, Any], scale: float
 
 
 @dataclass(frozen=True)
-class Parts:
+class Side:
     """The embeddings of one side, images or texts: .npy files whose rows follow each other."""
 
     counts_K: np.ndarray  # number of rows of each sample: of its views or of its captions
@@ -178,7 +174,7 @@ class Parts:
 def write_targets(
     out: Path,
     keys: Sequence[str],
-    sides: tuple[Parts, Parts],
+    sides: tuple[Side, Side],
     identity: dict[str, Any],
     facts: dict[str, Any],
 ) -> None:
@@ -187,7 +183,7 @@ def write_targets(
     `identity` is the settings that made them; `facts` are further manifest entries, among them
     "scale" and "width". Raises BadInput if a part cannot be read.
     """
-    with new_directory(out, MANIFESTS["targets"]) as directory:
+    with new_directory(out, is_artifact) as directory:
         files = {}
         for name, number, side in zip((IMAGES, TEXTS), (VIEW, CAPTION), sides, strict=True):
             rows, content = join_vectors(
@@ -196,7 +192,7 @@ def write_targets(
             files[name] = {"rows": rows, "content": content}
         content = _content(identity, files, facts["scale"])
         body = {**facts, "files": files, "digests": digests_of(directory)}
-        write_sealed_manifest(directory, "targets", identity, content, body)
+        write_manifest(directory, "targets", identity, content, body)
 
 
 def write_without(targets: TargetsDirectory, out: Path, keys: Collection[str]) -> dict[str, Any]:
@@ -216,7 +212,7 @@ def write_without(targets: TargetsDirectory, out: Path, keys: Collection[str]) -
     names = [one for name in files for one in (name, str(Path(name).with_suffix(".npy")))]
     changes = {"files": files, "pairs": pairs, "digests": digests_of(out, names)}
     found = rewritten(manifest, content, changes)
-    rewrite_sealed_manifest(out, "targets", found)
+    rewrite_manifest(out, "targets", found)
     return found
 
 

@@ -26,12 +26,11 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks.keys import Keys
-from vlcpctl.files.atomic import new_part
-from vlcpctl.files.input_files import naming_input, open_regular
-from vlcpctl.files.library_errors import reading
+from vlcpctl.files.digests import RESTORE
+from vlcpctl.files.inputs import naming_input, open_regular, reading
+from vlcpctl.files.outputs import new_part
 from vlcpctl.files.parquet_files import read_columns
-from vlcpctl.files.recorded_files import RESTORE
-from vlcpctl.files.store_cache import whole
+from vlcpctl.files.stores import whole
 
 _ROWS_AT_ONCE = 1 << 16
 

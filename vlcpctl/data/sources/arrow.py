@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.images.header import Bytes
 from vlcpctl.data.sources.columns import ColumnOptions, Roles, roles_of
 from vlcpctl.data.sources.image_files import ImageFiles
@@ -31,7 +31,7 @@ from vlcpctl.data.sources.records import (
 )
 from vlcpctl.data.tasks.kept_columns import distinct
 from vlcpctl.data.tasks.samples import NO_IMAGE, Pair
-from vlcpctl.files.library_errors import reading_source
+from vlcpctl.files.inputs import reading
 
 _ZEROS = re.compile(r"\.0+(?!\d)")
 Images = tuple[list[Bytes | None], list[str | None]]
@@ -85,7 +85,7 @@ def pairs_of_batch(
             return nothing
         where = f"rows {first_row} to {first_row + count - 1}"
         kind = _shown(batch.schema.field(name).type)
-        with reading_source(path, f"{path}, column {shortened(name)!r} ({kind}), {where}"):
+        with reading(path, f"{path}, column {shortened(name)!r} ({kind}), {where}"):
             try:
                 return values(plain(batch.column(name)))
             except UnicodeDecodeError as error:

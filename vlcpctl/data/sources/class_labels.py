@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.files.safe_json import parse_json
+from vlcpctl.files.inputs import parse_json
 
 _FEATURES = b"huggingface"  # the metadata in which `datasets` writes its own types
 Classes = Mapping[str, Sequence[str]]

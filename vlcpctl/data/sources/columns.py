@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unknown_name
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.sources.file_log import FileLog
 from vlcpctl.data.sources.limits import Caps, over
 
@@ -131,3 +132,13 @@ def _existing(path: Path, names: list[str], given: str) -> str:
 def _listed(names: list[str]) -> str:
     shown = ", ".join(map(shortened, names[:20]))
     return f"{shown}, ... ({len(names)} columns)" if len(names) > 20 else shown or "no columns"
+
+
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """What a file is that is not UTF-8, with the command that converts it, for messages."""
+    marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    encoding = "utf-16" if error.object.startswith(marks) else "latin1"
+    return (
+        f"not UTF-8: {error}; if it is {encoding}, convert it with: "
+        f"iconv -f {encoding} -t utf-8 FILE > NEW"
+    )

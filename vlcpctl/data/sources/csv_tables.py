@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TextIO
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import shortened
-from vlcpctl.data.sources.columns import IMAGE_SUFFIXES
+from vlcpctl.core.words import shortened
+from vlcpctl.data.sources.columns import IMAGE_SUFFIXES, not_utf8
 from vlcpctl.data.sources.json_lists import NumberedRecord
 from vlcpctl.data.sources.limits import RECORD_LENGTH
 from vlcpctl.data.sources.records import Record
-from vlcpctl.files.input_files import not_utf8, open_text
+from vlcpctl.files.inputs import open_text
 
 SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
 _LINE_END = re.compile(r"[\r\n]")

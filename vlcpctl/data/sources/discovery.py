@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
-from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput, UsageError, lfs_pointer, missing, some_names
+from vlcpctl.core.words import counted
 from vlcpctl.data.sources.columns import IMAGE, ColumnOptions, pick
 from vlcpctl.data.sources.folders import Folder
 from vlcpctl.data.sources.image_folders import METADATA, ImageFolder, split_of_directories
@@ -25,9 +25,8 @@ from vlcpctl.data.sources.webdataset import TarFile
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.index import SPLITS, split_named
 from vlcpctl.data.tasks.samples import Pair
-from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.inputs import open_regular, read_json_object
 from vlcpctl.files.manifest import is_artifact, kind_of
-from vlcpctl.files.safe_json import read_json_object
 
 _PICKLES = frozenset({".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth"})
 _TABLES = (*JSON, *JSON_LINES, *TABLES)
@@ -137,7 +136,7 @@ def _files_in(directory: Path) -> list[Source]:
 class _Tree:
     """The names of what is below a directory, read once: there may be millions.
 
-    Hidden directories are left out: a staging directory is one, and an output that --force replaced
+    Hidden directories are left out: a hidden directory is one, and an output that --force replaced
     is not a source.
     """
 

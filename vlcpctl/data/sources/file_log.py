@@ -11,8 +11,7 @@ import xxhash
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.images.header import Bytes
-from vlcpctl.files.digest_cache import is_settled, recall, record
-from vlcpctl.files.digests import ALGORITHM
+from vlcpctl.files.digests import ALGORITHM, is_settled, recall, record
 
 
 class FileLog:
@@ -24,6 +23,7 @@ class FileLog:
 
     def __init__(self, source: Path, *, reads: bool = True) -> None:
         self.source, self.reads = source, reads
+        self._name = f"files of {os.path.realpath(source)}"  # in the cache
         self._before = _mark(source)
         self._files = self._bytes = 0
         self._content, self._state = xxhash.xxh3_128(), xxhash.xxh3_128()
@@ -61,7 +61,7 @@ class FileLog:
     def remember(self) -> None:
         """Keep the facts in the cache, for `recalled` when none of the files has been touched."""
         if self._is_settled and self._files:
-            record(self.source, self._state.hexdigest(), self.facts())
+            record(self._name, self._state.hexdigest(), self.facts())
 
     def recalled(self) -> Mapping[str, Any] | None:
         """The facts that a log of the same files kept, if none has been touched since.
@@ -70,7 +70,7 @@ class FileLog:
         """
         if self._is_empty:
             return self.facts()
-        return recall(self.source, self._state.hexdigest())
+        return recall(self._name, self._state.hexdigest())
 
 
 def _mark(path: Path) -> tuple[int, int, int]:

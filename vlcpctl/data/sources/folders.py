@@ -10,7 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.file_log import FileLog, looks_only, state_of
 from vlcpctl.data.sources.records import in_batches
@@ -23,7 +23,7 @@ from vlcpctl.data.sources.sample_parts import (
 )
 from vlcpctl.data.sources.tar_reader import TarMember
 from vlcpctl.data.tasks.samples import Pair
-from vlcpctl.files.input_files import open_with_state
+from vlcpctl.files.inputs import open_with_state
 
 _UNFINISHED = "_tmp"  # a directory that img2dataset writes while it runs
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.file_log import FileLog, looks_only, state_of
 from vlcpctl.data.sources.records import is_unicode
 from vlcpctl.data.tasks.samples import Pair
-from vlcpctl.files.input_files import open_with_state
+from vlcpctl.files.inputs import open_with_state
 
 # The state of a file before it was read, its bytes or None, and why they are not read.
 _Read = tuple[os.stat_result | None, bytes | None, str | None]

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.data.sources.columns import not_utf8
 from vlcpctl.data.sources.csv_tables import MISSHAPEN
 from vlcpctl.data.sources.json_lists import NO_RECORD, NumberedRecord
 from vlcpctl.data.sources.limits import RECORD_LENGTH
 from vlcpctl.data.sources.records import Record
-from vlcpctl.files.input_files import not_utf8, open_regular
+from vlcpctl.files.inputs import open_regular
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
+from vlcpctl.data.sources.columns import not_utf8
 from vlcpctl.data.sources.limits import CAPTIONS_HELD, RECORD_LENGTH
 from vlcpctl.data.sources.records import Record
-from vlcpctl.files.input_files import not_utf8, open_regular, open_text
+from vlcpctl.files.inputs import open_regular, open_text
 
 NumberedRecord = tuple[str | int, Record]
 NO_RECORD = "expected a record in braces"

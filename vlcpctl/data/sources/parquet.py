@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.sources.arrow import (
     arrow_roles,
     names_files,
@@ -35,8 +35,7 @@ from vlcpctl.data.sources.sample_parts import (
     failed_download,
 )
 from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD, Pair
-from vlcpctl.files.input_files import arrow_source
-from vlcpctl.files.library_errors import reading_source
+from vlcpctl.files.inputs import arrow_source, reading
 
 _BATCH_BYTES = 8 * 2**20  # four times faster than 32 MB: the allocator reuses its pages
 _BATCH_ROWS = 500
@@ -117,19 +116,19 @@ class ParquetFile:
         with self._open() as file:
             row_bytes = self._row_bytes(file, caps)
             for batch in self._batches(file, names, _BATCH_ROWS, row_bytes):
-                with reading_source(self.path):
+                with reading(self.path):
                     columns = [names_of(plain(column)) for column in batch.columns]
                 yield from chain.from_iterable(columns)
 
     def _open(self) -> pq.ParquetFile:
         source = arrow_source(self.path)  # refuses what would block
-        with reading_source(self.path):
+        with reading(self.path):
             # The default reads the whole file ahead: 360 MB of memory instead of 14.
             return pq.ParquetFile(source, pre_buffer=False, buffer_size=2**20)
 
     def _schema(self, file: pq.ParquetFile) -> pa.Schema:
         """The schema, with text for class labels. Raises BadInput if it is malformed."""
-        with reading_source(self.path):
+        with reading(self.path):
             schema = file.schema_arrow
             "".join(schema.names).encode()  # decodes the names, which may not be UTF-8
             return named_schema(schema, self._classes(file))
@@ -143,7 +142,7 @@ class ParquetFile:
             return roles
         batches = file.iter_batches(FIRST_ROWS, columns=[roles.caption], use_threads=False)
         where = f"{self.path}, column {shortened(roles.caption)!r}, the first rows"
-        with reading_source(self.path, where):
+        with reading(self.path, where):
             return with_lists(roles, next(batches, None))
 
     def _row_bytes(self, file: pq.ParquetFile, caps: Caps) -> int:
@@ -172,7 +171,7 @@ class ParquetFile:
             batches = prefetch(batches)
         row = 0
         while True:
-            with reading_source(self.path, f"{self.path} is damaged after row {row}"):
+            with reading(self.path, f"{self.path} is damaged after row {row}"):
                 batch = next(batches, None)
             if batch is None:
                 return

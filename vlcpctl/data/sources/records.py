@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.sources.columns import Roles
 from vlcpctl.data.tasks.kept_columns import distinct
 from vlcpctl.data.tasks.samples import NO_TEXT, KeptValues, Pair

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.columns import CAPTION, LABEL, ColumnOptions
 from vlcpctl.data.sources.limits import TEXT_BYTES

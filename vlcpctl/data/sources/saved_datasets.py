@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.sources.arrow import arrow_roles, names_files, pairs_of_batch, with_lists
 from vlcpctl.data.sources.class_labels import class_names, named_schema, with_classes
 from vlcpctl.data.sources.columns import ColumnOptions, Roles
@@ -25,10 +25,8 @@ from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.sources.limits import BATCH_BYTES
 from vlcpctl.data.sources.records import LISTS
 from vlcpctl.data.tasks.samples import Pair
-from vlcpctl.files.input_files import open_regular
-from vlcpctl.files.library_errors import reading_source
-from vlcpctl.files.safe_json import read_json_object
-from vlcpctl.files.store_cache import whole
+from vlcpctl.files.inputs import open_regular, read_json_object, reading
+from vlcpctl.files.stores import whole
 
 _BATCH_BYTES = 8 * 2**20
 _BATCH_ROWS = 500
@@ -175,7 +173,7 @@ class ArrowFile:
             raise BadInput(
                 f"{self.path} has no end-of-stream mark: it is truncated or not an Arrow stream"
             )
-        with reading_source(self.path), pa.memory_map(str(whole(self.path))) as source:
+        with reading(self.path), pa.memory_map(str(whole(self.path))) as source:
             yield _Stream(self.path, source)
 
 
@@ -216,4 +214,4 @@ class _Stream:
             row += batch.num_rows
 
     def _reading(self, row: int) -> AbstractContextManager[None]:
-        return reading_source(self._path, f"{self._path} is damaged after row {row}")
+        return reading(self._path, f"{self._path} is damaged after row {row}")

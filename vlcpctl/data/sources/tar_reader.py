@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.sources.limits import EXTENDED_HEADER
 from vlcpctl.data.tasks.tar import BLOCK
-from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.inputs import open_regular
 
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}
 _REGULAR = (b"0", b"\0", b"7")

@@ -15,7 +15,7 @@ from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.tasks.index import ROWS_PER_GROUP
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_task
-from vlcpctl.files.input_files import arrow_source
+from vlcpctl.files.inputs import arrow_source
 from vlcpctl.files.manifest import MANIFESTS
 
 _SPLIT = "split"

@@ -8,7 +8,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import shortened
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.records import in_batches
 from vlcpctl.data.sources.sample_parts import (

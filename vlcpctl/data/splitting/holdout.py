@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from vlcpctl.core.amounts import is_decimal
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import is_decimal, printable
 from vlcpctl.data.tasks.index import SPLITS
 from vlcpctl.select.quotas import proportional
 

@@ -20,12 +20,10 @@ from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.data.tasks.index import FIELDS
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
 from vlcpctl.data.tasks.task import Task
-from vlcpctl.files.digests import ALGORITHM, cached_digest
+from vlcpctl.files.digests import ALGORITHM, RESTORE, cached_digest
+from vlcpctl.files.inputs import converted, decoded, read_json_object
+from vlcpctl.files.manifest import check_seal
 from vlcpctl.files.parquet_files import read_about, read_columns, table_writer, write_about
-from vlcpctl.files.recorded_files import RESTORE
-from vlcpctl.files.safe_json import read_json_object
-from vlcpctl.files.seals import broken_seal
-from vlcpctl.files.structs import converted, decoded
 
 SCHEMA, METADATA = "vlcpctl.known-keys/2", b"vlcpctl.known-keys"
 SPLIT = "trimmed_split"  # not "split": a source may have a column of that name
@@ -113,8 +111,7 @@ def _read_0_3(path: Path) -> KnownKeys:
         raise BadInput(
             f"{path} has schema {found.get('schema')!r:.80}; this version reads {_SCHEMA_0_3}"
         )
-    if (broken := broken_seal(path, found)) is not None:
-        raise BadInput(broken + RESTORE)
+    check_seal(path, found)
     about, keys = converted(found, _About03, path), path.with_name(FILES_0_3[0])
     try:
         raw = np.load(keys, allow_pickle=False)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.files.hashing import content_id, file_sha256
-from vlcpctl.files.input_files import open_regular, read_text
+from vlcpctl.files.digests import file_sha256
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import open_regular, read_text
 from vlcpctl.files.manifest import content_of
 
 FORMS = {

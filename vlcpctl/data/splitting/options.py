@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.amounts import is_decimal
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.core.words import is_decimal
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import NamedSource, Source, find_inputs
 from vlcpctl.data.sources.fingerprints import identify, identity_of

@@ -16,9 +16,8 @@ import numpy as np
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
-from vlcpctl.core.limits import MOST_TASKS
-from vlcpctl.core.printable import shortened
 from vlcpctl.core.seeds import generator
+from vlcpctl.core.words import shortened
 from vlcpctl.data.splitting.scratch_tables import scratch_table
 from vlcpctl.data.splitting.times import (
     KeyOf,
@@ -30,6 +29,7 @@ from vlcpctl.data.splitting.times import (
     unit_of,
 )
 from vlcpctl.data.tasks.samples import Pair, UnusablePair
+from vlcpctl.files.inputs import MOST_TASKS
 
 _Time = tuple[Value, Value, int]  # its key, how it is written, and the pairs with it
 TaskOf = Callable[[str, Pair], str]

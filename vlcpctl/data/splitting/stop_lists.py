@@ -17,12 +17,10 @@ import msgspec
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks.index import is_own_column
-from vlcpctl.files.atomic import new_part
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.safe_json import read_json_object
-from vlcpctl.files.seals import SEAL, broken_seal, seal_of
-from vlcpctl.files.staging import sync
-from vlcpctl.files.structs import converted
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import converted, read_json_object
+from vlcpctl.files.manifest import SEAL, check_seal, seal_of
+from vlcpctl.files.outputs import new_part, sync
 
 SCHEMA = "vlcpctl.stop-list/1"
 RECEIPT = "vlcpctl.receipt/1"
@@ -84,8 +82,8 @@ def read_stop_list(path: Path) -> StopList:
         raise BadInput(
             f"{path} is of a deletion that was interrupted; run its 'vlcpctl forget' again"
         )
-    if found["schema"] == SCHEMA and (broken := broken_seal(path, found)):
-        raise BadInput(f"{broken}; restore it from a backup")
+    if found["schema"] == SCHEMA:
+        check_seal(path, found, "; restore it from a backup")
     keys, images = set(listed.keys), set()
     values: dict[str, set[str]] = {}
     for one in listed.selectors:
@@ -131,11 +129,3 @@ def add_to_stop_list(
     with new_part(path) as temporary:
         text = json.dumps({"schema": SCHEMA, **body, SEAL: seal_of(body)}, indent=1)
         temporary.write_text(f"{text}\n", encoding="utf-8")
-
-
-def is_stop_list(path: Path) -> bool:
-    """Whether a file is a stop list or a receipt, finished or not."""
-    try:
-        return read_json_object(path).get("schema") in {SCHEMA, RECEIPT}
-    except BadInput:
-        return False

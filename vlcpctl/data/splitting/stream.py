@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from vlcpctl.core.amounts import counted
 from vlcpctl.core.console import progress, say, warn
 from vlcpctl.core.errors import MOST_NAMES, UsageError, unknown_name
-from vlcpctl.core.printable import printable, shortened
 from vlcpctl.core.seeds import generator
+from vlcpctl.core.words import counted, printable, shortened
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import Source, failed_downloads
 from vlcpctl.data.sources.fingerprints import size_of
@@ -34,9 +33,9 @@ from vlcpctl.data.tasks.manifests import (
 )
 from vlcpctl.data.tasks.samples import DUPLICATE, FAILED_DOWNLOAD
 from vlcpctl.data.tasks.task import open_stream
-from vlcpctl.files.atomic import already_made, new_directory
-from vlcpctl.files.manifest import kind_of
-from vlcpctl.files.seals import sealed_entries, write_sealed_manifest
+from vlcpctl.files.finished import already_made
+from vlcpctl.files.manifest import is_artifact, kind_of, read_manifest, write_manifest
+from vlcpctl.files.outputs import new_directory
 
 _TWO_DIGITS = 100  # tasks, numbered from 00
 _NEAR = 10  # tasks before that at which a growing stream is warned of: ten weeks
@@ -58,9 +57,9 @@ def make_stream(
     plan = options.plan()
     if _is_finished(options, plan, out, force=force):
         say(f"{out} is already finished")
-        return sealed_entries(out, "stream")
+        return read_manifest(out, "stream")
     check_columns(plan)
-    with new_directory(out, "stream.json") as directory:
+    with new_directory(out, is_artifact) as directory:
         if classifier is not None:
             plan = _with_labels(plan, classifier(), directory / "labels", threads)
         with progress("split", _rows(plan), "pairs") as bar:
@@ -380,7 +379,7 @@ def publish_stream(
         "skipped": result.skipped,
         "inputs": result.inputs,
     }
-    write_sealed_manifest(directory, "stream", identity, content, full)
+    write_manifest(directory, "stream", identity, content, full)
     return {"content": content, **full}
 
 

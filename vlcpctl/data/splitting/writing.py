@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
-from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.data.sources.discovery import Source
 from vlcpctl.data.splitting.holdout import CountedHoldout, Holdout
 from vlcpctl.data.splitting.leaving_out import (
@@ -45,6 +44,7 @@ from vlcpctl.data.tasks.samples import KeptValues, Pair, Sample
 from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES, LinkingSplitWriter, SplitWriter
 from vlcpctl.data.tasks.skips import SkipLog, Tolerance
 from vlcpctl.data.tasks.tar import Appender
+from vlcpctl.files.inputs import MOST_TASKS
 
 ELSEWHERE = "held out in another task"
 BEYOND = "beyond --take"

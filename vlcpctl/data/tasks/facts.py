@@ -5,6 +5,7 @@ docs/reference/manifests.md is made from the texts below the fields.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,15 +13,24 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
-from vlcpctl.core.limits import MOST_TASKS
+from vlcpctl.core.words import printable
 from vlcpctl.data.tasks.index import SPLITS, is_own_column
-from vlcpctl.data.tasks.index_checks import is_file_name
 from vlcpctl.files.digests import FileDigest
-from vlcpctl.files.manifest import Manifest
-from vlcpctl.files.seals import read_sealed
+from vlcpctl.files.inputs import MOST_TASKS
+from vlcpctl.files.manifest import Manifest, manifest_as
 
 Count = Annotated[int, Meta(ge=0)]
 Step = Annotated[int, Meta(ge=0, lt=MOST_TASKS)]
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name from an untrusted file is safe as one component of a path.
+
+    >>> is_file_name("train-000000.tar"), is_file_name("../x"), is_file_name("")
+    (True, False, False)
+    """
+    usable = name not in {"", ".", ".."} and "/" not in name and "\\" not in name
+    return usable and printable(name) == name and len(os.fsencode(name)) <= 255
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +216,7 @@ def read_task(path: Path) -> TaskManifest:
 
     The files that it lists are not read.
     """
-    return read_sealed(path, "task", TaskManifest)
+    return manifest_as(path, "task", TaskManifest)
 
 
 def read_stream(path: Path) -> StreamManifest:
@@ -214,4 +224,4 @@ def read_stream(path: Path) -> StreamManifest:
 
     The manifests of its tasks are not read.
     """
-    return read_sealed(path, "stream", StreamManifest)
+    return manifest_as(path, "stream", StreamManifest)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.rows import RowsWriter
-from vlcpctl.files.input_files import arrow_source
+from vlcpctl.files.inputs import arrow_source
 
 # One row per image. `offset` and `size` locate the image's bytes in its shard. Captions are read
 # from the index; the .txt members of the tars repeat them for programs that do not read the index.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,22 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.limits import MOST_CAPTION_BYTES
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.data.tasks.keys import KEY_BYTES, text_buffers, unhex
 from vlcpctl.data.tasks.rows import SHA256_BYTES, Rows
 
+MOST_CAPTION_BYTES = 1 << 24  # of all captions of one image
 _ROWS_AT_ONCE = 1 << 14  # few enough that the arrays of a check take little memory
-
-
-def is_file_name(name: str) -> bool:
-    """Whether a name from an untrusted file is safe as one component of a path.
-
-    >>> is_file_name("train-000000.tar"), is_file_name("../x"), is_file_name("")
-    (True, False, False)
-    """
-    usable = name not in {"", ".", ".."} and "/" not in name and "\\" not in name
-    return usable and printable(name) == name and len(os.fsencode(name)) <= 255
 
 
 def file_size(path: Path) -> int:

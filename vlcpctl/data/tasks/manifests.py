@@ -14,8 +14,8 @@ from msgspec import to_builtins
 from vlcpctl.data.tasks.facts import SplitManifest, StoredFeatures
 from vlcpctl.data.tasks.rows import rows_path
 from vlcpctl.files.digests import digests_of
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.seals import write_sealed_manifest
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.manifest import write_manifest
 
 _SLUG_LENGTH = 40
 
@@ -116,4 +116,4 @@ def write_task_manifest(
         "skipped": task.skipped,
         **more,
     }
-    write_sealed_manifest(directory, "task", identity, task.content, body)
+    write_manifest(directory, "task", identity, task.content, body)

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys, text_buffers, unhex
-from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.inputs import open_regular
 
 SHA256_BYTES = 32
 _TEXTS = pa.large_list(pa.field("item", pa.large_string()))

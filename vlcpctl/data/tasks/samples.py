@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vlcpctl.data.images.header import MAX_BYTES, BrokenImage, Bytes, decode_fully, read_header
-from vlcpctl.files.hashing import sample_key
+from vlcpctl.files.ids import sample_key
 
 # The distinct values, sorted, of each column in --keep-columns; () without any such column.
 KeptValues = tuple[tuple[str, ...], ...]

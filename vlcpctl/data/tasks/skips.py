@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from vlcpctl.core.amounts import is_decimal
 from vlcpctl.core.errors import TooManySkipped, UsageError
-from vlcpctl.core.printable import shortened
+from vlcpctl.core.words import is_decimal, shortened
 from vlcpctl.data.tasks.samples import EXPECTED
 
 

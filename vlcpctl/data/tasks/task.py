@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from vlcpctl.core.errors import BadInput, VlcpError, unreadable
-from vlcpctl.core.printable import shortened
-from vlcpctl.core.resource_limits import is_about_limits, limit_text
+from vlcpctl.core.machine import is_about_limits, limit_text
+from vlcpctl.core.words import shortened
 from vlcpctl.data.tasks.facts import (
     BufferManifest,
     SplitManifest,
@@ -29,12 +29,11 @@ from vlcpctl.data.tasks.facts import (
 from vlcpctl.data.tasks.index import read_columns, read_index, rows_at
 from vlcpctl.data.tasks.index_checks import RowProblems, file_size, row_problems
 from vlcpctl.data.tasks.rows import SHA256_BYTES, lowest_rows, map_rows, rows_path
-from vlcpctl.files.digests import verify_files
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.digests import RESTORE, verify_files
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import OpenFiles
 from vlcpctl.files.manifest import kind_of
-from vlcpctl.files.open_files import OpenFiles
-from vlcpctl.files.recorded_files import RESTORE
-from vlcpctl.files.store_cache import fetch_images, images_file, is_stored
+from vlcpctl.files.stores import fetch_images, images_file, is_stored
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,6 @@ class Split:
             self.keys = self._rows.keys
         self._tars = OpenFiles([images_file(directory / shard) for shard in self._rows.shards])
         self._is_stored = is_stored(directory)
-        self._fetched: dict[int, bytes] = {}  # images of a store, by row
 
     def __reduce__(self) -> tuple[type[Split], tuple[Any, ...]]:
         # Another process opens the split again, and gets no copy of its rows.
@@ -248,16 +246,19 @@ class Split:
         Raises BadInput if the tar cannot be read or the bytes do not have the index's sha256, and
         VlcpError if it is in an object store that does not give them.
         """
-        if self._is_stored and row not in self._fetched:
-            self.fetch([row])
         rows = self._rows
         shard = rows.place[0][row]
         try:
-            data = self._fetched.pop(row, None) or self._read(row)
+            data = self._read(row)
+            is_right = self._is_right(row, data)
+            if self._is_stored and not is_right:
+                self.fetch([row])
+                data = self._read(row)
+                is_right = self._is_right(row, data)
         except OSError as error:
             where = self.directory / rows.shards[shard]
             raise BadInput(f"{unreadable(where, error)} (key {self.keys[row]})") from error
-        if not self._is_right(row, data):
+        if not is_right:
             where = self.directory / rows.shards[shard]
             found = f"{where}: the image of key {self.keys[row]} does not match the index"
             raise BadInput(f"{found} (its sha256 differs); run 'vlcpctl check --deep'")
@@ -288,12 +289,12 @@ class Split:
         """
         if not self._is_stored:
             return
-        found = {row: self._read(row) for row in rows}
-        absent = [row for row, data in found.items() if not self._is_right(row, data)]
+        absent = [row for row in rows if not self._is_right(row, self._read(row))]
         shard, offset, size = self._rows.place
         names = self._rows.shards
         places = [(self.directory / names[shard[row]], offset[row], size[row]) for row in absent]
-        self._fetched = found | dict(zip(absent, fetch_images(places), strict=True))
+        if places:
+            fetch_images(places)
 
     def _read(self, row: int) -> bytes:
         shard, offset, size = (column[row] for column in self._rows.place)

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from vlcpctl.core.console import progress, warn
-from vlcpctl.core.device_copies import copied_ahead
+from vlcpctl.core.devices import copied_ahead
 from vlcpctl.core.errors import BadInput, TooManySkipped
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.classification.data_sets import DataSet
@@ -22,7 +22,7 @@ from vlcpctl.evaluation.embedding import images_of
 from vlcpctl.evaluation.embedding_cache import Cached, Key, key_of
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.search.index import Ids, Vectors
-from vlcpctl.files.shards import Result, Shards
+from vlcpctl.files.parts import Parts, Result
 from vlcpctl.models.embed import embed_images, require_finite
 from vlcpctl.models.encoders import Encoder
 
@@ -122,7 +122,7 @@ class LabelledSet:
             yield part
         cache.put(key, _cached(parts, self._samples()))
 
-    def keep(self, session: Session, what: str, shards: Shards) -> None:
+    def keep(self, session: Session, what: str, shards: Parts) -> None:
         """Store a shard's share of the batches that `embed` yields when the shards are joined."""
         about, cache = self._about(session, USUAL), session.compute.cache
 
@@ -135,7 +135,7 @@ class LabelledSet:
             for rows, image_BD, flaws in batches:
                 yield rows, image_BD, np.array([flaw.why for flaw in flaws], dtype=np.str_)
 
-        shards.keep(about, len(self._numbers(session)), results)
+        shards.keep_arrays(about, len(self._numbers(session)), results)
 
     def _embedded(self, session: Session, what: str, way: Way) -> Iterator[Batch]:
         """All batches, joined from shards if there are any."""
@@ -143,7 +143,7 @@ class LabelledSet:
         if shards is None:
             yield from self._computed(session, what, way, numbers)
             return
-        kept = shards.kept(self._about(session, way), len(numbers))
+        kept = shards.arrays(self._about(session, way), len(numbers))
         for number, (rows, image_BD, whys) in zip(numbers, kept, strict=True):
             left_out = np.setdiff1d(self._rows_of(session, number), rows).tolist()
             flaws = zip(left_out, whys.tolist(), strict=True)

@@ -28,7 +28,7 @@ from vlcpctl.evaluation.classification.linear_probe import (
     number_of,
 )
 from vlcpctl.evaluation.evaluator import Session
-from vlcpctl.files.hashing import unit_hash
+from vlcpctl.files.ids import unit_hash
 
 STRENGTHS = tuple(10.0**-power for power in range(1, 9))  # to choose from, the strongest first
 FALLS = 2  # strengths in a row with less accuracy than the best, after which the choice is made

@@ -22,8 +22,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from vlcpctl.core.console import Progress, progress, say
-from vlcpctl.core.device_copies import copied_ahead, to_device
-from vlcpctl.core.devices import torch_device
+from vlcpctl.core.devices import copied_ahead, to_device, torch_device
 from vlcpctl.core.errors import BadInput, Diverged
 from vlcpctl.core.seeds import generator
 from vlcpctl.core.transform import EXACT, ImageTransform

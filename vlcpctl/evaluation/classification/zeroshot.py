@@ -34,8 +34,8 @@ from vlcpctl.evaluation.planned_rows import (
 from vlcpctl.evaluation.rank_files import Named, RankFile, plan_ranks
 from vlcpctl.evaluation.search.index import Ids, Vectors
 from vlcpctl.evaluation.search.queries import ExactRanks
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.shards import Result, Shards
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.parts import Parts, Result
 from vlcpctl.metrics.accuracy import accuracies, mean_accuracies, tally
 from vlcpctl.metrics.recall import count_touched
 
@@ -262,7 +262,7 @@ class Zeroshot(ShardedEvaluator):
         candidates = classes.take(pa.array(self._data_sets[number].first_classes))
         file.add(row, "i2c", (Named(keys), Named(candidates)), exact, labels)
 
-    def _keep_prompts(self, session: Session, given: ZeroshotData, shards: Shards) -> None:
+    def _keep_prompts(self, session: Session, given: ZeroshotData, shards: Parts) -> None:
         """Store a shard's share of the embeddings that `_embed_classes` averages."""
         from vlcpctl.evaluation.classification.class_vectors import prompt_batches
         from vlcpctl.models.embed import require_finite
@@ -276,7 +276,7 @@ class Zeroshot(ShardedEvaluator):
                 yield (text_PD,)
 
         # Tasks of a stream often share their prompts: those are stored once.
-        shards.keep(_prompts_of(session, prompts), len(work.batches), results)
+        shards.keep_arrays(_prompts_of(session, prompts), len(work.batches), results)
 
     def _embed_classes(self, session: Session, given: ZeroshotData) -> Vectors:
         """(K, D) the candidates, by the model or from the cache."""
@@ -289,7 +289,7 @@ class Zeroshot(ShardedEvaluator):
         def results(work: TextBatches, numbers: Sequence[int]) -> Iterator[Vectors]:
             if shards is None:
                 return session.results(work, numbers)
-            kept = shards.kept(_prompts_of(session, prompts), len(numbers))
+            kept = shards.arrays(_prompts_of(session, prompts), len(numbers))
             return (text_PD for (text_PD,) in kept)
 
         def embedded() -> Vectors:

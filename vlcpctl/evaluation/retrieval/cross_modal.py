@@ -37,7 +37,7 @@ from vlcpctl.evaluation.search.queries import Queries, both_ways, growing_ways
 from vlcpctl.evaluation.search.ranks import RankSearch, find_ranks, search_ranks
 from vlcpctl.evaluation.search.scan import Scanned
 from vlcpctl.evaluation.splits import EvalSplit
-from vlcpctl.files.shards import Result
+from vlcpctl.files.parts import Result
 from vlcpctl.metrics.recall import CUTOFFS, count_touched, recalls
 
 TOP = max(CUTOFFS)

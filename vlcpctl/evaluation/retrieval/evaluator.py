@@ -21,10 +21,11 @@ from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.distractors import COUNTS
 from vlcpctl.evaluation.search.gallery import Embeddings
 from vlcpctl.evaluation.splits import EvalSplit
-from vlcpctl.files.atomic import already_made, new_directory
 from vlcpctl.files.digests import digests_of
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.manifest import MANIFESTS, write_manifest
+from vlcpctl.files.finished import already_made
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.manifest import is_artifact, write_manifest
+from vlcpctl.files.outputs import new_directory
 from vlcpctl.metrics.average_precision import DEFAULT_VARIANT, VARIANTS
 from vlcpctl.models.configuration import (
     checkpoint_transform,
@@ -179,7 +180,7 @@ class Retrieval(ShardedEvaluator):
             return
         identity = self._identity(session.job)
         (sources,) = self._sources
-        with new_directory(out, MANIFESTS["embeddings"]) as directory:
+        with new_directory(out, is_artifact) as directory:
             for number, source in enumerate(sources):
                 part = embedded(session, source)
                 write_part(directory, number, len(sources), part, source.samples())

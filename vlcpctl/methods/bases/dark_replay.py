@@ -69,7 +69,7 @@ class DarkReplay(Method):
         rows_R = batch.replayed.nonzero().flatten()[draws]
         if not self.alpha or batch.stored is None or not len(rows_R):
             return {}
-        rows_R = core.device_copies.to_device(rows_R, out.image.device)
+        rows_R = core.devices.to_device(rows_R, out.image.device)
         pairs = ((out.raw_image, batch.stored.image), (out.raw_text, batch.stored.text))
         image, text = (
             losses.dark.distance(
@@ -91,7 +91,7 @@ def contrast(run: Run, batch: Batch, out: Features, among_B: Tensor) -> Tensor:
     own = out.own
     if own != slice(None):  # the places of the own pairs among the marked ones
         own = slice(*(int(among_B[:end].sum()) for end in (own.start, own.stop)))
-    rows_R = core.device_copies.to_device(rows_R, out.image.device)
+    rows_R = core.devices.to_device(rows_R, out.image.device)
     groups_R = None if batch.groups is None else batch.groups[rows_R]
     of = (out.image[rows_R], out.text[rows_R], out.scale, own)
     return run.joined(*losses.contrastive.image_text(*of, groups_B=groups_R, rows=run.row_loss))

@@ -25,8 +25,8 @@ from vlcpctl.core.errors import (
     some_names,
     unknown_name,
 )
+from vlcpctl.core.machine import is_about_limits
 from vlcpctl.core.method import HOOKS, Method, Needs, Part, Phase, Run, Slot
-from vlcpctl.core.resource_limits import is_about_limits
 
 _OURS = "vlcpctl"
 _DECLARING = ("needs", "per_step", "shape_note", "shape_warning", "slots", "phases")

@@ -19,7 +19,7 @@ from typing import Any
 
 from vlcpctl.core.errors import BadInput, first_line, missing, unreadable
 from vlcpctl.core.method import Method
-from vlcpctl.files.input_files import open_regular
+from vlcpctl.files.inputs import open_regular
 from vlcpctl.methods.plugins.declaration import check_declaration
 from vlcpctl.methods.plugins.guarding import guard_hooks
 from vlcpctl.methods.plugins.source import MethodSource, record_source

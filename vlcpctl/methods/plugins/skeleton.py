@@ -7,7 +7,7 @@ from pathlib import Path
 from string import Template
 
 from vlcpctl.core.errors import OutputExists, UsageError
-from vlcpctl.files.atomic import new_file
+from vlcpctl.files.outputs import new_file
 from vlcpctl.methods import TABLE
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vlcpctl.core.method import Method
-from vlcpctl.files.hashing import file_sha256
+from vlcpctl.files.digests import file_sha256
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ import msgspec
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.transform import INTERPOLATIONS, RESIZE_MODES, ImageTransform
-from vlcpctl.files.safe_json import read_json
-from vlcpctl.files.structs import converted
+from vlcpctl.files.inputs import converted, read_json
 
 FAMILY = "fusion"
 CONFIG_FILE = "config.json"

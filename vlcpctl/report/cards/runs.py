@@ -12,7 +12,7 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import step_config
 from vlcpctl.core.errors import BadInput
-from vlcpctl.files.hashing import content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.rows import Row, run_label
 from vlcpctl.models.checkpoint_files import LOG, WEIGHT_SUFFIXES, is_slot
 from vlcpctl.report.cards.search import FoundCheckpoint, find_checkpoints

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.files.foreign import refuse_foreign
 from vlcpctl.files.manifest import MANIFESTS, kind_of, with_article
 
 LEVELS = 4  # of subdirectories below a given directory
@@ -71,8 +70,6 @@ def _none_at(path: Path) -> str:
 
 def _checkpoints_below(top: Path) -> Iterator[Path]:
     """The directories to look at, sorted; not those inside of artifacts, or that are hidden."""
-    if kind_of(top) is None:
-        refuse_foreign(top, "checkpoint")
 
     def refuse(error: OSError) -> None:
         if error.filename == str(top):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vlcpctl.files.hashing import canonical_json
+from vlcpctl.files.ids import canonical_json
 from vlcpctl.files.rows import Row
 from vlcpctl.report.cards.runs import Cards, settings_of
 from vlcpctl.report.scores import START

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from vlcpctl.checkpoints.model_facts import shown
-from vlcpctl.core.amounts import counted
+from vlcpctl.core.words import counted
 from vlcpctl.report.cards.runs import Cards, RunCard, StepCard
 from vlcpctl.report.cards.settings import ABSENT, SettingTexts, differing
 from vlcpctl.report.charts import step_name

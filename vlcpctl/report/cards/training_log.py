@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.files.digests import changed_prefix
-from vlcpctl.files.input_files import open_regular
-from vlcpctl.files.safe_json import parse_json
+from vlcpctl.files.inputs import open_regular, parse_json
 from vlcpctl.models.checkpoint_files import LOG
 from vlcpctl.report.cards.search import FoundCheckpoint
 

@@ -12,19 +12,12 @@ from typing import Any
 
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.markdown import escaped
 from vlcpctl.core.number_lists import indented_json
-from vlcpctl.core.printable import printable
-from vlcpctl.files.atomic import (
-    already_made,
-    is_pipe_or_device,
-    new_directory,
-    new_file,
-    refuse_foreign_file,
-    refuse_link,
-)
-from vlcpctl.files.hashing import content_id
-from vlcpctl.files.manifest import MANIFESTS, write_manifest
+from vlcpctl.core.words import as_markdown, printable
+from vlcpctl.files.finished import already_made
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.manifest import MANIFESTS, is_artifact, write_manifest
+from vlcpctl.files.outputs import is_pipe_or_device, new_directory, new_file, refuse_foreign
 from vlcpctl.report.angles import MEASURES
 from vlcpctl.report.forgotten.changes import DIRECTORY
 from vlcpctl.report.formats import (
@@ -57,16 +50,16 @@ _LONGEST_NAME = 100  # characters
 
 def markdown(document: Document) -> str:
     """The text of report.md: verdicts, notes, each section's heading and tables, definitions."""
-    parts = [f"# {escaped(TITLE)}"]
+    parts = [f"# {as_markdown(TITLE)}"]
     lines = document.compared_with()
     compared = [markdown_list(lines)] if lines else []
     if document.verdicts:
-        parts.append(f"**{escaped(overall(document.verdicts))}**")
+        parts.append(f"**{as_markdown(overall(document.verdicts))}**")
         compared.append(table_markdown(verdicts_table(document.verdicts)))
     parts += [*compared, *(f"> {markdown_line(note)}" for note in document.notes)]
     sections = [*document.published_sections(), *document.sections(has_every_metric=True)]
     for heading, tables in [*sections, *forgotten_sections(document)]:
-        parts += [f"## {escaped(heading)}"] if heading else []
+        parts += [f"## {as_markdown(heading)}"] if heading else []
         parts += [table_markdown(table) for table in tables]
     return "\n\n".join([*parts, table_markdown(definitions_table())]) + "\n"
 
@@ -78,7 +71,6 @@ def write_report(document: Document, about: dict[str, Any], out: Path, *, force:
     """
     if already_made(out, "report", about, force=force):
         return False
-    manifest = MANIFESTS["report"]
     texts = {
         "report.html": page(document),
         "report.md": markdown(document),
@@ -88,9 +80,9 @@ def write_report(document: Document, about: dict[str, Any], out: Path, *, force:
             for one in document.published
         },
         **{f"{DIRECTORY}/{name}": text for name, text in forgotten_pages(document)},
-        manifest: indented_json(summary(document, about)) + "\n",
+        MANIFESTS["report"]: indented_json(summary(document, about)) + "\n",
     }
-    with new_directory(out, manifest) as directory:
+    with new_directory(out, is_artifact) as directory:
         for name, text in texts.items():
             (directory / name).parent.mkdir(exist_ok=True)
             (directory / name).write_text(text, encoding="utf-8")
@@ -114,7 +106,7 @@ def write_tables(
             f"the report has {len(texts)} tables, more than {_MOST_FILES}; report fewer runs at a "
             "time with --run"
         )
-    with new_directory(out, MANIFESTS["tables"]) as directory:
+    with new_directory(out, is_artifact) as directory:
         for name, text in texts.items():
             (directory / name).write_text(text, encoding="utf-8")
         digests = {name: content_id(text) for name, text in texts.items()}
@@ -193,7 +185,7 @@ def write_figures(document: Document, identity: dict[str, Any], out: Path, *, fo
         )
     stems: dict[str, None] = {}
     digests: dict[str, str] = {}
-    with new_directory(out, MANIFESTS["figures"]) as directory:
+    with new_directory(out, is_artifact) as directory:
         for prefix, chart in charts:
             for name, files in drawings(chart):
                 stem = free_name(f"{prefix} {name}", stems)
@@ -244,8 +236,7 @@ def check_junit_path(out: Path, report: Path | None) -> None:
             "outside it"
         )
     if not is_pipe_or_device(out):
-        refuse_foreign_file(out, is_junit)
-        refuse_link(out)
+        refuse_foreign(out, is_junit, is_file=True)
 
 
 def write_junit(verdicts: Sequence[Verdict], out: Path) -> None:
@@ -254,7 +245,7 @@ def write_junit(verdicts: Sequence[Verdict], out: Path) -> None:
     Raises OutputExists if another file is at `out`, and OSError if it cannot be written.
     """
     # A copy of the old file would be found by a pattern such as **/*.xml, and counted as well.
-    with new_file(out, is_junit, keeps_replaced=False) as temporary:
+    with new_file(out, is_junit, keeps=False) as temporary:
         temporary.write_text(junit(verdicts), encoding="utf-8")
 
 
@@ -287,7 +278,7 @@ def step_summary(document: Document) -> str:
     shown = sorted(verdicts, key=lambda one: one.passes)[:_MOST_VERDICTS]
     shown = shown if len(shown) < len(verdicts) else list(verdicts)
     table = table_markdown(verdicts_table(shown))
-    parts = [f"## {escaped(TITLE)}", f"**{overall(verdicts)}**", table]
+    parts = [f"## {as_markdown(TITLE)}", f"**{overall(verdicts)}**", table]
     if len(shown) < len(verdicts):
         parts.append(f"{len(verdicts) - len(shown)} more are not shown.")
     if document.notes:

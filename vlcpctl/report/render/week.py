@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vlcpctl.core.amounts import duration, size
+from vlcpctl.core.words import duration, size
 from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.report.cards.training_log import TermCurve
 from vlcpctl.report.charts import Panel, PanelLine, RunStyle

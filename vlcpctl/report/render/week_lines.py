@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-from vlcpctl.core.printable import printable
+from vlcpctl.core.words import printable
 from vlcpctl.report.render.week import Change, WeekFacts
 
 MOST_LINES = 15

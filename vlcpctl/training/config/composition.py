@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.method import Method, lies_within
+from vlcpctl.core.words import parse_number, parse_whole_number
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.training.config.presets import ASKS_FOR, INSTEAD, hyper_of_preset
 

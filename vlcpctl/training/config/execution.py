@@ -9,9 +9,9 @@ import os
 import shutil
 from collections.abc import Iterator
 
-from vlcpctl.core.amounts import size
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.gpu import has_tf32, in_words, is_gpu
+from vlcpctl.core.machine import has_tf32, in_words, is_gpu
+from vlcpctl.core.words import size
 from vlcpctl.training.config.request import TrainRequest
 
 BENCHMARK = "benchmark"  # of --cudnn

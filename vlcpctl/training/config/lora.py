@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
 
-from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError
+from vlcpctl.core.words import parse_number, parse_whole_number
 
 USUAL_FACTOR = 2  # alpha / rank: of C-CLIP (rank 16, alpha 32) and Dobrzeniecka et al. (8, 16)
 # The matrices of attention and MLP in open_clip's transformers: of the image encoder, of CLIP's own

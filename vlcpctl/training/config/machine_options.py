@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, get_type_hints
 
-from vlcpctl.core.amounts import parse_whole_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.option_rules import EXECUTION, option_rows
+from vlcpctl.core.words import parse_whole_number
 from vlcpctl.training.config.request import save_every
 from vlcpctl.training.config.resolution import check_row
 from vlcpctl.training.config.run_options import RunOptions

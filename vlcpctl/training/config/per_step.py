@@ -11,9 +11,9 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from vlcpctl.core.amounts import parse_whole_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
+from vlcpctl.core.words import parse_whole_number
 
 PAPER = "paper"
 

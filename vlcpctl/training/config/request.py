@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
 from vlcpctl.core.seeds import torch_seed
-from vlcpctl.files.staging import read_path
+from vlcpctl.core.words import parse_number, parse_whole_number
+from vlcpctl.files.outputs import read_path
 from vlcpctl.methods.plugins.transfer import packed, unpacked
 from vlcpctl.tracking.destinations import Destination
 from vlcpctl.training.config.run_options import RunOptions

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method, lies_within
 from vlcpctl.core.option_rules import GoesWith, OptionRow, refuse_idle
+from vlcpctl.core.words import parse_number
 from vlcpctl.data.loading.replay import UNION, Replay
 from vlcpctl.models.temperature import parse_temperature
 from vlcpctl.training.config.lora import parse_lora

@@ -14,9 +14,9 @@ import torch
 from vlcpctl.core import console
 from vlcpctl.core.batch import Batch, Weights
 from vlcpctl.core.errors import Diverged, Incompatible, Interrupted
+from vlcpctl.core.machine import keep_freed_memory
 from vlcpctl.core.method import TRAIN
 from vlcpctl.core.params import copy_of
-from vlcpctl.core.process_memory import keep_freed_memory
 from vlcpctl.distributed.signals import StopFlag
 from vlcpctl.files.tensors import first_not_finite, require_same_names
 from vlcpctl.metrics.chance import loss_at_chance

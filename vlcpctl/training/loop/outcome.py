@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vlcpctl.core.amounts import counted, duration
+from vlcpctl.core.words import counted, duration
 
 _VALIDATED = b'"val_loss"'
 

@@ -26,13 +26,12 @@ import msgspec
 import xxhash
 
 from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
-from vlcpctl.files.atomic import new_part, refuse_unfinished
 from vlcpctl.files.digests import ALGORITHM, FileDigest, changed_prefix, digests_of, verify_files
-from vlcpctl.files.library_errors import reading, writing_tensors
+from vlcpctl.files.finished import UNFINISHED, refuse_other
+from vlcpctl.files.inputs import converted, parse_json, read_json_object, reading
 from vlcpctl.files.manifest import identity_differences
-from vlcpctl.files.safe_json import parse_json, read_json_object
-from vlcpctl.files.staging import Staging
-from vlcpctl.files.structs import converted
+from vlcpctl.files.outputs import Output, new_part
+from vlcpctl.files.tensors import writing_tensors
 from vlcpctl.training.loop.metrics_log import FILE_NAME
 
 if TYPE_CHECKING:
@@ -88,11 +87,11 @@ class _Facts(msgspec.Struct, frozen=True):
 
 
 class ResumeDirectory:
-    """The directory of an unfinished run, in the staging directory of its checkpoint."""
+    """The directory of an unfinished run, in the hidden directory of its checkpoint."""
 
     def __init__(self, out: Path) -> None:
-        self.staging = Staging(out)
-        self.path = self.staging.partial
+        self.output = Output(out)
+        self.path = self.output.partial
         self.journal, self.state = self.path / FILE_NAME, self.path / STATE
 
     def claim(
@@ -110,12 +109,12 @@ class ResumeDirectory:
         the state cannot be resumed.
         """
         if force and self.path.exists():
-            self.staging.keep(self.path)
+            self.output.drop_partial(keeps=True)
         if any(self.path.glob("at-*")):
             raise Incompatible(f"{self.path} was saved by vlcpctl 0.3 or before it{START_OVER}")
         # Without a state nothing would be lost: such a directory is simply reused.
         if self.newest() is None:
-            self.staging.open_partial()
+            self.output.open_partial()
             identity = json.dumps({"semantic": semantic, "numeric": numeric}, indent=1)
             with new_part(self.path / IDENTITY) as temporary:  # killed here: no half of a file
                 temporary.write_text(identity)
@@ -124,7 +123,7 @@ class ResumeDirectory:
         recorded = {IDENTITY: facts.identity}
         verify_files(self.path, recorded, error=Incompatible, advice=START_OVER, use_cache=False)
         found = read_json_object(self.path / IDENTITY)
-        refuse_unfinished(self.path, found["semantic"], semantic)
+        refuse_other(self.path, found["semantic"], semantic, UNFINISHED)
         inexact = identity_differences(found["numeric"], numeric)
         if inexact and not accept_inexact:
             raise Incompatible(
@@ -169,7 +168,7 @@ class ResumeDirectory:
 
     def remove(self) -> None:
         """Delete the state, once the run is finished."""
-        self.staging.drop_partial()
+        self.output.drop_partial()
 
     def _read(self, *, whole: bool) -> tuple[_Facts, dict[str, Tensor]]:
         """The facts of the state and, if it is read `whole`, its verified tensors."""

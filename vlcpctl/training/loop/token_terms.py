@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Terms, Tokens
-from vlcpctl.core.device_copies import to_device
+from vlcpctl.core.devices import to_device
 from vlcpctl.core.method import Method
 from vlcpctl.losses.masked import word_loss
 from vlcpctl.training.loop.method_context import ChunkPart, MethodRun

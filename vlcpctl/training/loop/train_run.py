@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vlcpctl.core.batch import Batch, Features, PseudoTexts, Tokens, Weights
-from vlcpctl.core.device_copies import to_device
+from vlcpctl.core.devices import to_device
 from vlcpctl.core.method import Method
 from vlcpctl.distributed.world import World
 from vlcpctl.losses.rows import Sigmoid, Softmax, row_loss

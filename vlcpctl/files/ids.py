@@ -1,4 +1,4 @@
-"""Content hashes: the identity of samples and artifacts, and draws that depend on it alone."""
+"""Ids of samples and artifacts by their content, and draws that depend on it alone."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import hashlib
 import json
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any
 
 import orjson
-
-from vlcpctl.files.input_files import naming_input
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 _KEY_BYTES = 16  # 32 hex digits: collisions are negligible below 10**15 samples
@@ -73,12 +70,6 @@ def texts_id(texts: Iterable[str]) -> str:
 def canonical_json(value: object) -> str:
     """JSON text that is the same for equal values: sorted keys, no spaces."""
     return _CANONICAL.encode(value)
-
-
-def file_sha256(path: Any) -> str:
-    """The sha256 of a file's bytes, in hex. Raises OSError if it cannot be read."""
-    with naming_input(path), open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _joined(parts: tuple[object, ...]) -> bytes:

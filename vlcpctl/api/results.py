@@ -21,7 +21,8 @@ class Report:
     """A report of learning and forgetting, which a notebook shows.
 
     `path` is its directory, None if it was made without `out`; `summary` is its summary.json,
-    `facts` are the lines of its facts.csv, one for each number, and `page` is its report.html.
+    `facts` are the lines of its facts.csv, one for each number (none of a report of 0.3), and `page`
+    is its report.html.
     """
 
     path: Path | None
@@ -37,7 +38,8 @@ class Report:
         path = Path(path)
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
         page = (path / "report.html").read_text(encoding="utf-8")
-        facts = read_facts((path / FACTS).read_text(encoding="utf-8"))
+        place = path / FACTS
+        facts = read_facts(place.read_text(encoding="utf-8")) if place.exists() else []
         return cls(path=path, summary=summary, page=page, facts=facts)
 
     def _repr_html_(self) -> str:

@@ -21,7 +21,7 @@ class Report:
     """A report of learning and forgetting, which a notebook shows.
 
     `path` is its directory, None if it was made without `out`; `summary` is its summary.json,
-    `facts` are the lines of its facts.csv, one for each number (none of a report of 0.3), and `page`
+    `facts` are the lines of its facts.csv, one for each number (0.3 wrote none), and `page`
     is its report.html.
     """
 

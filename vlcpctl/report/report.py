@@ -593,7 +593,8 @@ def _numbers(value: Spread | None, seeds: Sequence[int]) -> dict[str, Any]:
         return {}
     several = " ".join(map(number_text, value.values)) if len(value.values) > 1 else ""
     found = {"value": value.mean, "sd": value.sd, "n": len(value.values), "values": several}
-    return found | {"seeds": " ".join(map(str, seeds))}
+    is_of_each = len(seeds) == len(value.values)  # not so where other seeds were compared
+    return found | {"seeds": " ".join(map(str, seeds)) if is_of_each else ""}
 
 
 def _run_records(track: Track, run: Run) -> Iterator[dict[str, Any]]:

@@ -10,24 +10,25 @@ number of tasks (measured too, up to `--most` tasks). Recalls are checked to be 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 import numpy as np
 from turns import in_turns, show
 
 from vlcpctl.core.console import emit
-from vlcpctl.evaluation.retrieval.cross_modal import cross_modal, result, search
-from vlcpctl.evaluation.retrieval.multi_modal import result as result_of_items
-from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.gallery import GATHER_GROWING, Embeddings, lay_out
-from vlcpctl.evaluation.search.hits import HitSearch
-from vlcpctl.evaluation.search.index import Vectors
-from vlcpctl.evaluation.search.items import (
-    GATHER_ITEMS,
-    FusedFeatures,
-    GrowingItems,
-    lay_out_items,
+from vlcpctl.evaluation.retrieval.cross_modal import Found
+from vlcpctl.evaluation.retrieval.multi_modal import measured
+from vlcpctl.evaluation.search.count import hits, ranks
+from vlcpctl.evaluation.search.galleries import (
+    Captioned,
+    Classified,
+    Distinct,
+    Embeddings,
+    gather,
+    gather_classes,
+    ids,
 )
-from vlcpctl.evaluation.search.queries import growing_ways
+from vlcpctl.evaluation.search.vectors import Vectors
 from vlcpctl.metrics.recall import CUTOFFS
 
 NOISE = 5.0  # of captions against their image, so that recalls are neither 0 nor 100
@@ -38,65 +39,67 @@ TOP = max(CUTOFFS)
 def main() -> None:
     """Measure both protocols at each number of tasks."""
     args = _arguments()
-    backend = choose(args.backend, "cpu")
     for tasks in args.tasks:
-        _cross_modal(args, tasks, backend)
-        _multi_modal(args, tasks, backend)
+        _cross_modal(args, tasks)
+        _multi_modal(args, tasks)
 
 
-def _cross_modal(args: argparse.Namespace, tasks: int, backend) -> None:
-    growing = GATHER_GROWING["unite"](_pairs(args, tasks))
+def _cross_modal(args: argparse.Namespace, tasks: int) -> None:
+    parts = _pairs(args, tasks)
 
-    def all_galleries() -> list[object]:
-        found = search(growing_ways(growing), backend)
-        return [result(found, number) for number in range(1, tasks + 1)]
+    def galleries(some: int) -> list[object]:
+        gallery = gather([part for part, _ in parts[:some]], "unite")
+        vectors = gallery.vectors([one for _, one in parts[:some]])
+        searches = gallery.searches(vectors, vectors)
+        found = Found(searches, {way: ranks(one, "cpu", TOP) for way, one in searches.items()})
+        return [found.measured(number) for number in range(1, some + 1)]
 
-    def each_by_itself() -> list[object]:
-        galleries = (growing.first(number) for number in range(1, tasks + 1))
-        return [cross_modal(gallery, backend) for gallery in galleries]
+    def alone(some: int) -> object:
+        gallery = gather([part for part, _ in parts[:some]], "unite")
+        vectors = gallery.vectors([one for _, one in parts[:some]])
+        searches = gallery.in_one_part().searches(vectors, vectors)
+        arrays = {way: ranks(one, "cpu", TOP) for way, one in searches.items()}
+        return Found(searches, arrays).measured()
 
-    contenders = {
-        "all galleries": all_galleries,
-        "the last gallery alone": lambda: cross_modal(growing.whole, backend),
-    }
     emit("")
-    emit(f"{tasks} tasks, {len(growing.whole.image_ID)} images: cross-modal")
-    _turns(args, tasks, contenders, each_by_itself)
+    emit(f"{tasks} tasks, {tasks * args.images} images: cross-modal")
+    _turns(args, tasks, galleries, alone)
 
 
-def _multi_modal(args: argparse.Namespace, tasks: int, backend) -> None:
+def _multi_modal(args: argparse.Namespace, tasks: int) -> None:
     parts = _items(args, tasks)
-    growing = GATHER_ITEMS["unite"](parts, parts)
+    whole = gather_classes(parts, parts, "unite")
 
-    def all_galleries() -> list[object]:
-        found = HitSearch.of(growing, backend, TOP)
-        return [result_of_items(found, one) for one in range(1, tasks + 1)]
+    def galleries(some: int) -> list[object]:
+        found = hits(whole, "cpu", TOP, range(len(whole.class_Q)))
+        return [measured(whole, found, number) for number in range(1, some + 1)]
 
-    def alone(parts: int) -> object:
-        return result_of_items(HitSearch.of(GrowingItems.of(growing.first(parts)), backend, TOP))
+    def alone(some: int) -> object:
+        own = gather_classes(parts[:some], parts[:some], "unite")
+        empty = ids([])
+        one = replace(own, query_ends=empty, ends_M=empty)  # one part
+        return measured(one, hits(one, "cpu", TOP, range(len(one.class_Q))))
 
-    def each_by_itself() -> list[object]:
-        return [alone(one) for one in range(1, tasks + 1)]
+    emit("")
+    emit(f"{tasks} tasks, {len(whole.class_G)} pairs: multi-modal")
+    _turns(args, tasks, galleries, alone)
 
+
+def _turns(args: argparse.Namespace, tasks: int, galleries, alone) -> None:
     contenders = {
-        "all galleries": all_galleries,
+        "all galleries": lambda: galleries(tasks),
         "the last gallery alone": lambda: alone(tasks),
     }
-    emit("")
-    emit(f"{tasks} tasks, {len(growing.whole.class_G)} pairs: multi-modal")
-    _turns(args, tasks, contenders, each_by_itself)
-
-
-def _turns(args: argparse.Namespace, tasks: int, contenders, each_by_itself) -> None:
     if tasks <= args.most:
-        assert contenders["all galleries"]() == each_by_itself()
-        contenders["each gallery by itself"] = each_by_itself
-    assert contenders["all galleries"]()[-1] == contenders["the last gallery alone"]()
+        each = "each gallery by itself"
+        contenders[each] = lambda: [alone(one) for one in range(1, tasks + 1)]
+        assert galleries(tasks) == contenders[each]()
+    assert galleries(tasks)[-1] == alone(tasks)
     found = in_turns(contenders, rounds=args.rounds, warm_up=0)
     show(found, "the last gallery alone")
 
 
-def _pairs(args: argparse.Namespace, tasks: int) -> list[Embeddings]:
+def _pairs(args: argparse.Namespace, tasks: int) -> list[tuple[Captioned, Embeddings]]:
     random = np.random.default_rng(0)
     found = []
     for task in range(tasks):
@@ -105,11 +108,12 @@ def _pairs(args: argparse.Namespace, tasks: int) -> list[Embeddings]:
         texts = near + NOISE * random.standard_normal(near.shape, dtype=np.float32)
         names = [f"{task} {number}" for number in range(args.images)]
         captions = [[f"{name} {one}" for one in range(args.captions)] for name in names]
-        found.append(Embeddings(lay_out(names, captions), _unit(images), _unit(texts)))
+        part = Captioned.of(names, captions)
+        found.append((part, Embeddings(_unit(images), _unit(texts))))
     return found
 
 
-def _items(args: argparse.Namespace, tasks: int) -> list[FusedFeatures]:
+def _items(args: argparse.Namespace, tasks: int) -> list[tuple[Classified, Vectors]]:
     random = np.random.default_rng(0)
     found = []
     for task in range(tasks):
@@ -117,8 +121,8 @@ def _items(args: argparse.Namespace, tasks: int) -> list[FusedFeatures]:
         class_N = random.integers(0, CLASSES, args.images)
         vectors = centres[class_N] + NOISE * random.standard_normal((args.images, args.dimensions))
         names = [f"{task} {number}" for number in range(args.images)]
-        items = lay_out_items(names, names, [f"{task} {one}" for one in class_N.tolist()])
-        found.append(FusedFeatures(items, _unit(vectors.astype(np.float32))))
+        classes = [f"{task} {one}" for one in class_N.tolist()]
+        found.append((Classified(Distinct.of(names), classes), _unit(vectors.astype(np.float32))))
     return found
 
 
@@ -133,7 +137,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--images", type=int, default=40, help="of each task")
     parser.add_argument("--captions", type=int, default=1)
     parser.add_argument("--dimensions", type=int, default=512)
-    parser.add_argument("--backend", default="auto")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--most", type=int, default=8, help="tasks searched gallery by gallery")
     return parser.parse_args()

@@ -24,12 +24,12 @@ from turns import in_turns, ratios, show
 from vlcpctl.core.console import emit
 from vlcpctl.evaluation.classification.linear_probe import (
     LOOSE,
+    STRENGTHS,
     TIGHT,
     LabelledFeatures,
     Probe,
-    fit_lbfgs,
+    fitted,
 )
-from vlcpctl.evaluation.classification.logistic_probe import STRENGTHS
 
 TOLERANCES = (1e-4, 1e-6, 1e-8)  # of scikit-learn; the first is its default
 NOISE = 3.0
@@ -42,7 +42,7 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", ConvergenceWarning)
     data = _features(args)
-    least = [loss(fit_lbfgs(data, one, None, 1e-10), data, one) for one in STRENGTHS]
+    least = [loss(fitted(data, one, None, 1e-10), data, one) for one in STRENGTHS]
     sweeps: dict[str, Sweep] = {
         "vlcpctl, to choose": lambda: ours(data, LOOSE),
         "vlcpctl, as the last fit": lambda: ours(data, TIGHT),
@@ -66,7 +66,7 @@ def ours(data: LabelledFeatures, tolerance: float) -> list[Probe]:
     """The probes of all strengths, each started from the last."""
     found: list[Probe] = []
     for strength in STRENGTHS:
-        found.append(fit_lbfgs(data, strength, found[-1] if found else None, tolerance))
+        found.append(fitted(data, strength, found[-1] if found else None, tolerance))
     return found
 
 

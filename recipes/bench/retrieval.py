@@ -23,6 +23,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import faiss
 import numpy as np
@@ -30,11 +31,11 @@ import torch
 from turns import in_turns, show
 
 from vlcpctl.core.console import emit
-from vlcpctl.evaluation.retrieval.cross_modal import cross_modal, result, search
-from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.gallery import Gallery
-from vlcpctl.evaluation.search.index import Vectors
-from vlcpctl.evaluation.search.queries import both_ways
+from vlcpctl.evaluation.retrieval.cross_modal import Found, cross_modal
+from vlcpctl.evaluation.search.count import exact_ranks, ranks
+from vlcpctl.evaluation.search.galleries import Embeddings, Search
+from vlcpctl.evaluation.search.galleries import Gallery as Entries
+from vlcpctl.evaluation.search.vectors import Vectors
 from vlcpctl.metrics.recall import recalls
 
 NOISE = 5.0  # of captions against their image, so that recalls are neither 0 nor 100
@@ -42,7 +43,16 @@ TOP = 10
 ROWS = 4096  # made at once
 CUDA = "cuda:0"
 
-Search = Callable[[Gallery], float]
+
+class Gallery(NamedTuple):
+    """Images (I, D), texts (T, D), and the rows of those that match."""
+
+    image_ID: Vectors
+    text_TD: Vectors
+    pairs_P2: np.ndarray
+
+
+Contender = Callable[[Gallery], float]
 
 
 def main() -> None:
@@ -69,15 +79,21 @@ def main() -> None:
 
 def say_ranks(gallery: Gallery, device: str) -> None:
     """Print how many ranks of bare FAISS are neither ours nor between those of our ties."""
-    ours = search(both_ways(gallery), choose("faiss", device))
-    for (way, found), bare in zip(ours.items(), bare_ranks(gallery, device), strict=True):
-        ranks = found.ranks()
-        other = int(np.sum((bare < ranks.best) | (bare > ranks.worst)))
-        tied = int(np.sum(ranks.best != ranks.worst))
+    ours = both_ways(gallery)
+    for (way, search), bare in zip(ours.items(), bare_ranks(gallery, device), strict=True):
+        worst, best = (1 + one[0].astype(int) for one in ranks(search, device, TOP))
+        other = int(np.sum((bare < best) | (bare > worst)))
+        tied = int(np.sum(best != worst))
         emit(f"{way}: {other} of {len(bare)} ranks of {BARE} differ from ours; {tied} are ties")
 
 
-def measure(search_all: Search, gallery: Gallery, device: str) -> dict[str, float]:
+def both_ways(gallery: Gallery) -> dict[str, Search]:
+    """The searches of both directions."""
+    entries = Entries.of(gallery.pairs_P2, (len(gallery.image_ID), len(gallery.text_TD)))
+    return entries.searches(*[Embeddings(gallery.image_ID, gallery.text_TD)] * 2)
+
+
+def measure(search_all: Contender, gallery: Gallery, device: str) -> dict[str, float]:
     """The gain of memory at its peak, and the mean recall."""
     search_all(_head(gallery, 50))  # imports and first calls
     watch = PeakMemory(_anonymous if device == "cpu" else _in_use_on_gpu)
@@ -106,24 +122,27 @@ class PeakMemory:
             self.peak = max(self.peak, self.in_use())
 
 
-def with_vlcpctl(backend: str, device: str) -> Search:
+def with_vlcpctl(device: str) -> Contender:
     """Our evaluation, both directions, tie rule included."""
-    return lambda gallery: cross_modal(gallery, choose(backend, device)).metrics["rm"]
+    return lambda gallery: cross_modal(*gallery, device)["metrics"]["rm"]
 
 
-def with_exact_ranks(device: str, queries: int | None) -> Search:
+def with_exact_ranks(device: str, queries: int | None) -> Contender:
     """What --save-ranks needs: exact ranks and best wrong answers, of all queries or the first."""
 
     def search_all(gallery: Gallery) -> float:
         ways = both_ways(gallery)
         if queries is not None:
-            ways = {way: one.at(np.arange(min(queries, len(one)))) for way, one in ways.items()}
-        return result(search(ways, choose("torch", device), is_exact=True)).metrics["rm"]
+            ways = {
+                way: one.of_rows(np.arange(min(queries, len(one)))) for way, one in ways.items()
+            }
+        found = Found(ways, {way: exact_ranks(one, device) for way, one in ways.items()})
+        return found.measured()["metrics"]["rm"]
 
     return search_all
 
 
-def with_bare_faiss(device: str) -> Search:
+def with_bare_faiss(device: str) -> Contender:
     """What one would write with FAISS: an index, its ten best, and recalls of them."""
     return lambda gallery: recalls(*bare_ranks(gallery, device))["rm"]
 
@@ -172,15 +191,14 @@ EXACT = "vlcpctl (exact ranks)"
 
 def contenders_on(
     device: str, *, with_all: bool = False, queries: int | None = None
-) -> dict[str, Search]:
+) -> dict[str, Contender]:
     """The contenders on a device, by name; the slowest only `with_all`.
 
     Exact ranks are of the first `queries` of each direction (None: of all).
     """
     found = {
         BARE: with_bare_faiss(device),
-        "vlcpctl (faiss)": with_vlcpctl("faiss", device),
-        "vlcpctl (torch)": with_vlcpctl("torch", device),
+        "vlcpctl": with_vlcpctl(device),
         EXACT: with_exact_ranks(device, queries),
     }
     if device == "cpu":

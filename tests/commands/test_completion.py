@@ -187,9 +187,8 @@ def test_the_names_that_are_written_here_are_those_of_the_code() -> None:
     from vlcpctl.data.splitting.rules import KINDS
     from vlcpctl.data.tasks.index import SPLITS
     from vlcpctl.evaluation.classification import probe
-    from vlcpctl.evaluation.planned_rows import GALLERIES
     from vlcpctl.evaluation.retrieval import evaluator as retrieval
-    from vlcpctl.evaluation.search.backends import BACKENDS
+    from vlcpctl.evaluation.rows import GALLERIES
     from vlcpctl.evaluation.spatial.evaluator import BETWEEN
     from vlcpctl.metrics.average_precision import VARIANTS
     from vlcpctl.report.gates import POLICIES
@@ -207,9 +206,7 @@ def test_the_names_that_are_written_here_are_those_of_the_code() -> None:
         "--variant": set(BUFFER_VARIANTS),
         "--map-variant": set(VARIANTS),
         "--duplicates": set(retrieval.DUPLICATES),
-        "--backend": set(BACKENDS),
         "--classes": set(CLASSES),
-        "--solver": set(probe.SOLVERS),
         "--between": set(BETWEEN),
         "--undefined": set(POLICIES),
         "--by": forms(KINDS),

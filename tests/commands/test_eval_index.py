@@ -27,7 +27,6 @@ from vlcpctl.files.outputs import new_directory
 from vlcpctl.files.rows import Row
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.models import configuration, dual_encoder
-from vlcpctl.report.report import ReportRequest, build
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 OWN, MORE = 14, 30
@@ -169,13 +168,12 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("backend", ["faiss", "torch"])
 @pytest.mark.parametrize("options", CASES)
 def test_numbers_and_ranks_are_those_of_a_naive_search(
-    place: Path, tmp_path: Path, options: dict[str, Any], backend: str
+    place: Path, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     cache = tmp_path / "cache"
-    row = evaluated(place, tmp_path / "rows", backend=backend, embedding_cache=cache, **options)
+    row = evaluated(place, tmp_path / "rows", embedding_cache=cache, **options)
     gallery = options.get("gallery_checkpoint", "new")
     by = None
     if "distractors" in options:
@@ -184,7 +182,7 @@ def test_numbers_and_ranks_are_those_of_a_naive_search(
     assert row["metrics"] == pytest.approx(metrics)
     # The same from the cache, and with files of ranks.
     again = {"embedding_cache": cache, "save_ranks": tmp_path / "ranks", **options}
-    assert evaluated(place, tmp_path / "again", backend=backend, **again) == row
+    assert evaluated(place, tmp_path / "again", **again) == row
     table = pq.read_table(tmp_path / "ranks")
     for way, found in ranks.items():
         of_way = table.filter(np.array(table["direction"].to_pylist()) == way)
@@ -233,13 +231,6 @@ def test_the_order_of_distractors_and_the_evaluated_data_among_them_change_nothi
     assert own["metrics"] == evaluated(place, tmp_path / "none")["metrics"]
 
 
-def test_separate_duplicates_are_several_distractors(place: Path, tmp_path: Path) -> None:
-    row = evaluated(place, tmp_path / "rows", distractors=["more"], duplicates="separate")
-    kept = [of for _, of in samples(place / "more")[3:]]
-    assert row["n_distractor_texts"] == sum(map(len, kept)) - 1  # without "x of 4"
-    assert row["n_distractor_images"] == MORE - 3
-
-
 def test_merged_galleries_have_distractors_and_indexes(place: Path, tmp_path: Path) -> None:
     stream = make_stream(tmp_path / "stream", 2, 2, test=6)
     tasks = sorted(stream.glob("0*"))
@@ -277,29 +268,13 @@ def test_finished_rows_are_not_measured_again_and_others_are_refused(
     out, ranks = tmp_path / "rows", tmp_path / "ranks"
     row = evaluated(place, out, save_ranks=ranks, **CASES[3])
     with monkeypatch.context() as patch:
-        patch.setattr("vlcpctl.evaluation.evaluator.Session.load", None)
+        patch.setattr("vlcpctl.evaluation.evaluator.Session.encoder", None)
         assert evaluated(place, out, save_ranks=ranks, **CASES[3]) == row
     for other in CASES[:3]:
         with pytest.raises(OutputExists, match="contains other rows"):
             evaluated(place, out, **other)
         with pytest.raises(OutputExists):
             evaluated(place, tmp_path / "new", save_ranks=ranks, **other)
-
-
-def test_the_plan_names_index_and_distractors(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(
-        [place / "guard"],
-        [place / "new"],
-        dry_run=True,
-        gallery_checkpoint=place / "old",
-        distractors=[place / "more"],
-        distractors_by="query",
-    )
-    said = capsys.readouterr().err
-    assert f"own gallery of guard by {place / 'old'}" in said
-    assert "distractors by the queries' checkpoint: more" in said
 
 
 def test_what_does_not_fit_is_refused_in_one_line(place: Path, tmp_path: Path) -> None:
@@ -341,25 +316,11 @@ def test_options_without_effect_are_refused(
         evaluated(place, tmp_path / "rows", **options)
 
 
-def test_a_distractor_without_the_split_is_refused(place: Path, tmp_path: Path) -> None:
-    make_task(tmp_path / "train", name="train", splits={"train": 2})
-    with pytest.raises(BadInput, match="has no split 'test'"):
-        evaluated(place, tmp_path / "rows", distractors=[str(tmp_path / "train")])
-
-
 def read(place: Path, tmp_path: Path, cases: Iterable[tuple[str, dict[str, Any]]]) -> list[Row]:
     rows = [
         evaluated(place, tmp_path / "one", name, force=True, **options) for name, options in cases
     ]
     return read_back(tmp_path / "all", rows)
-
-
-def test_rows_with_other_distractors_are_not_comparable(place: Path, tmp_path: Path) -> None:
-    rows = read(place, tmp_path, [("old", {}), ("new", CASES[0])])
-    with pytest.raises(BadInput, match="distractors is not set in one row and "):
-        build(rows, ReportRequest(allow_missing=True))
-    with pytest.raises(BadInput, match="contradicts"):
-        read(place, tmp_path, [("new", {}), ("new", CASES[0])])
 
 
 def test_ranks_belong_to_rows_of_the_same_index(place: Path, tmp_path: Path) -> None:

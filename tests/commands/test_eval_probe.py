@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +12,19 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from support.checkpoints import write_checkpoint_manifest
-from support.class_folders import write_class_folder
 
 from vlcpctl.commands.eval_probe import run
-from vlcpctl.commands.forgetting_report import run as forgetting_report
-from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
+from vlcpctl.core.errors import BadInput, Diverged, TooManySkipped, UsageError
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_task
-from vlcpctl.evaluation.classification import logistic_probe
-from vlcpctl.evaluation.classification.logistic_probe import STRENGTHS
+from vlcpctl.evaluation.classification import linear_probe
+from vlcpctl.evaluation.classification.linear_probe import STRENGTHS
 from vlcpctl.files.ids import unit_hash
 from vlcpctl.files.manifest import is_artifact
 from vlcpctl.files.outputs import new_directory
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
-from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
+from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 
 @pytest.fixture(scope="module")
@@ -132,18 +131,18 @@ def test_the_sweep_ends_when_two_strengths_in_a_row_are_less_accurate(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = iter([50.0, 60.0, 58.0, 60.0, 59.0, 58.0])  # more would raise StopIteration
-    monkeypatch.setattr(logistic_probe, "accuracy", lambda fitted, held: next(given))
+    monkeypatch.setattr(linear_probe, "accuracy", lambda fitted, held: next(given))
     (row,) = probed(place, tmp_path / "rows", first(place), held_out=0.4)
     assert row["strength"] == STRENGTHS[1]
     assert not list(given)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_early_end_chooses_as_the_whole_sweep(
     seed: int, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (row,) = probed(place, tmp_path / "rows", first(place), held_out=0.4, seed=seed)
-    monkeypatch.setattr(logistic_probe, "FALLS", len(STRENGTHS))
+    monkeypatch.setattr(linear_probe, "FALLS", len(STRENGTHS))
     (whole,) = probed(place, tmp_path / "whole", first(place), held_out=0.4, seed=seed)
     assert row == whole
 
@@ -166,22 +165,6 @@ def test_the_strength_is_the_best_on_the_part_that_keys_hold_out(
     assert row["n_train"] == 40  # the probe itself is trained on the whole split
 
 
-def test_the_same_command_makes_the_same_bytes(place: Path, tmp_path: Path) -> None:
-    for solver in ("lbfgs", "sgd"):
-        how = {"solver": solver, "epochs": 3 if solver == "sgd" else None}
-        one = probed(place, tmp_path / f"{solver}-a", first(place), **how)
-        other = probed(place, tmp_path / f"{solver}-b", first(place), **how)
-        assert one == other
-        assert one[0]["protocol"] == solver
-
-
-def test_sgd_learns_and_says_how(place: Path, tmp_path: Path) -> None:
-    (row,) = probed(place, tmp_path / "r", first(place), solver="sgd", epochs=40, strength=1e-3)
-    (least,) = probed(place, tmp_path / "s", first(place), strength=1e-3)
-    assert (row["epochs"], row["protocol"]) == (40, "sgd")
-    assert row["metrics"]["acc1"] == pytest.approx(least["metrics"]["acc1"], abs=15)
-
-
 def test_classes_of_no_train_image_are_wrong_and_counted(place: Path, tmp_path: Path) -> None:
     def pair(number: int) -> Any:
         label = f"{number % 2}" if number < 20 or number % 4 else "new"
@@ -200,48 +183,12 @@ def test_classes_of_no_train_image_are_wrong_and_counted(place: Path, tmp_path: 
     assert row["metrics"]["acc1"] == pytest.approx(expected)
 
 
-def test_a_folder_of_a_benchmark_is_probed_too(place: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "pets"
-    for split, count in (("train", 30), ("test", 12)):
-        images = [(make_image(number), "png", number % 3) for number in range(count)]
-        write_class_folder(folder, images, ("cat", "dog", "bird"), split=split)
-    (row,) = probed(place, tmp_path / "rows", folder)
-    assert (row["task"], row["n_train"], row["n_images"]) == ("pets", 30, 12)
-    assert row["task_step"] is None
-
-
-def test_rows_go_to_forgetting_report(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tasks = sorted((place / "stream").glob("0*"))
-    both = [place / "run/00", place / "run/01"]
-    rows = probed(place, tmp_path / "rows", *tasks, strength=1e-2, checkpoints=both)
-    assert [(row["step"], row["task_step"]) for row in rows] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    capsys.readouterr()
-    forgetting_report([str(tmp_path / "rows")])
-    shown = capsys.readouterr().out
-    assert "probe, lbfgs, test split" in shown
-    assert "Forgetting in acc1" in shown
-
-
-def test_rows_that_are_there_are_kept_and_others_refused(place: Path, tmp_path: Path) -> None:
-    out = tmp_path / "rows"
-    probed(place, out, first(place), strength=1e-2)
-    before = out.stat().st_mtime_ns
-    probed(place, out, first(place), strength=1e-2)
-    assert out.stat().st_mtime_ns == before
-    with pytest.raises(OutputExists):
-        probed(place, out, first(place), strength=1e-3)
-
-
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({"solver": "newton"}, "unknown solver 'newton'"),
-        ({"epochs": 3}, "--epochs has no effect with --solver lbfgs"),
+        ({"epochs": 3}, "--epochs has no effect"),
         ({"lr": 0.5}, "--lr has no effect"),
-        ({"solver": "sgd", "lr": -1.0}, "--lr -1.0 must be above 0"),
-        ({"solver": "sgd", "lr": float("inf")}, "--lr inf must be above 0 and finite"),
+        ({"protocol": "modx", "lr": -1.0}, "--lr -1.0 must be above 0"),
         ({"strength": 0.0}, "--strength 0.0 must be above 0"),
         ({"strength": float("inf")}, "--strength inf must be above 0 and finite"),
         ({"strength": float("nan")}, "--strength nan must be above 0 and finite"),
@@ -258,20 +205,20 @@ def test_options_without_effect_are_refused(
         probed(place, tmp_path / "rows", first(place), **how)
 
 
-def test_a_probe_that_diverges_is_an_error_and_no_row(place: Path, tmp_path: Path) -> None:
-    how = {"solver": "sgd", "epochs": 200}
-    with pytest.raises(Diverged, match=r"00 on 00-part-0: .* at strength 0.1; use a smaller --lr"):
-        probed(place, tmp_path / "rows", first(place), strength=0.1, lr=1e6, **how)
-    with pytest.raises(Diverged, match="at every strength; use a smaller --lr"):
-        probed(place, tmp_path / "rows", first(place), lr=1e12, **how)
+def test_a_probe_that_diverges_is_an_error_and_no_row(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = linear_probe.fitted
+
+    def lost(*given: Any) -> Any:
+        found = real(*given)
+        return replace(found, bias_C=found.bias_C * torch.nan)
+
+    monkeypatch.setattr(linear_probe, "fitted", lost)
+    for how in ({"strength": 0.1}, {}):
+        with pytest.raises(Diverged, match="--strength"):
+            probed(place, tmp_path / "rows", first(place), **how)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_strength_at_which_the_probe_diverges_is_not_chosen(place: Path, tmp_path: Path) -> None:
-    how = {"solver": "sgd", "epochs": 200, "lr": 1e4, "held_out": 0.4, "seed": 5}
-    (row,) = probed(place, tmp_path / "rows", first(place), **how)
-    assert row["strength"] < 1e-2
-    assert row["metrics"]["acc1"] < 100
 
 
 def test_data_that_cannot_be_probed_is_refused(place: Path, tmp_path: Path) -> None:
@@ -295,16 +242,3 @@ def test_data_that_cannot_be_probed_is_refused(place: Path, tmp_path: Path) -> N
         probed(place, tmp_path / "r", labelled("few", "a", "b"), held_out=1e-6)
     with pytest.raises(BadInput, match="has no images in split 'val'"):
         probed(place, out, first(place), split="val")
-
-
-def test_a_place_of_data_sets_without_a_name_to_look_for_is_refused(
-    place: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError, match="has no effect: every data set is given as a path"):
-        probed(place, tmp_path / "rows", first(place), data=tmp_path)
-
-
-def test_json_prints_rows(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run([str(first(place))], [place / "run" / "00"], json_=True)
-    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert row["evaluator"] == "probe"

@@ -107,6 +107,21 @@ def test_joined_shards_have_the_bytes_of_one_process(
     assert (again.code, again.out) == (0, f"{joined}\n")  # the rows are there already
 
 
+def noted(monkeypatch: pytest.MonkeyPatch, asked: list[int]) -> None:
+    """Add the number of queries of each search to `asked`."""
+
+    def noting(real: Any) -> Any:
+        def search(first: Any, *more: Any) -> Any:
+            asked.append(len(more[-1] if isinstance(more[-1], range) else first))
+            return real(first, *more)
+
+        return search
+
+    for name in ("ranks", "exact_ranks"):
+        monkeypatch.setattr(cross_modal, name, noting(getattr(cross_modal, name)))
+    monkeypatch.setattr(multi_modal, "hits", noting(multi_modal.hits))
+
+
 @pytest.mark.parametrize(
     ("kind", "count"), [*((kind, 2) for kind in GALLERIES), ("own", 1), ("own", 5), ("merged", 5)]
 )
@@ -124,19 +139,7 @@ def test_searches_by_shards_have_the_bytes_of_one_process(
     for index in range(count):
         assert run_program(capfd, *sharing, "--shard-index", index).code == 0
     asked: list[int] = []
-    searched_by = (cross_modal.find_ranks, multi_modal.find_hits)
-    monkeypatch.setattr(
-        cross_modal,
-        "find_ranks",
-        lambda own, *given, **more: (asked.append(len(own)), searched_by[0](own, *given, **more))[
-            1
-        ],
-    )
-    monkeypatch.setattr(
-        multi_modal,
-        "find_hits",
-        lambda *given: (asked.append(len(given[-1])), searched_by[1](*given))[1],
-    )
+    noted(monkeypatch, asked)
     left_out = 3  # which the joining line searches
     for index in reversed([one for one in range(count) if one != left_out]):
         ended = run_program(
@@ -253,25 +256,9 @@ def test_a_joining_line_names_the_line_of_a_missing_shard(
     check_refused(run_program(capfd, *join), "eval-retrieval", 3, f"{said} 0")
     assert list(tmp_path.iterdir()) == []
     assert shard(place, rows, capfd, 0).code == 0
-    monkeypatch.delattr(Session, "load")  # refused before a model is loaded
+    monkeypatch.delattr(Session, "encoder")  # refused before a model is loaded
     said = f"shard 1 of 2 of {rows} is missing; first run this line with --shard-index 1"
     check_refused(run_program(capfd, *join), "eval-retrieval", 3, said)
-
-
-def test_an_array_that_no_shard_has_is_missing(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The merged gallery of step 0 needs only the first task, unless embeddings are saved."""
-    rows = tmp_path / "rows"
-    few = [*words(place, rows, "multi-modal", "--num-shards", 1), "--gallery", "merged"]
-    all_ = words(place, rows, "multi-modal", "--num-shards", 1)
-    assert run_program(capfd, *few, "--shard-index", 0).code == 0
-    check_refused(
-        run_program(capfd, *all_), "eval-retrieval", 3, "first run this line with --shard"
-    )
-    assert not rows.exists()
-    assert run_program(capfd, *all_, "--shard-index", 0).code == 0
-    assert run_program(capfd, *all_).code == 0
 
 
 @pytest.mark.parametrize(
@@ -313,21 +300,6 @@ def test_a_line_without_shards_does_not_silently_drop_them(
     check_refused(refused, "eval-retrieval", 4, "--num-shards", "--force")
     assert run_program(capfd, *words(place, rows, "own", "--force")).code == 0
     assert not Output(rows).hidden.exists()
-
-
-@pytest.mark.parametrize("force", [(), ("--force",)])
-def test_unfinished_work_of_another_command_of_that_name_stays(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], force: tuple[str, ...]
-) -> None:
-    rows = tmp_path / "rows"
-    Output(rows).open_partial()
-    kept = Output(rows).partial / "identity.json"
-    kept.write_text('{"run": "a training", "numeric": {"threads": 1}}')
-    line = words(place, rows, "own", "--num-shards", 2, "--shard-index", 0)
-    assert run_program(capfd, *line).code == 4
-    assert kept.exists()
-    assert run_program(capfd, *words(place, rows, "own", *force)).code == 0
-    assert kept.exists()
 
 
 @pytest.mark.parametrize(

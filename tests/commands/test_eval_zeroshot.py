@@ -15,23 +15,19 @@ import torch
 from PIL import Image
 from support.checkpoints import write_checkpoint_manifest
 from support.class_folders import write_class_folder, write_lines
-from torch.nn.functional import normalize
 
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.commands.eval_zeroshot import run
-from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
-from vlcpctl.data.images.transforms import decode_image, eval_view
+from vlcpctl.core.errors import BadInput, OutputExists, TooManySkipped, UsageError
 from vlcpctl.data.tasks.class_names import distinct_labels
 from vlcpctl.data.tasks.task import open_stream
-from vlcpctl.evaluation.classification import class_vectors
-from vlcpctl.evaluation.search.index import BAND
 from vlcpctl.files.manifest import is_artifact
 from vlcpctl.files.outputs import new_directory
 from vlcpctl.files.rows import read_rows
 from vlcpctl.metrics.accuracy import accuracies, tally
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
-from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
+from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream
 
 CLASSES = ("cat", "dog", "bird", "fish", "frog", "horse")
 TEMPLATES = ("a photo of a {c}.", "the {c}")
@@ -175,18 +171,6 @@ def test_classes_of_one_name_are_united_and_a_hit_in_either_is_a_hit(
     assert 0 < recall < 100
 
 
-def test_numbered_classes_of_a_task_have_the_prompts_of_their_name(
-    place: Path, tmp_path: Path
-) -> None:
-    def pair(number: int) -> Any:
-        label = distinct_labels(["cat", "dog", "cat"])[number % 3]
-        return make_pair(number)._replace(label=label)
-
-    task = make_task(tmp_path / "task", splits={"test": 9}, pair=pair)
-    (row,) = evaluate(place, tmp_path / "rows", task)
-    assert (row["n_classes"], row["options"]["united"], row["n_ties"]) == (3, 1, 0)
-
-
 def test_the_classes_of_a_task_are_the_labels_of_its_stream_or_its_own(tmp_path: Path) -> None:
     stream = make_stream(
         tmp_path / "stream", 2, 6, test=6, pair=lambda n: make_pair(n)._replace(label=f"{n // 4}")
@@ -241,48 +225,6 @@ def test_tasks_have_their_step_and_the_rest_an_average(place: Path, tmp_path: Pa
     assert len(read_rows([str(tmp_path / "rows")])) == 6
 
 
-def test_rows_are_the_same_bytes_whatever_the_means(place: Path, tmp_path: Path) -> None:
-    words = (*tasks(place), place / "pets")
-    evaluate(place, tmp_path / "a", *words)
-    evaluate(place, tmp_path / "b", *words, workers=2, batch_size=7)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-
-
-def test_scores_are_kept_for_one_batch_only(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes: list[tuple[int, int]] = []
-    real = class_vectors.class_ranks
-
-    def watched(images: Any, labels: Any, classes: Any, device: str, **given: Any) -> Any:
-        sizes.append((len(images), len(classes)))
-        return real(images, labels, classes, device, **given)
-
-    monkeypatch.setattr(class_vectors, "class_ranks", watched)
-    evaluate(place, tmp_path / "rows", place / "pets", batch_size=4)
-    assert sizes == [(4, 6)] * 6 + [(1, 6)]
-
-
-def test_a_fusion_model_is_measured_by_its_two_towers(place: Path, tmp_path: Path) -> None:
-    fused = make_checkpoint(tmp_path / "fused", place / "stream", 0, model="albef-micro")
-    (row,) = evaluate(place, tmp_path / "rows", place / "pets", checkpoints=[fused])
-    encoder = encoders.load(fused)
-    encoder.module.eval()
-    texts = [template.format(c=name) for name in CLASSES for template in TEMPLATES]
-    images = [decode_image(make_image(number)) for number in range(25)]
-    views = torch.from_numpy(np.stack([eval_view(image, encoder.transform) for image in images]))
-    with torch.no_grad():
-        image, _ = encoder.features(encoder.pixels(views), None)
-        _, text = encoder.features(None, encoder.tokenize(texts))
-    means = normalize(text, dim=-1).reshape(6, 2, -1).mean(1)
-    scores = normalize(image, dim=-1) @ normalize(means, dim=-1).T
-    label = torch.arange(25) % 6
-    right = scores.gather(1, label[:, None])
-    rivals = (scores >= right - BAND).sum(1) - 1  # drawn at random, it ties here and there
-    assert row["metrics"]["acc1"] == 100 * int((rivals == 0).sum()) / 25
-    assert row["metrics"]["acc5"] == 100 * int((rivals < 5).sum()) / 25
-
-
 def test_a_collapsed_model_is_right_about_nothing(place: Path, tmp_path: Path) -> None:
     # The texts differ, but not their tokens.
     spaces = {name: " " * (number + 1) for number, name in enumerate(CLASSES)}
@@ -309,17 +251,6 @@ def test_prompts_are_the_given_ones_before_the_folders_own(place: Path, tmp_path
     assert other["prompts"] != usual["prompts"]
     with pytest.raises(OutputExists, match="contains other rows"):
         evaluate(place, tmp_path / "c", place / "pets")
-
-
-def test_finished_rows_are_not_made_again(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    evaluate(place, tmp_path / "rows", place / "pets")
-    made = (tmp_path / "rows").stat().st_mtime_ns
-    capsys.readouterr()
-    run([str(place / "pets")], [place / "run" / "00"], out=tmp_path / "rows")
-    assert capsys.readouterr().err.endswith("rows is already finished\n")
-    assert (tmp_path / "rows").stat().st_mtime_ns == made
 
 
 def broken_folder(folder: Path, broken: int, count: int = 40) -> Path:
@@ -362,18 +293,6 @@ def test_too_many_broken_images_are_an_error(place: Path, tmp_path: Path) -> Non
         evaluate(place, tmp_path / "rows", folder, limit=5, max_skip="100%")
 
 
-def test_images_without_a_label_are_left_out(place: Path, tmp_path: Path) -> None:
-    def pair(number: int) -> Any:
-        return make_pair(number, labels=3 if number else 0)
-
-    task = make_task(tmp_path / "task", splits={"test": 9}, pair=pair)
-    (row,) = evaluate(place, tmp_path / "rows", task, max_skip="1")
-    assert (row["n_images"], row["n_skipped"], row["n_classes"]) == (8, 1, 3)
-    nothing = make_task(tmp_path / "bare", pair=lambda number: make_pair(number, labels=0))
-    with pytest.raises(BadInput, match="has no class labels; 'vlcpctl split' adds them"):
-        evaluate(place, tmp_path / "rows", nothing, split="train")
-
-
 def test_a_data_set_is_found_by_name(place: Path, tmp_path: Path) -> None:
     shutil.copytree(place / "pets", tmp_path / "wds_vtab-dtd")
     (row,) = evaluate(place, tmp_path / "rows", "dtd", data=tmp_path)
@@ -396,24 +315,6 @@ def test_imagenet_brings_names_and_templates(
     said = "imagenet1k: classes with the same prompts as an earlier one (2: missile, sunglasses) "
     assert note == f"{said}are united with it: a hit in either is a hit"
     assert line == "seqf step 0: imagenet1k, 1000 classes, 80000 prompts"
-
-
-def test_a_group_of_names_is_all_of_them(place: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="has no folder for imagenet1k"):
-        evaluate(place, tmp_path / "rows", "incclip", data=tmp_path)
-
-
-def test_a_diverged_model_is_named(place: Path, tmp_path: Path) -> None:
-    broken = make_checkpoint(tmp_path / "broken", place / "stream", 0, scale=float("nan"))
-    with pytest.raises(Diverged, match=r"broken on pets, .*NaN or infinite"):
-        evaluate(place, tmp_path / "rows", place / "pets", checkpoints=[broken])
-
-
-def test_a_split_that_is_not_there_is_named(place: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"has no split 'val' \(it has: test\)"):
-        evaluate(place, tmp_path / "rows", place / "pets", split="val")
-    with pytest.raises(BadInput, match=r"no images in split 'val' \(it has: train, test\)"):
-        evaluate(place, tmp_path / "rows", tasks(place)[0], split="val")
 
 
 @pytest.mark.parametrize(
@@ -453,39 +354,6 @@ def test_a_folder_that_is_not_whole_is_named(
         evaluate(place, tmp_path / "rows", folder)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"classes": "own"}, "unknown value of --classes: 'own'"),
-        ({"classes": "task"}, "--classes task has no effect"),
-    ],
-)
-def test_options_that_mean_nothing_are_refused(
-    place: Path, tmp_path: Path, options: dict[str, str], message: str
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        evaluate(place, tmp_path / "rows", place / "pets", **options)
-
-
-def test_two_data_sets_of_one_name_are_refused(place: Path, tmp_path: Path) -> None:
-    twin = shutil.copytree(place / "pets", tmp_path / "pets")
-    with pytest.raises(UsageError, match="two data sets are named pets"):
-        evaluate(place, tmp_path / "rows", place / "pets", twin)
-
-
-def test_a_place_of_data_sets_without_a_name_to_look_for_is_refused(
-    place: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError, match="has no effect: every data set is given as a path"):
-        evaluate(place, tmp_path / "rows", place / "pets", data=tmp_path)
-
-
-def test_json_prints_rows(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run([str(place / "pets")], [place / "run" / "00"], json_=True)
-    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert row["evaluator"] == "zeroshot"
 
 
 def test_saved_ranks_give_the_accuracies_of_every_row(place: Path, tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ def test_a_command_has_the_shared_options_after_its_own(*, draws: bool) -> None:
     found = inspect.signature(run).parameters
     seed = ["seed"] if draws else []  # only where something is drawn at random
     assert list(found) == [
-        *("tasks", "batch_size", "out", *seed, "device", "workers", "nproc", "threads", "log"),
-        *("embedding_cache", "limit", "force", "dry_run", "json_", "quiet"),
+        *("tasks", "batch_size", "out", *seed, "device", "precision", "tf32", "workers", "nproc"),
+        *("threads", "log", "embedding_cache", "limit", "force", "dry_run", "json_", "quiet"),
     ]
     assert found["limit"].default == (None if draws else 3)
     with pytest.raises(UsageError, match="^none 0$" if draws else "^none 3$"):

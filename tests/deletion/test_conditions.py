@@ -112,6 +112,21 @@ def test_an_interrupted_deletion_keeps_its_counts(run: Run, world: Path) -> None
     assert [entry["pairs"] for entry in receipt_in(world, 2)["selectors"]] == [1, 0]
 
 
+def test_receipts_of_version_0_3_are_read(run: Run, world: Path) -> None:
+    words = ["--source-key", source_key(world, 0), world, "-q"]
+    assert run(*words).code == 0
+    path = world / "receipts/0001.json"
+    found = {name: one for name, one in receipt_in(world).items() if name != "notes"}
+    for entry in found["artifacts"]:
+        del entry["again"]
+        entry["before"]["files"] = {"train.parquet": {"bytes": 1}}
+    found["checkpoints"] = [{"path": "/a", "content": "0" * 32, "run": "r", "step": 0, "seed": 0}]
+    path.write_text(json.dumps({**found, "mentions": [], "not_found": [], "versions": {}}))
+    planned = run(*words, "--dry-run")
+    assert "depends on them: checkpoint /a" in planned.out
+    assert run(*words).out == f"{path}\n"
+
+
 def test_a_path_that_a_deletion_has_deleted_may_be_given_again(
     run: Run, world: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,32 +7,37 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from vlcpctl.evaluation.embedding_files import Samples, write_part
-from vlcpctl.evaluation.search.gallery import Embeddings, lay_out
+from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.data.tasks.task import open_task
+from vlcpctl.evaluation.embedding_files import write_part
+from vlcpctl.evaluation.samples import Samples
+from vlcpctl.evaluation.search.galleries import Embeddings
+from vlcpctl.testing.tiny_stream import make_pair, make_task
 
 
 def test_rows_of_the_three_files_belong_together(tmp_path: Path) -> None:
-    layout = lay_out(["a", "b", "a"], [["one"], ["two", "one"], ["three"]])
+    captions = (["one"], ["two", "one"], ["three"])
+
+    def pair(number: int) -> Pair:
+        own = make_pair(number % 2)
+        return own._replace(captions=captions[number], label=["x", None, "y"][number])
+
+    task = open_task(make_task(tmp_path / "task", splits={"test": 3}, pair=pair))
+    samples = Samples(task, "test", None)
     images = np.array([[1, 0], [0, 1]], dtype=np.float32)
     texts = np.array([[0.6, 0.8], [0.8, 0.6], [0, 1]], dtype=np.float32)
-    samples = Samples("00-t", ["k0", "k1", "k2"], ["x", None, "y"])
-    write_part(tmp_path, 0, 1, Embeddings(layout, images, texts), samples)
-    image_rows = np.load(tmp_path / "img_emb" / "img_emb_0.npy")
-    text_rows = np.load(tmp_path / "text_emb" / "text_emb_0.npy")
-    rows = pq.read_table(tmp_path / "metadata" / "metadata_0.parquet").to_pylist()
+    write_part(tmp_path / "emb", 3, 10, Embeddings(images, texts), samples)
+    image_rows = np.load(tmp_path / "emb" / "img_emb" / "img_emb_03.npy")
+    text_rows = np.load(tmp_path / "emb" / "text_emb" / "text_emb_03.npy")
+    rows = pq.read_table(tmp_path / "emb" / "metadata" / "metadata_03.parquet").to_pylist()
+    keys = samples.split.keys
     assert [(row["image_path"], row["caption"], row["label"]) for row in rows] == [
-        ("k0", "one", "x"),
-        ("k1", "two", None),
-        ("k1", "one", None),
-        ("k2", "three", "y"),
+        (keys[0], "one", "x"),
+        (keys[1], "two", None),
+        (keys[1], "one", None),
+        (keys[2], "three", "y"),
     ]
+    assert {row["task"] for row in rows} == {task.slug}
     assert image_rows.dtype == text_rows.dtype == np.float16
     assert np.array_equal(image_rows, images[[0, 1, 1, 0]])
     assert np.allclose(text_rows, texts[[0, 1, 0, 2]], atol=1e-3)
-
-
-def test_ten_parts_are_numbered_with_two_digits(tmp_path: Path) -> None:
-    layout = lay_out(["a"], [["one"]])
-    part = Embeddings(layout, np.ones((1, 2), np.float32), np.ones((1, 2), np.float32))
-    write_part(tmp_path, 3, 10, part, Samples("t", ["k"], [None]))
-    assert (tmp_path / "img_emb" / "img_emb_03.npy").is_file()

@@ -9,35 +9,34 @@ from typing import Any
 import pytest
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.evaluation.evaluator import Compute, Evaluator, Job, Plan, Session, evaluate
-from vlcpctl.evaluation.planned_rows import PlannedRow
-
-COMPUTE = Compute(device="cpu", batch_size=2, workers=0)
-
-
-def planned(run: str, number: int) -> PlannedRow:
-    return PlannedRow((number,), {"run": run, "checkpoint": f"id {run}"}, ("metrics", "n_images"))
+from vlcpctl.core.errors import UsageError
+from vlcpctl.evaluation.evaluator import Evaluator, Session, evaluate
+from vlcpctl.evaluation.rows import Row
 
 
-@dataclass(frozen=True, kw_only=True)
+def planned(run: str, number: int) -> Row:
+    return Row((number,), {"run": run, "checkpoint": f"id {run}"}, ("metrics", "n_images"))
+
+
+@dataclass(kw_only=True)
 class Count(Evaluator):
     """Two checkpoints with two rows each; counts what is computed, and records the calls."""
 
     checkpoints: tuple[Path, ...] = ()
     calls: list[str] = field(default_factory=list)
 
-    def plan(self) -> Plan:
-        jobs = [
-            Job(
+    def plan(self) -> list[Session]:
+        return [
+            Session(
+                self,
                 Path(run),
                 CheckpointManifest(identity={}, run=run, method="seqf"),
                 [planned(run, 0), planned(run, 1)],
             )
             for run in "ab"
         ]
-        return Plan(self, jobs)
 
-    def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
+    def measure(self, session: Session, row: Row) -> dict[str, Any]:
         shared = session.once("shared", lambda: self.calls.append(f"load {session.checkpoint}"))
         assert shared is None
         with session.timed("embed", task=row.tasks[0]):
@@ -50,7 +49,11 @@ class Count(Evaluator):
 
 def test_each_checkpoint_has_one_session_and_is_finished_after_its_rows() -> None:
     evaluator, notes = Count(), []
-    rows = list(evaluate(evaluator.plan(), COMPUTE, notes.append))
+    evaluator.note = notes.append
+    found = evaluate(evaluator, evaluator.plan())
+    rows = [next(found)]
+    assert evaluator.calls == ["load a", "a 0"]  # rows come one at a time
+    rows += found
     assert evaluator.calls == [
         *("load a", "a 0", "a 1", "finish a"),
         *("load b", "b 0", "b 1", "finish b"),
@@ -60,12 +63,14 @@ def test_each_checkpoint_has_one_session_and_is_finished_after_its_rows() -> Non
     assert told == [(run, None, "embed", task) for run in "ab" for task in (0, 1)]
 
 
-def test_rows_come_one_at_a_time() -> None:
-    evaluator = Count()
-    next(evaluate(evaluator.plan(), COMPUTE))
-    assert evaluator.calls == ["load a", "a 0"]
-
-
 def test_a_field_that_the_plan_does_not_name_is_an_error_of_the_program() -> None:
     with pytest.raises(AssertionError, match="n_texts"):
         planned("a", 0).complete({"metrics": {}, "n_texts": 1})
+
+
+def test_the_precision_is_among_the_options_of_rows_unless_it_is_the_usual_one() -> None:
+    assert Count().arithmetic_options() == {}
+    assert Count(precision="bf16").arithmetic_options() == {"precision": "bf16"}
+    for wrong in ({"precision": "fp8"}, {"tf32": True, "device": "cpu"}):
+        with pytest.raises(UsageError):
+            Count(**wrong).arithmetic_options()

@@ -76,11 +76,11 @@ def make_deletion_world(root: Path, capfd: pytest.CaptureFixture[str]) -> Path:
     shutil.copy(root / "targets/images.npy", parts / "images-000000.npy")
     with (root / "stream/skipped.ndjson").open("w") as file:
         for pair in (pair_at(tasks[0], row) for row in range(8)):
-            row = {
-                "place": f"member a/{pair.source_key}.jpg",
-                "detail": f"repeats (key {pair.key})",
-            }
-            file.write(json.dumps(row) + "\n")
+            for place, detail in (
+                (f"member a/{pair.source_key}.jpg", "no caption"),
+                ("row 3", f"repeats an earlier pair (key {pair.key})"),
+            ):
+                file.write(json.dumps({"place": place, "detail": detail}) + "\n")
     (root / "week").mkdir()
     known = replace(KnownKeys.of(open_task(tasks[0])), content="f" * 32)
     known.write(root / "week/trimmed.parquet")

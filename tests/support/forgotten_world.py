@@ -11,9 +11,8 @@ import pyarrow as pa
 from support.eval_rows import current, row, write_rows
 
 from vlcpctl.data.tasks.task import Task, open_stream
-from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.rank_files import Named, plan_ranks
-from vlcpctl.evaluation.search.queries import ExactRanks
+from vlcpctl.evaluation.rows import Row
 from vlcpctl.metrics import accuracy, recall
 from vlcpctl.testing.tiny_stream import make_stream
 
@@ -76,7 +75,7 @@ def make_world(
             fields = {**about, **where, "gallery": gallery, "task_step": task, "data": data}
             rows.append(row(**fields, metrics=recall.recalls(rank, rank)))
             rows[-1] = current([rows[-1]], data=data)[0]
-            planned.append(PlannedRow(tuple(members), _fields(fields), ()))
+            planned.append(Row(tuple(members), _fields(fields), ()))
             tables.append((pa.array([key for one in members for key in world.keys(one)]), rank))
     write_rows(world.rows, rows)
     file = plan_ranks(world.ranks, planned, None, force=True)
@@ -103,13 +102,13 @@ def add_zeroshot(world: ForgottenWorld, root: Path, tasks: int = 2) -> Forgotten
             where |= {"evaluator": "zeroshot", "protocol": "", "gallery": "own", "seed": 0}
             metrics = accuracy.accuracies(accuracy.tally(rank, codes, 2))
             rows += current([row(**where, metrics=metrics)], data=where["data"])
-            planned.append((PlannedRow((task,), _fields(where), ()), rank, found.keys(task)))
+            planned.append((Row((task,), _fields(where), ()), rank, found.keys(task)))
     write_rows(found.rows, rows)
     file = plan_ranks(found.ranks, [one for one, _, _ in planned], None, force=True)
     assert file is not None
     with file.opened():
         for one, rank, keys in planned:
-            exact = ExactRanks(rank.astype(np.int64), 1 - codes, 3 - rank.astype(np.int64))
+            exact = rank.astype(np.int64), 1 - codes, 3 - rank.astype(np.int64)
             file.add(one, "i2c", (Named(pa.array(keys)), Named(classes)), exact, labels)
     return found
 
@@ -120,7 +119,7 @@ def _fields(found: dict[str, object]) -> dict[str, object]:
     return usual | found
 
 
-def _exact(rank: np.ndarray) -> ExactRanks:
+def _exact(rank: np.ndarray) -> tuple[np.ndarray, ...]:
     """Ranks whose best wrong answer is that of the next query."""
     wrong = (np.arange(len(rank)) + 1) % len(rank)
-    return ExactRanks(rank, wrong, np.where(rank > 1, 1, 2).astype(np.int64))
+    return rank, wrong, np.where(rank > 1, 1, 2).astype(np.int64)

@@ -25,6 +25,7 @@ class FusedByColour:
 
     scale: float = 1.0
     family: str = "fusion"
+    autocast: torch.dtype | None = None
     transform: ImageTransform = field(
         default_factory=lambda: ImageTransform(
             image_size=16,

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.rank_files import Named, plan_ranks
-from vlcpctl.evaluation.search.queries import ExactRanks
+from vlcpctl.evaluation.rows import Row
 
 Ranks = Mapping[str, Sequence[int]]  # by the key of a sample: the rank of each caption, or of one
 
@@ -26,7 +25,7 @@ def write_ranks(
     usual = {"run": "ctp", "seed": 0, "step": 0, "checkpoint": "c0", "data": "d", "gallery": "own"}
     usual |= {"task": "coco", "split": "test", "evaluator": "retrieval"}
     usual |= {"protocol": "cross-modal", "limit": None, "options": {"duplicates": "unite"}}
-    row = PlannedRow((0,), {**usual, **fields}, ())
+    row = Row((0,), {**usual, **fields}, ())
     file = plan_ranks(path, [row], None, force=True)
     assert file is not None
     with file.opened():
@@ -39,6 +38,6 @@ def write_ranks(
                 found = np.array([one for found in ranks.values() for one in found], dtype=np.int64)
                 nothing = np.full(len(found), -1, dtype=np.int64)
                 classes = pa.array([labels[key] for key in keys]) if labels else None
-                exact = ExactRanks(found, nothing, nothing)
+                exact = found, nothing, nothing
                 file.add(row, way, (queries, queries), exact, classes)
     return path

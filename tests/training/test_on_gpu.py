@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from vlcpctl.evaluation.evaluator import Compute
+from vlcpctl.core.machine import worker_count
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training.train_step import train_step
 
@@ -84,4 +84,4 @@ def test_the_number_of_workers_changes_no_byte(world: TrainingWorld, tmp_path: P
 
 
 def test_auto_workers_are_counted_for_evaluations() -> None:
-    assert 1 <= Compute(device="auto", batch_size=1, workers=None).worker_count <= 64
+    assert 1 <= worker_count(None, "auto") <= 64

@@ -30,15 +30,6 @@ Protocol = Annotated[
         rich_help_panel=options.METHOD,
     ),
 ]
-Solver = Annotated[
-    str | None,
-    typer.Option(
-        "--solver",
-        metavar="NAME",
-        help="Solver of --protocol logistic: lbfgs or sgd (default: lbfgs).",
-        rich_help_panel=options.OPTIMIZATION,
-    ),
-]
 Strength = Annotated[
     float | None,
     typer.Option(
@@ -63,7 +54,7 @@ Epochs = Annotated[
         "--epochs",
         min=1,
         metavar="N",
-        help="Epochs of --solver sgd or --protocol modx (default: 100).",
+        help="Epochs of --protocol modx (default: 100).",
         rich_help_panel=options.OPTIMIZATION,
     ),
 ]
@@ -72,8 +63,7 @@ Rate = Annotated[
     typer.Option(
         "--lr",
         metavar="X",
-        help="Initial learning rate of --solver sgd (default: 1) or --protocol modx (default: "
-        "0.3).",
+        help="Initial learning rate of --protocol modx (default: 0.3).",
         rich_help_panel=options.OPTIMIZATION,
     ),
 ]
@@ -94,7 +84,6 @@ def run(
     checkpoint: options.Checkpoints,
     data: options.Data = None,
     protocol: Protocol = "logistic",
-    solver: Solver = None,
     strength: Strength = None,
     held_out: HeldOut = None,
     epochs: Epochs = None,
@@ -130,8 +119,6 @@ def run(
           -o rows.ndjson
       vlcpctl eval-probe imagenet1k --data benchmarks --checkpoint run/02 \
           --strength 1e-7
-      vlcpctl eval-probe stream/00-* --checkpoint run/02 --solver sgd \
-          --epochs 50 | vlcpctl forgetting-report - --allow-missing
       vlcpctl eval-probe imagenet1k --data benchmarks --checkpoint run/02 \
           --protocol modx --nproc 8
     """
@@ -144,7 +131,6 @@ def run(
         checkpoints=tuple(dict.fromkeys(checkpoint)),
         data=data,
         protocol=protocol,
-        solver=solver,
         strength=strength,
         held_out=held_out,
         epochs=epochs,

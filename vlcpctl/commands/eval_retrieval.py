@@ -91,16 +91,6 @@ Duplicates = Annotated[
         rich_help_panel=options.METHOD,
     ),
 ]
-Backend = Annotated[
-    str,
-    typer.Option(
-        "--backend",
-        metavar="NAME",
-        help="Search library: auto, faiss or torch; all give the same ranks. For rank files and "
-        "in merged galleries, torch computes every score.",
-        rich_help_panel=options.EXECUTION,
-    ),
-]
 SaveEmbeddings = Annotated[
     Path | None,
     typer.Option(
@@ -146,7 +136,6 @@ def run(
     map_variant: MapVariant = None,
     split: SplitName = None,
     duplicates: Duplicates = "unite",
-    backend: Backend = "auto",
     save_embeddings: SaveEmbeddings = None,
     save_ranks: options.SaveRanks = None,
     run_name: options.Run = None,
@@ -230,7 +219,6 @@ def run(
         map_variant=map_variant,
         split=split,
         duplicates=duplicates,
-        backend=backend,
         run=run_name,
         limit=limit,
         sample=sample,

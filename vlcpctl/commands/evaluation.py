@@ -21,8 +21,8 @@ from vlcpctl.core.errors import OutputExists, UsageError
 from vlcpctl.tracking.destinations import destinations
 
 if TYPE_CHECKING:
-    from vlcpctl.evaluation.evaluator import Compute, Evaluator, Note, Plan
-    from vlcpctl.evaluation.planned_rows import PlannedRow
+    from vlcpctl.evaluation.evaluator import Evaluator, Note, Session
+    from vlcpctl.evaluation.rows import Row
 
 Rows = list[dict[str, Any]]
 STDOUT = Path("-")
@@ -37,6 +37,25 @@ RowsFile = Annotated[
         rich_help_panel=options.OUTPUT,
     ),
 ]
+Precision = Annotated[
+    str,
+    typer.Option(
+        "--precision",
+        metavar="NAME",
+        help="Floating-point precision in which models are run: fp32 or bf16.",
+        rich_help_panel=options.EXECUTION,
+    ),
+]
+Tf32 = Annotated[
+    bool,
+    typer.Option(
+        "--tf32",
+        help="Let the GPU round the inputs of products in fp32 to TF32, which is faster.",
+        rich_help_panel=options.EXECUTION,
+    ),
+]
+# Of the shared options, those that say how models are run.
+_OF_MODELS = ("device", "precision", "tf32", "batch_size", "workers", "embedding_cache")
 _ONLY_IF_OWN = {"seed"}  # nothing is drawn at random by the others
 
 
@@ -45,6 +64,8 @@ def _shared(
     out: options.Rows = STDOUT,
     seed: options.Seed = 0,
     device: options.Device = "auto",
+    precision: Precision = "fp32",
+    tf32: Tf32 = False,
     workers: options.Workers = None,
     nproc: options.Nproc = None,
     threads: options.Threads = options.DEFAULT_THREADS,
@@ -129,33 +150,27 @@ class _Flow:
         Rows that --out has already are not measured again, if there is nothing else to make.
         """
         from vlcpctl.distributed.ranks import processes
-        from vlcpctl.evaluation.evaluator import (
-            Compute,
-            ShardedEvaluator,
-            shards_before_rows,
-        )
+        from vlcpctl.evaluation.evaluator import plan_lines, shards_before_rows
         from vlcpctl.files.parts import drop_parts
 
         given = self.given
-        compute = Compute(
-            device=given["device"],
-            batch_size=given["batch_size"],
-            workers=given["workers"],
-            nproc=processes(given["nproc"]),
-            embedding_cache=given["embedding_cache"],
-            shards=evaluator.shards if isinstance(evaluator, ShardedEvaluator) else None,
-        )
-        plan, out = evaluator.plan(), self.out
+        evaluator.nproc = processes(given["nproc"])
+        for name in _OF_MODELS:
+            setattr(evaluator, name, given[name])
+        evaluator.out, evaluator.force, out = self.out, given["force"], self.out
+        sessions = evaluator.plan()
         if given["dry_run"]:
-            for line in (str(compute), *plan.lines()):
+            for line in plan_lines(evaluator, sessions):
                 console.say(line)
             return
-        has = out is not None and has_rows(out, plan.rows, force=given["force"])
-        if out is not None and has and not plan.has_more:
+        planned = [row for session in sessions for row in session.rows]
+        has = out is not None and has_rows(out, planned, force=given["force"])
+        has_more = evaluator.ranks is not None or any(map(evaluator.more, sessions))
+        if out is not None and has and not has_more:
             rows = self._read()
             drop_parts(out)
-        elif shards_before_rows(plan, compute, out, force=given["force"]):
-            rows = self._rows(plan, compute)
+        elif shards_before_rows(evaluator, sessions):
+            rows = self._rows(evaluator, sessions)
         else:
             return
         self._print_result(rows)
@@ -168,8 +183,8 @@ class _Flow:
         console.say(f"{self.command}: {self.out} is already finished")
         return [parse_json(line) for line in self.out.read_text(encoding="utf-8").splitlines()]
 
-    def _rows(self, plan: Plan, compute: Compute) -> Rows:
-        """The rows of a plan, each written as soon as it is measured, or shown at the end."""
+    def _rows(self, evaluator: Evaluator, sessions: Sequence[Session]) -> Rows:
+        """The rows, each written as soon as it is measured, or shown at the end."""
         from vlcpctl.evaluation.evaluator import evaluate
         from vlcpctl.files.rows import write_row
         from vlcpctl.tracking.row_log import RowLog
@@ -181,11 +196,11 @@ class _Flow:
             RowLog.opened(self.log) as row_log,
             _shown_at_end(rows) if is_table else nullcontext(),
             rows_to(None if is_table else self.out) as stream,
-            _timings_to(plan.evaluator.timings, self.command) as note,
-            plan.ranks.opened() if plan.ranks else nullcontext(),
-            compute.started() as started,
+            _timings_to(evaluator.timings, self.command) as evaluator.note,
+            evaluator.ranks.opened() if evaluator.ranks else nullcontext(),
+            evaluator.started(),
         ):
-            for row in evaluate(plan, started, note):
+            for row in evaluate(evaluator, sessions):
                 if stream is not None:
                     write_row(stream, row)
                 rows.append(row)
@@ -264,7 +279,7 @@ def rows_to(out: Path | None) -> Iterator[TextIO | None]:
     drop_parts(out)
 
 
-def has_rows(out: Path, rows: Sequence[PlannedRow], *, force: bool) -> bool:
+def has_rows(out: Path, rows: Sequence[Row], *, force: bool) -> bool:
     """Whether the file already holds these rows.
 
     Raises OutputExists if it contains other rows, or anything but rows (that with `force`, too).
@@ -278,7 +293,7 @@ def has_rows(out: Path, rows: Sequence[PlannedRow], *, force: bool) -> bool:
     refuse_foreign(out, is_row_file, is_file=True, is_read=not is_new)
     if is_new:
         return False
-    from vlcpctl.evaluation.planned_rows import holds
+    from vlcpctl.evaluation.rows import holds
 
     if not holds(out, rows):
         raise OutputExists(

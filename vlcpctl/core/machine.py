@@ -26,6 +26,8 @@ DRIVERS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvmap", "/dev/kfd", "/dev/dxg
 MOST_WORKERS: Final = 64
 _THREADS: Final = 4  # that a small command starts at once
 _STATUS = Path("/proc/self/status")
+_MEMORY, _AVAILABLE = Path("/proc/meminfo"), re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE)
+_CGROUP = Path("/sys/fs/cgroup")
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt, in glibc's malloc.h
 # How libraries say that a limit is reached, in a RuntimeError or ImportError.
 _AT_LIMIT = re.compile(
@@ -112,6 +114,23 @@ def _status(name: str) -> int | None:
         return None
     found = re.search(rf"^{name}:\s+(\d+) kB$", text, re.MULTILINE)
     return int(found[1]) * 1024 if found else None
+
+
+def free_memory() -> int:
+    """The bytes that processes can still take on this machine, or in its container."""
+    try:
+        found = _AVAILABLE.search(_MEMORY.read_text(encoding="ascii", errors="replace"))
+    except OSError:
+        found = None
+    every = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    free = int(found[1]) * 1024 if found else every // 2
+    try:
+        most, used = (
+            int((_CGROUP / name).read_text()) for name in ("memory.max", "memory.current")
+        )
+    except (OSError, ValueError):  # no container, or one without a limit, whose memory.max is "max"
+        return free
+    return min(free, max(0, most - used))
 
 
 def keep_freed_memory() -> None:

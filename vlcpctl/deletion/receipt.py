@@ -150,13 +150,14 @@ def lines(receipt: Receipt, conditions: Sequence[Condition], shown: Shown) -> It
     for entry in receipt.artifacts:
         what = {"deleted": "delete", "rewritten": "rewrite"}[entry["action"]]
         counts = ", ".join(f"{count} {name}" for name, count in entry["removed"].items())
-        again = f"; '{entry['again']}' makes it again" if entry["again"] else ""
+        again = f"; '{entry['again']}' makes it again" if entry.get("again") else ""
         yield f"  {what} {entry['kind']} {shown(entry['path'])}: {counts}{again}"
     for path in receipt.caches:
         yield f"  empty the cache {shown(path)}"
     for said, models in (("depends on them", receipt.checkpoints), ("not known", receipt.unknown)):
         for one in models:
-            yield f"  {said}: {one['kind']} {shown(one['path'])} (content {one['content']})"
+            kind = one.get("kind", "checkpoint")  # version 0.3 did not say
+            yield f"  {said}: {kind} {shown(one['path'])} (content {one['content']})"
 
 
 def notes(receipt: Receipt, places: Places, selected: Selected) -> Iterator[str]:

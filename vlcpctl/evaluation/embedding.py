@@ -1,88 +1,115 @@
-"""Embed a split's distinct images and texts, or fuse its distinct pairs, in batches.
+"""Embed the distinct images and texts of samples, or their distinct pairs, in batches.
 
-The batches are shared by the processes of a pool; a batch is never divided.
+The batches are shared by the processes of a pool, and by shards; a batch is never divided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import progress
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.eval_batches import EvalImages, read_images
 from vlcpctl.data.precomputed.vector_files import Matrix, write_vectors
 from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.embedding_cache import Cached, Key, key_of
-from vlcpctl.evaluation.evaluator import Compute
-from vlcpctl.evaluation.search.gallery import Embeddings
-from vlcpctl.evaluation.search.index import AnyVectors, Gathered, Vectors
-from vlcpctl.evaluation.search.items import FusedFeatures
-from vlcpctl.evaluation.splits import EvalSplit
+from vlcpctl.evaluation.evaluator import Session
+from vlcpctl.evaluation.samples import Samples
+from vlcpctl.evaluation.search.galleries import Embeddings
+from vlcpctl.evaluation.search.vectors import AnyVectors, Gathered, Vectors
 from vlcpctl.files.ids import content_id
 from vlcpctl.models.embed import image_vectors, pair_vectors, require_finite, text_vectors
-from vlcpctl.models.encoders import Encoder, SavedEncoder
-from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
+from vlcpctl.models.encoders import Encoder
 
-_VECTORS = ".npy"  # of what shards have embedded
+Batch = tuple[Vectors, dict[int, str]]  # (B, D), and why things of it are left out, by number
 
 
-def embed(encoder: Encoder, source: EvalSplit, checkpoint: Path, compute: Compute) -> Embeddings:
-    """The unit embeddings of a split: (I, D) of its images and (T, D) of its texts, float32.
+class Embedded(NamedTuple):
+    """Embeddings (N, D) float32, and why further things have none, by their number among all."""
 
-    `encoder` is the model of `checkpoint`. They are read from the cache if it has them, else stored
-    there. Raises Diverged for non-finite embeddings.
+    vectors: AnyVectors
+    flaws: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Things:
+    """`count` things of one `kind` to embed: `batches` computes those with some numbers.
+
+    `what` names the model and the data in messages; `samples` are the keys of what the things are
+    of. With `skips`, those that cannot be read are left out; without `caches`, the cache is not
+    asked.
     """
-    layout, what = source.layout, f"{checkpoint} on {source.task.slug}"
-    images = EvalImages(source.split, layout.first_row_I, encoder.transform, compute.batch_size)
-    job = _Embedding(encoder, checkpoint, compute)
-    firsts = [source.split.keys[row] for row in layout.first_row_I.tolist()]
-    work = ImageBatches(images, compute.worker_count)
-    image_ID = job.cached(
-        images_of(source.task.content, source.name, firsts, encoder.transform),
-        firsts,
-        _Batches(work, f"{what}: images", len(firsts)),
-        f"{what}, images",
-    )
-    texts = text_batches(layout.texts, compute.batch_size)
-    samples = source.split.keys[: len(layout.image_of_N)]
-    text_TD = job.cached(
-        _of("texts", source.task.content, source.name, samples),
-        samples,
-        _Batches(texts, f"{what}: texts", len(layout.texts)),
-        f"{what}, texts",
-    )
-    return Embeddings(layout, image_ID, text_TD)
+
+    batches: Callable[[range], Iterator[Batch]]
+    count: int
+    what: str
+    kind: str  # images, texts, pairs or prompts
+    samples: Sequence[str] = ()
+    skips: bool = False
+    caches: bool = True
 
 
-def fuse(
-    encoder: FusionEncoder, source: EvalSplit, checkpoint: Path, compute: Compute
-) -> FusedFeatures:
-    """The fused features (P, D) of a split's distinct pairs, float32.
+def embed(session: Session, samples: Samples) -> Embeddings:
+    """The unit embeddings of samples by the session's checkpoint, computed once.
 
-    `encoder` is the model of `checkpoint`. They are read from the cache if it has them, else stored
-    there. Raises Diverged for non-finite features.
+    They are read from the cache if it has them, else stored there. For a shard, its share is
+    stored, and none are returned. Raises Diverged for non-finite embeddings.
     """
-    items, what = source.items, f"{checkpoint} on {source.task.slug} ({source.name})"
-    images = EvalImages(source.split, items.first_row_P, encoder.transform, compute.batch_size)
-    texts = text_batches(items.texts, compute.batch_size)
-    pairs = PairBatches(ImageBatches(images, compute.worker_count), texts)
-    job = _Embedding(encoder, checkpoint, compute)
-    firsts = [source.split.keys[row] for row in items.first_row_P.tolist()]
-    about = _of("pairs", source.task.content, source.name, firsts)
-    fused_PD = job.cached(
-        {**about, "transform": encoder.transform.facts()},
-        firsts,
-        _Batches(pairs, f"{what}: pairs", len(items.texts)),
-        f"{what}, pairs",
-    )
-    return FusedFeatures(items, fused_PD)
+
+    def embed_it() -> Embeddings:
+        slug, keys, view = samples.task.slug, samples.split.keys, session.encoder.transform
+        images, texts = samples.captioned.images, samples.captioned.texts
+        what, data, split = f"{session.checkpoint} on {slug}", samples.task.content, samples.name
+        firsts, own = [keys[row] for row in images.first_D.tolist()], keys[: len(samples)]
+        of_images = images_of(data, split, firsts, view)
+        work = ImageBatches.of(session, samples, images.first_D, of_images)
+        each_image = Things(_plain(session, work), len(images.names), what, "images", firsts)
+        each_text = texts_of(session, texts.names, what, "texts", own)
+        with session.timed("embed", task=slug, images=each_image.count, texts=each_text.count):
+            return Embeddings(
+                embedded(session, of_images, each_image).vectors,
+                embedded(session, _of("texts", data, split, own), each_text).vectors,
+            )
+
+    return session.once(samples, embed_it)
+
+
+def fuse(session: Session, samples: Samples) -> AnyVectors:
+    """The fused features (P, D) of the distinct pairs of samples, computed once; see `embed`."""
+
+    def fuse_it() -> AnyVectors:
+        slug, pairs = samples.task.slug, samples.classified.pairs
+        encoder, keys = session.fusion_encoder, samples.split.keys
+        firsts = [keys[row] for row in pairs.first_D.tolist()]
+        about = _of("pairs", samples.task.content, samples.name, firsts)
+        about |= {"transform": encoder.transform.facts()}
+        texts = text_batches([pair[1] for pair in pairs.names], session.evaluator.batch_size)
+        work = PairBatches(ImageBatches.of(session, samples, pairs.first_D, about), texts)
+        what = f"{session.checkpoint} on {slug} ({samples.name})"
+        things = Things(_plain(session, work), len(pairs.names), what, "pairs", firsts)
+        with session.timed("embed", task=slug, split=samples.name, pairs=things.count):
+            return embedded(session, about, things).vectors
+
+    return session.once(samples, fuse_it)
+
+
+def texts_of(
+    session: Session,
+    texts: Sequence[Any],
+    what: str,
+    kind: str,
+    samples: Sequence[str] = (),
+    *,
+    caches: bool = True,
+) -> Things:
+    """Texts to embed by the checkpoint of a session."""
+    work = text_batches(texts, session.evaluator.batch_size)
+    return Things(_plain(session, work), len(texts), what, kind, samples, caches=caches)
 
 
 def images_of(
@@ -100,107 +127,143 @@ def _of(what: str, data: str, split: str, samples: Sequence[str]) -> dict[str, A
     return {"what": what, "data": data, "split": split, "samples": content_id(list(samples))}
 
 
-@dataclass(frozen=True)
-class _Batches:
-    """Batches of `count` images, texts or pairs, and the label of their progress."""
-
-    work: Work[Encoder, Vectors]
-    label: str
-    count: int
+def _plain(session: Session, work: Work[Encoder, Vectors]) -> Callable[[range], Iterator[Batch]]:
+    """The batches of work that leaves nothing out."""
+    return lambda numbers: ((part, {}) for part in session.results(work, numbers))
 
 
-@dataclass(frozen=True)
-class _Embedding:
-    """A model, its checkpoint, and the processes that embed with it."""
+def embedded(session: Session, about: Mapping[str, Any], things: Things) -> Embedded:
+    """Things embedded by the checkpoint of a session; `about` identifies them among all.
 
-    encoder: Encoder
-    checkpoint: Path
-    compute: Compute
-
-    def cached(
-        self, about: dict[str, Any], samples: Sequence[str], batches: _Batches, what: str
-    ) -> AnyVectors:
-        """The vectors `about` something, of all `samples`; `batches` compute them if need be.
-
-        `what` names them in messages. For a shard, they are stored, and none are returned. Raises
-        Diverged if they are not finite.
-        """
-        compute, cache = self.compute, self.compute.cache
-        if compute.embeds_share:
-            self._keep(about, batches, what)
-            return self._none()
-        stored = self._stored(about)
-        if stored is not None:
-            return stored
-        vectors = self._whole(about, batches, what)
-        if cache is not None and not compute.searches_share:
-            cache.put(self._key(about), Cached(vectors[:], samples))
-        return vectors
-
-    def _stored(self, about: dict[str, Any]) -> Vectors | None:
-        """What the cache has; None if it has nothing of this, or there is none."""
-        cache = self.compute.cache
-        found = None if cache is None else cache.get(self._key(about))
-        # Labelled images that cannot be decoded are left out there; here they are refused.
-        return None if found is None or found.facts else found.embeddings
-
-    def _key(self, about: dict[str, Any]) -> Key:
-        return key_of(self.checkpoint, self.compute.device, self.compute.batch_size, about)
-
-    def _whole(self, about: dict[str, Any], batches: _Batches, what: str) -> AnyVectors:
-        """All vectors; if there are shards, theirs, mapped."""
-        shards = self.compute.shards
-        if shards is not None:
-            files = shards.files(self._of_model(about))
-            return Gathered([(Matrix(file, np.float32).mapped(), None) for file in files])
-        numbers = range(self._count(batches))
-        vectors = np.concatenate([*self._parts(batches, numbers)] or [self._none()])
-        require_finite(vectors, what)
-        return vectors
-
-    def _keep(self, about: dict[str, Any], batches: _Batches, what: str) -> None:
-        """Store what a shard has of the vectors, from the cache or computed."""
-        shards, size = self.compute.shards, self.compute.batch_size
-        assert shards is not None
-        share = shards.share(self._count(batches))
-        rows = slice(
-            share.start * size, max(share.start * size, min(share.stop * size, batches.count))
+    They are read from the cache if it has them, else from shards or computed, and stored there. A
+    shard stores its share, and returns nothing. Raises Diverged for non-finite embeddings.
+    """
+    evaluator = session.evaluator
+    of_model = {"checkpoint": session.manifest.content, **about}
+    if evaluator.embeds_share:
+        _keep_share(session, of_model, about, things)
+        return Embedded(_none(session), {})
+    found = _stored(session, about, things)
+    if found is not None:
+        return found
+    if evaluator.shards is None:
+        found = _computed(session, things)
+    else:
+        found = _joined(session, of_model, things)
+    if evaluator.cache is not None and things.caches and not evaluator.searches_share:
+        facts = {"flaws": [[row, why] for row, why in found.flaws.items()]} if found.flaws else {}
+        evaluator.cache.put(
+            key_in_cache(session, about), Cached(found.vectors[:], things.samples, facts)
         )
+    return found
 
-        def vectors() -> Iterator[Vectors]:
-            stored = self._stored(about)
-            if stored is not None:
-                yield stored[rows]
-                return
-            for part in self._parts(batches, share):
-                require_finite(part, what)
-                yield part
 
-        shape = (rows.stop - rows.start, self.encoder.width)
-        shards.keep_share(
-            self._of_model(about),
-            _VECTORS,
-            lambda file: write_vectors(file, vectors(), shape, np.float32),
+def _computed(session: Session, things: Things) -> Embedded:
+    numbers = range(-(-things.count // session.evaluator.batch_size))
+    flaws: dict[int, str] = {}
+    parts = []
+    for part, bad in _batches(session, things, numbers):
+        parts.append(part)
+        flaws |= bad
+    found = _without(np.concatenate(parts) if parts else _none(session), flaws)
+    require_finite(found[:], f"{things.what}, {things.kind}")
+    return Embedded(found, flaws)
+
+
+def _without(vectors_ND: AnyVectors, flaws: Iterable[int]) -> AnyVectors:
+    kept = np.setdiff1d(np.arange(len(vectors_ND)), list(flaws))
+    return vectors_ND if len(kept) == len(vectors_ND) else vectors_ND[kept]
+
+
+def _stored(session: Session, about: Mapping[str, Any], things: Things) -> Embedded | None:
+    """What the cache has; None if it has nothing of this, or there is none."""
+    cache = session.evaluator.cache
+    if cache is None or not things.caches:
+        return None
+    found = cache.get(key_in_cache(session, about))
+    # Labelled images that cannot be decoded are left out there; here they may be refused.
+    if found is None or (found.facts and not things.skips):
+        return None
+    return Embedded(found.embeddings, {int(row): why for row, why in found.facts.get("flaws", ())})
+
+
+def key_in_cache(session: Session, about: Mapping[str, Any]) -> Key:
+    """The key of embeddings by the checkpoint of a session."""
+    evaluator = session.evaluator
+    how = evaluator.arithmetic_options()
+    return key_of(session.checkpoint, evaluator.device, evaluator.batch_size, {**about, **how})
+
+
+def _keep_share(
+    session: Session, of_model: Mapping[str, Any], about: Mapping[str, Any], things: Things
+) -> None:
+    """Store what a shard has of the things, from the cache or computed."""
+    shards, size = session.evaluator.shards, session.evaluator.batch_size
+    assert shards is not None
+    count = -(-things.count // size)
+
+    def results(numbers: range) -> Iterator[tuple[Vectors, dict[int, str]]]:
+        stored = _stored(session, about, things)
+        if stored is None:
+            for part, bad in _batches(session, things, numbers):
+                require_finite(part, f"{things.what}, {things.kind}")
+                yield part, bad
+            return
+        whole = np.zeros((things.count, session.encoder.width), np.float32)
+        whole[np.setdiff1d(np.arange(things.count), list(stored.flaws))] = stored.vectors[:]
+        for number in numbers:
+            rows = range(number * size, min((number + 1) * size, things.count))
+            bad = {row: stored.flaws[row] for row in rows if row in stored.flaws}
+            yield whole[rows.start : rows.stop], bad
+
+    if things.skips:
+        shards.keep_arrays(
+            of_model,
+            count,
+            lambda numbers: (
+                (part, np.array([*bad], np.int64), np.array([*bad.values()], np.str_))
+                for part, bad in results(numbers)
+            ),
         )
+        return
+    share = shards.share(count)
+    rows = max(0, min(share.stop * size, things.count) - share.start * size)
+    shape = rows, session.encoder.width
+    vectors = (part for part, _ in results(share))
+    shards.keep_share(
+        of_model, ".npy", lambda file: write_vectors(file, vectors, shape, np.float32)
+    )
 
-    def _of_model(self, about: dict[str, Any]) -> dict[str, Any]:
-        return {"checkpoint": CheckpointManifest.read(self.checkpoint).content, **about}
 
-    def _count(self, batches: _Batches) -> int:
-        return -(-batches.count // self.compute.batch_size)
+def _joined(session: Session, of_model: Mapping[str, Any], things: Things) -> Embedded:
+    """What all shards have stored, mapped if nothing is left out."""
+    shards = session.evaluator.shards
+    assert shards is not None
+    if not things.skips:
+        files = shards.files(of_model)
+        mapped = [(Matrix(file, np.float32).mapped(), None) for file in files]
+        return Embedded(Gathered(mapped), {})
+    parts, flaws = [_none(session)], dict[int, str]()
+    for part, rows, whys in shards.arrays(
+        of_model, -(-things.count // session.evaluator.batch_size)
+    ):
+        parts.append(part)
+        flaws |= dict(zip(rows.tolist(), whys.tolist(), strict=True))
+    return Embedded(_without(np.concatenate(parts), flaws), flaws)
 
-    def _parts(self, batches: _Batches, numbers: range) -> Iterator[Vectors]:
-        """(B, D) float32 of each batch with these numbers, with progress."""
-        pool, source = self.compute.pool, SavedEncoder(self.checkpoint)
-        size, unit = self.compute.batch_size, batches.label.rsplit(" ", 1)[1]
-        count = max(min(numbers.stop * size, batches.count) - numbers.start * size, 0)
-        with progress(batches.label, count, unit) as bar:
-            for part in pool.results(source, self.encoder, batches.work, numbers):
-                yield part
-                bar.advance(len(part))
 
-    def _none(self) -> Vectors:
-        return np.empty((0, self.encoder.width), dtype=np.float32)
+def _batches(session: Session, things: Things, numbers: range) -> Iterator[Batch]:
+    """The batches with these numbers, with progress."""
+    size = session.evaluator.batch_size
+    count = max(min(numbers.stop * size, things.count) - numbers.start * size, 0)
+    with progress(f"{things.what}: {things.kind}", count, things.kind) as bar:
+        for part, bad in things.batches(numbers):
+            yield part, bad
+            bar.advance(len(part))
+
+
+def _none(session: Session) -> Vectors:
+    return np.empty((0, session.encoder.width), dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -209,6 +272,16 @@ class ImageBatches:
 
     images: EvalImages
     workers: int
+
+    @classmethod
+    def of(
+        cls, session: Session, samples: Samples, rows: np.ndarray, about: Mapping[str, Any]
+    ) -> ImageBatches:
+        """The images of samples at these rows, which `about` identifies."""
+        evaluator, view = session.evaluator, session.encoder.transform
+        images = EvalImages(samples.split, rows, view, evaluator.batch_size)
+        images.kept = evaluator.kept(about)
+        return cls(images, evaluator.worker_count)
 
     def share(self, numbers: Sequence[int]) -> ImageBatches:
         """See `Work`."""

@@ -79,10 +79,10 @@ class EmbeddingCache:
         if not path.exists():
             return None
         try:
-            stored = _Stored.read(path)
-            if canonical_json(stored.about.key) != canonical_json(key):
+            about = _about(path)
+            if canonical_json(about.key) != canonical_json(key):
                 raise BadInput(f"{path} has embeddings of something else")
-            return Cached(stored.embeddings(), stored.samples(), stored.about.facts)
+            return Cached(_embeddings(path, about), _samples(path, about), about.facts)
         except BadInput as error:
             warn(f"{error}; computing the embeddings again")
             return None
@@ -108,8 +108,7 @@ class EmbeddingCache:
 def samples_of(path: Path) -> set[str]:
     """The keys of the samples whose embeddings are in a file. Raises BadInput if it is damaged."""
     try:
-        stored = _Stored.read(path)
-        return set(stored.samples())
+        return set(_samples(path, _about(path)))
     except BadInput as error:
         raise BadInput(f"{error}; delete it, evaluations compute it again") from error
 
@@ -118,7 +117,7 @@ def prune(directory: Path, checkpoints: Collection[str]) -> None:
     """Remove the files whose embeddings are not by one of these checkpoints, or are damaged."""
     for path in directory.glob(f"*/*{SUFFIX}"):
         try:
-            is_used = _Stored.read(path).about.key.get("checkpoint") in checkpoints
+            is_used = _about(path).key.get("checkpoint") in checkpoints
         except BadInput:
             is_used = False
         if not is_used:
@@ -168,47 +167,40 @@ class _About:
     digests: dict[str, str]
 
 
-@dataclass(frozen=True)
-class _Stored:
-    """An open file of the cache."""
+def _about(path: Path) -> _About:
+    """The metadata of a file. Raises BadInput if it is not ours or cannot be opened."""
+    open_regular(path).close()  # a pipe would block
+    with reading(path), safe_open(path, "numpy") as file:
+        text = (file.metadata() or {}).get(SCHEMA)
+        if text is None:
+            raise BadInput(f"{path} is not a file of cached embeddings")
+        return decoded(msgspec.json.Decoder(_About), text, path)
 
-    path: Path
-    about: _About
-    shape: tuple[int, ...]
 
-    @classmethod
-    def read(cls, path: Path) -> _Stored:
-        """The metadata of a file. Raises BadInput if it is not ours or cannot be opened."""
-        open_regular(path).close()  # a pipe would block
-        with reading(path), safe_open(path, "numpy") as file:
-            text = (file.metadata() or {}).get(SCHEMA)
-            if text is None:
-                raise BadInput(f"{path} is not a file of cached embeddings")
-            about = decoded(msgspec.json.Decoder(_About), text, path)
-            return cls(path, about, tuple(file.get_slice(_EMBEDDINGS).get_shape()))
+def _embeddings(path: Path, about: _About) -> Array:
+    """The embeddings of a file, mapped; what is written to them stays in this process.
 
-    def embeddings(self) -> Array:
-        """The embeddings, mapped; what is written to them stays in this process.
+    Raises BadInput if they are not what was written.
+    """
+    with reading(path), safe_open(path, "numpy") as file:
+        shape = tuple(file.get_slice(_EMBEDDINGS).get_shape())
+        mapped = np.empty(shape, np.float32)  # nothing cannot be mapped
+        if 0 not in shape:
+            mapped = np.memmap(path, np.float32, "c", _start(path), shape)
+    return _verified(path, about, _EMBEDDINGS, mapped)
 
-        Raises BadInput if they are not what was written.
-        """
-        if 0 in self.shape:
-            return self._verified(_EMBEDDINGS, np.empty(self.shape, np.float32))
-        with reading(self.path):
-            found = np.memmap(self.path, np.float32, "c", _start(self.path), self.shape)
-        return self._verified(_EMBEDDINGS, found)
 
-    def samples(self) -> list[str]:
-        """The keys of the samples. Raises BadInput if they are not what was written."""
-        with reading(self.path), safe_open(self.path, "numpy") as file:
-            found = self._verified(_SAMPLES, file.get_tensor(_SAMPLES))
-        text = found.tobytes().decode()
-        return text.split("\n") if text else []
+def _samples(path: Path, about: _About) -> list[str]:
+    """The keys of the samples of a file. Raises BadInput if they are not what was written."""
+    with reading(path), safe_open(path, "numpy") as file:
+        text = _verified(path, about, _SAMPLES, file.get_tensor(_SAMPLES)).tobytes().decode()
+    return text.split("\n") if text else []
 
-    def _verified(self, name: str, found: Array) -> Array:
-        if _digest(found) != self.about.digests.get(name):
-            raise BadInput(f"{self.path} was changed since it was written")
-        return found
+
+def _verified(path: Path, about: _About, name: str, found: Array) -> Array:
+    if _digest(found) != about.digests.get(name):
+        raise BadInput(f"{path} was changed since it was written")
+    return found
 
 
 def key_of(checkpoint: Path, device: str, batch_size: int, about: Mapping[str, Any]) -> Key:

@@ -6,10 +6,8 @@ three is one image with one of its captions. P numbers the tasks from 0.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +16,9 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.precomputed.vector_files import Matrix, kept_blocks, write_vectors
-from vlcpctl.evaluation.search.gallery import Embeddings
-from vlcpctl.evaluation.search.index import Gathered
+from vlcpctl.evaluation.samples import Samples
+from vlcpctl.evaluation.search.galleries import Embeddings
+from vlcpctl.evaluation.search.vectors import Gathered
 from vlcpctl.files.digests import RESTORE
 from vlcpctl.files.outputs import new_part
 from vlcpctl.files.parquet_files import read_columns
@@ -27,41 +26,29 @@ from vlcpctl.files.parquet_files import read_columns
 _ROWS = 1 << 14  # written at once
 
 
-@dataclass(frozen=True)
-class Samples:
-    """The metadata of a task's samples: a key and a label (or None) each."""
-
-    task: str
-    keys: Sequence[str]
-    labels: Sequence[str | None]
-
-
 def write_part(
     directory: Path, number: int, parts: int, embedded: Embeddings, samples: Samples
 ) -> None:
     """Write one task's files, as part `number` (from 0) of `parts`; embeddings become float16."""
-    layout = embedded.layout
+    captioned, split = samples.captioned, samples.split
     digits = len(str(parts))  # as in clip-retrieval: ten parts have two digits
-    image_of = layout.image_of_N[layout.sample_of_C]
+    image_C = captioned.images.of_N[captioned.sample_C]
     name = f"{number:0{digits}d}"
-    _save(directory / "img_emb" / f"img_emb_{name}.npy", Gathered([(embedded.image_ID, image_of)]))
-    texts = Gathered([(embedded.text_TD, layout.text_of_C)])
+    _save(directory / "img_emb" / f"img_emb_{name}.npy", Gathered([(embedded.image_ID, image_C)]))
+    texts = Gathered([(embedded.text_TD, captioned.texts.of_N)])
     _save(directory / "text_emb" / f"text_emb_{name}.npy", texts)
+    keys, labels, names = split.keys, split.column("label"), captioned.texts.names
+    rows = captioned.sample_C.tolist()
+    columns = {
+        "image_path": [keys[row] for row in rows],
+        "caption": [names[text] for text in captioned.texts.of_N.tolist()],
+        "task": [samples.task.slug] * len(rows),
+        "label": [labels[row] for row in rows],
+    }
     path = directory / "metadata" / f"metadata_{name}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(_metadata(embedded, samples), path)
-
-
-def _metadata(embedded: Embeddings, samples: Samples) -> Any:
-    layout = embedded.layout
-    rows = layout.sample_of_C.tolist()
-    return pa.table(
-        {
-            "image_path": pa.array([samples.keys[row] for row in rows], pa.string()),
-            "caption": pa.array([layout.texts[row] for row in layout.text_of_C], pa.string()),
-            "task": pa.array([samples.task] * len(rows), pa.string()),
-            "label": pa.array([samples.labels[row] for row in rows], pa.string()),
-        }
+    pq.write_table(
+        pa.table({key: pa.array(one, pa.string()) for key, one in columns.items()}), path
     )
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,24 +16,29 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say
-from vlcpctl.core.machine import in_words, worker_count
+from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.machine import free_memory, has_tf32, in_words, is_gpu, worker_count
 from vlcpctl.distributed.pool import ALONE, Pool, pool_of
 from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.embedding_cache import EmbeddingCache, arithmetic
 from vlcpctl.evaluation.membership import RunCheckpoint, run_checkpoints
-from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.rank_files import RankFile
+from vlcpctl.evaluation.rows import Row
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.parts import MissingShard, Parts, Result, refuse_parts
 
 if TYPE_CHECKING:  # they import torch
-    from vlcpctl.models.encoders import Encoder
+    from vlcpctl.data.loading.eval_batches import Kept
+    from vlcpctl.models.encoders import Encoder, SavedEncoder
     from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 
+FP32, BF16 = PRECISIONS = ("fp32", "bf16")
+_SHARE = 4  # of free memory, views of images take one part in so many
 Note = Callable[[dict[str, Any]], object]  # called with each timing
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Evaluator(ABC):
     """One kind of evaluation; its fields are its options.
 
@@ -44,27 +49,66 @@ class Evaluator(ABC):
     run: str | None = None  # in rows, in place of the names of the checkpoints' runs
     limit: int | None = None  # how many samples of a split are used; None: all
     timings: Path | None = None  # a file for them
+    save_ranks: Path | None = None
+    out: Path | None = None  # of the rows
+    force: bool = False
+    shards: Parts | None = None  # of what is embedded and searched
+    # How models are run; but for the precision, rows do not depend on it.
+    device: str = "auto"
+    precision: str = FP32
+    tf32: bool = False
+    batch_size: int = 256
+    workers: int | None = None  # None: auto
+    nproc: int = 1  # processes that embed
+    embedding_cache: Path | None = None
 
     queries: ClassVar[str] = "query"  # what --save-ranks has a row for
 
+    # What is open while rows are measured.
+    pool: Pool = field(default=ALONE, init=False)
+    cache: EmbeddingCache | None = field(default=None, init=False)
+    note: Note = field(default_factory=lambda: lambda _: None, init=False)
+    ranks: RankFile | None = field(default=None, init=False)  # those still to be saved
+    is_embedded: bool = field(default=False, init=False)  # so that a shard searches
+    _room: int = field(default=0, init=False)  # bytes of views of images that a process keeps
+
     @abstractmethod
-    def plan(self) -> Plan:
+    def plan(self) -> list[Session]:
         """What is to be measured, after checking the options and the inputs.
 
         Raises UsageError for options that do not fit, BadInput for unusable data or checkpoints.
         """
 
     @abstractmethod
-    def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
+    def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """The measured fields of a row, by name, for the checkpoint of the session."""
 
     def finish(self, session: Session) -> None:
         """Called after the last row of a checkpoint; does nothing unless overridden."""
         return
 
-    def line(self, job: Job, row: PlannedRow) -> str:
-        """A row of a job as a line of the plan."""
-        return f"{job.label}: {row.fields['task']}"
+    def line(self, session: Session, row: Row) -> str:
+        """A row as a line of the plan."""
+        return f"{session.label}: {row.fields['task']}"
+
+    def more(self, session: Session) -> Path | None:
+        """What is still to be made of a checkpoint besides rows; nothing unless overridden."""
+        return None
+
+    def embedded(self) -> dict[str, Any]:
+        """The identity of what shards embed."""
+        raise NotImplementedError
+
+    def embed(self, session: Session) -> None:
+        """Embed what the rows of the session's checkpoint need, and measure nothing."""
+        raise NotImplementedError
+
+    def search(self, session: Session) -> bool:
+        """Store a shard's share of what the rows of the session's checkpoint are measured from.
+
+        Whether there is any such work; there is none unless it is overridden.
+        """
+        return False
 
     def read_checkpoints(self) -> dict[Path, RunCheckpoint]:
         """Each checkpoint's manifest and its place in its run.
@@ -76,89 +120,19 @@ class Evaluator(ABC):
             manifests = [replace(one, run=self.run) for one in manifests]
         return dict(zip(self.checkpoints, run_checkpoints(manifests), strict=True))
 
+    def arithmetic_options(self) -> dict[str, Any]:
+        """Those options of a row that say in which precision models are run, if not in float32.
 
-@dataclass(frozen=True, kw_only=True)
-class ShardedEvaluator(Evaluator):
-    """An evaluation whose embedding several commands can share."""
-
-    shards: Parts | None = None
-
-    @abstractmethod
-    def embedded(self) -> dict[str, Any]:
-        """The identity of what is embedded."""
-
-    @abstractmethod
-    def embed(self, session: Session) -> None:
-        """Embed what the rows of the session's checkpoint need, and measure nothing."""
-
-    def search(self, session: Session) -> bool:
-        """Store a shard's share of what the rows of the session's checkpoint are measured from.
-
-        Whether there is any such work; there is none unless it is overridden.
+        Raises UsageError for what the device does not have.
         """
-        return False
-
-
-@dataclass(frozen=True)
-class Job:
-    """A checkpoint and its planned rows, which may compare it with an earlier checkpoint."""
-
-    checkpoint: Path
-    manifest: CheckpointManifest
-    rows: Sequence[PlannedRow]
-    before: Path | None = None
-
-    @property
-    def label(self) -> str:
-        """The run and step of the checkpoint, for the lines of a plan."""
-        return f"{self.manifest.run} step {self.manifest.step}"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What an evaluation will do: jobs in the order of their rows, and files besides the rows.
-
-    `ranks` and the directories of `embeddings`, by checkpoint, are those that are still to be made.
-    """
-
-    evaluator: Evaluator
-    jobs: Sequence[Job]
-    ranks: RankFile | None = None
-    embeddings: Mapping[Path, Path] = field(default_factory=dict)
-
-    @property
-    def rows(self) -> list[PlannedRow]:
-        """The rows of all jobs, in order."""
-        return [row for job in self.jobs for row in job.rows]
-
-    @property
-    def has_more(self) -> bool:
-        """Whether more than rows is to be made."""
-        return self.ranks is not None or bool(self.embeddings)
-
-    def lines(self) -> Iterator[str]:
-        """The plan as lines of text."""
-        for job in self.jobs:
-            yield from (self.evaluator.line(job, row) for row in job.rows)
-            if job.checkpoint in self.embeddings:
-                yield f"{job.label}: embeddings to {self.embeddings[job.checkpoint]}"
-        if self.ranks is not None:
-            yield f"ranks of every {self.evaluator.queries} to {self.ranks.out}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compute:
-    """How the models are run; rows do not depend on it."""
-
-    device: str
-    batch_size: int
-    workers: int | None  # None: auto
-    nproc: int = 1  # processes that embed
-    pool: Pool = ALONE  # these processes, while rows are measured
-    embedding_cache: Path | None = None
-    cache: EmbeddingCache | None = None  # in that directory, while rows are measured
-    shards: Parts | None = None  # of what is embedded and searched
-    is_embedded: bool = False  # and the shards have it, so that a shard searches
+        if self.precision not in PRECISIONS:
+            raise UsageError(unknown_name("value of --precision:", self.precision, PRECISIONS))
+        if self.tf32 and not (is_gpu(self.device) and has_tf32()):
+            raise UsageError("--tf32 has no effect: the device is no GPU with TF32")
+        if self.tf32 and self.precision != FP32:
+            raise UsageError(f"--tf32 has no effect with --precision {self.precision}")
+        usual = {"precision": FP32, "tf32": False}
+        return {name: vars(self)[name] for name in usual if vars(self)[name] != usual[name]}
 
     @property
     def embeds_share(self) -> bool:
@@ -181,64 +155,68 @@ class Compute:
 
     def numeric(self) -> dict[str, Any]:
         """The facts that decide the last bits of embeddings."""
-        return {"batch_size": self.batch_size, **arithmetic(self.device)}
-
-    def __str__(self) -> str:
-        """The device and the workers, as a line of a plan."""
-        return in_words(self.workers, self.device)
+        about = {"batch_size": self.batch_size, **arithmetic(self.device)}
+        return about | self.arithmetic_options()
 
     @contextmanager
-    def started(self) -> Iterator[Compute]:
-        """Within the block, the processes run; yields the same with them and the cache."""
+    def started(self) -> Iterator[None]:
+        """Within the block, the processes run, and the cache is open."""
+        from vlcpctl.data.loading.eval_batches import drop_kept
         from vlcpctl.models.imports import preload
 
-        cache = None if self.embedding_cache is None else EmbeddingCache(self.embedding_cache)
-        with pool_of(self.nproc, self.device, preload) as pool:
-            yield replace(self, pool=pool, cache=cache)
+        if self.embedding_cache is not None:
+            self.cache = EmbeddingCache(self.embedding_cache)
+        if len(self.checkpoints) > 1:
+            self._room = free_memory() // _SHARE // self.nproc
+        with pool_of(self.nproc, self.device, preload) as self.pool:
+            try:
+                yield
+            finally:
+                drop_kept()
+
+    def kept(self, about: Mapping[str, Any]) -> Kept | None:
+        """How the views of images that `about` identifies are kept for the next checkpoint."""
+        if not self._room:
+            return None
+        from vlcpctl.data.loading.eval_batches import Kept
+
+        facts = {name: value for name, value in about.items() if name != "checkpoint"}
+        return Kept(content_id({**facts, "batch_size": self.batch_size}), self._room)
 
 
 @final
 class Session:
-    """The checkpoint of one job, what was computed with it, and how to compute more."""
+    """A checkpoint of an evaluation: its rows, what was computed with it, and how to compute more.
 
-    def __init__(self, plan: Plan, job: Job, compute: Compute, note: Note) -> None:
-        self.plan, self.job, self.compute, self.note = plan, job, compute, note
+    Rows may compare it with an earlier checkpoint, `before`.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        checkpoint: Path,
+        manifest: CheckpointManifest,
+        rows: Sequence[Row] = (),
+        before: Path | None = None,
+    ) -> None:
+        self.evaluator, self.checkpoint, self.manifest = evaluator, checkpoint, manifest
+        self.rows, self.before = rows, before
         self._kept: dict[Hashable, Any] = {}
 
     @property
-    def checkpoint(self) -> Path:
-        """The directory of the checkpoint."""
-        return self.job.checkpoint
+    def label(self) -> str:
+        """The run and step of the checkpoint, for the lines of a plan."""
+        return f"{self.manifest.run} step {self.manifest.step}"
+
+    @property
+    def largest(self) -> Row:
+        """The row of the most tasks."""
+        return max(self.rows, key=lambda one: len(one.tasks))
 
     @cached_property
     def encoder(self) -> Encoder:
-        """The model of the checkpoint, loaded at first use."""
-        return self.load(self.checkpoint)
-
-    def load(self, checkpoint: Path) -> Encoder:
-        """The model of a checkpoint in eval mode, on the device."""
-        from vlcpctl.models.encoders import SavedEncoder
-
-        return self.compute.pool.load(SavedEncoder(checkpoint), self.compute.device)
-
-    def results(self, work: Work[Encoder, Value], numbers: Sequence[int]) -> Iterator[Value]:
-        """The results of items of work with the model, in order, by all processes of the pool."""
-        from vlcpctl.models.encoders import SavedEncoder
-
-        source = SavedEncoder(self.checkpoint)
-        return self.compute.pool.results(source, self.encoder, work, numbers)
-
-    def shared(
-        self, about: Mapping[str, Any], count: int, find: Callable[[range], Result]
-    ) -> Result | None:
-        """What `find` finds for queries in these rows, of all `count`; see `Parts.shared`.
-
-        `about` says what is searched by the model, and for what.
-        """
-        shards = self.compute.shards
-        if shards is None:
-            return find(range(count))
-        return shards.shared({"checkpoint": self.job.manifest.content, **about}, count, find)
+        """The model of the checkpoint in eval mode on the device, loaded at first use."""
+        return self.evaluator.pool.load(self._source, self.evaluator.device)
 
     @property
     def fusion_encoder(self) -> FusionEncoder:
@@ -247,6 +225,28 @@ class Session:
         assert encoder.family == "fusion"
         return encoder
 
+    @property
+    def _source(self) -> SavedEncoder:
+        from vlcpctl.models.encoders import SavedEncoder
+
+        return SavedEncoder(self.checkpoint, self.evaluator.precision, self.evaluator.tf32)
+
+    def results(self, work: Work[Encoder, Value], numbers: Sequence[int]) -> Iterator[Value]:
+        """The results of items of work with the model, in order, by all processes of the pool."""
+        return self.evaluator.pool.results(self._source, self.encoder, work, numbers)
+
+    def shared(
+        self, about: Mapping[str, Any], count: int, find: Callable[[range], Result]
+    ) -> Result | None:
+        """What `find` finds for queries in these rows, of all `count`; see `Parts.shared`.
+
+        `about` says what is searched by the model, and for what.
+        """
+        shards = self.evaluator.shards
+        if shards is None:
+            return find(range(count))
+        return shards.shared({"checkpoint": self.manifest.content, **about}, count, find)
+
     def once(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """The value of `make` at the first call with this key, kept for the later ones."""
         if key not in self._kept:
@@ -254,69 +254,80 @@ class Session:
         value: Value = self._kept[key]
         return value
 
+    def drop(self) -> None:
+        """Drop the model, and what was computed with it."""
+        self._kept.clear()
+        self.drop_model()
+
+    def drop_model(self) -> None:
+        """Drop the model alone."""
+        vars(self).pop("encoder", None)
+
     @contextmanager
     def timed(self, what: str, **fields: Any) -> Iterator[None]:
         """Report how many seconds the block took, with these fields."""
         started = time.perf_counter()
         yield
         seconds = round(time.perf_counter() - started, 4)
-        about = {"run": self.job.manifest.run, "step": self.job.manifest.step, "what": what}
-        self.note({**about, **fields, "seconds": seconds})
-
-    def timed_search(self, row: PlannedRow) -> AbstractContextManager[None]:
-        """Time the search of a row."""
-        return self.timed("search", gallery=row.fields["gallery"], tasks=row.fields["tasks"])
+        about = {"run": self.manifest.run, "step": self.manifest.step, "what": what}
+        self.evaluator.note({**about, **fields, "seconds": seconds})
 
 
-def evaluate(plan: Plan, compute: Compute, note: Note = lambda _: None) -> Iterator[dict[str, Any]]:
-    """Yield each row as soon as it is measured; `note` is called with timings.
+def plan_lines(evaluator: Evaluator, sessions: Iterable[Session]) -> Iterator[str]:
+    """A plan as lines of text."""
+    yield in_words(evaluator.workers, evaluator.device)
+    if (several := len(evaluator.checkpoints)) > 1:
+        yield f"images decoded once for {several} checkpoints, within 1/{_SHARE} of free memory"
+    for session in sessions:
+        yield from (evaluator.line(session, row) for row in session.rows)
+        if (more := evaluator.more(session)) is not None:
+            yield f"{session.label}: embeddings to {more}"
+    if evaluator.ranks is not None:
+        yield f"ranks of every {evaluator.queries} to {evaluator.ranks.out}"
+
+
+def evaluate(evaluator: Evaluator, sessions: Sequence[Session]) -> Iterator[dict[str, Any]]:
+    """Yield each row as soon as it is measured, within `Evaluator.started`.
 
     Each checkpoint is loaded once, and its rows are measured in order. Raises what the evaluator
     raises: Diverged for non-finite embeddings, for instance.
     """
-    for job in plan.jobs:
-        session = Session(plan, job, compute, note)
-        for row in job.rows:
-            yield row.complete(plan.evaluator.measure(session, row))
-        plan.evaluator.finish(session)
+    for session in sessions:
+        for row in session.rows:
+            yield row.complete(evaluator.measure(session, row))
+        evaluator.finish(session)
+        session.drop()
 
 
-def shards_before_rows(plan: Plan, compute: Compute, out: Path | None, *, force: bool) -> bool:
+def shards_before_rows(evaluator: Evaluator, sessions: Sequence[Session]) -> bool:
     """Whether the rows can be measured now; if not, this command has made its shard for them.
 
     It has embedded the share of its shard, and searched it if that was complete before. Raises
     OutputExists if shards of something else are beside the rows, BadInput if one that is to be
     joined is missing, and as `evaluate` does.
     """
-    evaluator, shards = plan.evaluator, compute.shards
+    shards = evaluator.shards
     if shards is None:
-        if out is not None and not force:
-            refuse_parts(out)
+        if evaluator.out is not None and not evaluator.force:
+            refuse_parts(evaluator.out)
         return True
-    assert isinstance(evaluator, ShardedEvaluator), "no other has shards"
-    identity = evaluator.embedded()
+    identity, numeric = evaluator.embedded(), evaluator.numeric()
     if shards.index is None:
-        shards.check(identity, compute.numeric())
+        shards.check(identity, numeric)
         return True
-    with shards.claimed(identity, compute.numeric()), compute.started() as started:
-        for job in plan.jobs:
-            evaluator.embed(Session(plan, job, started, lambda _: None))
+    with shards.claimed(identity, numeric), evaluator.started():
+        for session in sessions:
+            evaluator.embed(session)
+            session.drop()
         was_complete = shards.complete()
         say(f"{shards.out}: shard {shards.index} of {shards.count} is complete")
         if was_complete:
-            _search_share(plan, replace(started, is_embedded=True), shards)
+            evaluator.is_embedded = True
+            try:
+                has_searched = [evaluator.search(session) for session in sessions]
+            except MissingShard as error:
+                say(f"nothing to search yet: {error}")
+                return False
+            if any(has_searched):
+                say(f"{shards.out}: shard {shards.index} of {shards.count} has searched its share")
     return False
-
-
-def _search_share(plan: Plan, compute: Compute, shards: Parts) -> None:
-    """Search the share of a shard that has embedded its own, once all others have, too."""
-    evaluator = plan.evaluator
-    assert isinstance(evaluator, ShardedEvaluator), "no other has shards"
-    try:
-        sessions = (Session(plan, job, compute, lambda _: None) for job in plan.jobs)
-        has_searched = [evaluator.search(session) for session in sessions]
-    except MissingShard as error:
-        say(f"nothing to search yet: {error}")
-        return
-    if any(has_searched):
-        say(f"{shards.out}: shard {shards.index} of {shards.count} has searched its share")

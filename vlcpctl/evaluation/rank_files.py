@@ -34,16 +34,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
-from vlcpctl.evaluation.planned_rows import PlannedRow
-from vlcpctl.evaluation.search.index import Ids
-from vlcpctl.evaluation.search.queries import ExactRanks
+from vlcpctl.evaluation.rows import Row
+from vlcpctl.evaluation.search.vectors import Ids
+from vlcpctl.files import rows as read_rows
 from vlcpctl.files.digests import ALGORITHM, RESTORE, changed_prefix, prefix_digest
 from vlcpctl.files.finished import already_written
 from vlcpctl.files.ids import canonical_json, content_id
 from vlcpctl.files.inputs import open_regular, parse_json, reading
 from vlcpctl.files.outputs import new_file
 from vlcpctl.files.parquet_files import read_about, read_columns, table_writer, write_about
-from vlcpctl.files.rows import Row, Searched, searched
 
 SCHEMA = "vlcpctl.ranks/1"
 METADATA = b"vlcpctl.ranks"
@@ -117,31 +116,34 @@ class RankFile:
 
     def add(
         self,
-        row: PlannedRow,
+        row: Row,
         direction: str,
         sides: tuple[Named, Named],
-        ranks: ExactRanks,
+        ranks: tuple[Ids, ...],
         labels: pa.Array | None = None,
     ) -> None:
-        """Add the ranks (Q,) of queries; `sides` are the queries (Q,) and the gallery (G,)."""
-        queries, gallery = sides
+        """Add the ranks (Q,) of queries, their best wrong answers and the ranks of those.
+
+        `sides` are the queries (Q,) and the gallery (G,); -1 stands for no wrong answer.
+        """
+        (queries, gallery), (rank_Q, wrong_Q, wrong_rank_Q) = sides, ranks
         of_row = {name: row.fields[name] for name in _OF_ROW}
         of_row["data"] = row.fields.get("data_content", of_row["data"])
-        for start in range(0, len(ranks.rank), _GROUP_ROWS):
-            rows = np.arange(start, min(start + _GROUP_ROWS, len(ranks.rank)))
+        for start in range(0, len(rank_Q), _GROUP_ROWS):
+            rows = np.arange(start, min(start + _GROUP_ROWS, len(rank_Q)))
             query, query_caption = queries.at(rows)
-            wrong, wrong_caption = gallery.at(ranks.wrong[rows])
-            no_rank = ranks.wrong[rows] < 0
+            wrong, wrong_caption = gallery.at(wrong_Q[rows])
+            no_rank = wrong_Q[rows] < 0
             found = {
                 **{name: [value] * len(rows) for name, value in of_row.items()},
                 "direction": [direction] * len(rows),
                 "query": query,
                 "query_caption": query_caption,
                 "label": pa.nulls(len(rows), _TEXT) if labels is None else labels.take(rows),
-                "rank": ranks.rank[rows],
+                "rank": rank_Q[rows],
                 "wrong": wrong,
                 "wrong_caption": wrong_caption,
-                "wrong_rank": pa.array(ranks.wrong_rank[rows], _WHOLE, mask=no_rank),
+                "wrong_rank": pa.array(wrong_rank_Q[rows], _WHOLE, mask=no_rank),
             }
             self._waiting.append(pa.RecordBatch.from_pydict(found, _COLUMNS))
             if sum(map(len, self._waiting)) >= _GROUP_ROWS:
@@ -156,7 +158,7 @@ class RankFile:
 
 
 def plan_ranks(
-    out: Path | None, rows: Sequence[PlannedRow], rows_out: Path | None, *, force: bool
+    out: Path | None, rows: Sequence[Row], rows_out: Path | None, *, force: bool
 ) -> RankFile | None:
     """The file of the ranks of these rows; None if none is wanted, or it is already finished.
 
@@ -194,14 +196,14 @@ class GalleryRanks:
 
     path: Path
     protocols: frozenset[tuple[str, str]]
-    searched: Searched
+    searched: read_rows.Searched
     checkpoint: str
     data: str
     split: str
     ways: Mapping[str, QueryRanks]
     is_reduced: bool = False
 
-    def may_be_of(self, row: Row) -> bool:
+    def may_be_of(self, row: read_rows.Row) -> bool:
         """Whether they are of an evaluation like that of a row, of a gallery that has the same."""
         return (row.evaluator, row.protocol) in self.protocols and self.searched == row.searched
 
@@ -357,7 +359,7 @@ class SavedRanks:
     def _gallery(self, names: tuple[str, ...], table: pa.Table) -> GalleryRanks:
         ways = {way: self._ranks(part) for (way,), part in _parts(table, ("direction",))}
         checkpoint, data, split = names
-        has = searched(self.gallery_checkpoint or checkpoint, self.options)
+        has = read_rows.searched(self.gallery_checkpoint or checkpoint, self.options)
         return GalleryRanks(
             self.path, self.protocols, has, checkpoint, data, split, ways, self.is_reduced
         )

@@ -31,6 +31,8 @@ class BaseEncoder(ABC):
     transform: ImageTransform
     tokenizer: Tokenizer
     compiles: bool = field(default=False, init=False, repr=False)  # set before the first pass
+    # What embeddings are computed in (`models.embed`); None: in the precision of the weights.
+    autocast: torch.dtype | None = field(default=None, init=False, repr=False)
     _mean_and_std: Tensor = field(
         init=False, repr=False
     )  # mean and standard deviation, see _statistics

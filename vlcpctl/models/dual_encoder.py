@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -38,7 +39,13 @@ from vlcpctl.models.pretrained import (
 from vlcpctl.models.temperature import parse_temperature
 from vlcpctl.models.text_tower import TextTower, open_clip_tower
 from vlcpctl.models.tokenizers import tokenizer_of
-from vlcpctl.models.towers import new_module, portable, save_tower, without_downloads
+from vlcpctl.models.towers import (
+    WithoutDraws,
+    new_module,
+    portable,
+    save_tower,
+    without_downloads,
+)
 
 WEIGHTS_FILE = "open_clip_model.safetensors"
 FOREIGN_WEIGHTS_FILES = ("open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin")
@@ -158,7 +165,7 @@ def load(directory: Path) -> DualEncoder:
     """
     found = read_checkpoint_configuration(directory)
     fill = partial(set_weights, file=weights_file(directory), resizes=False)
-    return _encoder(found, fill, seed=0)
+    return _encoder(found, fill, seed=0, draws=False)
 
 
 def with_weights(model: str, tensors: dict[str, Tensor], what: str) -> DualEncoder:
@@ -185,9 +192,16 @@ def save(encoder: DualEncoder, directory: Path) -> None:
 
 
 def _encoder(
-    found: Configuration, fill: Callable[[nn.Module], None] | None, seed: int
+    found: Configuration,
+    fill: Callable[[nn.Module], None] | None,
+    seed: int,
+    *,
+    draws: bool = True,
 ) -> DualEncoder:
-    """The model of a configuration; without `fill` its weights are random or downloaded."""
+    """The model of a configuration; without `fill` its weights are random or downloaded.
+
+    Without `draws`, no random weights are made: `fill` sets all.
+    """
     tokenizer = tokenizer_of(found.model, found.directory)
     size = found.model["text_cfg"].get("vocab_size")
     if size is not None and tokenizer.size > size:
@@ -195,7 +209,8 @@ def _encoder(
             f"the tokenizer has {tokenizer.size} tokens, but the model's vocabulary only {size}"
         )
     shape = found.model if fill is None else without_downloads(found.model, found.directory)
-    module = new_module(shape, seed)
+    with nullcontext() if draws else WithoutDraws():
+        module = new_module(shape, seed)
     if fill is not None:
         fill(module)
     encoder = DualEncoder(module, found.model, transform_of(found), tokenizer)

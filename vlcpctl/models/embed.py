@@ -60,15 +60,22 @@ def _each(
     encoder: Encoder, batches: Iterable[Item], raw: Callable[[Item], Tensor | None]
 ) -> Iterator[np.ndarray]:
     encoder.module.eval()
-    return to_host(_unit_vectors(batches, raw))
+    return to_host(_unit_vectors(encoder, batches, raw))
+
+
+def autocast(encoder: Encoder) -> torch.autocast:
+    """The context that sets the precision in which embeddings are computed."""
+    dtype = encoder.autocast
+    return torch.autocast(encoder.device.type, dtype=dtype, enabled=dtype is not None)
 
 
 @torch.inference_mode()
 def _unit_vectors(
-    batches: Iterable[Item], raw: Callable[[Item], Tensor | None]
+    encoder: Encoder, batches: Iterable[Item], raw: Callable[[Item], Tensor | None]
 ) -> Iterator[Tensor]:
     for batch in batches:
-        vectors = raw(batch)
+        with autocast(encoder):
+            vectors = raw(batch)
         if vectors is not None:
             yield normalize(vectors.float(), dim=-1)
 

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from vlcpctl.core.devices import set_arithmetic, torch_device
@@ -115,15 +116,19 @@ def load(directory: Path) -> Encoder:
         return building.load(directory)
 
 
-def load_for_inference(directory: Path, device: str) -> Encoder:
+def load_for_inference(
+    directory: Path, device: str, precision: str = "fp32", *, tf32: bool = False
+) -> Encoder:
     """The model in a checkpoint directory, in eval mode, on the device given with `--device`.
 
-    Raises as `load` does, and UsageError if the device is not available.
+    Embeddings are computed in this precision: fp32, or bf16. Raises as `load` does, and UsageError
+    if the device is not available.
     """
     encoder = load(directory)
-    set_arithmetic(tf32=False)
+    set_arithmetic(tf32=tf32)
     place(encoder.module, torch_device(device))
     encoder.module.eval()
+    encoder.autocast = torch.bfloat16 if precision == "bf16" else None
     return encoder
 
 
@@ -132,10 +137,12 @@ class SavedEncoder:
     """The model in a checkpoint directory, as the processes of a pool load it."""
 
     directory: Path
+    precision: str = "fp32"
+    tf32: bool = False
 
     def load(self, device: str) -> Encoder:
         """The model in eval mode; raises as `load_for_inference` does."""
-        return load_for_inference(self.directory, device)
+        return load_for_inference(self.directory, device, self.precision, tf32=self.tf32)
 
 
 def save(encoder: Encoder, directory: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import init
+from torch.overrides import TorchFunctionMode
 
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, first_line
 from vlcpctl.core.seeds import torch_seed
@@ -14,6 +17,12 @@ from vlcpctl.files.inputs import converted
 from vlcpctl.models.hub import why_unavailable
 from vlcpctl.models.imports import open_clip
 
+# torch passes a mode the initialisations that may be replaced, and else what they call.
+_DRAWS = {
+    *(torch.Tensor.normal_, torch.Tensor.uniform_, init.normal_, init.uniform_),
+    *(init.kaiming_uniform_, init.kaiming_normal_, init.trunc_normal_),
+    *(init.xavier_uniform_, init.xavier_normal_),
+}
 TOWER = "text_tower"  # the directory for the config.json of a text tower of transformers
 
 
@@ -48,6 +57,26 @@ def new_module(config: dict[str, Any], seed: int) -> nn.Module:
     _check_image_size(module, config["vision_cfg"])
     _check_length(module, text)
     return module
+
+
+class WithoutDraws(TorchFunctionMode):
+    """Within it, no random number is drawn: modules are built for weights that will all be read.
+
+    Their parameters are what the memory held; buffers are as always.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """See `TorchFunctionMode`."""
+        named = kwargs or {}
+        if func in _DRAWS:
+            return named["tensor"] if "tensor" in named else args[0]
+        return (torch.empty if func is torch.randn else func)(*args, **named)
 
 
 def _check_image_size(module: nn.Module, vision: dict[str, Any]) -> None:

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features
 from vlcpctl.evaluation.retrieval.cross_modal import cross_modal
-from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.gallery import Gallery
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.losses.rows import ALL
 from vlcpctl.models.embed import as_features
@@ -111,5 +109,5 @@ def _recall(run: TrainRun, image: Tensor, text: Tensor, tokens: Tensor) -> float
     ids = tokens.cpu().numpy()
     _, first, of_image = np.unique(ids, axis=0, return_index=True, return_inverse=True)
     pairs = np.stack([np.arange(len(images)), of_image.reshape(-1)], axis=1)
-    features = cross_modal(Gallery(images, texts[first], pairs), choose("auto", run.device.type))
-    return features.metrics["rm"]
+    metrics: dict[str, float] = cross_modal(images, texts[first], pairs, str(run.device))["metrics"]
+    return metrics["rm"]

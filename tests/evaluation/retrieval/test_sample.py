@@ -8,7 +8,7 @@ import pytest
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks.task import open_task
-from vlcpctl.evaluation.splits import EvalSplit
+from vlcpctl.evaluation.samples import Samples
 from vlcpctl.testing.tiny_stream import make_task
 
 
@@ -40,8 +40,8 @@ def test_another_process_opens_the_same_part(task: Path) -> None:
 
 
 def test_layouts_are_of_the_part(task: Path) -> None:
-    source = EvalSplit(open_task(task), "test", None, 4)
-    assert len(source.layout.image_of_N) == 4
-    assert len(source.samples().keys) == 4
+    source = Samples(open_task(task), "test", None, 4)
+    assert len(source.captioned.images.of_N) == 4
+    assert len(source) == 4
     with pytest.raises(BadInput, match="no images in split 'val'"):
         open_task(task).split("val", 4)

@@ -5,19 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.gallery import Embeddings, Layout, lay_out
-from vlcpctl.evaluation.search.index import Vectors
+from vlcpctl.evaluation.search.galleries import Captioned, Embeddings
+from vlcpctl.evaluation.search.vectors import Vectors
 from vlcpctl.evaluation.spatial.angles import BINS, bin_names, spatial
 from vlcpctl.metrics.angles import rotations
 
-TORCH = choose("torch", "cpu")
 CAPTIONS = [["a"], ["b", "c"], ["a", "d"], ["e"], ["f"], ["g"]]  # two images share a text
 HASHES = ["1", "2", "3", "4", "5", "4"]  # two samples share an image
-
-
-def layout() -> Layout:
-    return lay_out(HASHES, CAPTIONS)
+SAMPLES = Captioned.of(HASHES, CAPTIONS)
 
 
 def unit(seed: int, rows: int, width: int = 4) -> Vectors:
@@ -26,7 +21,7 @@ def unit(seed: int, rows: int, width: int = 4) -> Vectors:
 
 
 def model(seed: int) -> Embeddings:
-    return Embeddings(layout(), unit(seed, 5), unit(seed + 1000, 7))
+    return Embeddings(unit(seed, 5), unit(seed + 1000, 7))
 
 
 def belongs() -> np.ndarray:
@@ -61,7 +56,7 @@ def test_pairs_are_those_that_the_earlier_model_ranks_first(seed: int) -> None:
         "i2t": naive_pairs(scores, belongs()),
         "t2i": [(image, text) for text, image in naive_pairs(scores.T, belongs().T)],
     }
-    found = spatial(before, after, TORCH)
+    found = spatial(SAMPLES, before, after, "cpu")
     for way, pairs in ways.items():
         changes = [
             abs(
@@ -70,8 +65,8 @@ def test_pairs_are_those_that_the_earlier_model_ranks_first(seed: int) -> None:
             )
             for i, t in pairs
         ]
-        assert sum(found.degrees[f"imav_{way}"]) == len(changes)
-        mean = found.metrics[f"imav_{way}_mean"]
+        assert sum(found["degrees"][f"imav_{way}"]) == len(changes)
+        mean = found["metrics"][f"imav_{way}_mean"]
         assert mean == (pytest.approx(np.mean(changes), abs=1e-4) if changes else None)
 
 
@@ -83,26 +78,26 @@ def test_seeds_of_the_test_above_have_pairs_and_images_without() -> None:
 def test_a_tie_is_not_ranked_first() -> None:
     image = np.eye(4, dtype=np.float32)[:2]
     text = np.array([[1, 0, 0, 0], [1, 0, 0, 0]], dtype=np.float32)
-    tied = Embeddings(lay_out(["1", "2"], [["a"], ["b"]]), image, text)
-    found = spatial(tied, tied, TORCH)
-    assert found.degrees["imav_i2t"] == []
-    assert found.metrics["imav_i2t_0_5"] is None
+    tied, part = Embeddings(image, text), Captioned.of(["1", "2"], [["a"], ["b"]])
+    found = spatial(part, tied, tied, "cpu")
+    assert found["degrees"]["imav_i2t"] == []
+    assert found["metrics"]["imav_i2t_0_5"] is None
 
 
 def test_distinct_images_and_texts_are_the_samples() -> None:
-    found = spatial(model(0), model(1), TORCH)
-    assert (found.n_images, found.n_texts) == (5, 7)
-    assert sum(found.degrees["sam_image"]) == 10
-    assert sum(found.degrees["sam_text"]) == 21
-    assert sum(found.degrees["ram_text"]) == 7
-    assert found.metrics["ram_image_mean"] == pytest.approx(
+    found = spatial(SAMPLES, model(0), model(1), "cpu")
+    assert (found["n_images"], found["n_texts"]) == (5, 7)
+    assert sum(found["degrees"]["sam_image"]) == 10
+    assert sum(found["degrees"]["sam_text"]) == 21
+    assert sum(found["degrees"]["ram_text"]) == 7
+    assert found["metrics"]["ram_image_mean"] == pytest.approx(
         rotations(model(0).image_ID, model(1).image_ID).mean()
     )
 
 
 def test_the_same_model_twice_has_not_turned() -> None:
-    found = spatial(model(0), model(0), TORCH)
+    found = spatial(SAMPLES, model(0), model(0), "cpu")
     for measure in BINS:
-        if found.metrics[f"{measure}_mean"] is not None:
-            assert found.metrics[f"{measure}_mean"] == 0
-            assert found.metrics[bin_names(measure)[0]] == 100
+        if found["metrics"][f"{measure}_mean"] is not None:
+            assert found["metrics"][f"{measure}_mean"] == 0
+            assert found["metrics"][bin_names(measure)[0]] == 100

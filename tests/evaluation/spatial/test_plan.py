@@ -34,7 +34,8 @@ def turns(task: Task, paths: list[Path], between: str = "neighbours") -> list[st
     evaluator = Spatial(
         tasks=(task,), checkpoints=tuple(paths), between=between, split="test", limit=None
     )
-    return [line.split(":")[0] for line in evaluator.plan().lines()]
+    sessions = evaluator.plan()
+    return [evaluator.line(one, row).split(":")[0] for one in sessions for row in one.rows]
 
 
 def test_neighbours_are_compared_and_the_first_with_the_last(tmp_path: Path, task: Task) -> None:
@@ -90,7 +91,7 @@ def test_a_row_says_since_which_checkpoint(tmp_path: Path, task: Task) -> None:
         split="test",
         limit=3,
     )
-    (row,) = evaluator.plan().rows
+    ((row,),) = (session.rows for session in evaluator.plan())
     assert row.fields["since"] == {"run": "r", "step": 0, "checkpoint": "r/0"}
     assert (row.fields["step"], row.fields["limit"]) == (1, 3)
 
@@ -108,15 +109,6 @@ def test_each_share_of_averages_is_a_run_of_its_own(tmp_path: Path, task: Task) 
         "mix alpha=0 step 1 -> mix alpha=0 step 2",
         "mix alpha=0.25 step 1 -> mix alpha=0.25 step 2",
     ]
-
-
-def test_a_row_names_the_share_of_either_checkpoint(tmp_path: Path, task: Task) -> None:
-    paths = [checkpoint(tmp_path / f"{alpha}", "mix", 1, alpha=alpha) for alpha in (0.25, 1)]
-    evaluator = Spatial(
-        tasks=(task,), checkpoints=tuple(paths), between="all", split="test", limit=None
-    )
-    (row,) = evaluator.plan().rows
-    assert (row.fields["since"]["alpha"], row.fields["alpha"]) == (0.25, 1)
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path, task: Task) -> None:

@@ -17,13 +17,8 @@ from torch import Tensor
 from vlcpctl.core.batch import Batch, Features, Terms
 from vlcpctl.core.devices import to_device
 from vlcpctl.core.method import Run
-from vlcpctl.evaluation.search.backends import Backend
-from vlcpctl.evaluation.search.gallery import RightAnswers
-from vlcpctl.evaluation.search.hits import HitSearch
-from vlcpctl.evaluation.search.index import QueryAndGallery
-from vlcpctl.evaluation.search.items import ClassSearch, GrowingItems
-from vlcpctl.evaluation.search.queries import Queries
-from vlcpctl.evaluation.search.scan import scan
+from vlcpctl.evaluation.search.count import exact_ranks, hits, ranks
+from vlcpctl.evaluation.search.galleries import ClassSearch, Search
 from vlcpctl.files.parts import Parts
 from vlcpctl.methods import TABLE
 from vlcpctl.methods.ema import Ema
@@ -413,13 +408,10 @@ def test_embedding_reads_each_batch_once(device: FakeDevice, *, fuses: bool) -> 
     assert sum(device.syncs.values()) == 4, device.syncs
 
 
-@pytest.mark.parametrize("top", [None, 3])
-def test_scanning_does_not_mix_devices(
-    device: FakeDevice, monkeypatch: pytest.MonkeyPatch, top: int | None
-) -> None:
+def test_counting_does_not_mix_devices(device: FakeDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    right = RightAnswers(np.arange(6), np.arange(5))
     vectors = np.ones((9, 4), dtype=np.float32)
-    assert scan(Queries(vectors[:5], vectors, right), "meta", top).worst.shape == (1, 5)
-    classes = ClassSearch(QueryAndGallery(vectors[:5], vectors), *map(np.arange, (5, 9, 5)))
-    assert HitSearch.of(GrowingItems.of(classes), Backend("meta"), 3).first().worst.shape == (5, 3)
+    search = Search.of(vectors[:5], vectors, np.stack([np.arange(5)] * 2, axis=1))
+    assert ranks(search, "meta", 3)[0].shape == exact_ranks(search, "meta")[0].shape == (1, 5)
+    classes = ClassSearch(vectors[:5], vectors, *map(np.arange, (5, 9, 5)))
+    assert hits(classes, "meta", 3, range(5)).shape == (2, 1, 5, 3)

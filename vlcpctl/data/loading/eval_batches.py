@@ -1,6 +1,7 @@
 """Batches of images with the evaluation transform, with or without labels; or augmented.
 
-Images are decoded in this process or in workers; undecodable labelled images are reported.
+Images are decoded in this process or in workers; undecodable labelled images are reported. What
+several checkpoints evaluate is decoded once, as far as its views fit into a share of memory.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +26,8 @@ from vlcpctl.data.classification.labelled_images import Flaw, LabelledImages
 from vlcpctl.data.images.transforms import decode_image, eval_view, train_view
 from vlcpctl.data.loading.workers import read_in_order
 from vlcpctl.data.tasks.task import Split
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,14 @@ class LabelledBatch:
         return self.moved(Tensor.pin_memory)
 
 
+@dataclass(frozen=True)
+class Kept:
+    """That the batches of these images are kept in memory: their name, and how many bytes fit."""
+
+    name: str
+    room: int
+
+
 @dataclass
 class LabelledBatches(Dataset[LabelledBatch]):
     """Item k is batch k of the first `count` images."""
@@ -56,6 +68,7 @@ class LabelledBatches(Dataset[LabelledBatch]):
     count: int
     transform: ImageTransform
     batch_size: int
+    kept: Kept | None = None
 
     def __len__(self) -> int:
         return math.ceil(self.count / self.batch_size)
@@ -83,6 +96,7 @@ class AugmentedBatches(Dataset[LabelledBatch]):
     batch_size: int
     epochs: int
     seed: int
+    kept: None = field(default=None, init=False)
     _order: tuple[int, NDArray[np.int64]] | None = field(default=None, init=False, repr=False)
 
     @property
@@ -141,7 +155,11 @@ def read_labelled(
 ) -> Iterator[LabelledBatch]:
     """The batches with these numbers (None: all), see `read_in_order`."""
     numbers = range(len(batches)) if numbers is None else numbers
-    return read_in_order(batches, numbers, workers, pins=pins)
+
+    def read(some: Sequence[int]) -> Iterator[LabelledBatch]:
+        return read_in_order(batches, some, workers, pins=pins)
+
+    return _once(batches.kept, numbers, read, lambda batch: batch.pixels.nbytes)
 
 
 @dataclass
@@ -155,6 +173,7 @@ class EvalImages(Dataset[Tensor]):
     rows: np.ndarray  # (N,)
     transform: ImageTransform
     batch_size: int
+    kept: Kept | None = None
 
     def __len__(self) -> int:
         return math.ceil(len(self.rows) / self.batch_size)
@@ -179,4 +198,40 @@ def read_images(
     decoded.
     """
     numbers = range(len(images)) if numbers is None else numbers
-    return read_in_order(images, numbers, workers, pins=pins)
+
+    def read(some: Sequence[int]) -> Iterator[Tensor]:
+        return read_in_order(images, some, workers, pins=pins)
+
+    return _once(images.kept, numbers, read, lambda batch: batch.nbytes)
+
+
+_batches: dict[tuple[str, int], Any] = {}  # that this process keeps, by name and number
+_bytes = [0]  # that they take
+
+
+def _once(
+    kept: Kept | None,
+    numbers: Sequence[int],
+    read: Callable[[Sequence[int]], Iterator[Item]],
+    size: Callable[[Item], int],
+) -> Iterator[Item]:
+    """The batches with these numbers: `read` reads those that are not kept, in order."""
+    if kept is None:
+        yield from read(numbers)
+        return
+    fresh = read([number for number in numbers if (kept.name, number) not in _batches])
+    for number in numbers:
+        batch = _batches.get((kept.name, number))
+        if batch is None:
+            batch = next(fresh)
+            if _bytes[0] + size(batch) <= kept.room:
+                _batches[kept.name, number] = batch
+                _bytes[0] += size(batch)
+        yield batch
+    next(fresh, None)  # lets it end its workers
+
+
+def drop_kept() -> None:
+    """Drop the batches that this process keeps."""
+    _batches.clear()
+    _bytes[0] = 0

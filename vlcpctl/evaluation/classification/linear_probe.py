@@ -1,7 +1,8 @@
-"""A linear probe: multinomial logistic regression on frozen features.
+"""The logistic probe: multinomial logistic regression on frozen features.
 
 Minimises the mean cross-entropy plus strength / 2 times the squared weights; biases are not
 penalised. With N images, that is scikit-learn's LogisticRegression(C = 1 / (strength * N)).
+The strength is given, or chosen on a held-out part of the training images.
 Shapes: N images, B of them at once, C classes, D dimensions.
 """
 
@@ -9,27 +10,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
-from torch.nn.functional import cross_entropy, linear
+from torch.nn.functional import linear
 
-from vlcpctl.core.seeds import generator
-from vlcpctl.evaluation.classification.labelled_sets import Images
-from vlcpctl.evaluation.search.index import BAND, Ids
-from vlcpctl.evaluation.search.queries import Ranks
+from vlcpctl.core.console import say, warn
+from vlcpctl.core.devices import torch_device
+from vlcpctl.core.errors import BadInput, Diverged
+from vlcpctl.evaluation.classification.labelled_sets import Images, LabelledSet
+from vlcpctl.evaluation.evaluator import Session
+from vlcpctl.evaluation.search.count import BAND
+from vlcpctl.evaluation.search.vectors import Ids
+from vlcpctl.files.ids import unit_hash
 from vlcpctl.metrics.accuracy import accuracies, tally
 from vlcpctl.metrics.recall import count_touched
+
+if TYPE_CHECKING:
+    from vlcpctl.evaluation.classification.probe import LinearProbe
 
 # Largest component of the gradient when L-BFGS stops: to choose a strength, as small as single
 # precision allows (rounding stops the line search near 1e-7), and for the probe that is evaluated.
 LOOSE, TIGHT = 1e-6, 1e-8
 MOST_STEPS = 1000  # of L-BFGS, as in CLIP's linear probes (Radford et al., 2021, appendix A.3)
+STRENGTHS = tuple(10.0**-power for power in range(1, 9))  # to choose from, the strongest first
+FALLS = 2  # strengths in a row with less accuracy than the best, after which the choice is made
 _CHUNK = 1 << 14  # images converted to double precision at once
-_MOMENTUM = 0.9
 
 Parameters = NDArray[np.float64]
 
@@ -65,23 +75,13 @@ class LabelledFeatures:
         return LabelledFeatures(self.feature_ND[rows], self.label_N[rows], self.classes)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sgd:
-    """Settings of stochastic gradient descent; the learning rate falls to 0 along a cosine."""
-
-    epochs: int
-    rate: float
-    batch: int
-    seed: int
-
-
-def fit_lbfgs(
+def fitted(
     data: LabelledFeatures,
     strength: float,
     start: Probe | None = None,
     tolerance: float = TIGHT,
 ) -> Probe:
-    """Fit a probe by L-BFGS; the loss is convex, so `start` changes only the time it takes.
+    """The probe that L-BFGS finds; the loss is convex, so `start` changes only the time it takes.
 
     It is fitted until no component of the gradient exceeds `tolerance`: with products in single
     precision as far as `LOOSE`, and in double precision from there.
@@ -149,48 +149,17 @@ class _Objective:
         return float(loss), gradient.cpu().numpy().ravel()
 
 
-def fit_sgd(data: LabelledFeatures, strength: float, settings: Sgd) -> Probe:
-    """Fit a probe by mini-batch SGD with momentum, in an order that depends on seed and epoch."""
-    weight = data.feature_ND.new_zeros(
-        (data.classes, data.feature_ND.shape[1]), dtype=torch.float64, requires_grad=True
-    )
-    bias = weight.detach().new_zeros(data.classes, requires_grad=True)
-    optimizer = torch.optim.SGD([weight, bias], lr=settings.rate, momentum=_MOMENTUM)
-    size = min(settings.batch, len(data.label_N))
-    every = len(data.label_N) // size  # each epoch drops an incomplete last batch
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.epochs * every)
-    for epoch in range(settings.epochs):
-        order = generator(settings.seed, "probe", epoch).permutation(len(data.label_N))
-        for number in range(every):
-            rows = torch.from_numpy(order[number * size : (number + 1) * size])
-            optimizer.zero_grad()
-            _backward(data.at(rows.to(data.label_N.device)), weight, bias, strength)
-            optimizer.step()
-            schedule.step()
-    return Probe(weight.detach(), bias.detach(), settings.epochs * every)
-
-
 @torch.inference_mode()
-def probe_ranks(probe: Probe, data: LabelledFeatures) -> Ranks:
+def probe_ranks(probe: Probe, data: LabelledFeatures) -> tuple[Ids, Ids]:
     """(N,) rank of each image's class, from 1: at worst (it loses its ties) and at best."""
     parts = [_ranks(probe.logits(part.feature_ND), part.label_N) for part in _chunks(data)]
     worst, best = (torch.cat(side).cpu().numpy() for side in zip(*parts, strict=True))
-    return Ranks(worst, best)
+    return worst, best
 
 
 def accuracy(probe: Probe, data: LabelledFeatures) -> float:
     """Percent of the images whose class ranks first; a tie is never a hit."""
-    return 100 * float(np.mean(probe_ranks(probe, data).worst == 1))
-
-
-@dataclass(frozen=True)
-class Judged:
-    """What a probe achieves on a split."""
-
-    metrics: dict[str, float]
-    n_images: int
-    n_unseen: int
-    n_ties: int
+    return 100 * float(np.mean(probe_ranks(probe, data)[0] == 1))
 
 
 def labelled(images: Images, place_C: Ids, device: torch.device) -> LabelledFeatures:
@@ -198,25 +167,28 @@ def labelled(images: Images, place_C: Ids, device: torch.device) -> LabelledFeat
     return LabelledFeatures(
         # Copied, so that the address of the features, and with it the last bits of products,
         # does not depend on where they come from.
-        torch.from_numpy(images.feature_ND).to(device, copy=True),
+        torch.from_numpy(images.feature_ND[:]).to(device, copy=True),
         torch.from_numpy(place_C[images.label_N]).to(device),
         int(place_C.max()) + 1,
     )
 
 
-def judged(probe: Probe, test: Images, place_C: Ids) -> Judged:
-    """The accuracies of a probe; an image whose class has no weights (-1 in `place_C`) is wrong."""
+def judged(probe: Probe, test: Images, place_C: Ids) -> dict[str, Any]:
+    """The fields of a row that a probe achieves on a split.
+
+    An image whose class has no weights (-1 in `place_C`) is wrong.
+    """
     is_seen, count = place_C[test.label_N] >= 0, len(place_C)
-    seen = Images(test.feature_ND[is_seen], test.label_N[is_seen], [], 0)
-    ranks = probe_ranks(probe, labelled(seen, place_C, probe.weight_CD.device))
+    seen = Images(test.feature_ND[np.flatnonzero(is_seen)], test.label_N[is_seen], [], 0)
+    worst, best = probe_ranks(probe, labelled(seen, place_C, probe.weight_CD.device))
     rank_N = np.full(len(test.label_N), count + 1)  # unseen classes rank last: never a hit
-    rank_N[is_seen] = ranks.worst
-    return Judged(
-        metrics=accuracies(tally(rank_N, test.label_N, count)),
-        n_images=len(test.label_N),
-        n_unseen=int(np.count_nonzero(~is_seen)),
-        n_ties=count_touched(ranks.worst, ranks.best),
-    )
+    rank_N[is_seen] = worst
+    return {
+        "metrics": accuracies(tally(rank_N, test.label_N, count)),
+        "n_images": len(test.label_N),
+        "n_unseen": int(np.count_nonzero(~is_seen)),
+        "n_ties": count_touched(worst, best),
+    }
 
 
 def number_of(classes: Ids, count: int) -> Ids:
@@ -231,20 +203,6 @@ def number_of(classes: Ids, count: int) -> Ids:
     return found
 
 
-def _backward(data: LabelledFeatures, weight: Tensor, bias: Tensor, strength: float) -> float:
-    """Return the loss, and add its gradient to that of the parameters."""
-    total = 0.0
-    for part in _chunks(data):
-        logits = linear(part.feature_ND.double(), weight, bias)
-        # A sum over all images divided by their number: chunks may differ in size.
-        mean = cross_entropy(logits, part.label_N, reduction="sum") / len(data.label_N)
-        mean.backward()
-        total += mean.item()
-    penalty = strength / 2 * weight.square().sum()
-    penalty.backward()
-    return total + penalty.item()
-
-
 def _chunks(data: LabelledFeatures) -> Iterator[LabelledFeatures]:
     pieces = zip(data.feature_ND.split(_CHUNK), data.label_N.split(_CHUNK), strict=True)
     yield from (LabelledFeatures(feature, label, data.classes) for feature, label in pieces)
@@ -256,3 +214,77 @@ def _ranks(logit_BC: Tensor, label_B: Tensor) -> tuple[Tensor, Tensor]:
     worst = (~(logit_BC < own_B1 - BAND)).sum(1)
     best = (logit_BC >= own_B1 + BAND).sum(1) + 1
     return worst, best
+
+
+def measured(
+    session: Session, how: LinearProbe, train_set: LabelledSet, test_set: LabelledSet
+) -> dict[str, Any]:
+    """Train a probe on one split of a data set and measure it on the other: the fields of a row.
+
+    Raises Diverged if embeddings or a probe are not finite, BadInput if images or classes are too
+    few, and TooManySkipped if too many images cannot be read.
+    """
+    train, test = (one.embedded(session, how.tolerance) for one in (train_set, test_set))
+    what = f"{session.checkpoint} on {train_set.name}"
+    # Only classes with training images get weights: the others would only be pushed away from every
+    # image, and still take part in the softmax.
+    place_C = number_of(train.label_N, len(train_set.data.classes))
+    data = labelled(train, place_C, torch_device(session.evaluator.device))
+    if data.classes < 2:
+        raise BadInput(f"{what}: all training images have one class; a probe needs two or more")
+    strength = how.strength or _chosen(how, data, train.keys, what)
+    probe = fitted(data, strength)
+    if not probe.is_finite:
+        raise Diverged(_why(what, f"strength {strength:g}"))
+    if probe.steps >= MOST_STEPS:
+        warn(
+            f"{what}: L-BFGS did not converge in {MOST_STEPS} steps; it needs fewer with a larger "
+            "--strength"
+        )
+    return {
+        **judged(probe, test, place_C),
+        "strength": strength,
+        "n_train": len(train.label_N),
+        "n_skipped": train.skipped + test.skipped,
+    }
+
+
+def _chosen(how: LinearProbe, data: LabelledFeatures, keys: list[str], what: str) -> float:
+    """The strength with the best accuracy on the held-out part; of ties the strongest.
+
+    The weaker ones are left out once `FALLS` in a row are less accurate than the best so far:
+    below the best strength probes only fit noise, ever more of it and ever more slowly.
+    """
+    # Drawn by key, so that the same images are held out for every checkpoint, also where
+    # another one leaves an image out.
+    draws = np.array([unit_hash("probe", how.seed, key) for key in keys])
+    is_held = torch.from_numpy(draws < how.share).to(data.label_N.device)
+    held, rest = data.at(is_held), data.at(~is_held)
+    if not len(held.label_N) or not len(rest.label_N):
+        raise BadInput(
+            f"{what}: of {len(keys)} training images, {len(held.label_N)} are held out to "
+            "choose the strength; use another --held-out, or give --strength"
+        )
+    found: dict[float, float] = {}
+    start: Probe | None = None
+    falls = 0
+    # From strong to weak, each started from the last: neighbouring optima are close, so that
+    # L-BFGS needs few steps. `max` keeps the first of ties, the strongest.
+    for strength in STRENGTHS:
+        probe = fitted(rest, strength, start, LOOSE)
+        if not probe.is_finite:
+            continue
+        found[strength], start = accuracy(probe, held), probe
+        falls = falls + 1 if found[strength] < max(found.values()) else 0
+        if falls == FALLS:
+            break
+    if not found:
+        raise Diverged(_why(what, "every strength"))
+    best = max(found, key=found.__getitem__)
+    say(f"{what}: strength {best:g}, {found[best]:.2f} % of {len(held.label_N)} held-out images")
+    return best
+
+
+def _why(what: str, where: str) -> str:
+    """The message for probes with non-finite weights."""
+    return f"{what}: the probe diverged to NaN or infinity at {where}; use another --strength"

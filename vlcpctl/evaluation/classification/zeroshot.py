@@ -1,12 +1,12 @@
 """Zero-shot classification: its prompts, its rows, and the accuracies of checkpoints.
 
-The prompts are embedded once, then the images in one pass.
+The nearest class is predicted. Shapes: C classes, K candidates, N images, D dimensions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, final
@@ -21,27 +21,18 @@ from vlcpctl.data.classification.data_sets import CLASSES, DataSet, TaskData, op
 from vlcpctl.data.classification.prompts import read_templates
 from vlcpctl.data.tasks.class_names import distinct_labels
 from vlcpctl.data.tasks.skips import Tolerance
-from vlcpctl.evaluation.embedding_cache import Cached, key_of
-from vlcpctl.evaluation.evaluator import Job, Plan, Session, ShardedEvaluator
+from vlcpctl.evaluation.embedding_cache import Cached
+from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
-from vlcpctl.evaluation.planned_rows import (
-    PlannedRow,
-    data_fields,
-    own_rows,
-    place_of,
-    row_fields,
-)
 from vlcpctl.evaluation.rank_files import Named, RankFile, plan_ranks
-from vlcpctl.evaluation.search.index import Ids, Vectors
-from vlcpctl.evaluation.search.queries import ExactRanks
+from vlcpctl.evaluation.rows import Row, data_fields, own_rows, place_of, row_fields
+from vlcpctl.evaluation.search.vectors import Ids, Vectors
 from vlcpctl.files.ids import content_id
-from vlcpctl.files.parts import Parts, Result
-from vlcpctl.metrics.accuracy import accuracies, mean_accuracies, tally
+from vlcpctl.metrics.accuracy import CUTOFFS, accuracies, mean_accuracies, tally
 from vlcpctl.metrics.recall import count_touched
 
 if TYPE_CHECKING:
-    from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
-    from vlcpctl.evaluation.embedding import TextBatches
+    from vlcpctl.evaluation.classification.labelled_sets import Images, LabelledSet
 
 _NAMES_SHOWN = 3
 _MEASURED = ("metrics", "n_images", "n_ties", "n_skipped")
@@ -79,19 +70,9 @@ class ZeroshotData:
         return len(self.prompts) - len(self.first_classes)
 
 
-@dataclass(frozen=True)
-class ZeroshotResult:
-    """The accuracies in percent over `n_images`; `n_ties` of these depend on how a tie counts."""
-
-    metrics: dict[str, float]
-    n_images: int
-    n_ties: int
-    n_skipped: int
-
-
 @final
-@dataclass(frozen=True, kw_only=True)
-class Zeroshot(ShardedEvaluator):
+@dataclass(kw_only=True)
+class Zeroshot(Evaluator):
     """Accuracies on data sets, and their averages.
 
     `words` are names or paths of data sets; `data` is the directory of those given by name.
@@ -103,41 +84,42 @@ class Zeroshot(ShardedEvaluator):
     classes: str = "all"
     split: str = "test"
     tolerance: Tolerance  # of images that cannot be read
-    save_ranks: Path | None = None
-    out: Path | None = None  # of the rows
-    force: bool = False
 
     queries: ClassVar[str] = "image"
 
-    def plan(self) -> Plan:
+    def plan(self) -> list[Session]:
         """See `Evaluator`."""
         if self.classes not in CLASSES:
             raise UsageError(unknown_name("value of --classes:", self.classes, CLASSES))
         places = [place_of(one.data, self.split) for one in self._data_sets]
-        jobs = [
-            Job(path, one.manifest, self._rows(one, places))
+        sessions = [
+            Session(self, path, one.manifest, self._rows(one, places))
             for path, one in self.read_checkpoints().items()
         ]
         # An average has no queries of its own.
-        rows = [row for row in Plan(self, jobs).rows if len(row.tasks) == 1]
-        ranks = plan_ranks(self.save_ranks, rows, self.out, force=self.force)
-        return Plan(self, jobs, ranks)
+        rows = [row for session in sessions for row in session.rows if len(row.tasks) == 1]
+        self.ranks = plan_ranks(self.save_ranks, rows, self.out, force=self.force)
+        return sessions
 
-    def line(self, job: Job, row: PlannedRow) -> str:
+    def line(self, session: Session, row: Row) -> str:
+        """See `Evaluator`."""
         if len(row.tasks) > 1:
-            return f"{job.label}: {row.fields['task']}"
+            return f"{session.label}: {row.fields['task']}"
         (number,) = row.tasks
         one = self._data_sets[number]
         texts = sum(map(len, one.prompts))
-        return f"{job.label}: {one.data.name}, {len(one.prompts)} classes, {texts} prompts"
+        return f"{session.label}: {one.data.name}, {len(one.prompts)} classes, {texts} prompts"
 
-    def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
+    def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """See `Evaluator`; raises TooManySkipped if too many images cannot be read."""
         found = [self._result(session, number) for number in row.tasks]
-        return asdict(found[0] if len(found) == 1 else _average(found))
+        if len(found) == 1:
+            return found[0]
+        counts = {name: sum(one[name] for one in found) for name in _MEASURED[1:]}
+        return {"metrics": mean_accuracies([one["metrics"] for one in found]), **counts}
 
     def embedded(self) -> dict[str, Any]:
-        """See `ShardedEvaluator`."""
+        """See `Evaluator`."""
         data = [one.data for one in self._data_sets]
         tasks = [one.task for one in data if isinstance(one, TaskData)]
         others = [one for one in data if not isinstance(one, TaskData)]
@@ -151,12 +133,10 @@ class Zeroshot(ShardedEvaluator):
         }
 
     def embed(self, session: Session) -> None:
-        """See `ShardedEvaluator`; an average has no images of its own."""
-        shards = session.compute.shards
-        assert shards is not None
+        """See `Evaluator`; an average has no images of its own."""
         for given, opened in zip(self._data_sets, self._sets, strict=True):
-            self._keep_prompts(session, given, shards)
-            opened.keep(session, f"{session.checkpoint} on {opened.name}", shards)
+            self._class_vectors(session, given)
+            opened.embedded(session, self.tolerance)
 
     @cached_property
     def _data_sets(self) -> list[ZeroshotData]:
@@ -178,15 +158,17 @@ class Zeroshot(ShardedEvaluator):
 
         return [LabelledSet(one.data, self.split, self.limit) for one in self._data_sets]
 
-    def _rows(self, checkpoint: RunCheckpoint, places: Sequence[TaskPlace]) -> list[PlannedRow]:
+    def _rows(self, checkpoint: RunCheckpoint, places: Sequence[TaskPlace]) -> list[Row]:
         """A row for each data set, and one with the mean over those outside streams."""
         common = {"evaluator": "zeroshot", "split": self.split, "limit": self.limit}
+        how = self.arithmetic_options()
         each = [
             {
                 **_protocol(
                     self.classes if isinstance(one.data, TaskData) else "all",
                     one.digest,
                     one.united,
+                    how,
                 ),
                 "n_classes": len(one.prompts),
                 "prompts": one.digest,
@@ -214,102 +196,82 @@ class Zeroshot(ShardedEvaluator):
             "task": f"average of {len(members)}",
             "tasks": [one.data.name for one in members],
             **data_fields([places[number] for number in outside]),
-            **_protocol("all", digest, sum(one.united for one in members)),
+            **_protocol("all", digest, sum(one.united for one in members), how),
             "prompts": digest,
         }
-        return [*found, PlannedRow(tuple(outside), row_fields(checkpoint, average), _MEASURED)]
+        return [*found, Row(tuple(outside), row_fields(checkpoint, average), _MEASURED)]
 
-    def _result(self, session: Session, number: int) -> ZeroshotResult:
-        """The accuracies on one data set, computed once for its own row and for the average."""
-        own = next(row for row in session.job.rows if row.tasks == (number,))
-        return session.once(number, lambda: self._classify(session, own))
+    def _result(self, session: Session, number: int) -> dict[str, Any]:
+        """The measured fields of one data set, once for its own row and for the average."""
+        own = next(row for row in session.rows if row.tasks == (number,))
+        return session.once(number, lambda: self._classify(session, own, number))
 
-    def _classify(self, session: Session, row: PlannedRow) -> ZeroshotResult:
-        """The accuracies on one data set, computed in one pass over its images."""
-        from vlcpctl.evaluation.classification.class_vectors import class_ranks
+    def _classify(self, session: Session, row: Row, number: int) -> dict[str, Any]:
+        """The accuracies on one data set; the ranks are saved, if there is a file for them."""
+        from vlcpctl.evaluation.search.count import counted, exact_ranks
+        from vlcpctl.evaluation.search.galleries import Search
+        from vlcpctl.evaluation.search.nearest import device_of
 
+        given, opened = self._data_sets[number], self._sets[number]
+        class_KD = self._class_vectors(session, given)
+        images = opened.embedded(session, self.tolerance)
+        candidate_N = given.candidates[images.label_N]
+        right = np.stack([np.arange(len(candidate_N)), candidate_N], axis=1)
+        search, device = Search.of(images.feature_ND, class_KD, right), session.evaluator.device
+        if self.ranks is None:
+            worst, best = counted(search, device_of(device), max(CUTOFFS))
+        else:
+            worst, best, *wrong = exact_ranks(search, device)
+            self._save_ranks(self.ranks, row, images, (1 + worst[0], *(one[0] for one in wrong)))
+        worst_N, best_N = 1 + worst[0].astype(np.int64), 1 + best[0].astype(np.int64)
+        found = tally(worst_N, images.label_N, len(given.prompts))
+        return {
+            "metrics": accuracies(found, len(class_KD)),
+            "n_images": len(images.label_N),
+            "n_ties": count_touched(worst_N, best_N),
+            "n_skipped": images.skipped,
+        }
+
+    def _save_ranks(
+        self, file: RankFile, row: Row, images: Images, exact: tuple[np.ndarray, ...]
+    ) -> None:
+        """Add the ranks of the classes of images."""
         (number,) = row.tasks
         given = self._data_sets[number]
-        # Tasks of a stream often share their prompts.
-        class_KD = session.once(given.digest, lambda: self._embed_classes(session, given))
-        opened, classes = self._sets[number], len(given.prompts)
-        file, device = session.plan.ranks, session.compute.device
-        labels, flaws = opened.images.labels, list(opened.images.flaws)
-        nothing = np.empty(0, dtype=np.int64)
-        counts, n_ties = tally(nothing, nothing, classes), 0
-        what = f"{session.checkpoint} on {opened.name}"
-        for rows, image_BD, bad in opened.embed(session, what):
-            flaws += bad
-            candidate_B = given.candidates[labels[rows]]
-            is_exact = file is not None
-            found = class_ranks(image_BD, candidate_B, class_KD, device, is_exact=is_exact)
-            if file is not None:
-                self._save_ranks(file, row, rows, found.exact())
-            ranks = found.ranks()
-            counts += tally(ranks.worst, labels[rows], classes)
-            n_ties += count_touched(ranks.worst, ranks.best)
-        opened.check_flaws(flaws, self.tolerance)
-        metrics = accuracies(counts, len(class_KD))
-        return ZeroshotResult(metrics, int(counts.images_C.sum()), n_ties, len(flaws))
+        classes = pa.array(distinct_labels(given.data.classes), pa.string())
+        labels = classes.take(pa.array(images.label_N))
+        candidates = classes.take(pa.array(given.first_classes))
+        sides = Named(pa.array(images.keys, pa.string())), Named(candidates)
+        file.add(row, "i2c", sides, exact, labels)
 
-    def _save_ranks(self, file: RankFile, row: PlannedRow, rows: Ids, exact: ExactRanks) -> None:
-        """Add the ranks (B,) of the classes of the images in `rows` (B,)."""
-        (number,) = row.tasks
-        opened = self._sets[number]
-        keys = pa.array([opened.images.key(place) for place in rows.tolist()], pa.string())
-        classes = pa.array(distinct_labels(opened.data.classes), pa.string())
-        labels = classes.take(pa.array(opened.images.labels[rows]))
-        candidates = classes.take(pa.array(self._data_sets[number].first_classes))
-        file.add(row, "i2c", (Named(keys), Named(candidates)), exact, labels)
+    def _class_vectors(self, session: Session, given: ZeroshotData) -> Vectors:
+        """(K, D) the candidates, by the model or from the cache; tasks often share their prompts.
 
-    def _keep_prompts(self, session: Session, given: ZeroshotData, shards: Parts) -> None:
-        """Store a shard's share of the embeddings that `_embed_classes` averages."""
-        from vlcpctl.evaluation.classification.class_vectors import prompt_batches
-        from vlcpctl.models.embed import require_finite
+        For a shard, its share of the prompts is stored, and none are returned.
+        """
+        from vlcpctl.evaluation.classification.class_vectors import class_embeddings
+        from vlcpctl.evaluation.embedding import embedded, key_in_cache, texts_of
 
-        prompts = given.candidate_prompts
-        work = prompt_batches(prompts, session.compute.batch_size)
+        prompts, cache = given.candidate_prompts, self.cache
+        what = f"{session.checkpoint} on {given.data.name}"
+        about = {"what": "prompts", "prompts": content_id(prompts)}
 
-        def results(numbers: range) -> Iterator[Result]:
-            for text_PD in session.results(work, numbers):
-                require_finite(text_PD, f"{session.checkpoint} on {given.data.name}, class names")
-                yield (text_PD,)
+        def embed_them() -> Vectors:
+            key = key_in_cache(session, {**about, "what": "classes"})
+            found = None if cache is None or self.embeds_share else cache.get(key)
+            if found is not None:
+                return found.embeddings
+            every = [text for own in prompts for text in own]
+            things = texts_of(session, every, what, "prompts", caches=False)
+            text_PD = embedded(session, about, things).vectors
+            if self.embeds_share:
+                return text_PD[:]
+            class_KD = class_embeddings(prompts, text_PD)
+            if cache is not None:
+                cache.put(key, Cached(class_KD, ()))
+            return class_KD
 
-        # Tasks of a stream often share their prompts: those are stored once.
-        shards.keep_arrays(_prompts_of(session, prompts), len(work.batches), results)
-
-    def _embed_classes(self, session: Session, given: ZeroshotData) -> Vectors:
-        """(K, D) the candidates, by the model or from the cache."""
-        from vlcpctl.evaluation.classification.class_vectors import class_vectors
-
-        compute, what = session.compute, f"{session.checkpoint} on {given.data.name}"
-        cache, size, shards = compute.cache, compute.batch_size, compute.shards
-        prompts = given.candidate_prompts
-
-        def results(work: TextBatches, numbers: Sequence[int]) -> Iterator[Vectors]:
-            if shards is None:
-                return session.results(work, numbers)
-            kept = shards.arrays(_prompts_of(session, prompts), len(numbers))
-            return (text_PD for (text_PD,) in kept)
-
-        def embedded() -> Vectors:
-            return class_vectors(session.encoder, prompts, size, what, results)
-
-        if cache is None:
-            return embedded()
-        about = {"what": "classes", "prompts": content_id(prompts)}
-        key = key_of(session.checkpoint, compute.device, size, about)
-        found = cache.get(key)
-        if found is None:
-            found = Cached(embedded(), ())
-            cache.put(key, found)
-        return found.embeddings
-
-
-def _prompts_of(session: Session, prompts: list[list[str]]) -> dict[str, Any]:
-    """What identifies the embeddings of prompts in a shard."""
-    content = session.job.manifest.content
-    return {"checkpoint": content, "what": "prompts", "prompts": content_id(prompts)}
+        return session.once(given.digest, embed_them)
 
 
 def _check_united(found: ZeroshotData) -> None:
@@ -333,21 +295,12 @@ def _check_united(found: ZeroshotData) -> None:
     )
 
 
-def _average(several: Sequence[ZeroshotResult]) -> ZeroshotResult:
-    return ZeroshotResult(
-        metrics=mean_accuracies([one.metrics for one in several]),
-        n_images=sum(one.n_images for one in several),
-        n_ties=sum(one.n_ties for one in several),
-        n_skipped=sum(one.n_skipped for one in several),
-    )
-
-
-def _protocol(which: str, digest: str, united: int) -> dict[str, Any]:
-    """The protocol, and the options that decide the numbers.
+def _protocol(which: str, digest: str, united: int, how: Mapping[str, Any]) -> dict[str, Any]:
+    """The protocol, and the options that decide the numbers: `how` are those of the arithmetic.
 
     `united` is among them only where classes were united: a tie with such a class is no miss.
     """
-    options: dict[str, Any] = {"classes": which, "prompts": digest}
+    options: dict[str, Any] = {"classes": which, "prompts": digest, **how}
     if united:
         options["united"] = united
     return {"protocol": f"{which}-classes", "options": options}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -13,14 +13,13 @@ from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.evaluation.embedding_files import write_part
-from vlcpctl.evaluation.evaluator import Job, Plan, Session, ShardedEvaluator
+from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
-from vlcpctl.evaluation.planned_rows import GALLERIES, PlannedRow, gallery_rows, place_of
 from vlcpctl.evaluation.rank_files import plan_ranks
-from vlcpctl.evaluation.search.backends import choose
+from vlcpctl.evaluation.rows import GALLERIES, Row, gallery_rows, place_of
+from vlcpctl.evaluation.samples import Samples
 from vlcpctl.evaluation.search.distractors import COUNTS
-from vlcpctl.evaluation.search.gallery import Embeddings
-from vlcpctl.evaluation.splits import EvalSplit
+from vlcpctl.evaluation.search.galleries import DUPLICATES, UNITE
 from vlcpctl.files.digests import digests_of
 from vlcpctl.files.finished import already_made
 from vlcpctl.files.ids import content_id
@@ -36,8 +35,6 @@ from vlcpctl.models.configuration import (
 if TYPE_CHECKING:  # they import torch
     from vlcpctl.evaluation.retrieval.cross_modal import CrossModal
     from vlcpctl.evaluation.retrieval.multi_modal import MultiModal
-
-DUPLICATES = ("unite", "separate")
 
 CROSS_MODAL, MULTI_MODAL = PROTOCOLS = ("cross-modal", "multi-modal")
 _TWO_SPLITS = ("query", "gallery")
@@ -59,8 +56,8 @@ _MEASURED = {
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
-class Retrieval(ShardedEvaluator):
+@dataclass(kw_only=True)
+class Retrieval(Evaluator):
     """Recall or average precision; None for `split` and `map_variant` means the default.
 
     The images and captions of the tasks `distractors` are wrong answers in every gallery.
@@ -76,15 +73,12 @@ class Retrieval(ShardedEvaluator):
     protocol: str = CROSS_MODAL
     map_variant: str | None = None
     split: str | None = None
-    duplicates: str = "unite"
-    backend: str = "auto"
+    duplicates: str = UNITE
     sample: int | None = None  # of each split, the samples with so many lowest keys; None: all
     save_embeddings: Path | None = None
-    save_ranks: Path | None = None
-    out: Path | None = None  # of the rows
-    force: bool = False
+    _embeddings: dict[Path, Path] = field(default_factory=dict, init=False)  # still to be saved
 
-    def plan(self) -> Plan:
+    def plan(self) -> list[Session]:
         """See `Evaluator`; raises Incompatible for a model that the protocol cannot evaluate."""
         self._check_options()
         for task in (*self.tasks, *(self.distractors or ())):
@@ -93,21 +87,24 @@ class Retrieval(ShardedEvaluator):
         checkpoints = self.read_checkpoints()
         self._check_models()
         places = self._places()
-        jobs = [
-            Job(path, one.manifest, self._rows(one, places)) for path, one in checkpoints.items()
+        sessions = [
+            Session(self, path, one.manifest, self._rows(one, places))
+            for path, one in checkpoints.items()
         ]
-        embeddings = self._embeddings(jobs)
-        rows = Plan(self, jobs).rows
+        rows = [row for session in sessions for row in session.rows]
         if not rows:
             raise UsageError(
                 "there is nothing to evaluate: no checkpoint was trained on tasks that make a "
                 "complete merged gallery; --gallery own does not need the other tasks"
             )
-        ranks = plan_ranks(self.save_ranks, rows, self.out, force=self.force)
-        return Plan(self, jobs, ranks, embeddings)
+        self._embeddings = self._plan_embeddings(sessions)
+        self.ranks = plan_ranks(self.save_ranks, rows, self.out, force=self.force)
+        return sessions
 
-    def line(self, job: Job, row: PlannedRow) -> str:
-        text = f"{job.label}: {row.fields['gallery']} gallery of {', '.join(row.fields['tasks'])}"
+    def line(self, session: Session, row: Row) -> str:
+        """See `Evaluator`."""
+        text = f"{session.label}: {row.fields['gallery']} gallery of "
+        text += ", ".join(row.fields["tasks"])
         if self.gallery_checkpoint is not None:
             text += f" by {self.gallery_checkpoint}"
         if self.distractors:
@@ -115,31 +112,33 @@ class Retrieval(ShardedEvaluator):
             text += f", distractors{by}: {', '.join(one.slug for one in self.distractors)}"
         return text
 
-    def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
-        """See `Evaluator`; raises UsageError for an unknown backend or one not installed."""
-        found = self._protocol(session).measure(session, row)
-        return found if isinstance(found, dict) else asdict(found)
+    def more(self, session: Session) -> Path | None:
+        """See `Evaluator`: the directory of saved embeddings."""
+        return self._embeddings.get(session.checkpoint)
 
-    def _protocol(self, session: Session) -> CrossModal | MultiModal:
-        """How rows are measured by the checkpoint of a session."""
+    def measure(self, session: Session, row: Row) -> dict[str, Any]:
+        """See `Evaluator`."""
+        if self.protocol == MULTI_MODAL:
+            return self._multi_modal.measure(session, row)
+        return self._cross_modal.measure(session, self._by(session), row)
+
+    @cached_property
+    def _cross_modal(self) -> CrossModal:
         from vlcpctl.evaluation.retrieval.cross_modal import CrossModal
+
+        (sources,), are_new = self._sources, self.distractors_by == BY_QUERY
+        return CrossModal(sources, self.duplicates, self._distractors, are_new)
+
+    @cached_property
+    def _multi_modal(self) -> MultiModal:
         from vlcpctl.evaluation.retrieval.multi_modal import MultiModal
 
-        backend = choose(self.backend, session.compute.device)
-        if self.protocol == CROSS_MODAL:
-            (sources,) = self._sources
-            is_other = self._gallery_content not in {None, session.job.manifest.content}
-            return CrossModal(
-                sources,
-                self.duplicates,
-                backend,
-                gallery_checkpoint=self.gallery_checkpoint if is_other else None,
-                distractors=self._distractors,
-                are_new=self.distractors_by == BY_QUERY,
-                kept=self._in_galleries,
-            )
-        variant = self.map_variant or DEFAULT_VARIANT
-        return MultiModal(self._sources, self.duplicates, backend, variant)
+        return MultiModal(self._sources, self.duplicates, self.map_variant or DEFAULT_VARIANT)
+
+    def _by(self, session: Session) -> Session:
+        """The session that embeds the galleries of another one: its own, or one of all."""
+        by = self._gallery
+        return session if by is None or by.manifest.content == session.manifest.content else by
 
     def embedded(self) -> dict[str, Any]:
         """See `Evaluator`; which galleries are made of the embeddings does not matter."""
@@ -147,7 +146,7 @@ class Retrieval(ShardedEvaluator):
         checkpoints = [CheckpointManifest.read(path).content for path in self.checkpoints]
         return {
             "checkpoints": checkpoints,
-            "gallery_checkpoint": self._gallery_content,
+            "gallery_checkpoint": self._gallery and self._gallery.manifest.content,
             "tasks": [task.content for task in tasks],
             "distractors": [task.content for task in distractors],
             "distractors_by": self.distractors_by,
@@ -159,31 +158,39 @@ class Retrieval(ShardedEvaluator):
 
     def embed(self, session: Session) -> None:
         """See `Evaluator`; saved embeddings are of all tasks, also those without a row."""
-        rows = session.job.rows
-        numbers = sorted({number for row in rows for number in row.tasks})
+        numbers = sorted({number for row in session.rows for number in row.tasks})
         if self.save_embeddings is not None:
             numbers = list(range(len(self.tasks)))
-        self._protocol(session).embed(session, numbers)
+        if self.protocol == MULTI_MODAL:
+            self._multi_modal.embed(session, numbers)
+        else:
+            self._cross_modal.embed(session, self._by(session), numbers)
+            self._by(session).drop()  # a shard keeps nothing
 
     def search(self, session: Session) -> bool:
-        """See `ShardedEvaluator`."""
-        for row in session.job.rows:
-            self._protocol(session).find(session, row)
+        """See `Evaluator`."""
+        for row in session.rows:
+            if self.protocol == MULTI_MODAL:
+                self._multi_modal.find(session, row)
+            else:
+                self._cross_modal.find(session, self._by(session), row)
+        session.drop()
         return True
 
     def finish(self, session: Session) -> None:
         """Save the embeddings of every task, if --save-embeddings is given."""
-        from vlcpctl.evaluation.retrieval.cross_modal import embedded
+        from vlcpctl.evaluation.embedding import embed
 
-        out = session.plan.embeddings.get(session.checkpoint)
+        if self._by(session) is not session:
+            self._by(session).drop_model()  # all that it is for has been embedded
+        out = self._embeddings.get(session.checkpoint)
         if out is None:
             return
-        identity = self._identity(session.job)
+        identity = self._identity(session)
         (sources,) = self._sources
         with new_directory(out, is_artifact) as directory:
             for number, source in enumerate(sources):
-                part = embedded(session, source)
-                write_part(directory, number, len(sources), part, source.samples())
+                write_part(directory, number, len(sources), embed(session, source), source)
             body = {
                 "tasks": [task.slug for task in self.tasks],
                 "inputs": [identity["checkpoint"], *identity["tasks"]],
@@ -197,30 +204,25 @@ class Retrieval(ShardedEvaluator):
         return splits_of(self.tasks, self.protocol, self.split)
 
     @cached_property
-    def _sources(self) -> list[list[EvalSplit]]:
+    def _sources(self) -> list[list[Samples]]:
         """By split to evaluate on, that of each task; they are read once for all checkpoints."""
         return [
-            [EvalSplit(task, split, self.limit, self.sample) for task in self.tasks]
+            [Samples(task, split, self.limit, self.sample) for task in self.tasks]
             for split in self.splits
         ]
 
     @cached_property
-    def _distractors(self) -> list[EvalSplit]:
+    def _distractors(self) -> list[Samples]:
         """The splits of distractors; their order is that of their content, not as given."""
         found = {one.content: one for one in self.distractors or ()}
         (split,) = self.splits
-        return [EvalSplit(found[content], split, self.limit) for content in sorted(found)]
+        return [Samples(found[content], split, self.limit) for content in sorted(found)]
 
     @cached_property
-    def _gallery_content(self) -> str | None:
-        """The content id of the checkpoint of the galleries, if it was given."""
+    def _gallery(self) -> Session | None:
+        """The session of the checkpoint of the galleries, if it was given."""
         path = self.gallery_checkpoint
-        return None if path is None else CheckpointManifest.read(path).content
-
-    @cached_property
-    def _in_galleries(self) -> dict[EvalSplit, Embeddings]:
-        """What the checkpoint of the galleries has embedded, for all checkpoints."""
-        return {}
+        return None if path is None else Session(self, path, CheckpointManifest.read(path))
 
     def _check_options(self) -> None:
         for kind, name, known in (
@@ -263,9 +265,9 @@ class Retrieval(ShardedEvaluator):
             replace(one, evaluated=content_id([one.evaluated or one.id, *more])) for one in places
         ]
 
-    def _rows(self, checkpoint: RunCheckpoint, places: Sequence[TaskPlace]) -> list[PlannedRow]:
-        # The options that decide the numbers; batch size, device and backend do not.
-        options: dict[str, Any] = {"duplicates": self.duplicates}
+    def _rows(self, checkpoint: RunCheckpoint, places: Sequence[TaskPlace]) -> list[Row]:
+        # The options that decide the numbers; batch size and device do not.
+        options: dict[str, Any] = {"duplicates": self.duplicates, **self.arithmetic_options()}
         if self.protocol == MULTI_MODAL:
             options["map_variant"] = self.map_variant or DEFAULT_VARIANT
         measured = _MEASURED[self.protocol]
@@ -279,35 +281,34 @@ class Retrieval(ShardedEvaluator):
         common: dict[str, Any] = {"protocol": self.protocol, "split": "+".join(self.splits)}
         common |= {"limit": self.limit, "options": options}
         # Also as fields of their own, but only when not the default.
-        if self.duplicates != "unite":
+        if self.duplicates != UNITE:
             common["duplicates"] = self.duplicates
         if self.map_variant not in {None, DEFAULT_VARIANT}:
             common["map_variant"] = self.map_variant
-        if self._gallery_content is not None:
-            common["gallery_checkpoint"] = self._gallery_content
+        if self._gallery is not None:
+            common["gallery_checkpoint"] = self._gallery.manifest.content
         return gallery_rows(checkpoint, places, self.gallery, common, measured)
 
-    def _embeddings(self, jobs: Iterable[Job]) -> dict[Path, Path]:
+    def _plan_embeddings(self, sessions: Iterable[Session]) -> dict[Path, Path]:
         """The directories of the checkpoints' embeddings, without those that are already saved."""
-        if self.save_embeddings is None:
-            return {}
-        found = {}
-        for job in jobs:
+        found: dict[Path, Path] = {}
+        for session in sessions if self.save_embeddings else ():
+            assert self.save_embeddings is not None
             several, out = len(self.checkpoints) > 1, self.save_embeddings
-            out = out / job.checkpoint.name if several else out
-            identity = self._identity(job)
-            if not already_made(out, "embeddings", identity, force=self.force):
-                found[job.checkpoint] = out
+            out = out / session.checkpoint.name if several else out
+            if not already_made(out, "embeddings", self._identity(session), force=self.force):
+                found[session.checkpoint] = out
         return found
 
-    def _identity(self, job: Job) -> dict[str, Any]:
+    def _identity(self, session: Session) -> dict[str, Any]:
         """The identity of the saved embeddings of a checkpoint."""
         return {
-            "checkpoint": job.manifest.content,
+            "checkpoint": session.manifest.content,
             "tasks": [task.content for task in self.tasks],
             "split": "+".join(self.splits),
             "limit": self.limit,
             **({} if self.sample is None else {"sample": self.sample}),
+            **self.arithmetic_options(),
         }
 
 

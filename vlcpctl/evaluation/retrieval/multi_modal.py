@@ -7,20 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
 from vlcpctl.evaluation.embedding import fuse
 from vlcpctl.evaluation.evaluator import Session
-from vlcpctl.evaluation.planned_rows import PlannedRow
-from vlcpctl.evaluation.search.backends import Backend
-from vlcpctl.evaluation.search.hits import HitSearch, find_hits
-from vlcpctl.evaluation.search.items import (
-    GATHER_ITEMS,
-    FusedFeatures,
-)
-from vlcpctl.evaluation.splits import EvalSplit
+from vlcpctl.evaluation.rows import Row
+from vlcpctl.evaluation.samples import Samples
+from vlcpctl.evaluation.search.count import hits
+from vlcpctl.evaluation.search.galleries import ClassSearch, gather_classes
 from vlcpctl.metrics.average_precision import (
     DEFAULT_VARIANT,
     RankedHits,
@@ -30,99 +26,77 @@ from vlcpctl.metrics.average_precision import (
 from vlcpctl.metrics.recall import CUTOFFS
 
 TOP = max(CUTOFFS)
+Found = tuple[ClassSearch, np.ndarray]  # hits (2, M, Q, TOP), see `hits`
 
 
 @final
 @dataclass(frozen=True)
 class MultiModal:
-    """Mean average precision in galleries of the tasks whose splits are given, each fused once.
+    """Mean average precision in galleries of the tasks whose samples are given, each fused once.
 
     The first of `splits` is that of the queries, the last that of the gallery; they may be one.
     """
 
-    splits: Sequence[Sequence[EvalSplit]]
+    splits: Sequence[Sequence[Samples]]
     duplicates: str
-    backend: Backend
     variant: str
 
-    def measure(self, session: Session, row: PlannedRow) -> MultiModalResult:
-        """The mean average precisions of a row."""
+    def measure(self, session: Session, row: Row) -> dict[str, Any]:
+        """The measured fields of a row."""
         found = self.find(session, row)
         assert found is not None, "only a shard stores what it finds"
-        return result(found, len(row.tasks), self.variant)
+        return measured(*found, len(row.tasks), self.variant)
 
-    def find(self, session: Session, row: PlannedRow) -> HitSearch | None:
-        """The hits that a row is measured from; None for a shard, which stores its share of them.
+    def find(self, session: Session, row: Row) -> Found | None:
+        """What a row is measured from; None for a shard, which stores its share of it.
 
-        Those in the galleries of the first tasks are from one search for all such galleries.
+        The hits in the galleries of the first tasks are from one search for all such galleries.
         """
         is_own = row.fields["gallery"] == "own"
-        most = row if is_own else max(session.job.rows, key=lambda one: len(one.tasks))
-        parts = self._parts(session, most)
+        most = row if is_own else session.largest
 
-        def search() -> HitSearch | None:
-            items = GATHER_ITEMS[self.duplicates](*parts)
+        def search() -> Found | None:
+            parts = [
+                [(split[task].classified, fuse(session, split[task])) for task in most.tasks]
+                for split in self.splits
+            ]
+            # One object for both sides: a query is not its own answer.
+            both = gather_classes(parts[0], parts[-1], self.duplicates)
+            count, shape = len(both.class_Q), (2, len(both.ends_M), -1, TOP)
 
-            def hits(some: range) -> tuple[np.ndarray]:
-                return (find_hits(items, self.backend, TOP, some),)
+            def find(some: range) -> tuple[np.ndarray]:
+                found = hits(both, session.evaluator.device, TOP, some)
+                return (found.reshape(-1, *found.shape[2:]),)
 
-            found = session.shared(most.search("hits"), len(items.whole.class_Q), hits)
-            return None if found is None else HitSearch(items, TOP, found[0])
+            with session.timed("search", gallery=row.fields["gallery"], tasks=row.fields["tasks"]):
+                found = session.shared(most.search("hits"), count, find)
+            return None if found is None else (both, found[0].reshape(shape))
 
-        with session.timed_search(row):
-            return search() if is_own else session.once("merged", search)
+        return search() if is_own else session.once("merged", search)
 
     def embed(self, session: Session, tasks: Iterable[int]) -> None:
-        """Fuse the splits of tasks, by their numbers."""
+        """Fuse the samples of tasks, by their numbers."""
         for number in tasks:
             for split in self.splits:
-                _fused(session, split[number])
-
-    def _parts(
-        self, session: Session, row: PlannedRow
-    ) -> tuple[Sequence[FusedFeatures], Sequence[FusedFeatures]]:
-        """The fused features of the queries and of the gallery: one object where they are one."""
-        parts = [[_fused(session, split[number]) for number in row.tasks] for split in self.splits]
-        return parts[0], parts[-1]
+                fuse(session, split[number])
 
 
-def _fused(session: Session, source: EvalSplit) -> FusedFeatures:
-    """The fused features of a split by the checkpoint of a session, computed once."""
-
-    def fuse_it() -> FusedFeatures:
-        where = {"task": source.task.slug, "split": source.name}
-        with session.timed("embed", **where, pairs=len(source.items.texts)):
-            return fuse(session.fusion_encoder, source, session.checkpoint, session.compute)
-
-    return session.once(source, fuse_it)
-
-
-@dataclass(frozen=True)
-class MultiModalResult:
-    """Mean average precisions in percent.
+def measured(
+    search: ClassSearch, found: np.ndarray, parts: int = 1, variant: str = DEFAULT_VARIANT
+) -> dict[str, Any]:
+    """Mean average precisions in percent in the gallery of the first parts.
 
     `n_ties` queries would score differently if they won their ties; `n_alone` have no right answer
     in the gallery and score 0.
     """
-
-    metrics: dict[str, float]
-    n_queries: int
-    n_gallery: int
-    n_ties: int
-    n_alone: int
-
-
-def result(found: HitSearch, parts: int = 1, variant: str = DEFAULT_VARIANT) -> MultiModalResult:
-    """The mean average precisions in the gallery of the first parts."""
-    search, hits = found.items.first(parts), found.first(parts)
-    right_Q = search.right_counts()
+    right_Q, itself_Q = search.right_counts(parts)
     worst, best = (
-        RankedHits(hit_QN, right_Q, search.itself_Q >= 0) for hit_QN in (hits.worst, hits.best)
+        RankedHits(one[parts - 1, : len(right_Q)], right_Q, itself_Q >= 0) for one in found
     )
-    return MultiModalResult(
-        metrics=mean_average_precisions(worst, variant),
-        n_queries=len(right_Q),
-        n_gallery=len(search.class_G),
-        n_ties=count_touched(worst, best, variant),
-        n_alone=int(np.count_nonzero(right_Q == 0)),
-    )
+    return {
+        "metrics": mean_average_precisions(worst, variant),
+        "n_queries": len(right_Q),
+        "n_gallery": int(search.ends_M[parts - 1]),
+        "n_ties": count_touched(worst, best, variant),
+        "n_alone": int(np.count_nonzero(right_Q == 0)),
+    }

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vlcpctl.evaluation.search.gallery import Gallery, GrowingGallery
-from vlcpctl.evaluation.search.index import QueryAndGallery, exact_scores
-from vlcpctl.evaluation.search.scan import device_of
+from vlcpctl.evaluation.search.galleries import Embeddings, Gallery
+from vlcpctl.evaluation.search.nearest import device_of
+from vlcpctl.evaluation.search.vectors import exact_scores
 from vlcpctl.metrics.calibration import BINS, Judged, calibration, lowest, tally
 
 _TILE, _GPU_TILE = 1024, 8192  # images, and texts, of a tile: 8 MB and 512 MB
@@ -45,66 +45,63 @@ class PairProbability:
 
 
 def calibrations(
-    found: GrowingGallery, judge: PairProbability, device: str
+    gallery: Gallery, vectors: Embeddings, judge: PairProbability, device: str
 ) -> list[dict[str, float]]:
     """The metrics of `calibration` in the galleries of the first 1, 2, ... N parts.
 
-    `device` is auto, cpu or cuda.
+    `vectors` are the embeddings of the entries; `device` is auto, cpu or cuda.
     """
-    ends = list(zip(found.image_ends.tolist(), found.text_ends.tolist(), strict=True))
     areas = [
         # What a part adds: its images with all texts so far, and older images with its texts.
         [
             (slice(images, image_end), slice(0, text_end)),
             (slice(0, images), slice(texts, text_end)),
         ]
-        for (images, texts), (image_end, text_end) in pairwise([(0, 0), *ends])
+        for (images, texts), (image_end, text_end) in pairwise([(0, 0), *gallery.ends_M2.tolist()])
     ]
-    return _measured(found.whole, areas, found.part_P, judge, device)
+    return _measured(gallery, vectors, areas, judge, device)
 
 
 def calibration_beside(
-    gallery: Gallery, own: tuple[int, int], judge: PairProbability, device: str
+    gallery: Gallery, vectors: Embeddings, judge: PairProbability, device: str
 ) -> dict[str, float]:
-    """The metrics of `calibration` in a gallery with distractors behind its own entries.
+    """The metrics of `calibration` in a gallery, perhaps with distractors behind its own entries.
 
-    `own` are the numbers of its own images and texts. Each of those is judged with every text, or
-    image; distractors are not judged with each other: they may belong together.
+    Each of its own images and texts is judged with every text, or image; distractors are not judged
+    with each other: they may belong together.
     """
-    images, texts = own
-    areas = [(slice(0, images), slice(0, len(gallery.text_TD)))]
-    areas += [(slice(images, len(gallery.image_ID)), slice(0, texts))]
-    part_P = np.zeros(len(gallery.pairs_P2), dtype=np.int64)
-    return _measured(gallery, [areas], part_P, judge, device)[0]
+    images, texts = gallery.ends_M2[-1].tolist()
+    areas = [(slice(0, images), slice(0, len(vectors.text_TD)))]
+    areas += [(slice(images, len(vectors.image_ID)), slice(0, texts))]
+    return _measured(gallery, vectors, [areas], judge, device)[0]
 
 
 def _measured(
     gallery: Gallery,
+    vectors: Embeddings,
     areas: Sequence[Sequence[Area]],
-    part_P: np.ndarray,
     judge: PairProbability,
     device: str,
 ) -> list[dict[str, float]]:
     place = device_of(device)
     size = _TILE if place.type == "cpu" else _GPU_TILE
-    images, texts = gallery.pairs_P2.T
-    scores = exact_scores(QueryAndGallery(gallery.image_ID, gallery.text_TD), images, texts)
+    scores = exact_scores(*vectors, *gallery.pairs_P2.T)
     true_P = judge(torch.from_numpy(scores)).numpy()
     every, measured = tally(np.empty(0)), []
     for part, added in enumerate(areas):
         for area in added:
             for tile_of in _tiles(area, size):
-                every += _judged(gallery, tile_of, judge, place)
-        measured.append(calibration(every, tally(true_P[part_P <= part]).count_K))
+                every += _judged(vectors, tile_of, judge, place)
+        measured.append(calibration(every, tally(true_P[gallery.part_P <= part]).count_K))
     return measured
 
 
 @torch.inference_mode()
-def _judged(gallery: Gallery, tile: Area, judge: PairProbability, place: torch.device) -> Judged:
+def _judged(vectors: Embeddings, tile: Area, judge: PairProbability, place: torch.device) -> Judged:
     """The probabilities of a tile; most are in the lowest bin, and stay on the device."""
     image_id, text_td = (
-        torch.from_numpy(vectors[rows].astype(np.float64)).to(place)
-        for vectors, rows in zip((gallery.image_ID, gallery.text_TD), tile, strict=True)
+        torch.from_numpy(side[rows].astype(np.float64)).to(place)
+        for side, rows in zip(vectors, tile, strict=True)
     )
     probabilities = judge(image_id @ text_td.T)
     is_low = probabilities * BINS < 1

@@ -7,92 +7,72 @@ say so. What it shares with further pairs is left out of those, too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from vlcpctl.evaluation.search.gallery import SOURCES, Embeddings, EntrySources, Gallery, Layout
-from vlcpctl.evaluation.search.index import Gathered, Ids
+from vlcpctl.evaluation.search.galleries import Captioned, Gallery, gather
+from vlcpctl.evaluation.search.vectors import Mask
 
 COUNTS = ("n_distractor_images", "n_distractor_texts", "n_left_out")  # in rows
 
 
-@dataclass(frozen=True)
-class Distractors:
-    """The entries that are added to a gallery, and the number of pairs that were left out.
-
-    `sources` says where they come from; `image_rows` and `text_rows` are their rows in the
-    embeddings of each part.
-    """
-
-    sources: EntrySources
-    image_rows: Sequence[Ids]
-    text_rows: Sequence[Ids]
-    left_out: int
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """The fields of a row that say how many entries were added and pairs left out."""
-        images, texts = len(self.sources.image_I2), len(self.sources.text_T3)
-        return dict(zip(COUNTS, (images, texts, self.left_out), strict=True))
-
-    def added_to(self, gallery: Gallery, parts: Sequence[Embeddings]) -> Gallery:
-        """The gallery with these entries behind its own, given the embeddings of all parts."""
-        images = [(one.image_ID, rows) for one, rows in zip(parts, self.image_rows, strict=True)]
-        texts = [(one.text_TD, rows) for one, rows in zip(parts, self.text_rows, strict=True)]
-        return replace(
-            gallery,
-            image_ID=Gathered([(gallery.image_ID, None), *images]),
-            text_TD=Gathered([(gallery.text_TD, None), *texts]),
-        )
-
-
-def choose_distractors(
-    own: Sequence[Layout], others: Sequence[Layout], duplicates: str
-) -> Distractors:
-    """The distractors among the samples of other data, given the parts of the evaluated data.
+def with_distractors(
+    gallery: Gallery, own: Sequence[Captioned], others: Sequence[Captioned], duplicates: str
+) -> Gallery:
+    """The gallery of the parts `own` with the entries of other data behind its own.
 
     As in galleries, identical content is one entry, or with `duplicates` "separate" several.
     """
     images, texts, left_out = _shared_with(own, others)
-    sources = SOURCES[duplicates](others)
-    is_image = np.zeros(len(sources.image_I2), dtype=np.bool_)
-    is_text = np.zeros(len(sources.text_T3), dtype=np.bool_)
-    image_rows, text_rows = [], []
-    for number, layout in enumerate(others):
-        (here,) = np.nonzero(sources.image_I2[:, 0] == number)
-        rows = layout.image_of_N[sources.image_I2[here, 1]]
-        is_kept = _are_not_in(images, layout.image_ids)[rows]
-        is_image[here[is_kept]] = True
-        image_rows.append(rows[is_kept])
+    more = gather(others, duplicates)
+    image_rows, text_rows, is_image, is_text = [], [], [], []
+    for part, image_I, text_T in zip(others, more.image_rows, more.text_rows, strict=True):
+        is_image.append(_are_not_in(images, part.images.names)[image_I])
+        is_text.append(_are_not_in(texts, part.texts.names)[text_T])
+        image_rows.append(image_I[is_image[-1]])
+        text_rows.append(text_T[is_text[-1]])
+    # Their parts are behind the own ones.
+    image_E2, text_E3 = more.image_E2.copy(), more.text_E3.copy()
+    image_E2[:, 0] += len(own)
+    text_E3[:, 0] += len(own)
+    return replace(
+        gallery,
+        image_rows=gallery.image_rows + image_rows,
+        text_rows=gallery.text_rows + text_rows,
+        image_E2=np.concatenate([gallery.image_E2, image_E2[np.concatenate(is_image)]]),
+        text_E3=np.concatenate([gallery.text_E3, text_E3[np.concatenate(is_text)]]),
+        left_out=left_out,
+    )
 
-        (here,) = np.nonzero(sources.text_T3[:, 0] == number)
-        samples, captions = sources.text_T3[here, 1], sources.text_T3[here, 2]
-        rows = layout.text_of_C[np.searchsorted(layout.sample_of_C, samples) + captions]
-        is_kept = _are_not_in(texts, layout.texts)[rows]
-        is_text[here[is_kept]] = True
-        text_rows.append(rows[is_kept])
-    kept = EntrySources(sources.image_I2[is_image], sources.text_T3[is_text])
-    return Distractors(kept, image_rows, text_rows, left_out)
+
+def counts(gallery: Gallery) -> dict[str, int]:
+    """The fields of a row that say how many entries were added and pairs left out."""
+    images, texts = gallery.ends_M2[-1].tolist()
+    added = len(gallery.image_E2) - images, len(gallery.text_E3) - texts
+    return dict(zip(COUNTS, (*added, gallery.left_out), strict=True))
 
 
-def _shared_with(own: Sequence[Layout], others: Sequence[Layout]) -> tuple[set[str], set[str], int]:
+def _shared_with(
+    own: Sequence[Captioned], others: Sequence[Captioned]
+) -> tuple[set[Hashable], set[Hashable], int]:
     """The images and the texts of the samples that share one with own data, and their number."""
-    own_images = {one for layout in own for one in layout.image_ids}
-    own_texts = {one for layout in own for one in layout.texts}
-    images, texts, count = set[str](), set[str](), 0
-    for layout in others:
-        shares_N = ~_are_not_in(own_images, layout.image_ids)[layout.image_of_N]
-        is_own_C = ~_are_not_in(own_texts, layout.texts)[layout.text_of_C]
-        shares_N[layout.sample_of_C[is_own_C]] = True
-        shares_C = shares_N[layout.sample_of_C]
-        images |= {layout.image_ids[row] for row in layout.image_of_N[shares_N].tolist()}
-        texts |= {layout.texts[row] for row in layout.text_of_C[shares_C].tolist()}
+    own_images = {one for part in own for one in part.images.names}
+    own_texts = {one for part in own for one in part.texts.names}
+    images, texts, count = set[Hashable](), set[Hashable](), 0
+    for part in others:
+        shares_N = ~_are_not_in(own_images, part.images.names)[part.images.of_N]
+        is_own_C = ~_are_not_in(own_texts, part.texts.names)[part.texts.of_N]
+        shares_N[part.sample_C[is_own_C]] = True
+        images |= {part.images.names[row] for row in part.images.of_N[shares_N].tolist()}
+        texts |= {
+            part.texts.names[row] for row in part.texts.of_N[shares_N[part.sample_C]].tolist()
+        }
         count += int(np.count_nonzero(shares_N))
     return images, texts, count
 
 
-def _are_not_in(known: set[str], names: Sequence[str]) -> np.ndarray:
+def _are_not_in(known: set[Hashable], names: Sequence[Hashable]) -> Mask:
     """(N,) bool: which names are not known."""
     return np.array([one not in known for one in names], dtype=np.bool_)

@@ -6,15 +6,13 @@ Shapes: I distinct images, T distinct texts, P pairs, Q queries, D dimensions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from vlcpctl.evaluation.search.backends import Backend
-from vlcpctl.evaluation.search.gallery import Embeddings, merge_galleries
-from vlcpctl.evaluation.search.index import Ids
-from vlcpctl.evaluation.search.queries import Queries, both_ways
-from vlcpctl.evaluation.search.ranks import search_ranks
+from vlcpctl.evaluation.search.count import ranks
+from vlcpctl.evaluation.search.galleries import UNITE, Captioned, Embeddings, Search, gather
+from vlcpctl.evaluation.search.vectors import Ids, exact_scores
 from vlcpctl.metrics.angles import (
     CHANGE_BINS,
     ROTATION_BINS,
@@ -34,22 +32,15 @@ BINS = {
 }
 
 
-@dataclass(frozen=True)
-class SpatialResult:
-    """Means in degrees, shares in percent (None without angles), and counts of angles by degree."""
+def spatial(
+    samples: Captioned, before: Embeddings, after: Embeddings, device: str
+) -> dict[str, Any]:
+    """Measure how angles changed from an earlier model to a later one: the fields of a row.
 
-    metrics: dict[str, float | None]
-    degrees: dict[str, list[int]]
-    n_images: int
-    n_texts: int
-
-
-def spatial(before: Embeddings, after: Embeddings, backend: Backend) -> SpatialResult:
-    """Measure how angles changed from an earlier model to a later one of the same layout.
-
-    Identical content is one sample. A pair counts in `imav_i2t` if the earlier model ranks a text
-    of the image first, and in `imav_t2i` if it ranks an image of the text first; of several right
-    answers, the nearest makes the pair.
+    `metrics` are means in degrees and shares in percent (None without angles), `degrees` counts of
+    angles by degree. Identical content is one sample. A pair counts in `imav_i2t` if the earlier
+    model ranks a text of the image first, and in `imav_t2i` if it ranks an image of the text first;
+    of several right answers, the nearest makes the pair.
     """
     images = before.image_ID[:], after.image_ID[:]
     texts = before.text_TD[:], after.text_TD[:]
@@ -59,21 +50,17 @@ def spatial(before: Embeddings, after: Embeddings, backend: Backend) -> SpatialR
         "ram_image": tally(rotations(*images)),
         "ram_text": tally(rotations(*texts)),
     }
-    ways = both_ways(merge_galleries([before]))  # a gallery of one part keeps its rows
-    pairs_of = {
-        "i2t": first_pairs(ways["i2t"], backend),
-        "t2i": first_pairs(ways["t2i"], backend)[:, ::-1],
-    }
-    for way, pairs_P2 in pairs_of.items():
-        image_P, text_P = pairs_P2.T
+    ways = gather([samples], UNITE).searches(before, before)  # a gallery of one part keeps its rows
+    for way, search in ways.items():
+        image_P, text_P = first_pairs(search, device).T[:: 1 if way == "i2t" else -1]
         then, now = ((one.image_ID[image_P], one.text_TD[text_P]) for one in (before, after))
         found[f"imav_{way}"] = tally(pair_changes(then, now))
-    return SpatialResult(
-        metrics=_metrics(found),
-        degrees={name: _trimmed(angles) for name, angles in found.items()},
-        n_images=len(before.image_ID),
-        n_texts=len(before.text_TD),
-    )
+    return {
+        "metrics": _metrics(found),
+        "degrees": {name: _trimmed(angles) for name, angles in found.items()},
+        "n_images": len(before.image_ID),
+        "n_texts": len(before.text_TD),
+    }
 
 
 def bin_names(measure: str) -> list[str]:
@@ -96,16 +83,19 @@ def _metrics(found: Mapping[str, Angles]) -> dict[str, float | None]:
     return metrics
 
 
-def first_pairs(queries: Queries, backend: Backend) -> Ids:
+def first_pairs(search: Search, device: str) -> Ids:
     """(P, 2) rows of queries with a right answer at rank 1, and of the best of their right answers.
 
     A tie is never a hit.
     """
-    is_first = search_ranks(queries, backend, top=1).ranks().worst == 1
-    right = queries.right
-    order = np.lexsort((queries.right_scores, right.owners))
-    best = right.ids[order][right.starts[1:] - 1]  # of each query
-    return np.stack([np.flatnonzero(is_first), best[is_first]], 1)
+    worst, _ = ranks(search, device, top=1)
+    owner_A, right_A = search.right_A2.T
+    score_A = exact_scores(search.query_QD, search.gallery_GD, owner_A, right_A)
+    order = np.lexsort((score_A, owner_A))
+    ends_Q = np.searchsorted(owner_A, np.arange(len(search)), side="right")
+    best_Q = right_A[order][ends_Q - 1]
+    (first,) = np.nonzero(worst[0] == 0)
+    return np.stack([first, best_Q[first]], 1)
 
 
 def _trimmed(angles: Angles) -> list[int]:

@@ -6,40 +6,37 @@ Each checkpoint embeds every task once, and its embeddings are dropped after the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
 from vlcpctl.data.tasks.task import Task
-from vlcpctl.evaluation.evaluator import Evaluator, Job, Plan, Session
+from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
-from vlcpctl.evaluation.planned_rows import PlannedRow, checkpoint_fields, own_rows, place_of
-from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.splits import EvalSplit
+from vlcpctl.evaluation.rows import Row, checkpoint_fields, own_rows, place_of
+from vlcpctl.evaluation.samples import Samples
 from vlcpctl.files.rows import run_label
-
-if TYPE_CHECKING:
-    from vlcpctl.evaluation.search.gallery import Embeddings
 
 BETWEEN = ("neighbours", "all")
 _MEASURED = ("metrics", "degrees", "n_images", "n_texts")
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Spatial(Evaluator):
     """Angles between the embeddings of two checkpoints, on each task."""
 
     tasks: tuple[Task, ...]
     between: str = "neighbours"
     split: str = "test"
-    _embedded: dict[Path, list[Embeddings]] = field(default_factory=dict, init=False)
+    _by: dict[Path, Session] = field(default_factory=dict, init=False)  # embeds with a checkpoint
+    _left: list[Session] = field(default_factory=list, init=False)  # still to be compared
 
-    def plan(self) -> Plan:
+    def plan(self) -> list[Session]:
         """See `Evaluator`; raises UsageError if the checkpoints cannot be paired."""
         if self.between not in BETWEEN:
             raise UsageError(unknown_name("value of --between:", self.between, BETWEEN))
@@ -53,62 +50,57 @@ class Spatial(Evaluator):
         found = self.read_checkpoints()
         paths, checkpoints = list(found), list(found.values())
         manifests = [one.manifest for one in checkpoints]
-        jobs = []
+        self._by = {path: Session(self, path, one.manifest) for path, one in found.items()}
+        sessions = []
         for before, after in _pairs(paths, manifests, self.between):
             rows = self._rows(checkpoints[before], checkpoints[after], places)
-            jobs.append(Job(paths[after], manifests[after], rows, before=paths[before]))
-        return Plan(self, jobs)
+            sessions.append(Session(self, paths[after], manifests[after], rows, paths[before]))
+        self._left = list(sessions)
+        return sessions
 
-    def line(self, job: Job, row: PlannedRow) -> str:
+    def line(self, session: Session, row: Row) -> str:
+        """See `Evaluator`."""
         then, now = (
             f"{run_label(about['run'], about.get('alpha'))} step {about['step']}"
             for about in (row.fields["since"], row.fields)
         )
         return f"{then} -> {now}: {row.fields['task']}"
 
-    def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
+    def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """See `Evaluator`; raises Incompatible for embeddings of different width."""
+        from vlcpctl.evaluation.embedding import embed
         from vlcpctl.evaluation.spatial.angles import spatial
 
-        earlier, later = session.job.before, session.checkpoint
-        assert earlier is not None
-        before, after = (self._by(path, session) for path in (earlier, later))
-        one, other = (embedded[0].image_ID.shape[1] for embedded in (before, after))
-        if one != other:
-            raise Incompatible(
-                f"{earlier} has embeddings of {one} channels and {later} of {other}: angles "
-                "between them are not defined"
-            )
+        assert session.before is not None
+        by = self._by[session.before], self._by[session.checkpoint]
         (task,) = row.tasks
-        backend = choose("auto", session.compute.device)
-        return asdict(spatial(before[task], after[task], backend))
+        # All tasks at once: then the model is dropped.
+        before, after = ([embed(one, source) for source in self._sources][task] for one in by)
+        for one in by:
+            one.drop_model()
+        widths = [one.image_ID.shape[1] for one in (before, after)]
+        if widths[0] != widths[1]:
+            raise Incompatible(
+                f"{session.before} has embeddings of {widths[0]} channels and "
+                f"{session.checkpoint} of {widths[1]}: angles between them are not defined"
+            )
+        return spatial(self._sources[task].captioned, before, after, self.device)
 
     def finish(self, session: Session) -> None:
         """Drop the embeddings that no later comparison needs, to bound memory."""
-        jobs = session.plan.jobs
-        left = jobs[jobs.index(session.job) + 1 :]
-        needed = {path for job in left for path in (job.before, job.checkpoint)}
-        for path in self._embedded.keys() - needed:
-            del self._embedded[path]
-
-    def _by(self, checkpoint: Path, session: Session) -> list[Embeddings]:
-        """The embeddings of each task by a checkpoint, computed at first use."""
-        from vlcpctl.evaluation.embedding import embed
-
-        if checkpoint not in self._embedded:
-            encoder = session.load(checkpoint)
-            self._embedded[checkpoint] = [
-                embed(encoder, source, checkpoint, session.compute) for source in self._sources
-            ]
-        return self._embedded[checkpoint]
+        self._left.remove(session)
+        needed = {path for one in self._left for path in (one.before, one.checkpoint)}
+        for path, one in self._by.items():
+            if path not in needed:
+                one.drop()
 
     @cached_property
-    def _sources(self) -> list[EvalSplit]:
-        return [EvalSplit(task, self.split, self.limit) for task in self.tasks]
+    def _sources(self) -> list[Samples]:
+        return [Samples(task, self.split, self.limit) for task in self.tasks]
 
     def _rows(
         self, before: RunCheckpoint, after: RunCheckpoint, places: Sequence[TaskPlace]
-    ) -> list[PlannedRow]:
+    ) -> list[Row]:
         about = checkpoint_fields(before)
         names = ("run", "step", "alpha", "checkpoint")
         common: dict[str, Any] = {
@@ -116,7 +108,7 @@ class Spatial(Evaluator):
             "protocol": "angles",
             "split": self.split,
             "limit": self.limit,
-            "options": {},  # none decides the numbers
+            "options": self.arithmetic_options(),
             "since": {name: about[name] for name in names if name in about},
         }
         return own_rows(after, places, common, _MEASURED)

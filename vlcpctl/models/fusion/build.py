@@ -31,6 +31,7 @@ from vlcpctl.models.fusion.model import FusionModel
 from vlcpctl.models.pretrained import set_temperature
 from vlcpctl.models.temperature import parse_temperature
 from vlcpctl.models.tokenizers import WordPieces, word_pieces
+from vlcpctl.models.towers import WithoutDraws
 
 WEIGHTS_FILE = "model.safetensors"
 
@@ -79,7 +80,8 @@ def load(directory: Path) -> FusionEncoder:
         raise Incompatible(
             f"{directory} is not a fusion model: its {CONFIG_FILE} does not describe one"
         )
-    encoder = _new(replace(found, directory=directory), seed=0)
+    with WithoutDraws():
+        encoder = _new(replace(found, directory=directory), seed=0)
     file = directory / WEIGHTS_FILE
     tensors = read_tensors(file)
     require_same_names(tensors, encoder.module.state_dict(keep_vars=True), str(file))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vlcpctl.evaluation.search import index
-from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.gallery import Gallery
-from vlcpctl.evaluation.search.index import Gathered
-from vlcpctl.evaluation.search.queries import both_ways
-from vlcpctl.evaluation.search.ranks import find_ranks
+from vlcpctl.evaluation.search.vectors import Gathered
 
 MEGABYTE = 1 << 20
 # Searches with 200 queries of each direction in as many images and texts as argv[1] says, in files
@@ -30,11 +24,9 @@ import numpy as np
 import torch
 
 from vlcpctl.data.precomputed.vector_files import Matrix
-from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.gallery import Gallery
-from vlcpctl.evaluation.search.index import Gathered
-from vlcpctl.evaluation.search.queries import both_ways
-from vlcpctl.evaluation.search.ranks import find_ranks
+from vlcpctl.evaluation.search.count import exact_ranks, ranks
+from vlcpctl.evaluation.search.galleries import Embeddings, Gallery
+from vlcpctl.evaluation.search.vectors import Gathered
 
 def anonymous():
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -43,10 +35,10 @@ def anonymous():
 def search(rows):
     pairs = np.stack([np.arange(rows)] * 2, axis=1)
     some = [Gathered([(one, np.arange(rows)[:-1]), (one, np.array([rows - 1]))]) for one in sides]
-    for queries in both_ways(Gallery(*some, pairs)).values():
-        own = queries.at(np.arange(200))
-        for backend, is_exact in (("torch", True), ("torch", False), ("faiss", False)):
-            find_ranks(own, choose(backend, "cpu"), 10, is_exact=is_exact)
+    both = Embeddings(*some)
+    for search in Gallery.of(pairs, (rows, rows)).searches(both, both).values():
+        own = search.of_rows(np.arange(200))
+        ranks(own, "cpu", 10), exact_ranks(own, "cpu")
 
 torch.set_num_threads(1)
 rows, directory = int(sys.argv[1]), Path(sys.argv[2])
@@ -95,66 +87,9 @@ def test_gathered_rows_are_those_of_the_arrays(seed: int, first: int, end: int) 
         assert np.array_equal(gathered[rows], wanted[rows])
 
 
-@settings(deadline=None, max_examples=100)
-@given(st.integers(0, 10**6))
-def test_blocks_are_all_rows_and_small_where_they_are_copied(seed: int) -> None:
-    gathered, wanted = arrays(seed)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index, "_BLOCK_VALUES", 6)
-        blocks = list(gathered.blocks())
-    assert [start for start, _ in blocks] == np.cumsum([0, *map(len, dict(blocks).values())])[
-        :-1
-    ].tolist()
-    assert np.array_equal(np.concatenate([wanted[:0], *(one for _, one in blocks)]), wanted)
-    whole = {id(array) for array in _whole_arrays(gathered)}
-    assert all(len(block) <= 2 or id(block) in whole for _, block in blocks)
-
-
-def _whole_arrays(gathered: Gathered) -> Iterator[np.ndarray]:
-    for array, rows in gathered._parts:
-        if isinstance(array, Gathered):
-            yield from _whole_arrays(array)
-        elif rows is None:
-            yield array
-
-
-def test_one_large_array_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "_BLOCK_VALUES", 5 * 3)
+def test_rows_of_one_array_in_order_are_not_copied() -> None:
     array = np.ones((5, 3), dtype=np.float32)
-    gathered = Gathered([(array, np.arange(5)), (array, None)])
-    assert np.shares_memory(gathered[1:4], array)
-    assert all(np.shares_memory(block, array) for _, block in gathered.blocks())
-
-
-def test_small_arrays_are_copied_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "_BLOCK_VALUES", 4 * 3)  # of four rows
-    small, large = np.ones((1, 3), np.float32), np.ones((6, 3), np.float32)
-    gathered = Gathered([*[(small, None)] * 5, (large, None), *[(small, None)] * 3])
-    blocks = [(start, len(block)) for start, block in gathered.blocks()]
-    assert blocks == [(0, 4), (4, 1), (5, 6), (11, 3)]
-
-
-@pytest.mark.parametrize(
-    ("backend", "is_exact"), [("faiss", False), ("torch", False), ("torch", True)]
-)
-def test_a_search_in_several_arrays_is_that_in_one(
-    monkeypatch: pytest.MonkeyPatch, backend: str, is_exact: bool
-) -> None:
-    monkeypatch.setattr(index, "_BLOCK_VALUES", 8 * 7)  # blocks of 7 rows are copied
-    random = np.random.default_rng(0)
-    vectors = random.standard_normal((60, 8)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    of_all = np.arange(60)
-    parts = [(vectors, of_all[:5]), (vectors[5:31], None), (vectors, of_all[31:])]
-    pairs = np.stack([of_all, random.permutation(60)], axis=1)
-    galleries = Gallery(vectors, vectors, pairs), Gallery(Gathered(parts), Gathered(parts), pairs)
-    one, several = (
-        find_ranks(both_ways(gallery)["i2t"], choose(backend, "cpu"), 10, is_exact=is_exact)
-        for gallery in galleries
-    )
-    assert one.worst.max() >= 10
-    for whole, gathered in zip(one.arrays[:3], several.arrays[:3], strict=True):
-        assert np.array_equal(whole, gathered)
+    assert np.shares_memory(Gathered([(array, np.arange(5)), (array, None)])[1:4], array)
 
 
 @pytest.mark.slow

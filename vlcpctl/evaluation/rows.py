@@ -39,7 +39,7 @@ def place_of(data: Task | DataSet, *splits: str) -> TaskPlace:
 
 
 @dataclass(frozen=True)
-class PlannedRow:
+class Row:
     """A row before it is measured: its tasks, by their number in the plan, and its fixed fields."""
 
     tasks: tuple[int, ...]
@@ -67,7 +67,7 @@ def own_rows(
     about: Mapping[str, Any],
     measured: tuple[str, ...],
     each: Sequence[Mapping[str, Any]] | None = None,
-) -> list[PlannedRow]:
+) -> list[Row]:
     """A row of a checkpoint for each place by itself, in their order.
 
     `about` are the fields that say how it is evaluated: evaluator, protocol, split, limit, options;
@@ -80,7 +80,7 @@ def own_rows(
         fields = {"gallery": "own", **where, **data_fields([place]), **about}
         if each is not None:
             fields |= each[number]
-        found.append(PlannedRow((number,), row_fields(checkpoint, fields), measured))
+        found.append(Row((number,), row_fields(checkpoint, fields), measured))
     return found
 
 
@@ -90,7 +90,7 @@ def gallery_rows(
     gallery: str,
     common: Mapping[str, Any],
     measured: tuple[str, ...],
-) -> list[PlannedRow]:
+) -> list[Row]:
     """The rows of a checkpoint by retrieval: own galleries as given, then merged ones.
 
     There is a merged gallery of tasks 0..i of the stream for every i up to the checkpoint's step:
@@ -112,11 +112,11 @@ def gallery_rows(
                 **data_fields([places[number] for number in members]),
             }
             fields = row_fields(checkpoint, {**where, **common})
-            found.append(PlannedRow(members, fields, measured))
+            found.append(Row(members, fields, measured))
     return found
 
 
-def holds(path: Path, expected: Iterable[PlannedRow]) -> bool:
+def holds(path: Path, expected: Iterable[Row]) -> bool:
     """Whether a file holds these rows, whatever their measured values."""
     try:
         rows = [parse_json(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -1,0 +1,384 @@
+"""One count behind ranks, best wrong answers and hits: the wrong answers that outrank a right one.
+
+A right answer's place is its number among the right ones plus the wrong answers that outrank it. A
+tie is never a hit: counts are at worst, where a right answer loses its ties, and at best. Scores
+are float32, in tiles; those within ERROR of an edge of the tie band are computed again in float64,
+so that no device changes a count. A growing gallery is the same count, written down at the end of
+each part.
+Shapes: M parts, Q queries, R right answers of each, B queries of a block, S those still searched, G
+gallery rows, C those of a tile, D dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vlcpctl.evaluation.search.galleries import ClassSearch, Search
+from vlcpctl.evaluation.search.nearest import MOST, device_of, has_faiss_for, nearest
+from vlcpctl.evaluation.search.vectors import Ids, Scores, exact_scores
+
+BAND = 1e-5  # scores that differ by less are tied
+ERROR = 4e-6  # bound on the float32 error of inner products of unit vectors; 1.1e-6 was seen
+EQUAL = 1e-9  # copies of one embedding may differ in the last bits, by their place in a tile
+_TILE, _GPU_TILE = (2048, 1024), (4096, 4096)  # queries and gallery rows: 8 MB, in a CPU's cache
+_FEWEST = 256  # gallery rows of a tile, if a part ends there
+_CROWD = 32  # with more uncertain scores in a tile, all of a query are computed again
+_OPEN = 0.75  # share of queries still searched, below which the others are left out of the product
+_SPARE = 2  # candidates beyond those that settle most ranks
+_ROWS, _MEMBERS = 2048, 4096  # queries and items of a class at once
+
+Masked = Callable[[Tensor, Ids, int, int], None]  # sets scores (S, C) of right answers to -inf
+Tile = list[tuple[int, int, int]]  # the part, first row and end of what is in a tile
+
+
+class Outranked(NamedTuple):
+    """(2, M, Q, R) wrong answers that outrank each right one, at worst and at best, by part.
+
+    With `top` counts may end there. Without it, also the row of the best wrong answer, the first of
+    equal ones or -1, and its score, (M, Q) each.
+    """
+
+    counts: np.ndarray
+    wrong: Ids
+    score: Scores
+
+
+def ranks(search: Search, device: str, top: int) -> tuple[np.ndarray, np.ndarray]:
+    """(M, Q) wrong answers above the best right one, at worst and at best, up to `top`.
+
+    On a GPU, FAISS finds candidates in a gallery of one part, and the count settles the rest.
+    """
+    place = device_of(device)
+    if len(search.ends_M) == 1 and len(search) and has_faiss_for(place):
+        return by_candidates(search, place, top)
+    return counted(search, place, top)
+
+
+def counted(search: Search, device: torch.device, top: int) -> tuple[np.ndarray, np.ndarray]:
+    """What `ranks` finds, by the count alone."""
+    found = outranked(search, _best_right(search)[0][:, None], _answers(search), device, top)
+    worst, best = np.minimum(found.counts[..., 0], top)
+    return worst, best
+
+
+def exact_ranks(search: Search, device: str) -> tuple[np.ndarray, ...]:
+    """(M, Q) wrong answers above the best right one, at worst and at best, all of them.
+
+    Then the gallery row of the best wrong answer, and its rank from 1; -1 where there is none.
+    """
+    best_Q, score_A = _best_right(search)
+    found = outranked(search, best_Q[:, None], _answers(search), device_of(device))
+    worst, best = found.counts[..., 0]
+    wrong_rank = np.empty_like(found.wrong)
+    for part, score_Q in enumerate(found.score):
+        outranks_A = score_A - BAND > score_Q[search.right_A2[:, 0]]
+        above_Q = np.bincount(search.right_A2[:, 0], outranks_A, minlength=len(search))
+        wrong_rank[part] = np.where(worst[part] > 0, 1, np.maximum(1 + above_Q, 2))
+    return worst, best, found.wrong, np.where(found.wrong < 0, -1, wrong_rank)
+
+
+def by_candidates(search: Search, device: torch.device, top: int) -> tuple[np.ndarray, np.ndarray]:
+    """What `counted` finds in a gallery of one part, from the nearest neighbours of each query."""
+    (best_Q, score_A), (owner_A, right_A) = _best_right(search), search.right_A2.T
+    size = len(search.gallery_GD)
+    tied_Q = np.bincount(owner_A, score_A >= best_Q[owner_A] - 2 * BAND, minlength=len(search))
+    k = min(size, MOST, top + int(tied_Q.max()) + _SPARE)
+    score_QK, id_QK = nearest(search.query_QD, search.gallery_GD, k, device)
+    asked = np.arange(len(search))[:, None] * size + id_QK
+    is_wrong = ~np.isin(asked, owner_A * size + right_A)
+    scores = score_QK.astype(np.float64)
+    is_near = np.abs(np.abs(scores - best_Q[:, None]) - BAND) <= ERROR
+    scores[is_near] = exact_scores(
+        search.query_QD, search.gallery_GD, np.nonzero(is_near)[0], id_QK[is_near]
+    )
+    found = np.empty((2, 1, len(search)), np.int64)
+    is_sure = np.ones(len(search), np.bool_)
+    for count_Q, edge_Q in zip(found[:, 0], (best_Q - BAND, best_Q + BAND), strict=True):
+        count_Q[:] = np.minimum(np.sum(is_wrong & (scores >= edge_Q[:, None]), axis=1), top)
+        # A row that is not a candidate may count, too.
+        is_sure &= (k == size) | (count_Q >= top) | (score_QK[:, -1] < edge_Q - ERROR)
+    rest = np.flatnonzero(~is_sure)
+    if len(rest):
+        found[:, :, rest] = counted(search.of_rows(rest), device, top)
+    worst, best = found
+    return worst, best
+
+
+@torch.inference_mode()
+def outranked(
+    search: Search | ClassSearch,
+    edge_QR: Scores,
+    mask: Masked,
+    device: torch.device,
+    top: int | None = None,
+) -> Outranked:
+    """Count the wrong answers above each right one; exact scores `edge_QR`, or -inf for none."""
+    rows, columns = _TILE if device.type == "cpu" else _GPU_TILE
+    shape = len(search.ends_M), len(edge_QR)
+    kind = np.min_scalar_type(len(search.gallery_GD))
+    counts = np.zeros((2, *shape, edge_QR.shape[1]), kind)
+    named = shape if top is None else (0, 0)
+    found = Outranked(counts, np.full(named, -1), np.full(named, -np.inf))
+    for first in range(0, len(edge_QR), rows):
+        own = slice(first, min(first + rows, len(edge_QR)))
+        block = _Block(search, edge_QR, own, device)
+        for tile in tiles(search.ends_M, columns):
+            block.read(tile, mask)
+            for part, start, stop in tile:
+                if block.query_S.size and stop > start:
+                    block.take(start, stop, top)
+                counts[:, part, own] = block.count_2BR
+                if top is None:
+                    found.wrong[part, own], found.score[part, own] = block.wrong_B, block.score_B
+            if top is not None:
+                block.leave_out(top)
+    return found
+
+
+@final
+class _Block:
+    """Some queries, and what the gallery rows so far hold for each."""
+
+    def __init__(
+        self, search: Search | ClassSearch, edge_QR: Scores, own: slice, device: torch.device
+    ) -> None:
+        self.search, self.edge_QR, self.first, self.device = search, edge_QR, own.start, device
+        self.query_S = np.arange(own.start, own.stop)
+        self.query_SD = self._here(search.query_QD[own])
+        self.count_2BR = np.zeros((2, len(self.query_S), edge_QR.shape[1]), np.int64)
+        self.wrong_B = np.full(len(self.query_S), -1)
+        self.score_B = np.full(len(self.query_S), -np.inf)
+
+    def _here(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+
+    def read(self, tile: Tile, mask: Masked) -> None:
+        """Compute the scores (S, C) of the queries still searched in a tile, in float32."""
+        self.start, end = tile[0][1], tile[-1][2]
+        self.scores = product(self.query_SD, self._here(self.search.gallery_GD[self.start : end]))
+        if self.query_S.size:
+            mask(self.scores, self.query_S, self.start, end)
+
+    def take(self, start: int, stop: int, top: int | None) -> None:
+        """Count what outranks right answers in gallery rows of the tile.
+
+        Without `top`, also note the best wrong answers.
+        """
+        scores = self.scores[:, start - self.start : stop - self.start]
+        highest_S = scores.amax(dim=1).cpu().numpy().astype(np.float64)
+        here, own = self.query_S - self.first, slice(start, stop)
+        for number, edge_S in enumerate(self.edge_QR[self.query_S].T):
+            reaches = np.isfinite(edge_S) & (highest_S >= edge_S - (BAND + ERROR))
+            if top is not None:
+                reaches &= self.count_2BR[1, here, number] < top
+            places = np.flatnonzero(reaches)
+            if not len(places):
+                continue
+            edge = edge_S[places]
+            some = _rows(scores, places)
+            sure, near = _reach(some, edge - BAND - ERROR, edge + BAND + ERROR)
+            exact = self._exact(self.query_S[places], near, own)
+            for count_BR, shift in zip(self.count_2BR, (-BAND, BAND), strict=True):
+                outranks = np.bincount(near[0], exact >= edge[near[0]] + shift, len(places))
+                count_BR[here[places], number] += sure + outranks.astype(np.int64)
+        if top is None:
+            places = np.flatnonzero(highest_S > self.score_B - ERROR)
+            self._rise(places, _rows(scores, places), highest_S[places], own)
+
+    def _rise(self, places: Ids, scores: Tensor, highest_S: Scores, own: slice) -> None:
+        """Note the best wrong answers of some queries: of equal ones the first."""
+        least, beyond = highest_S - 2 * ERROR, np.full(len(places), 2.0)
+        _, (row, column) = _reach(scores, least, beyond)
+        exact = self._exact(self.query_S[places], (row, column), own)
+        most = np.full(len(places), -np.inf)
+        np.maximum.at(most, row, exact)
+        is_best = exact >= most[row] - EQUAL
+        row, firsts = np.unique(row[is_best], return_index=True)  # columns ascend
+        here, score = places[row], exact[is_best][firsts]
+        is_better = score > self.score_B[here] + EQUAL
+        self.score_B[here[is_better]] = score[is_better]
+        self.wrong_B[here[is_better]] = column[is_best][firsts][is_better] + own.start
+
+    def leave_out(self, top: int) -> None:
+        """Leave out queries with `top` wrong answers before every right one, if they are many."""
+        counts_SR = self.count_2BR[1, self.query_S - self.first]
+        is_open = (np.isfinite(self.edge_QR[self.query_S]) & (counts_SR < top)).any(axis=1)
+        if is_open.sum() < _OPEN * len(is_open):
+            self.query_S = self.query_S[is_open]
+            self.query_SD = self.query_SD[torch.from_numpy(is_open).to(self.device)]
+
+    def _exact(self, query_N: Ids, near: tuple[Ids, Ids], own: slice) -> Scores:
+        """(P,) exact scores of pairs of a query, by its place, and a gallery row, from `own`."""
+        place, column = near
+        in_crowd = np.bincount(place, minlength=len(query_N)) > _CROWD
+        is_alone = ~in_crowd[place]
+        exact = np.empty(len(place))
+        sides = self.search.query_QD, self.search.gallery_GD
+        rows = query_N[place[is_alone]], column[is_alone] + own.start
+        exact[is_alone] = exact_scores(*sides, *rows)
+        if in_crowd.any():
+            query = sides[0][query_N[in_crowd]].astype(np.float64)
+            scores = query @ sides[1][own].astype(np.float64).T
+            number = np.cumsum(in_crowd) - 1
+            exact[~is_alone] = scores[number[place[~is_alone]], column[~is_alone]]
+        return exact
+
+
+def product(query_SD: Tensor, gallery_CD: Tensor) -> Tensor:
+    """(S, C) inner products."""
+    if query_SD.device.type == "cpu":  # NumPy was 1.2 times as fast as torch
+        return torch.from_numpy(query_SD.numpy() @ gallery_CD.numpy().T)
+    arithmetic = torch.backends.cuda.matmul
+    was_allowed, arithmetic.allow_tf32 = arithmetic.allow_tf32, False  # as for training: too coarse
+    try:
+        return query_SD @ gallery_CD.T
+    finally:
+        arithmetic.allow_tf32 = was_allowed
+
+
+def tiles(ends_M: Ids, most: int) -> Iterator[Tile]:
+    """The gallery in tiles of up to `most` rows.
+
+    Small parts share one, but not with more rows than come before: those may end a search.
+    """
+    tile: Tile = []
+    start = 0
+    for part, end in enumerate(ends_M.tolist()):
+        for stop in [*range(start + most, end, most), end]:
+            if tile and stop - tile[0][1] > min(most, max(_FEWEST, tile[0][1])):
+                yield tile
+                tile = []
+            tile.append((part, start, stop))
+            start = stop
+    yield tile
+
+
+def _rows(scores: Tensor, places: Ids) -> Tensor:
+    if len(places) == len(scores):
+        return scores
+    return scores[torch.from_numpy(places).to(scores.device)]
+
+
+def _reach(scores: Tensor, low_S: Scores, high_S: Scores) -> tuple[Ids, tuple[Ids, Ids]]:
+    """How many scores (S, C) of each row reach `high`, and the rows and columns of those between.
+
+    Those between reach `low` only.
+    """
+    low, high = (edge[:, None].astype(np.float32) for edge in (low_S, high_S))
+    if scores.device.type != "cpu":
+        here = [torch.from_numpy(edge).to(scores.device) for edge in (low, high)]
+        reaches = scores >= here[1]
+        row, column = ((scores >= here[0]) ^ reaches).nonzero(as_tuple=True)
+        return reaches.sum(dim=1).cpu().numpy(), (row.cpu().numpy(), column.cpu().numpy())
+    values = scores.numpy()  # NumPy was 4 times as fast as torch
+    is_above = values >= high
+    sure = np.bitwise_count(np.packbits(is_above, axis=1)).sum(axis=1, dtype=np.int64)
+    between = np.flatnonzero((values >= low) ^ is_above)
+    return sure, np.divmod(between, values.shape[1])
+
+
+def _best_right(search: Search) -> tuple[Scores, Scores]:
+    """(Q,) the exact score of each query's best right answer, and (A,) those of all."""
+    owner_A, right_A = search.right_A2.T
+    score_A = exact_scores(search.query_QD, search.gallery_GD, owner_A, right_A)
+    best_Q: Scores = np.maximum.reduceat(score_A, np.searchsorted(owner_A, np.arange(len(search))))
+    return best_Q, score_A
+
+
+def _answers(search: Search) -> Masked:
+    """Masks the right answers of a search."""
+    owner_A, right_A = search.right_A2.T
+
+    def mask(scores: Tensor, query_S: Ids, first: int, end: int) -> None:
+        own = slice(*np.searchsorted(owner_A, [query_S[0], query_S[-1] + 1]))
+        is_here = (right_A[own] >= first) & (right_A[own] < end)
+        owner, column = owner_A[own][is_here], right_A[own][is_here] - first
+        row = np.searchsorted(query_S, owner)
+        places = np.stack([row, column])[:, query_S[row] == owner]
+        scores[tuple(torch.from_numpy(places).to(scores.device))] = -torch.inf
+
+    return mask
+
+
+def hits(search: ClassSearch, device: str, top: int, rows: range) -> np.ndarray:
+    """(2, M, Q, top) the places of the lists of some queries that hold a right answer.
+
+    At worst and at best, in the galleries of the first 1, 2, ... M parts. A list is the gallery
+    without the query, best first; of tied items the wrong ones come first.
+    """
+    found = np.zeros((2, len(search.ends_M), len(rows), top), np.bool_)
+    for first in range(rows.start, rows.stop, _ROWS):
+        own = range(first, min(first + _ROWS, rows.stop))
+        block = search.of_rows(own)
+        place = slice(own.start - rows.start, own.stop - rows.start)
+        found[:, :, place] = _hits(block, device_of(device), top)
+    return found
+
+
+def _hits(search: ClassSearch, device: torch.device, top: int) -> np.ndarray:
+    lists = _best_right_lists(search, top)
+    every = [one for at, one in enumerate(lists) if not at or one is not lists[at - 1]]
+    edge_QR = _descending(np.concatenate(every, axis=1))
+    edge_QR[:, 1:][edge_QR[:, 1:] == edge_QR[:, :-1]] = -np.inf  # each once
+    edge_QR = _descending(edge_QR)[:, : max(1, int(np.isfinite(edge_QR).sum(axis=1).max()))]
+    counts = outranked(search, edge_QR, _classes(search), device, top).counts
+    found = np.zeros((2, len(lists), len(edge_QR), top), np.bool_)
+    for part, best_QR in enumerate(lists):
+        number = (edge_QR[:, None, :] == best_QR[:, :, None]).argmax(axis=2)
+        for hit, count_QR in zip(found[:, part], counts[:, part], strict=True):
+            at = np.arange(top) + np.take_along_axis(count_QR, number, axis=1)
+            query, right = np.nonzero(np.isfinite(best_QR) & (at < top))
+            hit[query, at[query, right]] = True
+    return found
+
+
+def _descending(values: Scores) -> Scores:
+    return -np.sort(-values, axis=1)
+
+
+def _classes(search: ClassSearch) -> Masked:
+    """Masks the items of a query's class."""
+    class_Q, class_G = (torch.from_numpy(one) for one in (search.class_Q, search.class_G))
+
+    def mask(scores: Tensor, query_S: Ids, first: int, end: int) -> None:
+        own, other = class_Q[torch.from_numpy(query_S), None], class_G[first:end]
+        scores.masked_fill_(own.to(scores.device) == other.to(scores.device), -torch.inf)
+
+    return mask
+
+
+def _best_right_lists(search: ClassSearch, top: int) -> list[Scores]:
+    """For each part the exact scores (Q, top) of the best right answers so far, best first.
+
+    -inf where it has fewer. Computed class by class: right answers may rank below all others.
+    """
+    best_QR, start, found = np.full((len(search.class_Q), top), -np.inf), 0, list[Scores]()
+    order_Q = np.argsort(search.class_Q, kind="stable")
+    for end in search.ends_M.tolist():
+        class_G = search.class_G[start:end]
+        shared = np.intersect1d(search.class_Q, class_G)
+        best_QR = best_QR.copy() if len(shared) else best_QR
+        order_G = np.argsort(class_G, kind="stable")
+        for name in shared:
+            rows = _run(search.class_Q, order_Q, name)
+            members = _run(class_G, order_G, name) + start
+            queries = search.query_QD[rows].astype(np.float64)
+            for first in range(0, len(members), _MEMBERS):
+                some = members[first : first + _MEMBERS]
+                scores = queries @ search.gallery_GD[some].astype(np.float64).T
+                scores[some == search.itself_Q[rows, None]] = -np.inf
+                both = np.concatenate([best_QR[rows], scores], axis=1)
+                best_QR[rows] = _descending(-np.partition(-both, top - 1, axis=1)[:, :top])
+        found.append(best_QR)
+        start = end
+    return found
+
+
+def _run(classes: Ids, order: Ids, name: int) -> Ids:
+    """The rows of one class, given rows sorted by class."""
+    return order[slice(*np.searchsorted(classes, [name, name + 1], sorter=order))]

@@ -151,7 +151,7 @@ def print_report(notes: Iterable[str], sections: Iterable[tuple[str, list[Table]
 
 
 def styled(table: Table, width: int = _UNLIMITED) -> Text:
-    """The table as styled lines, fitted to `width` terminal cells; unsafe text is as_markdown."""
+    """The table as styled lines, fitted to `width` terminal cells; unsafe text is escaped."""
     from rich.text import Text
 
     blocks = fitted(table.with_texts(printable), width)
@@ -301,8 +301,8 @@ def markdown_list(lines: Iterable[str]) -> str:
 
 
 def markdown_line(text: str) -> str:
-    """The as_markdown text for the start of a line: "1. a" is not the first item of a list."""
-    # A number starts a list because of the mark behind it, so the mark is as_markdown.
+    """The escaped text for the start of a line: "1. a" is not the first item of a list."""
+    # A number starts a list because of the mark behind it, so the mark is escaped.
     return _START.sub(
         lambda found: f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}", as_markdown(text)
     )

@@ -280,6 +280,8 @@ def _parsed(
         if name:
             found = tuple(map(_cell, cells, chosen))
             rows.append(PaperRow(group, name, run, _pairs(select), found))
+        elif run or select:
+            raise ValueError(f"line {number} is about columns, so it has neither run nor select")
         elif group == "better" and set(cells) <= _BETTER.keys():
             better = [_BETTER[cell] for cell in cells]
         elif group == "select":
@@ -436,7 +438,8 @@ def _here(value: Value, column: PaperColumn) -> TableCell:
 def _notes(filled: Filled, *, has_bold: bool) -> Iterator[str]:
     paper = filled.paper
     source = [paper.about[name] for name in ("citation", "data") if paper.about.get(name)]
-    yield f"{'paper' if paper.has_printed else 'data'}: {', '.join(source)}"
+    if source:
+        yield f"{'paper' if paper.has_printed else 'data'}: {', '.join(source)}"
     values = [one for line in filled.here for one in line if isinstance(one, Spread)]
     counts = sorted({len(one.values) for one in values})
     if counts not in ([], [1]):

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import errno
-import functools
-import importlib
-import inspect
 import os
 import re
 import resource
@@ -14,14 +11,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import typer.main
 
 from vlcpctl import cli
-from vlcpctl.commands import COMMANDS, module_name, options
+from vlcpctl.commands.doctor import Doctor
 from vlcpctl.core.errors import BadInput, Diverged, Interrupted, OutputExists, VlcpError
 
 HEAVY = ("torch", "numpy", "pyarrow", "open_clip", "PIL", "rich")
@@ -36,12 +31,11 @@ def vlcpctl(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
-    """Runs the program in this process, with `run` in the place of the command `check`."""
+    """Runs the program in this process, with `run` in the place of the command `doctor`."""
 
     def start(run: Callable[[], None], *words: str) -> int:
-        module = module_name("check")
-        monkeypatch.setitem(sys.modules, module, SimpleNamespace(run=run))  # type: ignore[arg-type]
-        monkeypatch.setattr(sys, "argv", ["vlcpctl", *(words or ("check",))])
+        monkeypatch.setattr(Doctor, "execute", lambda _: run())
+        monkeypatch.setattr(sys, "argv", ["vlcpctl", *(words or ("doctor",))])
         with pytest.raises(SystemExit) as stop:
             cli.main()
         return int(stop.value.code or 0)
@@ -90,133 +84,6 @@ def test_help_takes_little_more_than_typer_itself() -> None:
     assert ours < 1.7 * theirs
 
 
-def test_help_shows_every_command_whole() -> None:
-    text = vlcpctl("--help", env={**os.environ, "COLUMNS": "80"}).stdout
-    assert "'vlcpctl COMMAND -h'" in text
-    for name, command in COMMANDS.items():
-        assert re.search(rf"^ +{name} +{re.escape(command.summary)}$", text, re.MULTILINE), name
-
-
-def test_help_of_a_command_takes_little_more() -> None:
-    def modules(*words: str) -> set[str]:
-        code = f"""
-import sys
-sys.argv = ["vlcpctl", *{words!r}]
-from vlcpctl.cli import main
-try:
-    main()
-finally:
-    print(*sys.modules, file=sys.stderr)
-"""
-        command = [sys.executable, "-c", code]
-        ended = subprocess.run(command, capture_output=True, text=True, check=True)
-        return set(ended.stderr.split())
-
-    assert "pydantic" not in modules("train-step", "--help")
-
-
-@functools.cache
-def help_of(name: str, columns: int) -> str:
-    """What `vlcpctl NAME --help` prints in a terminal of this width."""
-    ended = vlcpctl(name, "--help", env={**os.environ, "COLUMNS": str(columns)})
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
-
-
-def command(name: str) -> Any:
-    """The command as typer sees it."""
-    program: Any = typer.main.get_command(cli.application(name))
-    return program.commands[name]
-
-
-def examples(name: str) -> list[str]:
-    """The lines below "Examples:" in the docstring of a command."""
-    text = inspect.getdoc(importlib.import_module(module_name(name)).run) or ""
-    return [line for line in text.split("Examples:\n")[1].split("\n") if line]
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_examples_are_printed_as_they_are_typed(name: str) -> None:
-    lines = examples(name)
-    assert any(re.search(rf"vlcpctl {name}\b", line) for line in lines)
-    for columns in (80, 160):
-        printed = help_of(name, columns).splitlines()
-        assert [line for line in lines if f"  {line}" not in printed] == []
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
-        assert line.endswith(("\\", "|")) == following.startswith(6 * " ")
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_short_help_has_what_is_required_and_an_example(name: str) -> None:
-    ended = vlcpctl(name, "-h", env={**os.environ, "COLUMNS": "80"})
-    lines = ended.stdout.splitlines()
-    assert ended.returncode == 0
-    assert max(map(len, lines)) <= 80
-    if not COMMANDS[name].usual:
-        assert ended.stdout == help_of(name, 80)
-        return
-    assert len(lines) <= 40
-    assert ended.stdout.count("(") == ended.stdout.count(")")
-    assert f"  {examples(name)[0]}" in lines
-    found = [one for one in command(name).params if one.param_type_name == "option"]
-    assert lines[-1] == f"--help shows all {len(found) + 1} options."  # with --help itself
-    whole = help_of(name, 80)
-    assert whole.splitlines()[-1].startswith("-h ")
-    assert "Show this message" not in whole
-    required = [max(one.opts, key=len) for one in found if one.required]
-    assert all(one in ended.stdout for one in (*required, *COMMANDS[name].usual.split()))
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_no_line_of_help_is_wider_than_the_terminal(name: str) -> None:
-    assert max(map(len, help_of(name, 80).splitlines())) <= 80
-    assert max(map(len, help_of(name, 160).splitlines())) <= 120
-
-
-def test_help_uses_a_wide_terminal() -> None:
-    assert max(map(len, help_of("train-step", 160).splitlines())) > 100
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_leaves_out_no_word(name: str) -> None:
-    wanted = inspect.getdoc(importlib.import_module(module_name(name)).run) or ""
-    assert " ".join(wanted.split()) in " ".join(help_of(name, 80).split())
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_no_line_of_help_ends_inside_an_option(name: str) -> None:
-    assert not [line for line in help_of(name, 80).splitlines() if re.search(r"\S-$", line)]
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_is_explained(name: str) -> None:
-    for parameter in command(name).params:
-        assert parameter.help, parameter.name
-        assert parameter.help[0].isupper(), parameter.help
-        assert parameter.help.endswith("."), parameter.help
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_many_options_are_grouped(name: str) -> None:
-    offered = [one for one in command(name).params if one.param_type_name == "option"]
-    headings = re.findall(r"^(\w+):$", help_of(name, 80), re.MULTILINE)
-    if len(offered) + len(["--help"]) > 12:
-        assert all(one.rich_help_panel in options.PANELS for one in offered)
-        order = ("Required", "Arguments", *options.PANELS)
-        assert [one for one in order if one in headings] == headings
-        assert len(headings) > 2
-    else:
-        assert headings[-1] == "Options"
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_required_option_is_marked(name: str) -> None:
-    text = " ".join(help_of(name, 80).split())
-    for parameter in command(name).params:
-        if parameter.required and parameter.param_type_name == "option":
-            assert re.search(rf" {parameter.opts[0]}[ ,][^\[]*\[required\]", text), parameter.name
-
-
 def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
     ended = vlcpctl("train_step")
     assert ended.returncode == 2
@@ -225,16 +92,6 @@ def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
     )
     assert ended.stderr.count("\n") == 1
     assert not ended.stdout
-
-
-def test_a_shell_that_completes_gets_commands_and_options() -> None:
-    def completions(line: str) -> list[str]:
-        words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-        environment = {**os.environ, "_VLCPCTL_COMPLETE": "complete_bash", **words}
-        return vlcpctl(env=environment).stdout.split()
-
-    assert completions("vlcpctl train") == ["train-step"]
-    assert completions("vlcpctl batch --jo") == ["--jobs"]
 
 
 @pytest.mark.parametrize(
@@ -258,10 +115,10 @@ def test_an_error_is_one_line_and_a_code(
         raise error
 
     assert program(run) == code
-    assert capfd.readouterr() == ("", f"vlcpctl check: {said}\n")
+    assert capfd.readouterr() == ("", f"vlcpctl doctor: {said}\n")
 
 
-@pytest.mark.parametrize("words", [("--debug", "check"), ("check", "--debug")])
+@pytest.mark.parametrize("words", [("--debug", "doctor"), ("doctor", "--debug")])
 def test_debug_anywhere_shows_the_traceback(
     program: Program, capfd: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
@@ -271,7 +128,7 @@ def test_debug_anywhere_shows_the_traceback(
     assert program(run, *words) == 3
     err = capfd.readouterr().err
     assert err.startswith("Traceback")
-    assert err.endswith("vlcpctl check: row 3\n")
+    assert err.endswith("vlcpctl doctor: row 3\n")
 
 
 def test_a_mistake_of_ours_is_not_hidden(program: Program) -> None:
@@ -288,14 +145,15 @@ import os, sys, types
 from vlcpctl import cli
 from vlcpctl.core import console
 
-def run():
+def run(_):
     print("a library talks")
     os.write(1, b"a library written in C talks\\n")
     console.emit("runs/00")
     console.results().write("row\\n")
 
-sys.modules["vlcpctl.commands.check"] = types.SimpleNamespace(run=run)
-sys.argv = ["vlcpctl", "check"]
+from vlcpctl.commands.doctor import Doctor
+Doctor.execute = run
+sys.argv = ["vlcpctl", "doctor"]
 cli.main()
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -321,8 +179,8 @@ from pathlib import Path
 from vlcpctl.__main__ import main
 from vlcpctl.files.outputs import new_file
 
-def run(out: Path):
-    with new_file(out, lambda _: True) as temporary:
+def run(_):
+    with new_file(Path("deep/out"), lambda _: True) as temporary:
         temporary.write_text("half")
         class Awkward:
             def __del__(self):
@@ -330,8 +188,9 @@ def run(out: Path):
                 time.sleep(10)
         Awkward()
 
-sys.modules["vlcpctl.commands.check"] = types.SimpleNamespace(run=run)
-sys.argv = ["vlcpctl", "check", "deep/out"]
+from vlcpctl.commands.doctor import Doctor
+Doctor.execute = run
+sys.argv = ["vlcpctl", "doctor"]
 main()
 """
     command = [sys.executable, "-c", code]
@@ -357,27 +216,18 @@ def test_a_full_disk_is_one_line() -> None:
     assert (ended.returncode, ended.stderr) == (1, "vlcpctl methods: No space left on device\n")
 
 
-def test_an_option_takes_its_value_from_its_variable(tmp_path: Path) -> None:
-    out = tmp_path / "pairs.parquet"
-    environment = {**os.environ, "VLCPCTL_SAMPLE_VIEWS": "0"}
-    command = [sys.executable, "-m", "vlcpctl", "sample", "emoji9", "-o", str(out)]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    said = "VLCPCTL_SAMPLE_VIEWS: 0 is too small; it must be at least 1"
-    assert ended.stderr == f"vlcpctl sample: {said}\n"
-
-
 def test_what_a_library_buffers_in_c_goes_to_stderr_before_the_end() -> None:
     code = """
 import ctypes, sys, types
 from vlcpctl.core import console
 
-def run():
+def run(_):
     ctypes.CDLL(None).puts(b"a library talks")
     console.emit("runs/00")
 
-sys.modules["vlcpctl.commands.check"] = types.SimpleNamespace(run=run)
-sys.argv = ["vlcpctl", "check"]
+from vlcpctl.commands.doctor import Doctor
+Doctor.execute = run
+sys.argv = ["vlcpctl", "doctor"]
 from vlcpctl.__main__ import main
 main()
 """
@@ -407,13 +257,14 @@ def test_threads_and_functions_at_exit_are_waited_for() -> None:
     code = """
 import atexit, sys, threading, time, types
 
-def run():
+def run(_):
     atexit.register(print, "at exit")
     threading.Thread(target=lambda: (time.sleep(0.2), print("a thread ends"))).start()
     raise ValueError("unexpected")
 
-sys.modules["vlcpctl.commands.check"] = types.SimpleNamespace(run=run)
-sys.argv = ["vlcpctl", "check"]
+from vlcpctl.commands.doctor import Doctor
+Doctor.execute = run
+sys.argv = ["vlcpctl", "doctor"]
 from vlcpctl.__main__ import main
 main()
 """

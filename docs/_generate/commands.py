@@ -1,17 +1,24 @@
-"""The pages of the commands, from the options and docstrings that their help shows."""
+"""The pages of the commands and the table of the functions, from the fields and docstrings."""
 
 from __future__ import annotations
 
 import inspect
 import textwrap
-from typing import Any
-
-import typer.main
 
 from _generate.markdown import block, entry, prose
 from _generate.markdown import table as table_of
-from vlcpctl.cli import MANY, application
-from vlcpctl.commands import COMMANDS, options
+from vlcpctl.api import NAMES
+from vlcpctl.commands import COMMANDS, command_class
+from vlcpctl.commands.command import help_rows
+from vlcpctl.core.options import options_of
+
+_RESULTS = {
+    "Path": "the path of the result",
+    "Rows": "rows, a list of dicts",
+    "Facts": "a dict",
+    "Report": "a `Report`",
+    "str": "what it prints",
+}
 
 
 def table() -> str:
@@ -20,21 +27,42 @@ def table() -> str:
     return table_of(("command", ""), rows)
 
 
+def functions() -> str:
+    """Every function with its command and what it returns."""
+    rows = []
+    for command, name in NAMES.items():
+        link = f"[vlcpctl {command}](../commands/{command}.md)"
+        rows.append((f"`{name}`", link, prose(COMMANDS[command].summary), _returned(command)))
+    return table_of(("function", "runs", "", "returns"), rows)
+
+
+def _returned(command: str) -> str:
+    """What a function returns, in words."""
+    from vlcpctl.api import functions
+
+    if command == "update":
+        return "the path of the checkpoint"
+    name = getattr(functions, NAMES[command]).__annotations__["return"]
+    return _RESULTS[name]
+
+
 def page(name: str) -> str:
     """A command's page: its docstring, arguments, options and examples."""
-    group: Any = typer.main.get_command(application(name))
-    command = group.commands[name]
-    context = typer.Context(
-        command, info_name=f"vlcpctl {name}", help_option_names=["-h", "--help"]
-    )
-    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    kind = command_class(name)
+    paragraphs = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
     examples = [one for one in paragraphs if one.startswith("Examples:")]
-    usage = " ".join(command.collect_usage_pieces(context))
     lines = [textwrap.dedent(text.split("\n", 1)[1]) for text in examples]
     summary, *more = (_paragraph(one) for one in paragraphs if one not in examples)
+    arguments = [
+        f"{row.metavar}{'...' if 'list' in str(of) else ''}"
+        for row, of in options_of(kind).values()
+        if row.is_argument
+    ]
     parts = [summary, *(block(_first(text)) for text in lines), *more]
-    parts += [block(f"vlcpctl {name} {usage}")]
-    parts += _sections(command, context)
+    parts += [block(" ".join(["vlcpctl", name, "[OPTIONS]", *arguments]))]
+    for section, rows in help_rows(kind, with_rare=True).items():
+        entries = [entry(term, prose(text.replace("  [", " ["))) for term, text in rows]
+        parts.append(f"## {section}\n\n" + "\n".join(entries))
     for text in lines:
         parts += ["## Command lines of the help", block(text)]
     return "\n\n".join(parts)
@@ -52,21 +80,3 @@ def _paragraph(text: str) -> str:
     if any(line.startswith(" ") for line in text.splitlines()):
         return block(textwrap.dedent(text))
     return prose(text)
-
-
-def _sections(command: Any, context: Any) -> list[str]:
-    """The arguments, and the options by section as in the help."""
-    sections: dict[str, list[str]] = {}
-    parameters = [one for one in command.get_params(context) if not getattr(one, "hidden", False)]
-    grouped = sum(one.param_type_name == "option" for one in parameters) > MANY
-    for parameter in parameters:
-        parameter.show_envvar = False
-        term, text = parameter.get_help_record(context)
-        section = "Options"
-        if parameter.param_type_name == "argument":
-            section, term = "Arguments", term.split(" <")[0]
-        elif grouped:
-            section = parameter.rich_help_panel or options.OUTPUT
-        sections.setdefault(section, []).append(entry(term, prose(text.replace("  [", " ["))))
-    ordered = ("Arguments", *options.PANELS, "Options")
-    return [f"## {one}\n\n" + "\n".join(sections[one]) for one in ordered if one in sections]

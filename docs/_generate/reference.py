@@ -7,10 +7,11 @@ from pathlib import Path
 from _generate import manifest_fields
 from _generate.markdown import block, prose, table
 from vlcpctl.core import errors
+from vlcpctl.core.options import options_of
 from vlcpctl.files.rows import Row
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
-from vlcpctl.training.config.presets import HYPER, PRESETS, source_of
-from vlcpctl.training.config.settings import ROWS, Settings
+from vlcpctl.training.config.presets import names, preset
+from vlcpctl.training.config.settings import PRESET, Settings
 
 QUICKSTART = Path(__file__).parents[2] / "recipes" / "quickstart_output.txt"
 
@@ -28,34 +29,41 @@ def quickstart() -> str:
 
 def presets() -> str:
     """The values of every preset, each with its origin, and those of options that one lacks."""
-    return "\n\n".join([*(_preset(name) for name in PRESETS), _defaults()])
+    return "\n\n".join([*(_preset(name) for name in names()), _defaults()])
 
 
 def _preset(name: str) -> str:
     rows = []
-    for setting, value in PRESETS[name].items():
-        origin = source_of(name, setting).removeprefix(", ") or "the paper"
+    found = preset(name)
+    for setting, value in found.settings.items():
+        origin = found.sources.get(setting, "the paper")
         rows.append((f"`--{setting.replace('_', '-')}`", f"`{_shown(value)}`", prose(origin)))
-    for assignment, source in HYPER.get(name, {}).items():
+    for assignment, source in found.hyper.items():
         rows.append(("`--set`", f"`{assignment}`", prose(source)))
     return f"## {name}\n\n" + table(("option", "value", "origin"), rows)
 
 
 def _defaults() -> str:
     """The defaults of the options that some presets set and others do not."""
-    given = dict.fromkeys(setting for values in PRESETS.values() for setting in values)
-    required = set.intersection(*(set(values) for values in PRESETS.values()))
+    several = [preset(name).settings for name in names()]
+    given = dict.fromkeys(setting for values in several for setting in values)
+    required = set.intersection(*(set(values) for values in several))
     rows = [
-        (f"`--{name.replace('_', '-')}`", ROWS[name].none or f"`{_shown(getattr(Settings, name))}`")
-        for name in given
-        if name not in required
+        (f"`--{name.replace('_', '-')}`", _default(name)) for name in given if name not in required
     ]
     head = "An option that a preset does not list has this value:"
     return f"## Defaults\n\n{head}\n\n" + table(("option", "default"), rows)
 
 
+def _default(name: str) -> str:
+    """The value of a setting that no preset has, or in words where it comes from then."""
+    row, value = options_of(Settings)[name][0], getattr(Settings, name)
+    words = row.otherwise.removeprefix(PRESET).removeprefix(", or ")
+    return prose(words) if value in (None, "") and words else f"`{_shown(value)}`"
+
+
 def _shown(value: object) -> str:
-    if isinstance(value, tuple):
+    if isinstance(value, list | tuple):
         return ",".join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 

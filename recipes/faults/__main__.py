@@ -71,10 +71,10 @@ def _warm() -> None:
     """Import what every command needs, before the forks."""
     for name in ("open_clip", "torch", "vlcpctl.cli"):
         import_module(name)
-    from vlcpctl.commands import COMMANDS, module_name
+    from vlcpctl.commands import COMMANDS, command_class
 
     for name in COMMANDS:
-        import_module(module_name(name))
+        command_class(name)
     os.environ["OMP_NUM_THREADS"] = "1"
 
 

@@ -4,50 +4,75 @@ from __future__ import annotations
 
 import inspect
 import json
-import keyword
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 from support.eval_rows import own_rows
 from support.program import MICRO, TINY, make_inputs, run_program
 
 import vlcpctl
-from vlcpctl.api import FUNCTIONS
-from vlcpctl.cli import application
+from vlcpctl.api import NAMES
+from vlcpctl.commands import command_class
+from vlcpctl.core.options import options_of
 from vlcpctl.testing.tiny_stream import make_stream, make_task
 
-PRINTING = {"json", "dry_run", "print_config", "list"}
+
+@pytest.mark.parametrize(("command", "name"), NAMES.items())
+def test_a_function_has_the_options_of_its_command(command: str, name: str) -> None:
+    """But those that decide only what is printed."""
+    found = inspect.signature(getattr(vlcpctl, name)).parameters
+    rows = options_of(command_class(command))
+    assert found.keys() == rows.keys() - {"json", "dry_run", "print_config"} | (
+        {"dry_run"} if name == "forget" else set()
+    )
+    for word, one in found.items():
+        assert (one.kind == one.POSITIONAL_OR_KEYWORD) == rows[word][0].is_argument
+        assert "Takes" not in str(one.annotation)
 
 
-def click_options(name: str) -> dict[str, Any]:
-    """The options that the help of the command shows, by the name that a parameter has."""
-    command = name.replace("_", "-")
-    program: Any = typer.main.get_command(application(command))
-    found = {}
-    for one in program.commands[command].params:
-        if one.param_type_name == "option":
-            name = max(one.opts, key=len).lstrip("-").replace("-", "_")
-            found[f"{name}_" if keyword.iskeyword(name) else name] = one
-    return {name: one for name, one in found.items() if name not in PRINTING}
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_has_the_options_of_its_command(name: str) -> None:
-    parameters = inspect.signature(getattr(vlcpctl, name)).parameters.values()
-    named = {one.name: one for one in parameters if one.kind == one.KEYWORD_ONLY}
-    options = click_options(name)
-    assert named.keys() == options.keys()
-    for word, option in options.items():
-        default, shown = option.default, named[word].default
-        if option.required:
-            assert shown is inspect.Parameter.empty
-        elif str(default) == "-":
-            assert shown is None  # rows are returned
-        else:
-            assert shown == default
-        assert ("Iterable" in named[word].annotation) == bool(option.multiple)
+@pytest.mark.slow
+def test_the_functions_are_typed(tmp_path: Path) -> None:
+    """As a user's mypy sees them: paths may be text, and what is not an option is an error."""
+    right = [
+        "a: Path = vlcpctl.split(['a.csv', Path('b')], out='s', by='iid', tasks=3, only=['x'])",
+        "a = vlcpctl.train_step('t', out='r', method='ctp', lr=0.1, set=['ctp.m=1'], flip=False)",
+        "a = vlcpctl.update('w.csv', state='prod', steps='none', keep=3, buffer_size='5%')",
+        "a = vlcpctl.merge(['a', 'b'], out='m', weights=(1, 3))",
+        "r = vlcpctl.eval_retrieval('t', checkpoint=['c', Path('d')], workers='auto')",
+        "r = vlcpctl.eval_zeroshot('t', checkpoint='c', max_skip=3)",
+        "r = vlcpctl.eval_probe('t', checkpoint='c') + vlcpctl.spatial_report('t', checkpoint='c')",
+        "report: vlcpctl.Report = vlcpctl.forgetting_report(r, fail_if='rm:lt:3')",
+        "report = vlcpctl.forgetting_report(['rows.ndjson'], group_by=['lr'])",
+        "print(vlcpctl.inspect('p')['kind'], vlcpctl.check('p')[0], vlcpctl.doctor()['checks'])",
+        "print(vlcpctl.forget('p', where='x=1', dry_run=True)['pairs'], vlcpctl.list_methods())",
+        "a = vlcpctl.sample('emoji9', out='p', groups=['Flags'])",
+        "a = vlcpctl.buffer('t', out='b', size='5%', previous=Path('a'))",
+        "a = vlcpctl.distill('t', out='b', teacher='c', crop_scale=(0.5, 1.0))",
+        "a = vlcpctl.invert_texts(checkpoint='c', buffer='b', out='o')",
+        "a = vlcpctl.import_checkpoint('x.pt', out='c', model='ViT-B-32')",
+        "a = vlcpctl.interpolate('a', 'b', out='c', alpha=(0, 0.5))",
+        "a = vlcpctl.export_as('c', out='m', to='onnx')",
+        "text: str = vlcpctl.batch('lines', jobs=2)",
+    ]
+    wrong = [
+        "vlcpctl.split('a', out='b')",
+        "vlcpctl.split('a', out='b', by=3)",
+        "vlcpctl.train_step('a', out='b', method='ctp', lrr=3)",
+        "vlcpctl.eval_retrieval('t', checkpoint=3)",
+    ]
+    lines = ["from pathlib import Path", "import vlcpctl", *right, *wrong]
+    (tmp_path / "use.py").write_text("\n".join(lines) + "\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", tmp_path / "use.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = {int(line.split(":")[1]) for line in ended.stdout.splitlines() if ": error:" in line}
+    assert found == {number + len(lines) - len(wrong) + 1 for number in range(len(wrong))}
 
 
 def test_the_help_of_a_function_explains_its_parameters() -> None:
@@ -182,18 +207,67 @@ def test_update_returns_the_last_checkpoint(printed: str, printing: dict[str, An
     printing["prints"] = printed
     made = vlcpctl.update("week.parquet", state="prod", keep=3, drop_leaks=False)
     assert made == Path("prod/weeks/0001/checkpoint")
-    assert printing["ran"] == [
-        *("update", "--json", "--state=prod", "--refuse-leaks", "--keep=3", "--", "week.parquet")
-    ]
+    assert printing["ran"][-2:] == ["--", "week.parquet"]
+    assert {*printing["ran"][:-2]} == {
+        *("update", "--json", "--state=prod", "--keep=3", "--refuse-leaks")
+    }
 
 
-@pytest.mark.parametrize("out", [None, "-"])
-def test_rows_are_returned_without_a_file(out: str | None, printing: dict[str, Any]) -> None:
-    printing["prints"] = '{"run": "a"}\n{"run": "b"}\n'
-    rows = vlcpctl.eval_zeroshot(["t"], "cifar10", checkpoint="c", out=out)
+@pytest.mark.parametrize("out", [None, "-", "rows"])
+def test_rows_are_returned(
+    out: str | None, printing: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = '{"run": "a"}\n{"run": "b"}\n'
+    printing["prints"] = "rows\n" if out == "rows" else text
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows").write_text(text)
+    rows = vlcpctl.eval_zeroshot(["t", "cifar10"], checkpoint="c", out=out)
     assert rows == [{"run": "a"}, {"run": "b"}]
     assert printing["ran"][-3:] == ["--", "t", "cifar10"]
-    assert vlcpctl.eval_zeroshot("t", checkpoint="c", out="rows") == Path("rows")
+    assert f"--out={out or '-'}" in printing["ran"]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ({"not_": ["a", Path("b c")]}, ["--not=a", "--not=b c"]),
+        ({"not_": Path("a"), "keep_columns": ["x", "y"]}, ["--not=a", "--keep-columns=x,y"]),
+        ({"decode": True, "in_place": False, "limit": None}, ["--decode"]),
+        ({"cap": [], "wait": float("inf")}, ["--wait=inf"]),
+    ],
+)
+def test_a_value_becomes_words(
+    call: dict[str, Any], words: list[str], printing: dict[str, Any]
+) -> None:
+    printing["prints"] = "out"
+    vlcpctl.split("a", out="out", by="-x", **call)
+    assert printing["ran"] == ["split", "--out=out", "--by=-x", *words, "--", "a"] or set(
+        printing["ran"]
+    ) == {"split", "--out=out", "--by=-x", *words, "--", "a"}
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ({"flip": False}, ["--no-flip"]),
+        ({"betas": (0.9, 0.99), "lr": 1e-5}, ["--lr=1e-05", "--betas=0.9,0.99"]),
+        ({"set": ("ctp.m=0.8", "er.k=2")}, ["--set=ctp.m=0.8", "--set=er.k=2"]),
+    ],
+)
+def test_numbers_become_words(
+    call: dict[str, Any], words: list[str], printing: dict[str, Any]
+) -> None:
+    printing["prints"] = "out"
+    vlcpctl.train_step("a", out="out", method="ctp", **call)
+    assert set(words) == {*printing["ran"]} - {
+        *("train-step", "--out=out", "--method=ctp", "--", "a")
+    }
+
+
+@pytest.mark.parametrize(("name", "value"), [("lr", True), ("previous", False), ("wait", True)])
+def test_true_and_false_are_no_values(name: str, value: bool) -> None:
+    with pytest.raises(TypeError, match=f"^{name} needs a value, not {value}$"):
+        vlcpctl.train_step("a", out="b", method="ctp", **{name: value})  # type: ignore[arg-type]
 
 
 def test_a_mistyped_keyword_is_refused_with_the_nearest() -> None:

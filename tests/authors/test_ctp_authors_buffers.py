@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.commands import buffer as run
 
-from vlcpctl.commands.buffer import run
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.data.buffer import policies
 from vlcpctl.data.buffer.size import BufferSize

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from support.commands import import_checkpoint as command
+from support.commands import inspect
 from support.ctp_reference import split_tensors
 from torch import Tensor
 
 from vlcpctl.checkpoints.check import check_checkpoint
 from vlcpctl.checkpoints.importing import ImportRequest, import_checkpoint
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.commands.import_checkpoint import run as command
-from vlcpctl.commands.inspect import run as inspect
 from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, UsageError
 from vlcpctl.export.model_card import Facts, model_card
 from vlcpctl.files.digests import file_sha256
@@ -396,7 +396,7 @@ def test_json_says_what_was_made(
     trained: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = epoch_file(tmp_path / "epoch_1.pt", trained)
-    command(source, tmp_path / "out", model="micro", run_name="start", step=3, as_json=True)
+    command(source, tmp_path / "out", model="micro", run="start", step=3, json=True)
     said = json.loads(capsys.readouterr().out)
     assert (said["run"], said["step"], said["origin"]["name"]) == ("start", 3, "epoch_1.pt")
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from support.commands import batch as run_batch
 
-from vlcpctl.commands import COMMANDS, module_name
+from vlcpctl.commands import COMMANDS
 from vlcpctl.commands.batch import loads_model
-from vlcpctl.commands.batch import run as run_batch
 from vlcpctl.core.errors import BadInput
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import parse
@@ -28,17 +28,20 @@ PROGRAM = """
 import os, signal, sys, time, types
 from pathlib import Path
 from unittest.mock import Mock
-from typing import Annotated
-import typer
 from vlcpctl import cli
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, Interrupted
+from vlcpctl.core.options import Command, MaybePath, OnePath, argument, option
 
-def run(
-    does: str,
-    file: Annotated[Path, typer.Argument()] = Path("unused"),
-    out: Annotated[Path | None, typer.Option("-o", "--out")] = None,
-) -> None:
+class Check(Command):
+    does: str = argument("WHAT", "What it does", kw_only=False)
+    file: OnePath = argument("FILE", "A file", kw_only=False, default=Path("unused"))
+    out: MaybePath = option("A path", "PATH", default=None, short="-o")
+
+    def execute(self):
+        run(self.does, self.file, self.out)
+
+def run(does, file, out):
     if does == "make-late":
         time.sleep(0.5)
         out.mkdir()
@@ -79,7 +82,7 @@ def run(
     if does == "threads":
         console.emit(f"{len(os.listdir('/proc/self/task'))} {'torch' in sys.modules}")
 
-sys.modules["vlcpctl.commands.check"] = types.SimpleNamespace(run=run)
+sys.modules["vlcpctl.commands.check"] = types.SimpleNamespace(Check=Check)
 cli.main()
 """
 
@@ -110,7 +113,7 @@ def test_quiet_applies_to_every_line_that_has_the_option(tmp_path: Path) -> None
     quiet = batch(f"{lines}sample nonsense -o {tmp_path}/c.parquet\n", "--quiet")
     assert quiet.stdout == f"{tmp_path}/b.parquet\n"
     refused, ended = quiet.stderr.splitlines()
-    assert refused.startswith("vlcpctl sample: unknown data set")
+    assert refused.startswith("vlcpctl sample: NAME: unknown value")
     assert ended.endswith(
         f"line 4 ended with code 2: vlcpctl sample nonsense -o {tmp_path}/c.parquet"
     )
@@ -282,7 +285,11 @@ def test_commands_that_load_models_are_those_that_import_them() -> None:
     grimp = pytest.importorskip("grimp")
     graph = grimp.build_graph("vlcpctl", exclude_type_checking_imports=True, cache_dir=None)
     models = "vlcpctl.models.encoders"
-    importing = {name for name in COMMANDS if graph.chain_exists(module_name(name), models)}
+    importing = {
+        name
+        for name in COMMANDS
+        if graph.chain_exists(f"vlcpctl.commands.{name.replace('-', '_')}", models)
+    }
     importing |= {"update"}  # it runs command lines by their names
     assert importing == {name for name, command in COMMANDS.items() if command.warm}
 

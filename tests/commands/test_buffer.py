@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.commands import buffer as run
 from support.program import make_inputs
 
-from vlcpctl.commands import buffer as command
-from vlcpctl.commands.buffer import run
+from vlcpctl.commands.buffer import Buffer
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
 from vlcpctl.data.buffer.update import open_buffer
 from vlcpctl.data.images.transforms import decode_image, eval_view
@@ -64,7 +64,7 @@ def test_previous_buffer_and_json(
         of="stream",
         policy="ring",
         quiet=True,
-        as_json=True,
+        json=True,
     )
     result = json.loads(capsys.readouterr().out)
     assert (result["path"], result["images"]) == (str(tmp_path / "b1"), 8)
@@ -109,7 +109,7 @@ def test_herding_looks_at_features_of_the_checkpoint_and_records_it(
         angles = np.array(rows) * 0.1  # row 3 or 4 is nearest to the mean
         return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
-    monkeypatch.setattr(command, "_embed", embed)
+    monkeypatch.setattr(Buffer, "_embed", embed)
     run(
         stream / "00-part-0",
         tmp_path / "buffer",

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from vlcpctl import cli
-from vlcpctl.commands import COMMANDS, completion
+from vlcpctl.commands import COMMANDS, command_class
+from vlcpctl.core.options import options_of
 from vlcpctl.methods import TABLE
 
 Complete = Callable[..., list[str]]
@@ -50,7 +51,7 @@ def bash(answer: Callable[[dict[str, str]], str]) -> Complete:
 
 
 def test_commands_and_options(bash: Complete) -> None:
-    assert bash("") == list(COMMANDS)
+    assert bash("") == bash("help", "") == list(COMMANDS)
     assert bash("train") == ["train-step"]
     assert bash("train-step", "--me") == ["--method", "--method-file"]
     assert bash("train-step", "--method", "ctp", "--me") == ["--method-file"]
@@ -97,6 +98,7 @@ def test_hyper_parameters_and_their_values(bash: Complete) -> None:
         (["export", "--to", "hf"], ["hf", "hf-model"]),
         (["train-step", "--log", ""], ["tensorboard:", "wandb:"]),
         (["sample", ""], ["emoji9"]),
+        (["batch", "--to", ""], ["snakemake", "sbatch"]),
         (["train-step", "--run", ""], []),
         (["train-step", "--lr", ""], []),
     ],
@@ -178,8 +180,8 @@ def test_a_method_from_the_environment_decides_which_parameters_are_offered(
     assert bash("train-step", "--set", "") == ["ewc.strength=", "ewc.variant="]
 
 
-def test_the_names_that_are_written_here_are_those_of_the_code() -> None:
-    from vlcpctl.commands.export import _OF_DATA, MODEL, ONNX
+def test_choices_are_those_of_the_code() -> None:
+    """Commands write them at their fields: a TAB and --help should not import what has them."""
     from vlcpctl.data.buffer.policies import POLICIES as BUFFER_POLICIES
     from vlcpctl.data.buffer.policies import VARIANTS as BUFFER_VARIANTS
     from vlcpctl.data.classification.data_sets import CLASSES
@@ -190,44 +192,36 @@ def test_the_names_that_are_written_here_are_those_of_the_code() -> None:
     from vlcpctl.evaluation.retrieval import evaluator as retrieval
     from vlcpctl.evaluation.rows import GALLERIES
     from vlcpctl.evaluation.spatial.evaluator import BETWEEN
+    from vlcpctl.export.clip_benchmark import TYPES
     from vlcpctl.metrics.average_precision import VARIANTS
     from vlcpctl.report.gates import POLICIES
 
     def forms(table: dict[str, str]) -> set[str]:
         return {text.partition(":")[0] + ":" * (":" in text) for text in table.values()}
 
-    found = {name: set(values) for name, values in completion.FIXED.items()}
-    assert found == {
-        "--device": {"auto", "cpu", "cuda"},
-        "--split": set(SPLITS),
-        "--train-split": set(SPLITS),
-        "--gallery": set(GALLERIES),
-        "--policy": set(BUFFER_POLICIES),
-        "--variant": set(BUFFER_VARIANTS),
-        "--map-variant": set(VARIANTS),
-        "--duplicates": set(retrieval.DUPLICATES),
-        "--classes": set(CLASSES),
-        "--between": set(BETWEEN),
-        "--undefined": set(POLICIES),
-        "--by": forms(KINDS),
-        "--order": {"reverse", "shuffle"},
-        "--to": {*_OF_DATA, MODEL, ONNX},
-        "--labels-from": forms(FORMS) - {"COLUMN"},
-        "eval-retrieval --protocol": set(retrieval.PROTOCOLS),
-        "eval-probe --protocol": set(probe.PROTOCOLS),
+    wanted = {
+        "buffer policy": BUFFER_POLICIES,
+        "buffer variant": BUFFER_VARIANTS,
+        "eval-zeroshot classes": CLASSES,
+        "eval-zeroshot split": SPLITS,
+        "eval-probe protocol": probe.PROTOCOLS,
+        "eval-retrieval duplicates": retrieval.DUPLICATES,
+        "eval-retrieval gallery": GALLERIES,
+        "eval-retrieval map_variant": VARIANTS,
+        "eval-retrieval protocol": retrieval.PROTOCOLS,
+        "export dataset_type": TYPES,
+        "export split": SPLITS,
+        "forgetting-report undefined": POLICIES,
+        "spatial-report between": BETWEEN,
+        "split by": forms(KINDS),
+        "split labels_from": forms(FORMS) - {"COLUMN"},
+        "update policy": BUFFER_POLICIES,
+        "update undefined": POLICIES,
     }
-
-
-def test_every_name_belongs_to_an_option() -> None:
-    import typer.main
-
-    known = set()
-    for name in COMMANDS:
-        program = typer.main.get_command(cli.application(name))
-        for parameter in program.commands[name].params:  # type: ignore[attr-defined]
-            option = max(parameter.opts, key=len)
-            known |= {option, f"{name} {option}"}
-    assert {*completion.FIXED, *completion.SOURCES} - known == set()
+    for name, names in wanted.items():
+        command, field = name.split()
+        row, _ = options_of(command_class(command))[field]
+        assert set(row.choices or row.offers) == set(names), name
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_a_failed_check_ends_with_an_error_that_names_it(
 ) -> None:
     checks(Check("torch", "fail", "ImportError: no"), Check("disk", "warn", "full"))
     with pytest.raises(VlcpError, match="torch failed"):
-        doctor.run()
+        doctor.Doctor().execute()
     assert capsys.readouterr().out.splitlines()[0].split() == [
         "fail",
         "torch",
@@ -42,7 +42,7 @@ def test_a_warning_is_no_error(
     checks: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     checks(Check("disk", "warn", "full"))
-    doctor.run(as_json=True)
+    doctor.Doctor.made_of({"json": True}).execute()
     shown = json.loads(capsys.readouterr().out)
     assert shown["checks"] == [{"name": "disk", "status": "warn", "detail": "full"}]
 
@@ -121,7 +121,7 @@ def test_a_temporary_directory_that_cannot_be_written_is_a_failure(
 
 @pytest.mark.slow
 def test_this_machine_passes(capsys: pytest.CaptureFixture[str]) -> None:
-    doctor.run(as_json=True)
+    doctor.Doctor.made_of({"json": True}).execute()
     names = {check["name"] for check in json.loads(capsys.readouterr().out)["checks"]}
     assert {"python", "torch", "cuda", "faiss", "tokenizer", "disk", "batch"} <= names
 

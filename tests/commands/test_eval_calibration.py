@@ -14,8 +14,8 @@ import pytest
 import torch
 from PIL import Image
 from support.checkpoints import write_checkpoint_manifest
+from support.commands import eval_retrieval as run
 
-from vlcpctl.commands.eval_retrieval import run
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.files.manifest import is_artifact
 from vlcpctl.files.outputs import new_directory

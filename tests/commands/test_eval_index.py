@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 from safetensors import safe_open
 from support.checkpoints import write_checkpoint_manifest
+from support.commands import eval_retrieval as run
 from support.eval_rows import read_back
 
-from vlcpctl.commands.eval_retrieval import run
 from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_task

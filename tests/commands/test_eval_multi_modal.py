@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 from support.checkpoints import record_files_again, write_checkpoint_manifest
+from support.commands import eval_retrieval as run
 from support.fused_by_colour import FusedByColour, feature
 from support.program import check_refused, run_program
 
-from vlcpctl.commands.eval_retrieval import run
 from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_stream, open_task

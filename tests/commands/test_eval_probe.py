@@ -12,8 +12,8 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from support.checkpoints import write_checkpoint_manifest
+from support.commands import eval_probe as run
 
-from vlcpctl.commands.eval_probe import run
 from vlcpctl.core.errors import BadInput, Diverged, TooManySkipped, UsageError
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_task

@@ -15,11 +15,11 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 from support.checkpoints import write_checkpoint_manifest
+from support.commands import eval_probe as run
+from support.commands import forgetting_report
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from vlcpctl.commands.eval_probe import run
-from vlcpctl.commands.forgetting_report import run as forgetting_report
 from vlcpctl.core.errors import BadInput, Diverged, UsageError
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.images.transforms import TrainView
@@ -292,7 +292,7 @@ def test_a_report_keeps_the_protocols_apart(
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({"protocol": "mod-x"}, "--protocol: unknown protocol 'mod-x'; did you mean 'modx'?"),
+        ({"protocol": "mod-x"}, "--protocol: unknown value 'mod-x'; did you mean 'modx'?"),
         ({"strength": 1e-6}, "--strength has no effect with --protocol modx"),
         ({"held_out": 0.2}, "--held-out has no effect with --protocol modx"),
         ({"lr": -1.0}, "--lr -1.0 must be above 0"),

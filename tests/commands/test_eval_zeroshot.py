@@ -15,9 +15,9 @@ import torch
 from PIL import Image
 from support.checkpoints import write_checkpoint_manifest
 from support.class_folders import write_class_folder, write_lines
+from support.commands import buffer
+from support.commands import eval_zeroshot as run
 
-from vlcpctl.commands.buffer import run as buffer
-from vlcpctl.commands.eval_zeroshot import run
 from vlcpctl.core.errors import BadInput, OutputExists, TooManySkipped, UsageError
 from vlcpctl.data.tasks.class_names import distinct_labels
 from vlcpctl.data.tasks.task import open_stream

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import stat
 from pathlib import Path
@@ -10,10 +9,8 @@ from pathlib import Path
 import pytest
 from support.evaluators import EVALUATORS
 
-from vlcpctl.commands import options
-from vlcpctl.commands.evaluation import evaluation, has_rows, rows_to
+from vlcpctl.commands.evaluation import has_rows, rows_to
 from vlcpctl.core.errors import UsageError
-from vlcpctl.evaluation.evaluator import Evaluator
 from vlcpctl.files.finished import already_made
 from vlcpctl.files.outputs import new_file
 from vlcpctl.files.rows import is_row_file
@@ -58,23 +55,3 @@ def test_a_device_is_no_place_for_a_directory(tmp_path: Path, *, force: bool) ->
 
 def test_tests_of_promises_find_the_evaluators() -> None:
     assert {"eval-retrieval", "eval-zeroshot", "eval-probe", "spatial-report"} <= {*EVALUATORS}
-
-
-@pytest.mark.parametrize("draws", [False, True])
-def test_a_command_has_the_shared_options_after_its_own(*, draws: bool) -> None:
-    def make(tasks: options.Tasks, limit: options.Limit = 3) -> Evaluator:
-        raise UsageError(f"{tasks} {limit}")
-
-    def make_at_random(tasks: options.Tasks, seed: options.Seed = 0) -> Evaluator:
-        raise UsageError(f"{tasks} {seed}")
-
-    run = evaluation("eval-nothing")(make_at_random if draws else make)
-    found = inspect.signature(run).parameters
-    seed = ["seed"] if draws else []  # only where something is drawn at random
-    assert list(found) == [
-        *("tasks", "batch_size", "out", *seed, "device", "precision", "tf32", "workers", "nproc"),
-        *("threads", "log", "embedding_cache", "limit", "force", "dry_run", "json_", "quiet"),
-    ]
-    assert found["limit"].default == (None if draws else 3)
-    with pytest.raises(UsageError, match="^none 0$" if draws else "^none 3$"):
-        run("none", device="cpu")

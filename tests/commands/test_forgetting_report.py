@@ -222,8 +222,8 @@ def test_one_gallery_and_one_run_are_shown_when_asked(tmp_path: Path) -> None:
 
 def test_the_report_imports_no_torch(rows: str) -> None:
     code = (
-        "import sys; from vlcpctl.commands.forgetting_report import run; "
-        f"run([{rows!r}], quiet=True); assert 'torch' not in sys.modules"
+        "import sys; from vlcpctl.commands.forgetting_report import ForgettingReport; "
+        f"ForgettingReport([{rows!r}], quiet=True).execute(); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -22,7 +22,7 @@ WEIGHTS = "open_clip_model.safetensors"
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Checkpoints `plain` of the first task, and `later` of the second one after it."""
-    from vlcpctl.commands.train_step import run as train_step
+    from support.commands import train_step
 
     root = make_inputs(tmp_path_factory.mktemp("inputs"))
     how = {"preset": "tiny", "batch_size": 4, "epochs": 2, "lr": 1e-2, "quiet": True}

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from support.commands import buffer, invert_texts, train_step
 from support.processes import exit_code_of, start_child
 
-from vlcpctl.commands import buffer, invert_texts, train_step
 from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
@@ -30,8 +30,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of one task, and a buffer of nine pairs."""
     root = tmp_path_factory.mktemp("inputs")
     task = make_stream(root / "stream", tasks=1, n=12) / "00-part-0"
-    buffer.run(task, root / "buffer", size="9", quiet=True)
-    train_step.run(
+    buffer(task, root / "buffer", size="9", quiet=True)
+    train_step(
         [task],
         root / "run",
         "seqf",
@@ -48,7 +48,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def invert(inputs: Path, tmp_path: Path) -> Callable[..., Path]:
     def run(name: str = "pseudo.parquet", **options: Any) -> Path:
         given = {"checkpoint": inputs / "run", "buffer": inputs / "buffer", **ENOUGH, **options}
-        invert_texts.run(tmp_path / name, **given)
+        invert_texts(tmp_path / name, **given)
         return tmp_path / name
 
     return run
@@ -133,7 +133,7 @@ def test_again_it_prints_the_path_and_other_settings_are_refused(
 def test_json_tells_what_was_reached(
     invert: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = invert(as_json=True, quiet=True)
+    out = invert(json=True, quiet=True)
     found = json.loads(capsys.readouterr().out)
     assert found["path"] == str(out)
     assert (found["count"], found["length"], found["width"]) == (11, 12, 8)
@@ -181,7 +181,7 @@ def test_an_empty_buffer_is_refused(
     invert: Callable[..., Path], inputs: Path, tmp_path: Path
 ) -> None:
     task = inputs / "stream" / "00-part-0"
-    buffer.run(task, tmp_path / "empty", size="0.1%", quiet=True)
+    buffer(task, tmp_path / "empty", size="0.1%", quiet=True)
     assert open_task(tmp_path / "empty").counts == {"train": 0}
     with pytest.raises(BadInput, match="is empty"):
         invert(buffer=tmp_path / "empty")

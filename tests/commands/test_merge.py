@@ -58,7 +58,7 @@ BODY = MAGMAX[MAGMAX.index("        merged = {}") :]
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Checkpoints `plain` of the first task, and `one` and `other` of one more task each."""
-    from vlcpctl.commands.train_step import run as train_step
+    from support.commands import train_step
 
     root = make_inputs(tmp_path_factory.mktemp("inputs"))
     how = {"preset": "tiny", "batch_size": 4, "epochs": 2, "lr": 1e-2, "quiet": True}
@@ -357,7 +357,7 @@ def test_another_tokenizer_is_refused(
 @pytest.fixture(scope="module")
 def resnets(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Checkpoints `first` and `second` of two seeds of a model with batch norms."""
-    from vlcpctl.commands.train_step import run as train_step
+    from support.commands import train_step
 
     root = tmp_path_factory.mktemp("resnets")
     config = json.loads((PACKAGED / "micro.json").read_text())

@@ -9,8 +9,9 @@ import re
 from typing import Any, cast
 
 import pytest
+from support.commands import methods as run
 
-from vlcpctl.commands.methods import bibtex, cited, describe, run
+from vlcpctl.commands.methods import bibtex, cited, describe
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Paper
@@ -51,7 +52,7 @@ def test_the_list_has_a_line_for_each_method(capsys: pytest.CaptureFixture[str])
 
 
 def test_json_has_every_parameter_with_its_origin(capsys: pytest.CaptureFixture[str]) -> None:
-    run(as_json=True)
+    run(json=True)
     shown = json.loads(capsys.readouterr().out)
     assert [method["name"] for method in shown["methods"]] == list(TABLE)
     for about in shown["methods"]:
@@ -72,7 +73,7 @@ def test_a_value_says_what_it_depends_on(capsys: pytest.CaptureFixture[str]) -> 
     run(["modx"])
     said = "Depends on the batch size: reduction=sum adds up its rows, so that 20 at 64 pairs "
     assert f"appendix B.1\n    {said}weighs 4.4 times less" in capsys.readouterr().out
-    run(["modx", "ewc", "ema", "seqf"], as_json=True)
+    run(["modx", "ewc", "ema", "seqf"], json=True)
     shown = {one["name"]: one for one in json.loads(capsys.readouterr().out)["methods"]}
     depends = {
         f"{name}.{parameter['name']}": parameter["depends"].split(":")[0]
@@ -180,7 +181,7 @@ def test_several_methods_are_described(capsys: pytest.CaptureFixture[str]) -> No
     out = capsys.readouterr().out
     assert out.startswith("er: ")
     assert "\n\nlwf: " in out
-    run(["er", "lwf"], as_json=True)
+    run(["er", "lwf"], json=True)
     shown = json.loads(capsys.readouterr().out)
     assert [method["name"] for method in shown["methods"]] == ["er", "lwf"]
 

@@ -7,28 +7,28 @@ from collections.abc import Callable
 import pytest
 
 from vlcpctl.commands.interpolate import parse_alphas
-from vlcpctl.commands.options import pair_parser, wait_seconds, workers
+from vlcpctl.commands.shared import wait_seconds, worker_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.buffer.size import _share
 from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
 from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.models.temperature import parse_temperature
-from vlcpctl.production.settings import Settings
+from vlcpctl.production.settings import Settings as WeekSettings
 from vlcpctl.report.gates import parse_gate
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.per_step import parse_scale
-from vlcpctl.training.config.request import save_every
 from vlcpctl.training.config.resolution import parse_replay
+from vlcpctl.training.config.settings import Settings, save_every
 
 COUNTED = parse_holdout("test=5")
 PARSERS: dict[str, Callable[[str], object]] = {
     "--alpha": parse_alphas,
-    "--betas": lambda text: pair_parser("--betas", float)(f"0.9,{text}"),
+    "--betas": lambda text: Settings(betas=f"0.9,{text}"),  # type: ignore[arg-type]
     "--fail-if": lambda text: parse_gate(f"bwt_gem:lt:{text}", ["rm"]),
     "--holdout": lambda text: parse_holdout(f"test={text}"),
     "--holdout-most": lambda text: parse_most(f"{text}%", COUNTED),
     "--max-skip": lambda text: Tolerance.parse(f"{text}%"),
-    "--randaugment": lambda text: pair_parser("--randaugment", int)(f"2,{text}"),
+    "--randaugment": lambda text: Settings(randaugment=f"2,{text}"),  # type: ignore[arg-type]
     "--replay": lambda text: parse_replay(f"share={text}"),
     "--save-every": lambda text: save_every(f"{text}min"),
     "--save-every, steps": save_every,
@@ -38,14 +38,14 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "--size": lambda text: _share(f"{text}%"),
     "--temperature": lambda text: parse_temperature(f"fixed:{text}"),
     "--wait": wait_seconds,
-    "--workers": workers,
+    "--workers": worker_number,
 }
 
 
 @pytest.mark.parametrize("text", ["nan", "1_0", "0.1_0", "\u0661", "0x10", "infinity", ""])
 @pytest.mark.parametrize("name", PARSERS)
 def test_what_is_no_number_is_refused_in_one_line(name: str, text: str) -> None:
-    with pytest.raises((UsageError, ValueError)) as caught:  # values.py makes one of the other
+    with pytest.raises((UsageError, ValueError)) as caught:  # the maker makes one of the other
         PARSERS[name](text)
     assert "\n" not in str(caught.value)
 
@@ -60,7 +60,7 @@ def test_a_temperature_beyond_any_softmax_is_refused(text: str) -> None:
 def test_update_checks_how_much_of_a_week_it_may_hold_out(most: str) -> None:
     """Before anything is trained, as `split` does; `--dry-run` printed it."""
     with pytest.raises(UsageError, match=r"--holdout-most .*write it as a percentage between"):
-        Settings(run="prod").with_given({"holdout": "test=5", "holdout_most": most})
+        WeekSettings(run="prod").with_given({"holdout": "test=5", "holdout_most": most})
     with pytest.raises(UsageError, match="--holdout-most has no effect"):
-        Settings(run="prod").with_given({"holdout": "test=0.1", "holdout_most": "10%"})
-    Settings(run="prod").with_given({"holdout": "test=5", "holdout_most": "10%"})
+        WeekSettings(run="prod").with_given({"holdout": "test=0.1", "holdout_most": "10%"})
+    WeekSettings(run="prod").with_given({"holdout": "test=5", "holdout_most": "10%"})

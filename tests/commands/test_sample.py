@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
+from support.commands import sample as run
 
-from vlcpctl.commands.sample import run
 from vlcpctl.core.errors import OutputExists, UsageError
 
 
@@ -50,20 +49,10 @@ def test_unknown_data_set_names_the_known_one(tmp_path: Path) -> None:
         run("emoji", tmp_path / "pairs.parquet")
 
 
-def test_list_needs_neither_name_nor_out() -> None:
-    app = typer.Typer()
-    app.command()(run)
-    from typer.testing import CliRunner
-
-    result = CliRunner().invoke(app, ["--list"])
-    assert result.exit_code == 0
-    assert result.stdout.startswith("emoji9\t")
-
-
 def test_sampling_imports_no_torch(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from vlcpctl.commands.sample import run; "
-        f"run('emoji9', Path({str(tmp_path / 'p')!r}), views=1, size=16, limit=1); "
+        "import sys; from pathlib import Path; from vlcpctl.commands.sample import Sample; "
+        f"Sample('emoji9', out={str(tmp_path / 'p')!r}, views=1, size=16, limit=1).execute(); "
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

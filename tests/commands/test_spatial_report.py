@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 from support.checkpoints import write_checkpoint_manifest
+from support.commands import spatial_report as run
 from support.program import check_refused, run_program
 
-from vlcpctl.commands.spatial_report import run
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import open_stream

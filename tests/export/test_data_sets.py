@@ -15,7 +15,7 @@ from support.pair_files import rows, write_parquet
 from support.program import check_refused, run_program
 
 from vlcpctl.data.sources.tar_reader import members
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream as split_stream
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream, open_task
@@ -226,7 +226,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(
     plain = make_task(tmp_path / "plain", 3, pair=lambda n: make_pair(n, labels=0))
     classes = ("--to", "clip-benchmark", "--dataset-type", "classification")
     cases: list[tuple[tuple[object, ...], int, str]] = [
-        ((first, "--to", "webdataset"), 2, "unknown form 'webdataset'"),
+        ((first, "--to", "webdataset"), 2, "unknown value 'webdataset'"),
         ((first, "--to", "hf", "--split", "val"), 3, "has no images in split 'val' (it has: train"),
         ((first, "--to", "hf", "--split", "vall"), 2, "did you mean 'val'?"),
         ((first, stream, "--to", "hf"), 2, "is the same task as"),
@@ -237,7 +237,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(
         ((first, "--to", "hf", "--dataset-type", "retrieval"), 2, "only to --to clip-benchmark"),
         ((first, "--to", "hf", "--templates", "f"), 2, "--templates has no effect with --to hf"),
         ((first, "--to", "hf", "--rows", "f"), 2, "--rows has no effect with --to hf"),
-        ((first, "--to", "clip-benchmark", "--dataset-type", "x"), 2, "unknown --dataset-type 'x'"),
+        ((first, "--to", "clip-benchmark", "--dataset-type", "x"), 2, "unknown value 'x'"),
     ]
     for words, code, said in cases:
         ended = run_program(capfd, "export", *words, "-o", tmp_path / "out", "-q")

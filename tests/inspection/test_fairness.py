@@ -76,7 +76,7 @@ def test_a_task_smaller_than_a_batch_says_which_batch(tmp_path: Path) -> None:
 
 
 def test_a_buffer_may_be_smaller_than_a_batch(tmp_path: Path) -> None:
-    from vlcpctl.commands.buffer import run as buffer
+    from support.commands import buffer
 
     buffer(
         make_task(tmp_path / "task", 8),

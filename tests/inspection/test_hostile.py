@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 from support.checkpoints import write_checkpoint_manifest
+from support.commands import buffer, forgetting_report
 from support.eval_rows import own_rows, write_rows
 from support.program import run_program
 
-from vlcpctl.commands.buffer import run as buffer
-from vlcpctl.commands.forgetting_report import run as forgetting_report
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.words import printable_json
 from vlcpctl.files.manifest import MANIFESTS, write_manifest

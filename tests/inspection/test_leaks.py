@@ -74,7 +74,7 @@ def test_a_leak_across_paths_is_found_in_any_split(tmp_path: Path, split: str) -
 
 
 def test_a_buffer_leaks_into_a_test_split(tmp_path: Path) -> None:
-    from vlcpctl.commands.buffer import run as buffer
+    from support.commands import buffer
 
     first = make_task(tmp_path / "first", 20, stream="s")
     buffer(first, tmp_path / "buffer", policy="ring", size="20", quiet=True)

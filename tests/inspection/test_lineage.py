@@ -10,7 +10,7 @@ from support.checkpoints import write_checkpoint_manifest
 from support.pair_files import rows, write_parquet
 from support.program import run_program
 
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.inspection.lineage import describe, lines

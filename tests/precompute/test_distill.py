@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from support.checkpoints import record_files_again, write_checkpoint_manifest
+from support.commands import buffer
 from support.processes import exit_code_of, start_child
 from support.program import ProgramResult, check_refused, run_program
 
-from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, UsageError
 from vlcpctl.data.images.transforms import decode_image, train_view
 from vlcpctl.data.precomputed.teacher_targets import IMAGES, TEXTS, open_targets
@@ -262,7 +262,7 @@ def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_pat
 
 
 def test_an_averaged_teacher_is_called_so(place: Path, tmp_path: Path) -> None:
-    from vlcpctl.commands.interpolate import run as interpolate
+    from support.commands import interpolate
 
     interpolate(place / "teacher", place / "teacher", tmp_path / "mean", quiet=True)
     averaged = {"teacher": tmp_path / "mean"}
@@ -423,7 +423,7 @@ def test_the_program_prints_the_path_and_refuses_in_one_line(
     for words, code, said in (
         (("--num-shards", "2", "--shard-index", "2"), 2, "with --num-shards 2 the last is 1"),
         (("--num-shards", "2", "--force"), 2, "--force would remove the shards"),
-        (("--crop-scale", "high"), 2, "--crop-scale 'high' is not two numbers"),
+        (("--crop-scale", "high"), 2, "--crop-scale: 'high' is not two numbers"),
         (("--views", "2"), 4, "views was 4 and is now 2"),
     ):
         check_refused(distill_program(capfd, place, out, *words, "-q"), "distill", code, said)

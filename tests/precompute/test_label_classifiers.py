@@ -13,9 +13,9 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 from support.checkpoints import write_checkpoint_manifest
+from support.commands import split as run
 from support.pair_files import write_parquet
 
-from vlcpctl.commands.split import run
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.data.images.transforms import decode_image
 from vlcpctl.data.splitting.labels_from import Labelling, labelling_of, parse_labels_from

@@ -144,7 +144,7 @@ TABLE: dict[str, Callable[[World], tuple[Words, Words]]] = {
         w.week("--holdout", "test=0.9"),
     ),
     "leave out --holdout and --holdout-most": _with_a_column_of_splits,
-    "--undefined takes error or pass": lambda w: (
+    "(known: error, pass)": lambda w: (
         w.week("--undefined", "maybe"),
         w.week("--undefined", "pass"),
     ),

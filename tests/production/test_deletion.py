@@ -355,7 +355,7 @@ def test_pairs_that_are_deleted_while_a_week_is_made_are_not_accepted(
     set_quiet(False)  # as the command line before it did not leave it
     call = Call(data=[str(place / "week-4.parquet")], quiet=True)
     request = UpdateRequest(state=state, call=call, given={"fail_if": ("rm:lt:0",)})
-    with _locked(state, None):
+    with _locked(state):
         with pytest.raises(OutputExists, match="pairs were deleted while week 3 was made"):
             update(request, run_lines, observe)
         assert not (state / "weeks/0003").exists()

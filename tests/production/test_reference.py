@@ -28,7 +28,7 @@ Run = Callable[..., ProgramResult]
 
 def _reference(place: Path, out: Path, *files: str) -> Path:
     """A task with all pairs of some files for training."""
-    from vlcpctl.commands.split import run as split
+    from support.commands import split
 
     tables = [pq.read_table(place / file) for file in files]
     part = pa.array(["train"] * sum(map(len, tables)))

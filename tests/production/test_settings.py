@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from vlcpctl.commands.update import _RESETTABLE, _settings
+from vlcpctl.commands.update import Update, _settings
+from vlcpctl.core.options import options_of
 from vlcpctl.production.settings import NEW, Guard, Settings
 
 # What is not an option, what cannot change, and what has a way of its own.
 NEVER = {"run", "evaluated", "default_replay", "method_files", "drop_leaks", "index_week"}
-LISTS = {"guards": "guard", "classes": "guard_classes", "assignments": "set_"}
+LISTS = {"guards": "guard", "classes": "guard_classes", "assignments": "set"}
 LISTS |= {"train_options": "train_option"}
 
 
@@ -66,7 +67,7 @@ def test_every_setting_can_be_taken_back(tmp_path: Path) -> None:
         if one.name in NEVER:
             continue
         option = {**LISTS, "kept_weeks": "keep"}.get(one.name, one.name)
-        is_list = option not in _RESETTABLE
+        is_list = not options_of(Update)[option][0].resets
         value = ["none"] if is_list and option != "train_option" else "none"
         found = _settings(tmp_path, {option: value})
         changed = new.with_given({one.name: ("none",)} if is_list else found)

@@ -493,7 +493,7 @@ def test_guards_of_one_name_are_refused(run: Run, place: Path, tmp_path: Path) -
         (["--fail-if", "rm:lt"], 2, "--fail-if takes METRIC:OP:VALUE"),
         (["--fail-if", "worst_dorp:gt:2"], 2, "did you mean 'worst_drop'"),
         (["--fail-if", "acc1:lt:2"], 2, "unknown metric 'acc1'"),
-        (["--undefined", "maybe"], 2, "--undefined takes error or pass"),
+        (["--undefined", "maybe"], 2, "(known: error, pass)"),
         (["--method", "ctpp"], 2, "did you mean 'ctp'"),
         (["--policy", "rservoir"], 2, "did you mean 'reservoir'"),
         (["--buffer-size", "many"], 2, "--buffer-size is 'many'"),

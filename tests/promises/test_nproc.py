@@ -230,9 +230,9 @@ def test_under_a_launcher_a_lost_process_ends_the_others(place: Path, tmp_path: 
 
 
 def test_under_a_launcher_an_error_of_rank_0_ends_the_others(place: Path, tmp_path: Path) -> None:
-    words = [*lines(place)[RETRIEVAL], "--gallery", "none", "-o", tmp_path / "out"]
+    words = [*lines(place)[RETRIEVAL], "--split", "none", "-o", tmp_path / "out"]
     codes = run_together(lambda rank: run_line(words, tmp_path / f"log-{rank}"), 3)
-    assert codes == [2, 0, 0]
+    assert codes == [3, 0, 0]
     said = [(tmp_path / f"log-{rank}.err").read_text() for rank in range(3)]
     assert said[0].count("\n") == 1
     assert said[1:] == ["", ""]
@@ -314,7 +314,7 @@ def test_a_buffer_without_features_does_not_take_processes(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = ["buffer", place / "stream" / "00-part-0", "--size", 4, "-o", tmp_path / "out"]
-    said = "--nproc 2 has no effect without --checkpoint: only a model runs in several processes"
+    said = "--nproc has no effect without --checkpoint"
     check_refused(run_program(capfd, *words, "--nproc", 2), "buffer", 2, said)
 
 

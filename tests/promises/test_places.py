@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import stat
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,8 +12,8 @@ import pytest
 from support.program import ProgramResult, check_refused, run_program
 from support.writers import WRITERS, lines, make_data, make_place
 
-from vlcpctl.commands import COMMANDS, module_name
-from vlcpctl.commands.paths import OUTPUTS
+from vlcpctl.commands import COMMANDS, command_class
+from vlcpctl.core.options import options_of
 
 Run = Callable[..., ProgramResult]
 NO_OUTPUT = {"batch", "inspect", "check", "methods", "doctor"}
@@ -187,12 +185,11 @@ def test_a_mounted_volume_is_written_to_and_not_replaced(
 
 
 def test_every_output_of_every_command_is_tried() -> None:
-    option = {"out": "-o"}
     wanted = {
-        (command, option.get(name, f"--{name.replace('_', '-')}"))
+        (command, row.short or f"--{name.replace('_', '-')}")
         for command in COMMANDS
-        for name in OUTPUTS
-        & inspect.signature(import_module(module_name(command)).run).parameters.keys()
+        for name, (row, _) in options_of(command_class(command)).items()
+        if row.writes
     }
     assert {(words[0], words[-1]) for words in lines(Path()).values()} == wanted
     assert {command for command, _ in wanted} == set(COMMANDS) - NO_OUTPUT - IN_PLACE

@@ -11,17 +11,19 @@ from types import NoneType
 from typing import Any
 
 import pytest
+from support.commands import (
+    buffer,
+    distill,
+    eval_retrieval,
+    export,
+    import_checkpoint,
+    interpolate,
+    train_step,
+)
 from support.doc_pages import generator
 from support.evaluators import EVALUATORS, evaluation
 
 from vlcpctl import cli
-from vlcpctl.commands.buffer import run as buffer
-from vlcpctl.commands.distill import run as distill
-from vlcpctl.commands.eval_retrieval import run as eval_retrieval
-from vlcpctl.commands.export import run as export
-from vlcpctl.commands.import_checkpoint import run as import_checkpoint
-from vlcpctl.commands.interpolate import run as interpolate
-from vlcpctl.commands.train_step import run as train_step
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.manifest import MANIFESTS, content_of, read_manifest
 from vlcpctl.files.rows import OPTIONS_OF_DATA, OPTIONS_OF_SEED, SCHEMA, read_rows
@@ -59,7 +61,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     splits = {"train": 8, "test": 5}
     aside = make_task(root / "coco", name="coco", stream="aside", splits=splits, first=500)
     train_step([aside], root / "taught", "seqf", model="micro", **HOW)
-    import_checkpoint(root / "taught", root / "start", run_name="start", quiet=True)
+    import_checkpoint(root / "taught", root / "start", run="start", quiet=True)
     for seed in (0, 1):
         before = root / "start"
         for step, task in enumerate(sorted(stream.glob("0*"))[:2]):
@@ -67,7 +69,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             train_step([task], out, "ewc", previous=before, seed=seed, **HOW)
             before = out
     first = sorted(stream.glob("0*"))[0]
-    train_step([first], root / "other", "seqf", previous=root / "taught", run_name="own", **HOW)
+    train_step([first], root / "other", "seqf", previous=root / "taught", run="own", **HOW)
     return root
 
 
@@ -183,7 +185,7 @@ def test_the_settings_are_those_of_the_step_whatever_the_seed(place: Path, tmp_p
     ]
     assert found[0] == found[1]
     assert found[0][0] == found[0][1]  # the same settings, from the same start
-    for number, more in enumerate(({"lr": 2e-3}, {"set_": ["ewc.strength=7"]}, {"limit": 6})):
+    for number, more in enumerate(({"lr": 2e-3}, {"set": ["ewc.strength=7"]}, {"limit": 6})):
         out = tmp_path / f"other{number}"
         first = tasks(place)[0]
         train_step([first], out, "ewc", previous=place / "start", **{**HOW, **more})

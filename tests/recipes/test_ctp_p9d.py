@@ -9,11 +9,17 @@ from pathlib import Path
 
 import pytest
 from support.marks import mostly_slow
-from support.recipe_lines import DATA, RECIPES, dry_run_of, options_of, options_of_command
+from support.recipe_lines import (
+    DATA,
+    RECIPES,
+    dry_run_of,
+    options_of,
+    options_of_command,
+    train_request,
+)
 
-from vlcpctl.commands.train_step import _request
 from vlcpctl.data.emoji9.pairs import PairSettings, write_pairs
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.jobs.script import CommandLine
@@ -49,7 +55,7 @@ def p9d() -> list[CommandLine]:
 def test_every_step_has_a_model_of_ctp(mode: str) -> None:
     wanted = "albef-base" if mode == "P9D" else "albef-tiny"
     for given in options_of_command(dry_run(*MODES[mode]), "train-step"):
-        request = _request({name: value for name, value in given.items() if value is not None})
+        request = train_request(given)
         assert request.settings.model in (wanted, "tiny" if request.previous else wanted)
 
 
@@ -57,9 +63,7 @@ def test_both_orders_have_all_fifteen_runs(p9d: list[CommandLine]) -> None:
     for order in ("default", "reversed"):
         steps = [options_of(line) for line in p9d if line.words[0] == "train-step"]
         names = Counter(
-            one["run_name"] or one["method"]
-            for one in steps
-            if str(one["out"]).startswith(f"{order}/")
+            one["run"] or one["method"] for one in steps if str(one["out"]).startswith(f"{order}/")
         )
         assert names == {name: 1 if name == "joint" else 9 for name in RUNS}
 
@@ -73,7 +77,7 @@ def test_each_method_has_the_buffer_of_the_paper(p9d: list[CommandLine]) -> None
             found[given["out"].parts[2]] = given["policy"]
     assert found == BUFFERS
     replayed = {
-        options_of(line)["run_name"]
+        options_of(line)["run"]
         for line in p9d
         if line.words[0] == "train-step" and options_of(line)["buffer"]
     }
@@ -104,7 +108,7 @@ def test_the_authors_variants_are_set(p9d: list[CommandLine]) -> None:
     for line in p9d:
         if line.words[0] == "train-step":
             given = options_of(line)
-            found.setdefault(given["method"], set()).update(given["set_"] or ())
+            found.setdefault(given["method"], set()).update(given["set"] or ())
     assert found == {
         **{name: {f"{name}.variant=ctp"} for name in ("si", "mas", "ewc", "afec", "rwalk")},
         "lucir": {"lucir.variant=ctp"},

@@ -38,7 +38,7 @@ def test_the_leaderboard_has_the_methods_of_its_page() -> None:
         "ctp+er",
         *(name for name, need in needs.items() if need.buffer or need.reference),
     }
-    assert {given["set_"][0] for given in steps if given["run_name"] == "lwf-channels"} == {
+    assert {given["set"][0] for given in steps if given["run"] == "lwf-channels"} == {
         "lwf.target=channels"
     }
 
@@ -76,15 +76,15 @@ def test_ablations_are_made_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ABLATIONS", "ctp-all-default incclip-256-no-texts")
     lines = dry_run_of("leaderboard.sh", "--methods", "ctp incclip seqf")
     made = {
-        given["run_name"]: given
+        given["run"]: given
         for given in options_of_command(lines, "train-step")
         if stage_of(given["out"]) == "ablations"
     }
     assert set(made) == {"ctp-all-default", "incclip-256-no-texts"}
-    assert made["ctp-all-default"]["set_"] == ["ctp.queue=1024"]
+    assert made["ctp-all-default"]["set"] == ["ctp.queue=1024"]
     assert made["ctp-all-default"]["negatives"] == "all"
     assert made["incclip-256-no-texts"]["batch_size"] == 256
-    assert "incclip.count=0" in made["incclip-256-no-texts"]["set_"]
+    assert "incclip.count=0" in made["incclip-256-no-texts"]["set"]
 
 
 def test_every_ablation_is_a_line_that_the_program_takes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,11 +96,11 @@ def test_every_ablation_is_a_line_that_the_program_takes(monkeypatch: pytest.Mon
     assert all(options_of(line) for line in found)
     given_temperature = set()
     for given in options_of_command(found, "train-step"):
-        assert compose(given["method"], given["set_"] or [])
+        assert compose(given["method"], given["set"] or [])
         # train-step refuses a temperature for a model that has one.
         assert not (given["temperature"] and given["previous"])
         if given["temperature"]:
-            given_temperature.add((given["run_name"], given["temperature"]))
+            given_temperature.add((given["run"], given["temperature"]))
     assert given_temperature == {
         ("incclip-learned", "learn:0.07"),
         ("incclip-learned-no-texts", "learn:0.07"),
@@ -182,7 +182,7 @@ def test_a_dry_run_uses_what_was_chosen(tmp_path: Path) -> None:
         for given in options_of_command(lines, "train-step")
         if stage_of(given["out"]) == "memory-free"
     ]
-    assert {(given["lr"], *given["set_"]) for given in board} == {(3e-4, "mas.strength=0.1")}
+    assert {(given["lr"], *given["set"]) for given in board} == {(3e-4, "mas.strength=0.1")}
     assert len(board) == 18
 
 

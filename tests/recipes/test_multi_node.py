@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from support.recipe_lines import RECIPES, options_of
+from support.recipe_lines import RECIPES, options_of, train_request
 
-from vlcpctl.commands.train_step import _request
 from vlcpctl.jobs.script import CommandLine, parse
 from vlcpctl.training.config.execution import check_processes
 
@@ -32,6 +31,6 @@ def test_every_line_of_the_guide_is_one_that_the_program_takes() -> None:
         given = {name: value for name, value in options_of(line).items() if value is not None}
         if line.words[0] != "train-step":
             continue  # its options are known, as options_of has found
-        request = _request(given)
+        request = train_request(given)
         if request.nproc > 1:
             check_processes(request)

@@ -20,9 +20,9 @@ from support.recipe_lines import (
     options_of_command,
     paths_read,
     script,
+    train_request,
 )
 
-from vlcpctl.commands.train_step import _request
 from vlcpctl.data.buffer.policies import check_policy
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.methods import TABLE
@@ -132,7 +132,7 @@ def test_every_line_is_one_that_the_program_takes() -> None:
     for line in lines:
         assert options_of(line), line
     for given in options_of_command(lines, "train-step"):
-        _request({name: value for name, value in given.items() if value is not None})
+        train_request(given)
     for given in options_of_command(lines, "buffer"):
         has_checkpoint = given["checkpoint"] is not None
         check_policy(given["policy"], adds=False, has_checkpoint=has_checkpoint)
@@ -184,7 +184,7 @@ def test_every_run_starts_from_the_base_under_one_budget_with_three_seeds() -> N
             assert one["previous"].parent == one["out"].parent
             assert int(one["previous"].name[:2]) == int(one["out"].name[:2]) - 1
     lasts = [one for one in steps() if one["out"].name == LAST]
-    runs = sorted((one["run_name"], one["seed"]) for one in lasts)
+    runs = sorted((one["run"], one["seed"]) for one in lasts)
     assert len({name for name, _ in runs}) == 13
     assert runs == sorted((name, seed) for name in {name for name, _ in runs} for seed in range(3))
 
@@ -229,9 +229,9 @@ def test_switches_of_dha_are_rows_of_one_rate(tmp_path: Path) -> None:
     (tmp_path / "chosen.tsv").write_text("seqf\t2e-4\ndha\t5e-4\n")
     how = ("--methods", "seqf dha dha-adapt dha-strong dha-strong-adapt", "--out", str(tmp_path))
     found = {
-        one["run_name"]: (tuple(one["set_"] or ()), one["lr"])
+        one["run"]: (tuple(one["set"] or ()), one["lr"])
         for one in options_of_command(dry_run_of("pretrained.sh", *how), "train-step")
-        if one["method"] == "dha" and ":" not in one["run_name"]
+        if one["method"] == "dha" and ":" not in one["run"]
     }
     assert set(found) == {"dha", "dha-adapt", "dha-strong", "dha-strong-adapt"}
     assert {rate for _, rate in found.values()} == {5e-4}

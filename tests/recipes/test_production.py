@@ -21,9 +21,9 @@ from support.recipe_lines import (
     options_of_command,
     paths_read,
     script,
+    train_request,
 )
 
-from vlcpctl.commands.train_step import _request
 from vlcpctl.data.buffer.policies import check_policy
 from vlcpctl.data.emoji9.glyphs import read_glyphs
 from vlcpctl.jobs.script import CommandLine
@@ -125,7 +125,7 @@ def test_every_line_is_one_that_the_program_takes() -> None:
     for line in lines:
         assert options_of(line), line
     for given in options_of_command(lines, "train-step"):
-        _request({name: value for name, value in given.items() if value is not None})
+        train_request(given)
     for given in options_of_command(lines, "buffer"):
         check_policy(given["policy"], adds=False, has_checkpoint=False, stores_features=False)
 
@@ -151,7 +151,7 @@ def test_five_methods_update_the_same_model_under_one_budget_with_three_seeds() 
     steps = weekly_steps()
     keys = ("preset", "steps", "lr", "epochs", "batch_size")
     assert len({tuple(str(one[key]) for key in keys) for one in steps}) == 1
-    assert not any(one["set_"] for one in steps)
+    assert not any(one["set"] for one in steps)
     for week in WEEKS:
         runs = [(one["method"], one["seed"]) for one in steps if one["out"].name == week]
         assert sorted(runs) == sorted((name, seed) for name in METHODS for seed in range(3))

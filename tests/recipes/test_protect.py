@@ -17,9 +17,9 @@ from support.recipe_lines import (
     options_of_command,
     paths_read,
     script,
+    train_request,
 )
 
-from vlcpctl.commands.train_step import _request
 from vlcpctl.jobs.script import CommandLine
 
 table = script("protect_table")
@@ -34,7 +34,7 @@ def test_every_line_is_one_that_the_program_takes(monkeypatch: pytest.MonkeyPatc
     for line in lines:
         assert options_of(line), line
     for given in options_of_command(lines, "train-step"):
-        _request({name: value for name, value in given.items() if value is not None})
+        train_request(given)
 
 
 def test_what_a_line_reads_is_written_by_a_line_before_it(monkeypatch: pytest.MonkeyPatch) -> None:

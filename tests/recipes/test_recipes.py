@@ -15,9 +15,9 @@ from support.recipe_lines import (
     options_of,
     options_of_command,
     paths_read,
+    train_request,
 )
 
-from vlcpctl.commands.train_step import _request
 from vlcpctl.data.buffer.policies import check_policy
 from vlcpctl.data.splitting.holdout import parse_holdout
 from vlcpctl.jobs.script import CommandLine
@@ -64,7 +64,7 @@ def test_every_line_is_one_that_the_program_takes(case: tuple[str, ...]) -> None
     for line in lines:
         assert options_of(line), line
     for given in options_of_command(lines, "train-step"):
-        _request({name: value for name, value in given.items() if value is not None})
+        train_request(given)
     for given in options_of_command(lines, "buffer"):
         check_policy(
             given["policy"],
@@ -150,7 +150,7 @@ def test_the_authors_code_of_ctp_has_all_negatives() -> None:
 def sets_of(lines: list[CommandLine], method: str) -> dict[str, tuple[str, ...]]:
     """The flags of every run of a method."""
     return {
-        given["run_name"]: tuple(given["set_"] or ())
+        given["run"]: tuple(given["set"] or ())
         for given in options_of_command(lines, "train-step")
         if given["method"] == method
     }
@@ -175,7 +175,7 @@ def test_incclip_has_the_rows_of_tables_3_to_5() -> None:
 
 def test_incclip_studies_its_parts_on_one_stream_alone() -> None:
     lines = dry_run_of("incclip_cc2m.sh", "--data", DATA, "--streams", "classes-8 iid-4")
-    names = Counter(given["run_name"] for given in options_of_command(lines, "train-step"))
+    names = Counter(given["run"] for given in options_of_command(lines, "train-step"))
     tables = ("seqf", "er", "ewc", "lwf", "ucir", "co2l", "geodl", "incclip")
     tasks = {"classes-8": 8, "iid-4": 4}
     assert names == {

@@ -120,7 +120,7 @@ def test_every_line_is_one_that_the_program_takes(monkeypatch: pytest.MonkeyPatc
             assert given[name] is None or Path(given[name]) in made
     for given in options_of_command(lines, "eval-retrieval"):
         assert {Path(one) for one in given["checkpoint"]} <= made
-    lengths = {given["run_name"]: given["steps"] for given in steps}
+    lengths = {given["run"]: given["steps"] for given in steps}
     assert (lengths["joint"], lengths["ctp"], lengths["ctp same compute"]) == (1200, 300, 173)
 
 
@@ -144,7 +144,7 @@ def test_methods_beside_the_claims_have_one_seed(monkeypatch: pytest.MonkeyPatch
     seeds = defaultdict(set)
     for given in options_of_command(dry_run_of("styles.sh", "--jobs", "2"), "train-step"):
         if str(given["out"]).startswith("board-runs"):
-            seeds[given["run_name"]].add(given["seed"])
+            seeds[given["run"]].add(given["seed"])
     assert seeds["er"] == seeds["ctp"] == {3, 4}
     assert seeds["gift"] == seeds["si"] == seeds["interpolate alpha=0.75"] == {3}
     trained = {name.split("@")[0].split()[0] for name in seeds}
@@ -160,12 +160,12 @@ def test_the_board_has_what_was_chosen(tmp_path: Path, monkeypatch: pytest.Monke
         for given in options_of_command(dry_run_of("styles.sh", *rows), "train-step")
         if str(given["out"]).startswith("board-runs")
     ]
-    assert {(given["run_name"], *(given["set_"] or ())) for given in board} == {
+    assert {(given["run"], *(given["set"] or ())) for given in board} == {
         ("ctp", "ctp.queue=256"),
         ("ctp+er", "ctp.queue=256"),
         ("seqf@ctp",),
     }
-    head_start = [given for given in board if given["run_name"] == "seqf@ctp"]
+    head_start = [given for given in board if given["run"] == "seqf@ctp"]
     assert len(head_start) == 3  # the first model is ctp's
     assert str(head_start[0]["previous"]) == "board-runs/seed0/ctp/00-people-and-smileys"
 

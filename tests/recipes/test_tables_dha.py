@@ -42,8 +42,7 @@ def test_no_run_is_without_a_place_in_a_table() -> None:
 def test_cells_of_table_5_are_of_runs_with_their_shares() -> None:
     lines = dry_run_of(CITM, *MODES["CITM"])
     sets = {
-        given["run_name"]: set(given["set_"] or ())
-        for given in options_of_command(lines, "train-step")
+        given["run"]: set(given["set"] or ()) for given in options_of_command(lines, "train-step")
     }
     table = load_paper("dha-5")
     for row in table.rows:

@@ -61,7 +61,7 @@ def test_rows_of_the_model_at_the_start_are_of_the_model_that_the_runs_start_fro
             for path in given["checkpoint"]
         }
         firsts = {
-            given["run_name"]: str(given["previous"])
+            given["run"]: str(given["previous"])
             for given in reversed(options_of_command(lines, "train-step"))
             if given["previous"] is not None
         }

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.recipe_lines import RECIPES, dry_run_of, options_of_command, script
+from support.recipe_lines import RECIPES, dry_run_of, options_of_command, script, train_request
 
-from vlcpctl.commands.train_step import _request
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.jobs.script import parse
 from vlcpctl.testing.tiny_stream import make_stream
@@ -126,7 +125,7 @@ def test_real_pairs_need_their_times_and_a_budget_and_give_the_lines_of_split() 
     steps = options_of_command(lines, "train-step")
     assert len(steps) == 2 * 2 * 7
     for step in steps:
-        _request({name: value for name, value in step.items() if value is not None})
+        train_request(step)
         assert (step["steps"], step["warmup"], step["preset"]) == (500, 0, "update")
         assert step["previous"] is not None  # the start, and never warmed up
     merges = options_of_command(lines, "merge")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
-from vlcpctl.commands import COMMANDS, module_name
+from vlcpctl.commands import COMMANDS, command_class
+from vlcpctl.core.options import options_of
 
 Words = list[object]
 
@@ -18,8 +17,7 @@ _QUICK: dict[str, Words] = {"eval-probe": ["--strength", 0.1]}  # instead of cho
 
 @cache
 def _options(command: str) -> frozenset[str]:
-    run = import_module(module_name(command)).run
-    return frozenset(inspect.signature(run).parameters)
+    return frozenset(options_of(command_class(command)))
 
 
 EVALUATORS = tuple(name for name in COMMANDS if {"checkpoint", "embedding_cache"} <= _options(name))

@@ -56,9 +56,7 @@ def write_week(path: Path, number: int, count: int = WEEK) -> Path:
 
 def make_place(root: Path, weeks: int = 3) -> Path:
     """Weeks `week-1.parquet`..., earlier data, a guard `golden/00-golden` and a `model`; `root`."""
-    from vlcpctl.commands.import_checkpoint import run as import_checkpoint
-    from vlcpctl.commands.split import run as split
-    from vlcpctl.commands.train_step import run as train_step
+    from support.commands import import_checkpoint, split, train_step
 
     for number in range(1, weeks + 1):
         write_week(root / f"week-{number}.parquet", number)

@@ -49,14 +49,13 @@ def check_refused(result: ProgramResult, command: str, code: int, *fragments: ob
 
 def make_inputs(root: Path) -> Path:
     """A stream, a buffer of its first task, and checkpoints of it with and without a queue."""
-    from vlcpctl.commands.buffer import run as buffer
-    from vlcpctl.commands.train_step import run as train_step
+    from support.commands import buffer, train_step
 
     make_stream(root / "stream", 3, 12)
     first = root / "stream" / "00-part-0"
     buffer(first, root / "buffer", policy="ring", size="6", quiet=True)
     how = {"preset": "tiny", "model": "micro", "batch_size": 4, "epochs": 1, "quiet": True}
     train_step([first], root / "plain", "seqf", **how)  # type: ignore[arg-type]
-    kept = {"set_": [QUEUE[1]], "negatives": "all"}
+    kept = {"set": [QUEUE[1]], "negatives": "all"}
     train_step([first], root / "queued", "ctp", **kept, **how)  # type: ignore[arg-type]
     return root

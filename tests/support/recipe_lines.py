@@ -11,13 +11,17 @@ from types import ModuleType
 from typing import Any
 
 import typer.main
+from support.commands import request_of
 
 from vlcpctl.cli import application
+from vlcpctl.commands.command import REQUEST
+from vlcpctl.commands.train_step import TrainStep
 from vlcpctl.data.classification.benchmarks import BENCHMARKS, GROUPS
 from vlcpctl.data.sources.discovery import distinct_names
 from vlcpctl.data.splitting.rules import SplitBy, numbered
 from vlcpctl.data.tasks.manifests import slug
 from vlcpctl.jobs.script import CommandLine, parse
+from vlcpctl.training.config.request import TrainRequest
 
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
 DATA = "some where/data"  # a space must survive
@@ -46,10 +50,16 @@ def dry_run_of(recipe: str, *options: str) -> list[CommandLine]:
 
 @cache
 def options_of(line: CommandLine) -> dict[str, Any]:
-    """What the program makes of a line, by the names of the command's parameters."""
+    """What the program makes of a line, by the names of the options."""
     name, *words = line.words
-    found: dict[str, Any] = command(name).make_context(name, words).params
-    return found
+    return vars(command(name).make_context(name, words).meta[REQUEST])
+
+
+def train_request(given: dict[str, Any]) -> TrainRequest:
+    """What a train-step trains that has these options."""
+    step = request_of("train-step", **given)
+    assert isinstance(step, TrainStep)
+    return step.request()
 
 
 @cache

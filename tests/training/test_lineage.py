@@ -96,7 +96,7 @@ def test_a_buffer_of_a_later_task_is_refused(second: TrainRequest, world: Traini
 
 
 def make_buffer(task: Path, out: Path, previous: Path | None = None) -> Path:
-    from vlcpctl.commands.buffer import run as buffer
+    from support.commands import buffer
 
     buffer(task, out, size="6", previous=previous, quiet=True)
     return out
@@ -125,8 +125,7 @@ def test_a_buffer_without_a_model_is_told(
 
 
 def test_what_a_start_may_have_learned_is_not_told(second: TrainRequest, tmp_path: Path) -> None:
-    from vlcpctl.commands.buffer import run as buffer
-    from vlcpctl.commands.import_checkpoint import run as import_checkpoint
+    from support.commands import buffer, import_checkpoint
 
     (task,) = second.tasks
     start, weeks = tmp_path / "start", make_stream(tmp_path / "weeks", 1, 12)
@@ -164,7 +163,7 @@ def test_features_of_a_buffer_that_lacks_a_learned_task_are_told_once(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
     """Another checkpoint computed them: that is said by the task that it lacks."""
-    from vlcpctl.commands.buffer import run as buffer
+    from support.commands import buffer
 
     train_step(request(world, "der", 0, tmp_path, buffered=False))
     train_step(request(world, "seqf", 1, tmp_path, buffered=False))

@@ -160,7 +160,7 @@ def test_the_start_of_an_average_is_that_of_its_checkpoints(stream: list[Task]) 
 def test_a_buffer_with_pairs_of_the_task_itself_is_refused(
     stream: list[Task], tmp_path: Path
 ) -> None:
-    from vlcpctl.commands.buffer import run as buffer
+    from support.commands import buffer
 
     buffer(stream[0].path, tmp_path / "held", size="2", quiet=True)
     held = open_task(tmp_path / "held")

@@ -8,27 +8,17 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from vlcpctl.commands import COMMANDS
 from vlcpctl.core import errors
 
-# Functions of the same names as commands, by what they return.
-PATH, ROWS, FACTS, REPORT = "Path", "list[dict[str, Any]]", "dict[str, Any]", "Report"
-FUNCTIONS = {
-    "sample": PATH,
-    "split": PATH,
-    "buffer": PATH,
-    "train_step": PATH,
-    "import_checkpoint": PATH,
-    "merge": PATH,
-    "interpolate": PATH,
-    "eval_retrieval": ROWS,
-    "eval_zeroshot": ROWS,
-    "forgetting_report": REPORT,
-    "update": PATH,
-    "inspect": FACTS,
+# The function of each command; the package has modules of the names of two.
+NAMES = {name: name.replace("-", "_") for name in COMMANDS} | {
+    "export": "export_as",
+    "methods": "list_methods",
 }
-ERRORS = ["VlcpError", *(one.__name__ for one in errors.kinds())]
+ERRORS = ("VlcpError", *(one.__name__ for one in errors.kinds()))
 HOMES = {
-    **dict.fromkeys(FUNCTIONS, "vlcpctl.api.functions"),
+    **dict.fromkeys(NAMES.values(), "vlcpctl.api.functions"),
     "Report": "vlcpctl.api.results",
     "load_rows": "vlcpctl.api.rows",
     "load_model": "vlcpctl.api.models",
@@ -41,5 +31,4 @@ HOMES = {
 
 def public(name: str) -> Any:
     """What `vlcpctl.NAME` is, imported now. Raises KeyError for a name that is not in HOMES."""
-    module = importlib.import_module(HOMES[name])
-    return module.function(name) if name in FUNCTIONS else getattr(module, name)
+    return getattr(importlib.import_module(HOMES[name]), name)

@@ -2,56 +2,142 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
+import inspect as inspection
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import TextWrapper
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
-from vlcpctl.api import FACTS, FUNCTIONS, PATH, REPORT, ROWS
+from vlcpctl.api import NAMES
 from vlcpctl.api.child import output_of
-from vlcpctl.api.parameters import Parameter, each, parameters_of, text_of
 from vlcpctl.api.results import Report
-from vlcpctl.commands import module_name
-from vlcpctl.commands.processes import with_cache
+from vlcpctl.commands.batch import Batch
+from vlcpctl.commands.buffer import Buffer
+from vlcpctl.commands.check import Check
+from vlcpctl.commands.distill import Distill
+from vlcpctl.commands.doctor import Doctor
+from vlcpctl.commands.eval_probe import EvalProbe
+from vlcpctl.commands.eval_retrieval import EvalRetrieval
+from vlcpctl.commands.eval_zeroshot import EvalZeroshot
+from vlcpctl.commands.export import Export
+from vlcpctl.commands.forget import Forget
+from vlcpctl.commands.forgetting_report import ForgettingReport
+from vlcpctl.commands.import_checkpoint import ImportCheckpoint
+from vlcpctl.commands.inspect import Inspect
+from vlcpctl.commands.interpolate import Interpolate
+from vlcpctl.commands.invert_texts import InvertTexts
+from vlcpctl.commands.merge import Merge
+from vlcpctl.commands.methods import Methods
+from vlcpctl.commands.sample import Sample
+from vlcpctl.commands.spatial_report import SpatialReport
+from vlcpctl.commands.split import Split
+from vlcpctl.commands.train_step import TrainStep
+from vlcpctl.commands.update import Update
 from vlcpctl.core.errors import nearest
+from vlcpctl.core.options import Command, Option, Takes, each, options_of, spelled, text_of
 
+Rows = list[dict[str, Any]]
+Facts = dict[str, Any]
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 _INDENTED = TextWrapper(100, initial_indent="    ", subsequent_indent="        ")
 
 
-def function(name: str) -> Callable[..., Any]:
-    """The function `vlcpctl.NAME`, which runs the command of this name."""
-    command = name.replace("_", "-")
-    run = with_cache(command, importlib.import_module(module_name(command)).run)
-    parameters = parameters_of(run)
-    signature = inspect.Signature(
-        [one.as_python() for one in parameters.values()], return_annotation=FUNCTIONS[name]
-    )
-    result = _checkpoint if name == "update" else _RESULTS[FUNCTIONS[name]]
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    """A call of a function: the class of its command, and the arguments given."""
 
-    def call(*positional: Any, **named: Any) -> Any:
+    kind: type[Command]
+    given: Mapping[str, Any]
+
+    def run(self, *more: str) -> str:
+        """What the command prints, with `more` options. Rows among its arguments are its stdin."""
+        words: list[str] = list(more)
+        arguments: list[Any] = []
+        for name, value in self.given.items():
+            row, kind = options_of(self.kind)[name]
+            if row.is_argument:
+                arguments += each(value)
+            else:
+                words += _words(name, row, kind, value)
+        rows = [json.dumps(one) + "\n" for one in arguments if isinstance(one, Mapping)]
+        words += ["--", *(text_of(one) for one in arguments if not isinstance(one, Mapping))]
+        return output_of(_command(self.kind), [*words, *(["-"] if rows else [])], "".join(rows))
+
+
+def _words(name: str, row: Option, kind: Any, value: Any) -> Iterator[str]:
+    """The words for a value of an option; none for None, or a switch that is off.
+
+    Raises TypeError for True or False where a value is needed: the option alone would take the
+    next word for it.
+    """
+    if value is None or value == "":
+        return
+    option = spelled(name, row)
+    if isinstance(value, bool):
+        if kind is not bool:
+            raise TypeError(f"{name} needs a value, not {value}")
+        yield from [option] if value else [row.opposite] if row.opposite else []
+        return
+    for one in each(value) if get_origin(kind) is list else [value]:
+        yield f"{option}={text_of(one)}"
+
+
+def _command(kind: type[Command]) -> str:
+    """The name of a command.
+
+    >>> _command(TrainStep)
+    'train-step'
+    """
+    return kind.__module__.rpartition(".")[2].replace("_", "-")
+
+
+def _function(
+    kind: Callable[_Parameters, Command], result: Callable[[_Call], _Result]
+) -> Callable[_Parameters, _Result]:
+    """The function that runs a command, with the parameters of its class."""
+    command: Any = kind
+    signature = _signature(command)
+    name = NAMES[_command(command)]
+
+    def call(*positional: _Parameters.args, **named: _Parameters.kwargs) -> _Result:
         given = _bound(name, signature, positional, named)
-        return result(_Call(command=command, parameters=parameters, given=given))
+        return result(_Call(kind=command, given=given))
 
     call.__name__ = call.__qualname__ = name
     call.__module__ = "vlcpctl"
-    call.__doc__ = _documentation(run, parameters)
+    call.__doc__ = _documentation(command)
     call.__dict__["__signature__"] = signature
+    call.__annotations__ = {"return": result.__annotations__["return"]}
     return call
 
 
+def _signature(kind: type[Command]) -> inspection.Signature:
+    """The signature of a class, with the types that it may be given as."""
+    hints = get_type_hints(kind)
+    found = inspection.signature(kind)
+    return found.replace(
+        parameters=[
+            one.replace(annotation=_given_as(hints[one.name])) for one in found.parameters.values()
+        ],
+        return_annotation=inspection.Signature.empty,
+    )
+
+
+def _given_as(hint: Any) -> Any:
+    return get_args(hint)[1] if get_origin(hint) is Takes else hint
+
+
 def _bound(
-    name: str, signature: inspect.Signature, positional: Sequence[Any], named: Mapping[str, Any]
+    name: str, signature: inspection.Signature, positional: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The arguments of a call by parameter. Raises TypeError if they do not fit the signature."""
-    options = [one.name for one in signature.parameters.values() if one.kind != one.VAR_POSITIONAL]
     for word in named:
-        if word not in options:
-            near = nearest(word, options)
+        if word not in signature.parameters:
+            near = nearest(word, signature.parameters)
             guess = f"did you mean {near!r}?" if near else f"see help(vlcpctl.{name})"
             raise TypeError(f"{name}() got an unexpected keyword argument {word!r}; {guess}")
     try:
@@ -60,64 +146,46 @@ def _bound(
         raise TypeError(f"{name}() {error}") from None
 
 
-def _documentation(run: Callable[..., Any], parameters: Mapping[str, Parameter]) -> str:
-    """The help of the command, without its command lines."""
-    paragraphs = inspect.cleandoc(run.__doc__ or "").split("\n\n")
+def _documentation(kind: type[Command]) -> str:
+    """The help of a command, without its command lines."""
+    paragraphs = inspection.cleandoc(kind.__doc__ or "").split("\n\n")
     told = [one for one in paragraphs if not one.startswith("Examples:")]
-    lines = [_INDENTED.fill(f"{one.name}: {one.help}") for one in parameters.values()]
+    rows = options_of(kind).items()
+    lines = [
+        _INDENTED.fill(f"{name}: {row.help}")
+        for name, (row, _) in rows
+        if kind.__dataclass_fields__[name].init
+    ]
     return "\n\n".join([*told, "\n".join(["Parameters:", *lines])])
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Call:
-    """A call of a function: its command, its parameters by name, and the arguments given."""
-
-    command: str
-    parameters: Mapping[str, Parameter]
-    given: Mapping[str, Any]
-
-    @property
-    def out(self) -> Path | None:
-        """Where the result goes; None if it is returned."""
-        out = self.given.get("out")
-        return None if out is None or str(out) == "-" else Path(out)
-
-    def run(self, *more: str) -> str:
-        """What the command prints, with `more` options. Rows among its arguments are its stdin."""
-        options: list[str] = list(more)
-        arguments: list[Any] = []
-        for name, value in self.given.items():
-            parameter = self.parameters[name]
-            if parameter.option:
-                options += parameter.words(value)
-            else:
-                several = value if parameter.repeats else [value]
-                arguments += [one for part in several for one in each(part)]
-        rows = [json.dumps(one) + "\n" for one in arguments if isinstance(one, Mapping)]
-        words = [text_of(one) for one in arguments if not isinstance(one, Mapping)]
-        stdin = ["-"] if rows else []
-        return output_of(self.command, [*options, "--", *words, *stdin], "".join(rows))
-
-
-def _path(call: _Call) -> Path | None:
+def _path(call: _Call) -> Path:
     call.run()
-    return call.out
+    return Path(call.given["out"])
 
 
-def _rows(call: _Call) -> list[dict[str, Any]] | Path:
-    printed = call.run()
-    return call.out or [json.loads(line) for line in printed.splitlines()]
+def _rows(call: _Call) -> Rows:
+    """Rows, those of a file if one is written."""
+    out = call.given.get("out")
+    printed = call.run(*(["--out=-"] if out is None else []))
+    if out is not None and str(out) != "-":
+        printed = Path(out).read_text(encoding="utf-8")
+    return [json.loads(line) for line in printed.splitlines()]
 
 
-def _facts(call: _Call) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(call.run("--json"))
+def _facts(call: _Call) -> Facts:
+    found: Facts = json.loads(call.run("--json"))
     return found
 
 
+def _lines(call: _Call) -> Rows:
+    return [json.loads(line) for line in call.run("--json").splitlines()]
+
+
 def _report(call: _Call) -> Report:
-    if call.out is not None:
+    if call.given.get("out") is not None:
         call.run()
-        return Report.read(call.out)
+        return Report.read(call.given["out"])
     with TemporaryDirectory() as place:
         out = Path(place, "report")
         replace(call, given={**call.given, "out": out}).run()
@@ -130,9 +198,29 @@ def _checkpoint(call: _Call) -> Path:
     return Path((found[-1] if isinstance(found, list) else found)["checkpoint"])
 
 
-_RESULTS: dict[str, Callable[[_Call], Any]] = {
-    PATH: _path,
-    ROWS: _rows,
-    FACTS: _facts,
-    REPORT: _report,
-}
+def _printed(call: _Call) -> str:
+    return call.run()
+
+
+batch = _function(Batch, _printed)
+buffer = _function(Buffer, _path)
+check = _function(Check, _lines)
+distill = _function(Distill, _path)
+doctor = _function(Doctor, _facts)
+eval_probe = _function(EvalProbe, _rows)
+eval_retrieval = _function(EvalRetrieval, _rows)
+eval_zeroshot = _function(EvalZeroshot, _rows)
+export_as = _function(Export, _path)
+forget = _function(Forget, _facts)
+forgetting_report = _function(ForgettingReport, _report)
+import_checkpoint = _function(ImportCheckpoint, _path)
+inspect = _function(Inspect, _facts)
+interpolate = _function(Interpolate, _path)
+invert_texts = _function(InvertTexts, _path)
+merge = _function(Merge, _path)
+list_methods = _function(Methods, _facts)
+sample = _function(Sample, _path)
+spatial_report = _function(SpatialReport, _rows)
+split = _function(Split, _path)
+train_step = _function(TrainStep, _path)
+update = _function(Update, _checkpoint)

@@ -2,48 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from vlcpctl.commands import COMMANDS, module_name, options
-from vlcpctl.commands.processes import with_locks
+from vlcpctl.commands import COMMANDS, command_class
+from vlcpctl.commands.shared import Quiet
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError, VlcpError, unknown_name
+from vlcpctl.core.options import OnePath, argument, option, options_of, printing
 from vlcpctl.core.words import counted
 from vlcpctl.files.inputs import STDIN, lines_of
 from vlcpctl.jobs.engines import ENGINES, sbatch_script, snakefile
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine, parse
-
-Jobs = Annotated[
-    int,
-    typer.Option(
-        "--jobs",
-        "-j",
-        min=1,
-        max=1024,
-        metavar="N",
-        help="Lines to run at the same time; one with --nproc M runs M processes.",
-    ),
-]
-To = Annotated[
-    str | None,
-    typer.Option(
-        "--to",
-        metavar="snakemake|sbatch",
-        help="Run nothing, and print the lines for another engine: a Snakefile, or a bash script "
-        "that submits them as jobs of Slurm (default: run them here).",
-    ),
-]
 
 
 class LineFailed(VlcpError):
@@ -54,15 +29,7 @@ class LineFailed(VlcpError):
         self.exit_code = code
 
 
-def run(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="File of command lines; - reads stdin.")
-    ] = Path("-"),
-    jobs: Jobs = 1,
-    to: To = None,
-    dry_run: options.DryRun = False,
-    quiet: options.Quiet = False,
-) -> None:
+class Batch(Quiet):
     r"""Run many command lines in one warm process.
 
     One vlcpctl command per line, quoted as in a shell. A # starts a comment, and a backslash at
@@ -88,21 +55,41 @@ def run(
       printf '%s\n' 'check stream/00-flags' 'check stream/01-objects' |
           vlcpctl batch --jobs 2
     """
-    options.start(quiet=quiet)
-    lines = parse(_read(file), has_resources=to is not None)
-    _check(lines)
-    if to is not None:
-        _export(lines, file, to, jobs)
-        return
-    if dry_run:
-        _dry_run(lines, jobs, quiet=quiet)
-        return
-    warm = [line for line in lines if loads_model(line)]
-    if sys.platform == "linux" and warm:
-        from vlcpctl.models.imports import preload
 
-        preload()
-    _run(lines, lines, jobs, quiet=quiet)
+    file: OnePath = argument(
+        "FILE", "File of command lines; - reads stdin", kw_only=False, default=Path("-")
+    )
+    jobs: int = option(
+        "Lines to run at the same time; one with --nproc M runs M processes",
+        "N",
+        default=1,
+        short="-j",
+        within="[1, 1024]",
+    )
+    to: str | None = option(
+        "Run nothing, and print the lines for another engine: a Snakefile, or a bash script "
+        "that submits them as jobs of Slurm",
+        "snakemake|sbatch",
+        otherwise="run them here",
+        choices=tuple(ENGINES),
+    )
+    dry_run: bool = printing("Check the inputs, print the plan and write nothing")
+
+    def execute(self) -> None:
+        lines = parse(_read(self.file), has_resources=self.to is not None)
+        _check(lines)
+        if self.to is not None:
+            _export(lines, self.file, self.to, self.jobs)
+            return
+        if self.dry_run:
+            _dry_run(lines, self.jobs, quiet=self.quiet)
+            return
+        warm = [line for line in lines if loads_model(line)]
+        if sys.platform == "linux" and warm:
+            from vlcpctl.models.imports import preload
+
+            preload()
+        _run(lines, lines, self.jobs, quiet=self.quiet)
 
 
 def _dry_run(lines: Sequence[CommandLine], jobs: int, *, quiet: bool) -> None:
@@ -138,8 +125,6 @@ def _run(
 
 def _export(lines: Sequence[CommandLine], file: Path, to: str, jobs: int) -> None:
     """Print the lines for another engine. Raises UsageError if it cannot run them."""
-    if to not in ENGINES:
-        raise UsageError(f"--to: {unknown_name('engine', to, ENGINES)}")
     if jobs > 1:
         raise UsageError(f"--jobs has no effect with --to {to}: the engine starts the lines")
     if not any(not line.is_barrier for line in lines):
@@ -156,9 +141,7 @@ def _export(lines: Sequence[CommandLine], file: Path, to: str, jobs: int) -> Non
 
 def _has(name: str, option: str) -> bool:
     """Whether a command has an option; False for what is none, such as --help alone."""
-    if name not in COMMANDS:
-        return False
-    return option in inspect.signature(with_locks(import_module(module_name(name)).run)).parameters
+    return name in COMMANDS and option in options_of(command_class(name))
 
 
 def _read(file: Path) -> str:

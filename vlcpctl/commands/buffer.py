@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from vlcpctl.commands import options
+from vlcpctl.commands.shared import Computed, Planned, Stored
 from vlcpctl.core.console import emit, say, warn
-from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.options import (
+    DATA,
+    INPUT,
+    METHOD,
+    MaybeAmount,
+    MaybePath,
+    OnePath,
+    argument,
+    like,
+    option,
+    switch,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,121 +34,8 @@ if TYPE_CHECKING:
     from vlcpctl.models.encoders import Encoder
     from vlcpctl.precompute.pair_features import Results
 
-Previous = Annotated[
-    Path | None,
-    typer.Option(
-        "--previous",
-        metavar="DIR",
-        help="Buffer of the earlier tasks; it is not changed (default: start with an empty one).",
-        rich_help_panel=options.INPUT,
-    ),
-]
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option(
-        "--checkpoint",
-        metavar="DIR",
-        help="Checkpoint that computes the features, for herding, kmeans and --store-features "
-        "(default: none).",
-        rich_help_panel=options.INPUT,
-    ),
-]
-StoreFeatures = Annotated[
-    bool,
-    typer.Option(
-        "--store-features",
-        help="Store the projections of new pairs, computed by --checkpoint; the methods der and "
-        "derpp need them.",
-        rich_help_panel=options.DATA,
-    ),
-]
-Policy = Annotated[
-    str,
-    typer.Option(
-        "--policy",
-        metavar="NAME",
-        help="Rule that chooses pairs: reservoir, ring, herding, kmeans or random.",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Variant = Annotated[
-    str,
-    typer.Option(
-        "--variant",
-        metavar="NAME",
-        help="Details of the policy: paper, or ctp to match the CTP authors' code.",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Size = Annotated[
-    str | None,
-    typer.Option(
-        "--size",
-        metavar="N|P%",
-        help="Size of the buffer: a number of images (10000), or a share of each task (5%); "
-        "required unless --add is given.",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Of = Annotated[
-    str | None,
-    typer.Option(
-        "--of",
-        metavar="N|stream",
-        help="Total that a percentage --size refers to: a number of images, or the whole stream "
-        "(default: each task).",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Add = Annotated[
-    int | None,
-    typer.Option(
-        "--add",
-        min=1,
-        metavar="N",
-        help="Append N random images of the task and evict none, with --policy random; replaces "
-        "--size.",
-        rich_help_panel=options.METHOD,
-    ),
-]
 
-Candidates = Annotated[
-    int | None,
-    typer.Option(
-        "--candidates",
-        min=1,
-        metavar="N",
-        help="Number of images that herding and kmeans choose from, drawn at random (default: "
-        "50000, or 5 times as many as they keep; more than 300000 only by this option).",
-        rich_help_panel=options.METHOD,
-    ),
-]
-
-
-def run(
-    task: Annotated[
-        Path,
-        typer.Argument(metavar="TASK", help="Task directory that the model was just trained on."),
-    ],
-    out: options.Out,
-    previous: Previous = None,
-    checkpoint: Checkpoint = None,
-    policy: Policy = "reservoir",
-    variant: Variant = "paper",
-    size: Size = None,
-    of: Of = None,
-    add: Add = None,
-    candidates: Candidates = None,
-    store_features: StoreFeatures = False,
-    seed: options.Seed = 0,
-    device: options.Device = "auto",
-    nproc: options.Nproc = None,
-    threads: options.Threads = options.DEFAULT_THREADS,
-    force: options.Force = False,
-    dry_run: options.DryRun = False,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+class Buffer(Planned, Computed, Stored):
     r"""Choose which pairs of a task to keep for replay, in addition to earlier ones.
 
     The result is a task directory that contains its images, so the old task can be deleted.
@@ -172,57 +68,139 @@ def run(
       vlcpctl buffer stream/00-smileys -o mof/00 --policy herding --size 5% \
           --checkpoint run/00
     """
-    options.start(quiet=quiet, threads=threads)
-    from vlcpctl.data.buffer.manifest import BufferRequest
-    from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
-    from vlcpctl.files.finished import already_made
-    from vlcpctl.files.manifest import content_of
 
-    model = _Model(checkpoint, device, _processes(nproc, checkpoint))
-    new, size_ = _check_options(task, checkpoint, policy, variant, (size, of, add), store_features)
-    request = BufferRequest(
-        task=new,
-        previous=open_buffer(previous) if previous else None,
-        policy=policy,
-        variant=variant,
-        size=size_,
-        seed=seed,
-        checkpoint=content_of(checkpoint, "checkpoint") if checkpoint else None,
-        stores_features=store_features,
-        candidates=candidates,
+    task: OnePath = argument(
+        "TASK", "Task directory that the model was just trained on", kw_only=False, stored=True
     )
-    if already_made(out, "task", request.identity(), force=force):
-        say(f"buffer: {out} is already finished")
-    else:
-        plan = plan_update(request)
-        say(f"buffer: {plan}")
-        for warning in plan.warnings:
-            warn(warning)
-        if dry_run:
-            return
-        with model.pool() as pool:
-            features, project = partial(_embed, model, pool), partial(_project, model, pool)
-            write_buffer(out, request, plan, features, project)
-        say(f"buffer: {_summary(out, sum(plan.seen.values()))}")
-    emit(_result(out) if as_json else out)
+    previous: MaybePath = option(
+        "Buffer of the earlier tasks; it is not changed",
+        "DIR",
+        INPUT,
+        otherwise="start with an empty one",
+        usual=True,
+    )
+    checkpoint: MaybePath = option(
+        "Checkpoint that computes the features, for herding, kmeans and --store-features",
+        "DIR",
+        INPUT,
+        usual=True,
+    )
+    policy: str = option(
+        "Rule that chooses pairs: reservoir, ring, herding, kmeans or random",
+        "NAME",
+        METHOD,
+        default="reservoir",
+        choices=("reservoir", "ring", "herding", "kmeans", "random"),
+        usual=True,
+    )
+    variant: str = option(
+        "Details of the policy: paper, or ctp to match the CTP authors' code",
+        "NAME",
+        METHOD,
+        default="paper",
+        choices=("paper", "ctp"),
+    )
+    size: MaybeAmount = option(
+        "Size of the buffer: a number of images (10000), or a share of each task (5%); required "
+        "unless --add is given",
+        "N|P%",
+        METHOD,
+        usual=True,
+    )
+    of: MaybeAmount = option(
+        "Total that a percentage --size refers to: a number of images, or the whole stream",
+        "N|stream",
+        METHOD,
+        otherwise="each task",
+    )
+    add: int | None = option(
+        "Append N random images of the task and evict none, with --policy random; replaces --size",
+        "N",
+        METHOD,
+        within="[1, inf)",
+    )
+    candidates: int | None = option(
+        "Number of images that herding and kmeans choose from, drawn at random",
+        "N",
+        METHOD,
+        otherwise="50000, or 5 times as many as they keep; more than 300000 only by this option",
+        within="[1, inf)",
+    )
+    store_features: bool = switch(
+        "Store the projections of new pairs, computed by --checkpoint; the methods der and "
+        "derpp need them",
+        DATA,
+        usual=True,
+    )
 
+    nproc: int | None = like(
+        Computed,
+        "nproc",
+        default=None,
+        goes_with=("checkpoint", None, "only a model runs in several processes"),
+    )
 
-@dataclass(frozen=True)
-class _Model:
-    """The checkpoint that computes features, if one does, and how it is run."""
+    def execute(self) -> None:
+        from vlcpctl.data.buffer.manifest import BufferRequest
+        from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
+        from vlcpctl.files.finished import already_made
+        from vlcpctl.files.manifest import content_of
 
-    checkpoint: Path | None
-    device: str
-    nproc: int
+        task, size = self._checked()
+        request = BufferRequest(
+            task=task,
+            previous=open_buffer(self.previous) if self.previous else None,
+            policy=self.policy,
+            variant=self.variant,
+            size=size,
+            seed=self.seed,
+            checkpoint=content_of(self.checkpoint, "checkpoint") if self.checkpoint else None,
+            stores_features=self.store_features,
+            candidates=self.candidates,
+        )
+        if already_made(self.out, "task", request.identity(), force=self.force):
+            say(f"buffer: {self.out} is already finished")
+        else:
+            plan = plan_update(request)
+            say(f"buffer: {plan}")
+            for warning in plan.warnings:
+                warn(warning)
+            if self.dry_run:
+                return
+            with self._pool() as pool:
+                features, project = partial(self._embed, pool), partial(self._project, pool)
+                write_buffer(self.out, request, plan, features, project)
+            say(f"buffer: {_summary(self.out, sum(plan.seen.values()))}")
+        emit(_result(self.out) if self.json else self.out)
 
-    def pool(self) -> AbstractContextManager[Pool]:
-        """The processes that run it."""
+    def _checked(self) -> tuple[Task, buffer_size.BufferSize]:
+        """The task and the size, after checking that the options are consistent."""
+        from vlcpctl.data.buffer.policies import check_policy, check_variant
+        from vlcpctl.data.buffer.size import parse_size
+        from vlcpctl.data.tasks.task import open_task
+
+        check_policy(
+            self.policy,
+            adds=self.add is not None,
+            has_checkpoint=self.checkpoint is not None,
+            stores_features=self.store_features,
+        )
+        task = open_task(self.task)
+        wanted = parse_size(self.size, self.of, self.add, task)
+        check_variant(self.variant, self.policy, wanted)
+        if task.manifest.buffer is not None:
+            raise BadInput(f"{self.task} is a buffer; give a task, and pass it with --previous")
+        return task, wanted
+
+    def _pool(self) -> AbstractContextManager[Pool]:
+        """The processes that run the model, if there is one."""
         from vlcpctl.distributed.pool import pool_of
+        from vlcpctl.distributed.ranks import processes
         from vlcpctl.models.imports import preload
 
-        return pool_of(self.nproc if self.checkpoint else 1, self.device, preload)
+        return pool_of(processes(self.nproc) if self.checkpoint else 1, self.device, preload)
 
-    def loaded(self, pool: Pool) -> tuple[Encoder, Results]:
+    def _loaded(self, pool: Pool) -> tuple[Encoder, Results]:
         """The model, and the processes that give its results."""
         from vlcpctl.models.encoders import SavedEncoder
 
@@ -231,74 +209,32 @@ class _Model:
         encoder = pool.load(source, self.device)
         return encoder, partial(pool.results, source, encoder)
 
+    def _embed(self, pool: Pool, split: Split, rows: np.ndarray) -> np.ndarray:
+        """Features (N, D) of rows of a split; called only by herding and kmeans."""
+        from vlcpctl.models.embed import require_finite
+        from vlcpctl.precompute.pair_features import pair_features
 
-def _check_options(
-    task: Path,
-    checkpoint: Path | None,
-    policy: str,
-    variant: str,
-    sizes: tuple[str | None, str | None, int | None],
-    store_features: bool,
-) -> tuple[Task, buffer_size.BufferSize]:
-    """The task and the size, after checking that the options are consistent."""
-    from vlcpctl.data.buffer.policies import check_policy, check_variant
-    from vlcpctl.data.buffer.size import parse_size
-    from vlcpctl.data.tasks.task import open_task
+        encoder, results = self._loaded(pool)
+        features = pair_features(encoder, split, rows, results)
+        require_finite(features, self._named(split))
+        return features
 
-    check_policy(
-        policy,
-        adds=sizes[2] is not None,
-        has_checkpoint=checkpoint is not None,
-        stores_features=store_features,
-    )
-    new = open_task(task)
-    wanted = parse_size(*sizes, new)
-    check_variant(variant, policy, wanted)
-    if new.manifest.buffer is not None:
-        raise BadInput(f"{task} is a buffer; give a task, and pass the buffer with --previous")
-    return new, wanted
+    def _project(self, pool: Pool, split: Split, rows: np.ndarray) -> StoredProjections:
+        """Raw projections of rows of a split, to store beside them."""
+        from vlcpctl.files.manifest import content_of
+        from vlcpctl.models.embed import require_finite
+        from vlcpctl.precompute.pair_features import raw_projections
 
+        encoder, results = self._loaded(pool)
+        assert self.checkpoint is not None
+        maker = content_of(self.checkpoint, "checkpoint")
+        found = raw_projections(encoder, split, rows, maker, results)
+        for side in (found.image_ND, found.text_TD):
+            require_finite(side, f"{self._named(split)}, at half precision")
+        return found
 
-def _processes(nproc: int | None, checkpoint: Path | None) -> int:
-    """The number of processes that compute features."""
-    from vlcpctl.distributed.ranks import processes
-
-    if nproc and checkpoint is None:
-        raise UsageError(
-            f"--nproc {nproc} has no effect without --checkpoint: "
-            "only a model runs in several processes"
-        )
-    return processes(nproc)
-
-
-def _embed(model: _Model, pool: Pool, split: Split, rows: np.ndarray) -> np.ndarray:
-    """Features (N, D) of rows of a split; called only by herding and kmeans."""
-    from vlcpctl.models.embed import require_finite
-    from vlcpctl.precompute.pair_features import pair_features
-
-    encoder, results = model.loaded(pool)
-    features = pair_features(encoder, split, rows, results)
-    require_finite(features, _named(model, split))
-    return features
-
-
-def _project(model: _Model, pool: Pool, split: Split, rows: np.ndarray) -> StoredProjections:
-    """Raw projections of rows of a split, to store beside them."""
-    from vlcpctl.files.manifest import content_of
-    from vlcpctl.models.embed import require_finite
-    from vlcpctl.precompute.pair_features import raw_projections
-
-    encoder, results = model.loaded(pool)
-    assert model.checkpoint is not None
-    maker = content_of(model.checkpoint, "checkpoint")
-    found = raw_projections(encoder, split, rows, maker, results)
-    for side in (found.image_ND, found.text_TD):
-        require_finite(side, f"{_named(model, split)}, at half precision")
-    return found
-
-
-def _named(model: _Model, split: Split) -> str:
-    return f"{model.checkpoint} on {split.directory}"
+    def _named(self, split: Split) -> str:
+        return f"{self.checkpoint} on {split.directory}"
 
 
 def _summary(out: Path, seen: int) -> str:

@@ -5,57 +5,17 @@ from __future__ import annotations
 import shutil
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from vlcpctl.commands import options
+from vlcpctl.commands.shared import Json, Quiet
+from vlcpctl.core.options import Paths, argument, option, switch
 from vlcpctl.core.words import printable
 
 if TYPE_CHECKING:
     from vlcpctl.inspection.split_columns import Finding
 
-Paths = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="PATH",
-        help="Stream, task, buffer, checkpoint, targets, pseudo texts or state of update.",
-    ),
-]
-Deep = Annotated[
-    bool, typer.Option("--deep", help="Read and hash every byte, whether verified before or not.")
-]
-NearDuplicates = Annotated[
-    int | None,
-    typer.Option(
-        "--near-duplicates",
-        min=0,
-        max=8,
-        metavar="BITS",
-        help="Also report images whose 64-bit perceptual hash differs from that of a training "
-        "image in at most BITS bits, such as 4 (default: only exact copies).",
-    ),
-]
-Strict = Annotated[bool, typer.Option("--strict", help="Exit with code 3 for warnings, too.")]
-Repair = Annotated[
-    bool,
-    typer.Option(
-        "--repair",
-        help="In a state of update, first set the link DIR/current and let its owner read and "
-        "write all files; nothing else is changed.",
-    ),
-]
 
-
-def run(
-    paths: Paths,
-    deep: Deep = False,
-    near_duplicates: NearDuplicates = None,
-    strict: Strict = False,
-    repair: Repair = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+class Check(Quiet, Json):
     """Verify artifacts against their manifests: print one problem per line, exit 3 if there is any.
 
     Without --deep, manifests, indexes and tar headers are compared with each other, the end of
@@ -78,40 +38,64 @@ def run(
       vlcpctl check --deep stream/02-animals-nature runs/ctp/task-2
       vlcpctl check --strict --near-duplicates 4 stream buffer
     """
-    options.start(quiet=quiet)
-    from json import dumps
 
-    from vlcpctl.core.console import emit, say
-    from vlcpctl.core.errors import BadInput
-    from vlcpctl.inspection.check import check, findings
-    from vlcpctl.inspection.image_looks import require_image_hashes
-    from vlcpctl.production.checking import check_state
-    from vlcpctl.production.describe import is_state
+    paths: Paths = argument(
+        "PATH",
+        "Stream, task, buffer, checkpoint, targets, pseudo texts or state of update",
+        kw_only=False,
+    )
+    deep: bool = switch("Read and hash every byte, whether verified before or not")
+    near_duplicates: int | None = option(
+        "Also report images whose 64-bit perceptual hash differs from that of a training image "
+        "in at most BITS bits, such as 4",
+        "BITS",
+        otherwise="only exact copies",
+        within="[0, 8]",
+    )
+    strict: bool = switch("Exit with code 3 for warnings, too")
+    repair: bool = switch(
+        "In a state of update, first set the link DIR/current and let its owner read and write "
+        "all files; nothing else is changed"
+    )
 
-    states = [path for path in paths if is_state(path)]
-    others = [path for path in paths if path not in states]
-    if near_duplicates is not None:
-        require_image_hashes()
-    if repair:
-        _repair(states)
-    show = emit if json else _print
-    problems = warnings = 0
-    for path in paths:
-        verify = check_state if path in states else check
-        for problem in verify(path, deep=deep):
-            show(dumps({"path": str(path), "problem": problem}) if json else problem)
-            problems += 1
-    for finding in findings(others, deep=deep, near_bits=near_duplicates):
-        show(dumps(_as_json(finding)) if json else f"warning: {finding.path}: {finding.text}")
-        warnings += 1
-    found = [
-        f"{count} {noun}{'' if count == 1 else 's'}"
-        for count, noun in ((problems, "problem"), (warnings, "warning"))
-        if count
-    ]
-    if problems or (strict and warnings):
-        raise BadInput(f"{' and '.join(found)} found in {', '.join(map(str, paths))}")
-    say(f"no problems found{f', {found[0]}' if found else ''}")
+    def execute(self) -> None:
+        from json import dumps
+
+        from vlcpctl.core.console import emit, say
+        from vlcpctl.core.errors import BadInput
+        from vlcpctl.inspection.check import check, findings
+        from vlcpctl.inspection.image_looks import require_image_hashes
+        from vlcpctl.production.checking import check_state
+        from vlcpctl.production.describe import is_state
+
+        states = [path for path in self.paths if is_state(path)]
+        others = [path for path in self.paths if path not in states]
+        if self.near_duplicates is not None:
+            require_image_hashes()
+        if self.repair:
+            _repair(states)
+        show = emit if self.json else _print
+        problems = warnings = 0
+        for path in self.paths:
+            verify = check_state if path in states else check
+            for problem in verify(path, deep=self.deep):
+                show(dumps({"path": str(path), "problem": problem}) if self.json else problem)
+                problems += 1
+        for finding in findings(others, deep=self.deep, near_bits=self.near_duplicates):
+            show(
+                dumps(_as_json(finding))
+                if self.json
+                else f"warning: {finding.path}: {finding.text}"
+            )
+            warnings += 1
+        found = [
+            f"{count} {noun}{'' if count == 1 else 's'}"
+            for count, noun in ((problems, "problem"), (warnings, "warning"))
+            if count
+        ]
+        if problems or (self.strict and warnings):
+            raise BadInput(f"{' and '.join(found)} found in {', '.join(map(str, self.paths))}")
+        say(f"no problems found{f', {found[0]}' if found else ''}")
 
 
 def _repair(states: list[Path]) -> None:

@@ -5,12 +5,23 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
-
-from vlcpctl.commands import options
+from vlcpctl.commands.shared import Computed, Planned, Shared, Stored
 from vlcpctl.core.console import emit, say
+from vlcpctl.core.options import (
+    DATA,
+    EXECUTION,
+    INPUT,
+    Auto,
+    MaybePath,
+    OnePath,
+    Paths,
+    argument,
+    like,
+    option,
+    required,
+)
 from vlcpctl.training.config.settings import Settings
 
 if TYPE_CHECKING:
@@ -18,95 +29,11 @@ if TYPE_CHECKING:
     from vlcpctl.precompute.compute_options import ComputeOptions
     from vlcpctl.precompute.distill_plan import DistillPlan
 
-Tasks = Annotated[list[Path], typer.Argument(metavar="TASK", help="Task directories.")]
-Teacher = Annotated[
-    Path,
-    typer.Option(
-        metavar="DIR",
-        help="Checkpoint to compute embeddings with, usually the previous one.",
-        rich_help_panel=options.INPUT,
-    ),
-]
-Buffer = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Buffer that train-step will replay; its pairs are embedded too (default: none).",
-        rich_help_panel=options.INPUT,
-    ),
-]
-Views = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=10_000,
-        metavar="N",
-        help="Augmented views per image (default: 4, or 1 without random augmentation).",
-        rich_help_panel=options.DATA,
-    ),
-]
-Preset = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Preset whose augmentation to use (default: the teacher's settings).",
-        rich_help_panel=options.DATA,
-    ),
-]
-BatchSize = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Images or texts to encode at once.",
-        rich_help_panel=options.EXECUTION,
-    ),
-]
-NumShards = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Number of commands that share the work.",
-        rich_help_panel=options.EXECUTION,
-    ),
-]
-ShardIndex = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        metavar="I",
-        help="Index of this command, from 0 to --num-shards - 1.",
-        rich_help_panel=options.EXECUTION,
-    ),
-]
+
+AUGMENTATION = ("crop", "crop_scale", "flip", "randaugment", "jpeg_decode", "resize")
 
 
-@options.with_fields(
-    Settings, only=("crop", "crop_scale", "flip", "randaugment", "jpeg_decode", "resize")
-)
-def run(
-    tasks: Tasks,
-    out: options.Out,
-    teacher: Teacher,
-    buffer: Buffer = None,
-    views: Views = None,
-    preset: Preset = None,
-    *,
-    batch_size: BatchSize = 256,
-    num_shards: NumShards = 1,
-    shard_index: ShardIndex = 0,
-    seed: options.Seed = 0,
-    device: options.Device = "auto",
-    workers: options.Workers = None,
-    nproc: options.Nproc = None,
-    threads: options.Threads = options.DEFAULT_THREADS,
-    force: options.Force = False,
-    dry_run: options.DryRun = False,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-    **augmentation: Any,
-) -> None:
+class Distill(Planned, Computed, Stored):
     r"""Precompute a teacher's embeddings of tasks, so that training does not run the teacher.
 
     Computes the raw embeddings of every image, in several augmented views, and of every caption.
@@ -127,39 +54,98 @@ def run(
       vlcpctl train-step stream/01-* -o run/01 --method modx --previous run/00 \
           --targets targets/01
     """
-    options.start(quiet=quiet, threads=threads)
-    from vlcpctl.distributed.ranks import processes
-    from vlcpctl.files.parts import parts_of
-    from vlcpctl.precompute.compute_options import ComputeOptions
-    from vlcpctl.precompute.distill_plan import DistillRequest, make_plan
 
-    shard = parts_of(out, num_shards, shard_index, force=force and num_shards > 1)
-    assert shard is not None
-    request = DistillRequest(
-        tasks=tuple(dict.fromkeys(tasks)),
-        teacher=teacher,
-        out=out,
-        buffer=buffer,
-        views=views,
-        preset=preset,
-        augmentation={name: one for name, one in augmentation.items() if one is not None},
-        seed=seed,
+    tasks: Paths = argument("TASK", "Task directories", kw_only=False, stored=True)
+    teacher: OnePath = required(
+        "Checkpoint to compute embeddings with, usually the previous one", "DIR", INPUT
     )
-    compute = ComputeOptions(
-        batch_size=batch_size,
-        device=device,
-        workers=workers,
-        threads=threads,
-        nproc=processes(nproc),
+    buffer: MaybePath = option(
+        "Buffer that train-step will replay; its pairs are embedded too",
+        "DIR",
+        INPUT,
+        usual=True,
+        stored=True,
     )
-    plan = make_plan(request)
-    for line in plan.lines():
-        say(line)
-    say(f"  {compute}")
-    if dry_run:
-        return
-    if _make_targets(plan, compute, shard, force=force):
-        emit(_result(out) if as_json else out)
+    views: int | None = option(
+        "Augmented views per image",
+        "N",
+        DATA,
+        otherwise="4, or 1 without random augmentation",
+        within="[1, 10000]",
+        usual=True,
+    )
+    preset: str | None = option(
+        "Preset whose augmentation to use",
+        "NAME",
+        DATA,
+        otherwise="the teacher's settings",
+        offers="presets",
+        usual=True,
+    )
+    crop: str | None = like(Settings, "crop", default=None)
+    crop_scale: tuple[float, float] | None = like(Settings, "crop_scale", default=None)
+    flip: bool | None = like(Settings, "flip", default=None)
+    randaugment: tuple[int, int] | None = like(Settings, "randaugment", default=None)
+    jpeg_decode: str | None = like(Settings, "jpeg_decode", default=None)
+    resize: str | None = like(Settings, "resize", default=None)
+    batch_size: int = option(
+        "Images or texts to encode at once", "N", EXECUTION, default=256, within="[1, inf)"
+    )
+    num_shards: int = option(
+        "Number of commands that share the work",
+        "N",
+        EXECUTION,
+        default=1,
+        within="[1, inf)",
+        usual=True,
+    )
+    shard_index: int = option(
+        "Index of this command, from 0 to --num-shards - 1",
+        "I",
+        EXECUTION,
+        default=0,
+        within="[0, inf)",
+        usual=True,
+    )
+    workers: Auto = like(Shared, "workers", default=None)
+
+    def execute(self) -> None:
+        from vlcpctl.distributed.ranks import processes
+        from vlcpctl.files.parts import parts_of
+        from vlcpctl.precompute.compute_options import ComputeOptions
+        from vlcpctl.precompute.distill_plan import DistillRequest, make_plan
+
+        shard = parts_of(
+            self.out, self.num_shards, self.shard_index, force=self.force and self.num_shards > 1
+        )
+        assert shard is not None
+        request = DistillRequest(
+            tasks=tuple(dict.fromkeys(self.tasks)),
+            teacher=self.teacher,
+            out=self.out,
+            buffer=self.buffer,
+            views=self.views,
+            preset=self.preset,
+            augmentation={
+                name: value for name in AUGMENTATION if (value := getattr(self, name)) is not None
+            },
+            seed=self.seed,
+        )
+        compute = ComputeOptions(
+            batch_size=self.batch_size,
+            device=self.device,
+            workers=self.workers,
+            threads=self.threads,
+            nproc=processes(self.nproc),
+        )
+        plan = make_plan(request)
+        for line in plan.lines():
+            say(line)
+        say(f"  {compute}")
+        if self.dry_run:
+            return
+        if _make_targets(plan, compute, shard, force=self.force):
+            emit(_result(self.out) if self.json else self.out)
 
 
 def _make_targets(plan: DistillPlan, compute: ComputeOptions, shard: Parts, *, force: bool) -> bool:

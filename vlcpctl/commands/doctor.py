@@ -18,12 +18,12 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Literal
 
-from vlcpctl.commands import options
+from vlcpctl.commands.running import DEFAULT_THREADS
+from vlcpctl.commands.shared import Json
 from vlcpctl.core import console
 from vlcpctl.core.errors import VlcpError
 from vlcpctl.core.machine import has_tf32, is_gpu, worker_count
 from vlcpctl.jobs.runner import CONTEXT
-from vlcpctl.training.config.execution import require_compiler
 
 Status = Literal["ok", "warn", "fail"]
 LITTLE_DISK = 5 * 2**30  # a few checkpoints of a base model
@@ -40,7 +40,7 @@ class Check:
     detail: str
 
 
-def run(as_json: options.Json = False) -> None:
+class Doctor(Json):
     """Show what this machine can do.
 
     Exits with code 1 if something that vlcpctl requires is missing.
@@ -49,17 +49,18 @@ def run(as_json: options.Json = False) -> None:
       vlcpctl doctor
       vlcpctl doctor --json | jq '.checks[] | select(.status != "ok")'
     """
-    options.start()
-    checks = list(_checks())
-    if as_json:
-        rows = [dataclasses.asdict(check) for check in checks]
-        console.emit(json.dumps({"schema": "vlcpctl.doctor/1", "checks": rows}))
-    else:
-        for check in checks:
-            console.emit(f"{check.status:5} {check.name:12} {check.detail}")
-    failed = [check.name for check in checks if check.status == "fail"]
-    if failed:
-        raise VlcpError(f"vlcpctl cannot work here: {', '.join(failed)} failed")
+
+    def execute(self) -> None:
+        checks = list(_checks())
+        if self.json:
+            rows = [dataclasses.asdict(check) for check in checks]
+            console.emit(json.dumps({"schema": "vlcpctl.doctor/1", "checks": rows}))
+        else:
+            for check in checks:
+                console.emit(f"{check.status:5} {check.name:12} {check.detail}")
+        failed = [check.name for check in checks if check.status == "fail"]
+        if failed:
+            raise VlcpError(f"vlcpctl cannot work here: {', '.join(failed)} failed")
 
 
 def _checks() -> Iterator[Check]:
@@ -139,6 +140,8 @@ def _arithmetic(torch: Any) -> str:
 
 def _compiler() -> Check:
     """Whether --compile would find a compiler."""
+    from vlcpctl.training.config.execution import require_compiler
+
     try:
         require_compiler(on_gpu=is_gpu("auto"))
     except VlcpError as error:
@@ -183,8 +186,7 @@ def _threads() -> Check:
     return Check(
         "threads",
         "ok",
-        f"{usable} cores; arithmetic uses {options.DEFAULT_THREADS} by default, --workers auto "
-        f"{workers}",
+        f"{usable} cores; arithmetic uses {DEFAULT_THREADS} by default, --workers auto {workers}",
     )
 
 

@@ -2,99 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from vlcpctl.commands import options
-from vlcpctl.commands.evaluation import evaluation
+from vlcpctl.commands.evaluation import Evaluate
+from vlcpctl.commands.shared import SPLITS, Shared, Stored
+from vlcpctl.core.options import (
+    INPUT,
+    METHOD,
+    OPTIMIZATION,
+    Amount,
+    MaybePath,
+    Paths,
+    PathTexts,
+    argument,
+    like,
+    option,
+)
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.evaluator import Evaluator
 
-DataSets = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="DATASET",
-        help="Task directories, folders in CLIP_benchmark's layout, or data sets by name "
-        "(listed in eval-zeroshot -h).",
-    ),
-]
-Protocol = Annotated[
-    str,
-    typer.Option(
-        "--protocol",
-        metavar="NAME",
-        help="Evaluation protocol: logistic (regression on unit features, its strength chosen on a "
-        "held-out part) or modx (the probe of Mod-X's authors, see above).",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Strength = Annotated[
-    float | None,
-    typer.Option(
-        "--strength",
-        metavar="X",
-        help="Strength of the L2 regularisation (default: chosen on a held-out part).",
-        rich_help_panel=options.OPTIMIZATION,
-    ),
-]
-HeldOut = Annotated[
-    float | None,
-    typer.Option(
-        "--held-out",
-        metavar="SHARE",
-        help="Share of the train split on which --strength is chosen (default: 0.1).",
-        rich_help_panel=options.OPTIMIZATION,
-    ),
-]
-Epochs = Annotated[
-    int | None,
-    typer.Option(
-        "--epochs",
-        min=1,
-        metavar="N",
-        help="Epochs of --protocol modx (default: 100).",
-        rich_help_panel=options.OPTIMIZATION,
-    ),
-]
-Rate = Annotated[
-    float | None,
-    typer.Option(
-        "--lr",
-        metavar="X",
-        help="Initial learning rate of --protocol modx (default: 0.3).",
-        rich_help_panel=options.OPTIMIZATION,
-    ),
-]
-TrainSplit = Annotated[
-    str,
-    typer.Option(
-        "--train-split",
-        metavar="SPLIT",
-        help="Split to train the probes on.",
-        rich_help_panel=options.INPUT,
-    ),
-]
 
-
-@evaluation("eval-probe")
-def run(
-    data_sets: DataSets,
-    checkpoint: options.Checkpoints,
-    data: options.Data = None,
-    protocol: Protocol = "logistic",
-    strength: Strength = None,
-    held_out: HeldOut = None,
-    epochs: Epochs = None,
-    lr: Rate = None,
-    train_split: TrainSplit = "train",
-    split: options.Split = "test",
-    run_name: options.Run = None,
-    max_skip: options.MaxSkip = "0.1%",
-    seed: options.Seed = 0,
-    limit: options.Limit = None,
-) -> Evaluator:
+class EvalProbe(Evaluate, Stored):
     r"""Evaluate linear probes on frozen image features, and write rows.
 
     For each checkpoint and data set, a linear classifier is trained on the image embeddings of one
@@ -122,23 +51,78 @@ def run(
       vlcpctl eval-probe imagenet1k --data benchmarks --checkpoint run/02 \
           --protocol modx --nproc 8
     """
-    from vlcpctl.data.classification.benchmarks import expand_groups
-    from vlcpctl.data.tasks.skips import Tolerance
-    from vlcpctl.evaluation.classification.probe import LinearProbe
 
-    return LinearProbe(
-        words=tuple(dict.fromkeys(expand_groups(data_sets))),
-        checkpoints=tuple(dict.fromkeys(checkpoint)),
-        data=data,
-        protocol=protocol,
-        strength=strength,
-        held_out=held_out,
-        epochs=epochs,
-        lr=lr,
-        train_split=train_split,
-        split=split,
-        run=run_name,
-        limit=limit,
-        seed=seed,
-        tolerance=Tolerance.parse(max_skip),
+    command = "eval-probe"
+
+    data_sets: PathTexts = argument(
+        "DATASET",
+        "Task directories, folders in CLIP_benchmark's layout, or data sets by name (listed in "
+        "eval-zeroshot -h)",
+        kw_only=False,
+        offers="data_sets",
+        stored=True,
     )
+    checkpoint: Paths = like(Shared, "checkpoint")
+    data: MaybePath = like(Shared, "data", default=None, usual=True, stored=True)
+    protocol: str = option(
+        "Evaluation protocol: logistic (regression on unit features, its strength chosen on a "
+        "held-out part) or modx (the probe of Mod-X's authors, see above)",
+        "NAME",
+        METHOD,
+        default="logistic",
+        choices=("logistic", "modx"),
+        usual=True,
+    )
+    strength: float | None = option(
+        "Strength of the L2 regularisation",
+        "X",
+        OPTIMIZATION,
+        otherwise="chosen on a held-out part",
+    )
+    held_out: float | None = option(
+        "Share of the train split on which --strength is chosen",
+        "SHARE",
+        OPTIMIZATION,
+        otherwise="0.1",
+    )
+    epochs: int | None = option(
+        "Epochs of --protocol modx",
+        "N",
+        OPTIMIZATION,
+        otherwise="100",
+        within="[1, inf)",
+    )
+    lr: float | None = option(
+        "Initial learning rate of --protocol modx (default: 0.3)",
+        "X",
+        OPTIMIZATION,
+    )
+    train_split: str = option(
+        "Split to train the probes on", "SPLIT", INPUT, default="train", offers=SPLITS, usual=True
+    )
+    split: str = like(Shared, "split", default="test", usual=True)
+    run: str | None = like(Shared, "run", default=None)
+    max_skip: Amount = like(Shared, "max_skip", default="0.1%")
+    seed: int = like(Shared, "seed", default=0)
+
+    def evaluator(self) -> Evaluator:
+        from vlcpctl.data.classification.benchmarks import expand_groups
+        from vlcpctl.data.tasks.skips import Tolerance
+        from vlcpctl.evaluation.classification.probe import LinearProbe
+
+        return LinearProbe(
+            words=tuple(dict.fromkeys(expand_groups(self.data_sets))),
+            checkpoints=tuple(dict.fromkeys(self.checkpoint)),
+            data=self.data,
+            protocol=self.protocol,
+            strength=self.strength,
+            held_out=self.held_out,
+            epochs=self.epochs,
+            lr=self.lr,
+            train_split=self.train_split,
+            split=self.split,
+            run=self.run,
+            limit=self.limit,
+            seed=self.seed,
+            tolerance=Tolerance.parse(self.max_skip),
+        )

@@ -2,151 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from vlcpctl.commands import options
-from vlcpctl.commands.evaluation import STDOUT, evaluation
+from vlcpctl.commands.evaluation import Evaluate
+from vlcpctl.commands.paths import STDOUT
+from vlcpctl.commands.shared import SPLITS, Sharded, Shared, Stored
+from vlcpctl.core.options import (
+    DATA,
+    INPUT,
+    METHOD,
+    MaybePath,
+    Paths,
+    argument,
+    like,
+    option,
+    several,
+)
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.evaluator import Evaluator
 
-Gallery = Annotated[
-    str,
-    typer.Option(
-        "--gallery",
-        metavar="NAME",
-        help="Gallery to search: own (of each task), merged (of all tasks up to a step) or both.",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Protocol = Annotated[
-    str,
-    typer.Option(
-        "--protocol",
-        metavar="NAME",
-        help="Evaluation protocol: cross-modal (recall) or multi-modal (average precision of "
-        "fused pairs).",
-        rich_help_panel=options.METHOD,
-    ),
-]
-MapVariant = Annotated[
-    str | None,
-    typer.Option(
-        "--map-variant",
-        metavar="NAME",
-        help="Definition of average precision: eq11 (CTP's equation), ctp (with the cut-offs of "
-        "the authors' code) or min-rn (divided by the number of possible hits) (default: eq11).",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Distractors = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--distractors",
-        metavar="TASK",
-        help="Task whose images and captions are added to every gallery as wrong answers; repeat "
-        "for more.",
-        rich_help_panel=options.INPUT,
-    ),
-]
-GalleryCheckpoint = Annotated[
-    Path | None,
-    typer.Option(
-        "--gallery-checkpoint",
-        metavar="DIR",
-        help="Checkpoint that embeds the galleries, as an index that was built earlier; those of "
-        "--checkpoint embed the queries (default: each checkpoint embeds both).",
-        rich_help_panel=options.INPUT,
-    ),
-]
-DistractorsBy = Annotated[
-    str | None,
-    typer.Option(
-        "--distractors-by",
-        metavar="NAME",
-        help="Checkpoint that embeds the distractors: gallery (that of --gallery-checkpoint) or "
-        "query, as an index to which the new model has added items (default: gallery).",
-        rich_help_panel=options.METHOD,
-    ),
-]
-SplitName = Annotated[
-    str | None,
-    typer.Option(
-        "--split",
-        metavar="SPLIT",
-        help="Split of each task to evaluate on (default: test; multi-modal: query and gallery "
-        "where all tasks have them).",
-        rich_help_panel=options.INPUT,
-    ),
-]
-Duplicates = Annotated[
-    str,
-    typer.Option(
-        "--duplicates",
-        metavar="NAME",
-        help="Handling of identical content: unite (as one entry) or separate.",
-        rich_help_panel=options.METHOD,
-    ),
-]
-SaveEmbeddings = Annotated[
-    Path | None,
-    typer.Option(
-        "--save-embeddings",
-        metavar="DIR",
-        help="Directory to write embeddings to, in clip-retrieval's layout (default: none).",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
-Timings = Annotated[
-    Path | None,
-    typer.Option(
-        "--timings",
-        metavar="FILE",
-        help="File to write timings to, as NDJSON (default: none).",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
 
-
-Sample = Annotated[
-    int | None,
-    typer.Option(
-        "--sample",
-        min=1,
-        metavar="N",
-        help="Use only the N samples of each split that have the lowest keys, the same ones in "
-        "every evaluation (default: all).",
-        rich_help_panel=options.DATA,
-    ),
-]
-
-
-@evaluation("eval-retrieval")
-def run(
-    tasks: options.Tasks,
-    checkpoint: options.Checkpoints,
-    gallery: Gallery = "own",
-    distractors: Distractors = None,
-    gallery_checkpoint: GalleryCheckpoint = None,
-    distractors_by: DistractorsBy = None,
-    protocol: Protocol = "cross-modal",
-    map_variant: MapVariant = None,
-    split: SplitName = None,
-    duplicates: Duplicates = "unite",
-    save_embeddings: SaveEmbeddings = None,
-    save_ranks: options.SaveRanks = None,
-    run_name: options.Run = None,
-    timings: Timings = None,
-    out: options.Rows = STDOUT,
-    limit: options.Limit = None,
-    sample: Sample = None,
-    num_shards: options.NumShards = None,
-    shard_index: options.ShardIndex = None,
-    force: options.Force = False,
-) -> Evaluator:
+class EvalRetrieval(Evaluate, Sharded, Stored):
     r"""Evaluate image-text retrieval of checkpoints on tasks, and write rows.
 
     Writes one JSON line for each checkpoint and gallery as soon as it is computed: recall at 1, 5
@@ -204,28 +81,109 @@ def run(
           --gallery-checkpoint run/00 --distractors stream/02-c \
           --distractors-by query -o index.ndjson
     """
-    from vlcpctl.data.tasks.task import open_task
-    from vlcpctl.evaluation.retrieval.evaluator import Retrieval
-    from vlcpctl.files.parts import parts_of
 
-    return Retrieval(
-        tasks=tuple(open_task(path) for path in dict.fromkeys(tasks)),
-        checkpoints=tuple(dict.fromkeys(checkpoint)),
-        gallery=gallery,
-        distractors=tuple(open_task(path) for path in dict.fromkeys(distractors or ())) or None,
-        gallery_checkpoint=gallery_checkpoint,
-        distractors_by=distractors_by,
-        protocol=protocol,
-        map_variant=map_variant,
-        split=split,
-        duplicates=duplicates,
-        run=run_name,
-        limit=limit,
-        sample=sample,
-        timings=timings,
-        save_embeddings=save_embeddings,
-        save_ranks=save_ranks,
-        shards=parts_of(out, num_shards, shard_index, force=force),
-        out=out,
-        force=force,
+    command = "eval-retrieval"
+
+    tasks: Paths = argument("TASK", "Task directories", kw_only=False, stored=True)
+    checkpoint: Paths = like(Shared, "checkpoint")
+    gallery: str = option(
+        "Gallery to search: own (of each task), merged (of all tasks up to a step) or both",
+        "NAME",
+        METHOD,
+        default="own",
+        choices=("own", "merged", "both"),
+        usual=True,
     )
+    distractors: Paths = several(
+        "Task whose images and captions are added to every gallery as wrong answers; repeat for "
+        "more",
+        "TASK",
+        INPUT,
+        stored=True,
+    )
+    gallery_checkpoint: MaybePath = option(
+        "Checkpoint that embeds the galleries, as an index that was built earlier; those of "
+        "--checkpoint embed the queries",
+        "DIR",
+        INPUT,
+        otherwise="each checkpoint embeds both",
+    )
+    distractors_by: str | None = option(
+        "Checkpoint that embeds the distractors: gallery (that of --gallery-checkpoint) or "
+        "query, as an index to which the new model has added items",
+        "NAME",
+        METHOD,
+        otherwise="gallery",
+    )
+    protocol: str = option(
+        "Evaluation protocol: cross-modal (recall) or multi-modal (average precision of fused "
+        "pairs)",
+        "NAME",
+        METHOD,
+        default="cross-modal",
+        choices=("cross-modal", "multi-modal"),
+    )
+    map_variant: str | None = option(
+        "Definition of average precision: eq11 (CTP's equation), ctp (with the cut-offs of the "
+        "authors' code) or min-rn (divided by the number of possible hits)",
+        "NAME",
+        METHOD,
+        otherwise="eq11",
+        goes_with=("protocol", ("multi-modal",)),
+        choices=("eq11", "ctp", "min-rn"),
+    )
+    split: str | None = option(
+        "Split of each task to evaluate on",
+        "SPLIT",
+        INPUT,
+        otherwise="test; multi-modal: query and gallery where all tasks have them",
+        offers=SPLITS,
+        usual=True,
+    )
+    duplicates: str = option(
+        "Handling of identical content: unite (as one entry) or separate",
+        "NAME",
+        METHOD,
+        default="unite",
+        choices=("unite", "separate"),
+    )
+    save_embeddings: MaybePath = option(
+        "Directory to write embeddings to, in clip-retrieval's layout", "DIR", writes=True
+    )
+    save_ranks: MaybePath = like(Shared, "save_ranks", default=None, usual=True)
+    run: str | None = like(Shared, "run", default=None)
+    timings: MaybePath = option("File to write timings to, as NDJSON", "FILE", writes=True)
+    sample: int | None = option(
+        "Use only the N samples of each split that have the lowest keys, the same ones in every "
+        "evaluation",
+        "N",
+        DATA,
+        otherwise="all",
+        within="[1, inf)",
+    )
+
+    def evaluator(self) -> Evaluator:
+        from vlcpctl.data.tasks.task import open_task
+        from vlcpctl.evaluation.retrieval.evaluator import Retrieval
+
+        return Retrieval(
+            tasks=tuple(open_task(path) for path in dict.fromkeys(self.tasks)),
+            checkpoints=tuple(dict.fromkeys(self.checkpoint)),
+            gallery=self.gallery,
+            distractors=tuple(open_task(path) for path in dict.fromkeys(self.distractors)) or None,
+            gallery_checkpoint=self.gallery_checkpoint,
+            distractors_by=self.distractors_by,
+            protocol=self.protocol,
+            map_variant=self.map_variant,
+            split=self.split,
+            duplicates=self.duplicates,
+            run=self.run,
+            limit=self.limit,
+            sample=self.sample,
+            timings=self.timings,
+            save_embeddings=self.save_embeddings,
+            save_ranks=self.save_ranks,
+            shards=self.parts_of(self.out or STDOUT, force=self.force),
+            out=self.out,
+            force=self.force,
+        )

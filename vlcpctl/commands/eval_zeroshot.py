@@ -2,63 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from vlcpctl.commands import options
-from vlcpctl.commands.evaluation import STDOUT, evaluation
+from vlcpctl.commands.evaluation import Evaluate
+from vlcpctl.commands.paths import STDOUT
+from vlcpctl.commands.shared import Sharded, Shared, Stored
+from vlcpctl.core.options import METHOD, Amount, MaybePath, Paths, PathTexts, argument, like, option
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.evaluator import Evaluator
 
-DataSets = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="DATASET",
-        help="Task directories, folders in CLIP_benchmark's layout, or data sets by name "
-        "(listed above).",
-    ),
-]
-Templates = Annotated[
-    Path | None,
-    typer.Option(
-        "--templates",
-        metavar="FILE",
-        help="Prompt templates with {c}, one per line, or CLIP_benchmark's JSON "
-        "(default: those of the data set).",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Classes = Annotated[
-    str,
-    typer.Option(
-        "--classes",
-        metavar="NAME",
-        help="Classes to choose from for a task: of its whole stream (all) or its own (task).",
-        rich_help_panel=options.METHOD,
-    ),
-]
 
-
-@evaluation("eval-zeroshot")
-def run(
-    data_sets: DataSets,
-    checkpoint: options.Checkpoints,
-    data: options.Data = None,
-    templates: Templates = None,
-    classes: Classes = "all",
-    split: options.Split = "test",
-    run_name: options.Run = None,
-    max_skip: options.MaxSkip = "0.1%",
-    save_ranks: options.SaveRanks = None,
-    out: options.Rows = STDOUT,
-    limit: options.Limit = None,
-    num_shards: options.NumShards = None,
-    shard_index: options.ShardIndex = None,
-    force: options.Force = False,
-) -> Evaluator:
+class EvalZeroshot(Evaluate, Sharded, Stored):
     r"""Evaluate zero-shot classification of checkpoints, and write rows.
 
     Writes one JSON line for each checkpoint and data set as soon as it is computed: acc1, acc5 and
@@ -92,23 +47,54 @@ def run(
       vlcpctl eval-zeroshot stream/0* --split train --checkpoint run/00 \
           --checkpoint run/01 | vlcpctl forgetting-report -
     """
-    from vlcpctl.data.classification.benchmarks import expand_groups
-    from vlcpctl.data.tasks.skips import Tolerance
-    from vlcpctl.evaluation.classification.zeroshot import Zeroshot
-    from vlcpctl.files.parts import parts_of
 
-    return Zeroshot(
-        words=tuple(dict.fromkeys(expand_groups(data_sets))),
-        checkpoints=tuple(dict.fromkeys(checkpoint)),
-        data=data,
-        templates=templates,
-        classes=classes,
-        split=split,
-        run=run_name,
-        limit=limit,
-        tolerance=Tolerance.parse(max_skip),
-        save_ranks=save_ranks,
-        shards=parts_of(out, num_shards, shard_index, force=force),
-        out=out,
-        force=force,
+    command = "eval-zeroshot"
+
+    data_sets: PathTexts = argument(
+        "DATASET",
+        "Task directories, folders in CLIP_benchmark's layout, or data sets by name (listed above)",
+        kw_only=False,
+        offers="data_sets",
+        stored=True,
     )
+    checkpoint: Paths = like(Shared, "checkpoint")
+    data: MaybePath = like(Shared, "data", default=None, usual=True, stored=True)
+    templates: MaybePath = option(
+        "Prompt templates with {c}, one per line, or CLIP_benchmark's JSON",
+        "FILE",
+        METHOD,
+        otherwise="those of the data set",
+        usual=True,
+    )
+    classes: str = option(
+        "Classes to choose from for a task: of its whole stream (all) or its own (task)",
+        "NAME",
+        METHOD,
+        default="all",
+        choices=("all", "task"),
+    )
+    split: str = like(Shared, "split", default="test", usual=True)
+    run: str | None = like(Shared, "run", default=None)
+    max_skip: Amount = like(Shared, "max_skip", default="0.1%")
+    save_ranks: MaybePath = like(Shared, "save_ranks", default=None, usual=True)
+
+    def evaluator(self) -> Evaluator:
+        from vlcpctl.data.classification.benchmarks import expand_groups
+        from vlcpctl.data.tasks.skips import Tolerance
+        from vlcpctl.evaluation.classification.zeroshot import Zeroshot
+
+        return Zeroshot(
+            words=tuple(dict.fromkeys(expand_groups(self.data_sets))),
+            checkpoints=tuple(dict.fromkeys(self.checkpoint)),
+            data=self.data,
+            templates=self.templates,
+            classes=self.classes,
+            split=self.split,
+            run=self.run,
+            limit=self.limit,
+            tolerance=Tolerance.parse(self.max_skip),
+            save_ranks=self.save_ranks,
+            shards=self.parts_of(self.out or STDOUT, force=self.force),
+            out=self.out,
+            force=self.force,
+        )

@@ -6,145 +6,95 @@ Rows go to stdout, or to a file that appears when it is complete.
 from __future__ import annotations
 
 import functools
-import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, final, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
-import typer
-
-from vlcpctl.commands import options
+from vlcpctl.commands.paths import STDOUT
+from vlcpctl.commands.shared import Quiet, Result, Shared
 from vlcpctl.core import console
 from vlcpctl.core.errors import OutputExists, UsageError
-from vlcpctl.tracking.destinations import destinations
+from vlcpctl.core.options import (
+    EXECUTION,
+    Auto,
+    MaybePath,
+    PathTexts,
+    like,
+    option,
+    printing,
+    switch,
+)
+from vlcpctl.tracking.destinations import Destination, destinations
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.evaluator import Evaluator, Note, Session
     from vlcpctl.evaluation.rows import Row
 
 Rows = list[dict[str, Any]]
-STDOUT = Path("-")
 _TIMINGS = "vlcpctl.timings/1"
-RowsFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        "-o",
-        metavar="FILE",
-        help="File to write rows to; - writes them to stdout instead of tables (default: none).",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
-Precision = Annotated[
-    str,
-    typer.Option(
-        "--precision",
-        metavar="NAME",
-        help="Floating-point precision in which models are run: fp32 or bf16.",
-        rich_help_panel=options.EXECUTION,
-    ),
-]
-Tf32 = Annotated[
-    bool,
-    typer.Option(
-        "--tf32",
-        help="Let the GPU round the inputs of products in fp32 to TF32, which is faster.",
-        rich_help_panel=options.EXECUTION,
-    ),
-]
-# Of the shared options, those that say how models are run.
+
+
+# The options that say how models are run.
 _OF_MODELS = ("device", "precision", "tf32", "batch_size", "workers", "embedding_cache")
-_ONLY_IF_OWN = {"seed"}  # nothing is drawn at random by the others
 
 
-def _shared(
-    batch_size: options.BatchSize = 256,
-    out: options.Rows = STDOUT,
-    seed: options.Seed = 0,
-    device: options.Device = "auto",
-    precision: Precision = "fp32",
-    tf32: Tf32 = False,
-    workers: options.Workers = None,
-    nproc: options.Nproc = None,
-    threads: options.Threads = options.DEFAULT_THREADS,
-    log: options.Log = None,
-    embedding_cache: options.EmbeddingCache = None,
-    limit: options.Limit = None,
-    force: options.Force = False,
-    dry_run: options.DryRun = False,
-    json_: options.JsonRows = False,
-    quiet: options.Quiet = False,
-) -> None:
-    """The options of every command that evaluates, in the order of the help."""
+class Evaluate(Quiet):
+    """A command that evaluates checkpoints, and writes rows."""
 
+    command: ClassVar[str]
+    shows: ClassVar[bool] = False  # tables, unless --quiet is given: a file of rows is not needed
 
-def _with_tables(out: RowsFile = None, json_: options.Json = False) -> None:
-    """Those of a command that prints tables: a file of rows is not needed."""
+    batch_size: int = option(
+        "Images or texts to encode at once", "N", EXECUTION, default=256, within="[1, inf)"
+    )
+    out: MaybePath = option(
+        "File to write rows to; - is stdout, where a terminal shows a table",
+        "FILE",
+        default=STDOUT,
+        short="-o",
+        usual=True,
+        writes=True,
+    )
+    device: str = like(Shared, "device", default="auto", usual=True)
+    precision: str = option(
+        "Floating-point precision in which models are run: fp32 or bf16",
+        "NAME",
+        EXECUTION,
+        default="fp32",
+        choices=("fp32", "bf16"),
+    )
+    tf32: bool = switch(
+        "Let the GPU round the inputs of products in fp32 to TF32, which is faster", EXECUTION
+    )
+    workers: Auto = like(Shared, "workers", default=None)
+    nproc: int | None = like(Shared, "nproc", default=None)
+    threads: int = like(Shared, "threads", default=1)
+    log: PathTexts = like(Shared, "log", default=())
+    embedding_cache: MaybePath = option(
+        "Directory to read embeddings from, and to store those that it lacks, for evaluations of "
+        "the same checkpoint, data and --batch-size on the same kind of machine",
+        "DIR",
+        EXECUTION,
+    )
+    limit: int | None = like(Shared, "limit", default=None)
+    force: bool = like(Result, "force", default=False)
+    wait: float | None = like(Shared, "wait", default=None)
+    dry_run: bool = printing("Check the inputs, print the plan and write nothing", usual=True)
+    json: bool = printing(
+        "Print JSON lines on a terminal, too; with -o FILE, its path and the number of rows as one "
+        "JSON object"
+    )
 
+    def evaluator(self) -> Evaluator:
+        """What is evaluated, and how."""
+        raise NotImplementedError
 
-def evaluation(
-    command: str, show: Callable[[Rows], None] | None = None
-) -> Callable[[Callable[..., Evaluator]], Callable[..., None]]:
-    """Turn a function that makes an evaluator of its own options into a command.
+    def show(self, rows: Rows) -> None:
+        """Print tables of rows, in place of the one of other commands; of rows in a file, too."""
 
-    The command has the options of `_shared`, too. One of the same name is that of the function: it
-    is passed to it, in the place that it has in `_shared`. `show` prints tables of rows, in place
-    of the one of other commands; of rows in a file too, unless --quiet is given.
-    """
-
-    def decorated(make: Callable[..., Evaluator]) -> Callable[..., None]:
-        own, shared = _parameters(make), _parameters(_shared)
-        if show is not None:
-            shared |= _parameters(_with_tables)
-        parameters = {name: one for name, one in own.items() if name not in shared} | {
-            name: own.get(name, one)
-            for name, one in shared.items()
-            if name in own or name not in _ONLY_IF_OWN
-        }
-        signature = inspect.Signature(list(parameters.values()))
-
-        @functools.wraps(make)
-        def run(*positional: Any, **named: Any) -> None:
-            bound = signature.bind(*positional, **named)
-            bound.apply_defaults()
-            flow = _Flow(command, bound.arguments, show)
-            flow.finish(make(**{name: bound.arguments[name] for name in own}))
-
-        run.__dict__["__signature__"] = signature
-        run.__annotations__ = {name: one.annotation for name, one in parameters.items()}
-        return run
-
-    return decorated
-
-
-def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The parameters of a function by name, with their annotations resolved."""
-    # Its result is not: importing it takes time, which --help does not have.
-    hints = get_type_hints(function, localns={"Evaluator": object}, include_extras=True)
-    parameters = inspect.signature(function).parameters
-    return {name: one.replace(annotation=hints[name]) for name, one in parameters.items()}
-
-
-@final
-class _Flow:
-    """The way from the options of a command, `given` by name, to its rows."""
-
-    def __init__(
-        self, command: str, given: Mapping[str, Any], show: Callable[[Rows], None] | None
-    ) -> None:
-        self.command, self.given, self.show = command, given, show
-        self.out: Path | None = given["out"]
-        self.as_json: bool = given["json_"]
-        options.start(quiet=given["quiet"], threads=given["threads"])
-        if self.as_json and self.out == STDOUT and show is not None:
-            raise UsageError(
-                "--json has no effect with -o -: rows are JSON; write them to a file with -o FILE"
-            )
-        self.log = destinations(given["log"])
-
-    def finish(self, evaluator: Evaluator) -> None:
+    def execute(self) -> None:
         """Print the plan for --dry-run, and else make the rows and print where they are.
 
         Rows that --out has already are not measured again, if there is nothing else to make.
@@ -153,24 +103,29 @@ class _Flow:
         from vlcpctl.evaluation.evaluator import plan_lines, shards_before_rows
         from vlcpctl.files.parts import drop_parts
 
-        given = self.given
-        evaluator.nproc = processes(given["nproc"])
+        if self.json and self.out == STDOUT and self.shows:
+            raise UsageError(
+                "--json has no effect with -o -: rows are JSON; write them to a file with -o FILE"
+            )
+        log = destinations(self.log)  # refused before anything is read
+        evaluator, out = self.evaluator(), self.out
+        evaluator.nproc = processes(self.nproc)
         for name in _OF_MODELS:
-            setattr(evaluator, name, given[name])
-        evaluator.out, evaluator.force, out = self.out, given["force"], self.out
+            setattr(evaluator, name, getattr(self, name))
+        evaluator.out, evaluator.force = out, self.force
         sessions = evaluator.plan()
-        if given["dry_run"]:
+        if self.dry_run:
             for line in plan_lines(evaluator, sessions):
                 console.say(line)
             return
         planned = [row for session in sessions for row in session.rows]
-        has = out is not None and has_rows(out, planned, force=given["force"])
+        has = out is not None and has_rows(out, planned, force=self.force)
         has_more = evaluator.ranks is not None or any(map(evaluator.more, sessions))
         if out is not None and has and not has_more:
             rows = self._read()
             drop_parts(out)
         elif shards_before_rows(evaluator, sessions):
-            rows = self._rows(evaluator, sessions)
+            rows = self._rows(evaluator, sessions, log)
         else:
             return
         self._print_result(rows)
@@ -183,17 +138,19 @@ class _Flow:
         console.say(f"{self.command}: {self.out} is already finished")
         return [parse_json(line) for line in self.out.read_text(encoding="utf-8").splitlines()]
 
-    def _rows(self, evaluator: Evaluator, sessions: Sequence[Session]) -> Rows:
+    def _rows(
+        self, evaluator: Evaluator, sessions: Sequence[Session], log: Sequence[Destination]
+    ) -> Rows:
         """The rows, each written as soon as it is measured, or shown at the end."""
         from vlcpctl.evaluation.evaluator import evaluate
         from vlcpctl.files.rows import write_row
         from vlcpctl.tracking.row_log import RowLog
 
         on_terminal = self.out == STDOUT and console.results().isatty()
-        is_table = on_terminal and self.show is None and not self.as_json
+        is_table = on_terminal and not self.shows and not self.json
         rows: Rows = []
         with (
-            RowLog.opened(self.log) as row_log,
+            RowLog.opened(log) as row_log,
             _shown_at_end(rows) if is_table else nullcontext(),
             rows_to(None if is_table else self.out) as stream,
             _timings_to(evaluator.timings, self.command) as evaluator.note,
@@ -212,11 +169,11 @@ class _Flow:
         out = self.out
         if out == STDOUT:
             return
-        if self.as_json:
+        if self.json:
             found = {"rows": rows} if out is None else {"path": str(out), "rows": len(rows)}
-            console.emit(json.dumps(found, ensure_ascii=self.show is None))
+            console.emit(json.dumps(found, ensure_ascii=not self.shows))
             return
-        if self.show is not None and (out is None or not self.given["quiet"]):
+        if self.shows and (out is None or not self.quiet):
             self.show(rows)
         if out is not None:
             console.emit(out)

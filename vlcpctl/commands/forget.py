@@ -5,115 +5,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
-
-from vlcpctl.commands import options
+from vlcpctl.commands.shared import Json, Quiet, Shared
+from vlcpctl.core.options import (
+    EXECUTION,
+    INPUT,
+    MaybePath,
+    Paths,
+    Texts,
+    argument,
+    like,
+    option,
+    several,
+    switch,
+)
 
 if TYPE_CHECKING:
     from vlcpctl.core.words import Shown
     from vlcpctl.deletion.receipt import Receipt
 
-Paths = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="PATH",
-        help="Directories to search, with everything below them, or single artifacts.",
-    ),
-]
 
-
-def _given(name: str, metavar: str, text: str, panel: str = options.INPUT) -> Any:
-    return typer.Option(name, metavar=metavar, help=text, rich_help_panel=panel)
-
-
-Key = Annotated[
-    list[str] | None, _given("--key", "HEX", "Key of a pair; repeat for more (default: none).")
-]
-SourceKey = Annotated[
-    list[str] | None,
-    _given("--source-key", "TEXT", "Key of a pair in the source; repeat for more (default: none)."),
-]
-Sha256 = Annotated[
-    list[str] | None,
-    _given(
-        "--sha256",
-        "HEX",
-        "Digest of an image file, which selects all pairs with this image; repeat for more "
-        "(default: none).",
-    ),
-]
-Where = Annotated[
-    list[str] | None,
-    _given(
-        "--where",
-        "COLUMN=VALUE",
-        "Value of a column of the index: label, task, or one that 'split --keep-columns' kept; "
-        "repeat for more (default: none).",
-    ),
-]
-Keys = Annotated[
-    list[Path] | None,
-    _given(
-        "--keys", "FILE", "File with the key of a pair on each line; - is stdin (default: none)."
-    ),
-]
-ReceiptFile = Annotated[
-    Path | None,
-    _given(
-        "--receipt",
-        "FILE",
-        "File to write the receipt to (default: the next number in the directory receipts of the "
-        "first PATH, or beside it if it is an artifact).",
-        options.OUTPUT,
-    ),
-]
-MissingOk = Annotated[
-    bool,
-    typer.Option(
-        "--missing-ok",
-        help="Accept conditions that select nothing, and remove what the others select (default: "
-        "exit with code 3, before anything is changed).",
-        rich_help_panel=options.INPUT,
-    ),
-]
-Ticket = Annotated[
-    str | None,
-    _given(
-        "--ticket",
-        "TEXT",
-        "What the receipt is about, such as the number of a request; it is written into it "
-        "(default: none).",
-        options.OUTPUT,
-    ),
-]
-DryRun = Annotated[
-    bool,
-    typer.Option(
-        "--dry-run",
-        help="Print what would be removed, and change nothing.",
-        rich_help_panel=options.EXECUTION,
-    ),
-]
-
-
-def run(
-    paths: Paths,
-    key: Key = None,
-    source_key: SourceKey = None,
-    sha256: Sha256 = None,
-    where: Where = None,
-    keys: Keys = None,
-    missing_ok: MissingOk = False,
-    receipt: ReceiptFile = None,
-    ticket: Ticket = None,
-    wait: options.Wait = None,
-    dry_run: DryRun = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+class Forget(Quiet, Json):
     r"""Remove pairs from everything under PATH that stores them, and write a receipt.
 
     Searched are tasks, streams, buffers (also the samples that they evicted and still have in their
@@ -154,34 +67,75 @@ def run(
       vlcpctl forget --keys keys.txt --receipt receipt.json stream buffers targets
       vlcpctl forget --where customer=4711 --ticket "GDPR 2026-117" production
     """
-    options.start(quiet=quiet)
-    from json import dumps
 
-    from vlcpctl.core.console import emit
-    from vlcpctl.deletion.receipt import lines
-    from vlcpctl.deletion.request import DeletionRequest, forget, look
-    from vlcpctl.deletion.selectors import parse, require_unicode
-    from vlcpctl.files.locks import set_patience
-
-    set_patience(wait or 0.0)
-    request = DeletionRequest(
-        conditions=parse(key or (), source_key or (), sha256 or (), where or (), keys or ()),
-        paths=paths,
-        receipt=receipt,
-        missing_ok=missing_ok,
-        ticket=None if ticket is None else require_unicode("--ticket", ticket),
+    paths: Paths = argument(
+        "PATH",
+        "Directories to search, with everything below them, or single artifacts",
+        kw_only=False,
     )
-    with _without_words():
-        found = look(request) if dry_run else forget(request)
-        if not dry_run:
-            _record(found, request.shown)
-    if json:
-        emit(dumps(found.as_json()))
-    elif dry_run:
-        for line in lines(found, request.conditions, request.shown):
-            emit(line)
-    else:
-        emit(request.shown(found.path))
+    key: Texts = several("Key of a pair; repeat for more", "HEX", INPUT, usual=True)
+    source_key: Texts = several(
+        "Key of a pair in the source; repeat for more", "TEXT", INPUT, usual=True
+    )
+    sha256: Texts = several(
+        "Digest of an image file, which selects all pairs with this image; repeat for more",
+        "HEX",
+        INPUT,
+    )
+    where: Texts = several(
+        "Value of a column of the index: label, task, or one that 'split --keep-columns' kept; "
+        "repeat for more",
+        "COLUMN=VALUE",
+        INPUT,
+        usual=True,
+    )
+    keys: Paths = several(
+        "File with the key of a pair on each line; - is stdin", "FILE", INPUT, usual=True
+    )
+    missing_ok: bool = switch(
+        "Accept conditions that select nothing, and remove what the others select",
+        INPUT,
+        otherwise="exit with code 3, before anything is changed",
+    )
+    receipt: MaybePath = option(
+        "File to write the receipt to",
+        "FILE",
+        otherwise="the next number in the directory receipts of the first PATH, or beside it if it "
+        "is an artifact",
+        usual=True,
+    )
+    ticket: str | None = option(
+        "What the receipt is about, such as the number of a request; it is written into it", "TEXT"
+    )
+    wait: float | None = like(Shared, "wait", default=None)
+    dry_run: bool = switch("Print what would be removed, and change nothing", EXECUTION, usual=True)
+
+    def execute(self) -> None:
+        from json import dumps
+
+        from vlcpctl.core.console import emit
+        from vlcpctl.deletion.receipt import lines
+        from vlcpctl.deletion.request import DeletionRequest, forget, look
+        from vlcpctl.deletion.selectors import parse, require_unicode
+
+        request = DeletionRequest(
+            conditions=parse(self.key, self.source_key, self.sha256, self.where, self.keys),
+            paths=self.paths,
+            receipt=self.receipt,
+            missing_ok=self.missing_ok,
+            ticket=None if self.ticket is None else require_unicode("--ticket", self.ticket),
+        )
+        with _without_words():
+            found = look(request) if self.dry_run else forget(request)
+            if not self.dry_run:
+                _record(found, request.shown)
+        if self.json:
+            emit(dumps(found.as_json()))
+        elif self.dry_run:
+            for line in lines(found, request.conditions, request.shown):
+                emit(line)
+        else:
+            emit(request.shown(found.path))
 
 
 def _record(receipt: Receipt, shown: Shown) -> None:

@@ -7,11 +7,24 @@ import os
 from contextlib import contextmanager
 from itertools import permutations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from vlcpctl.commands import options
+from vlcpctl.commands.shared import Json, Quiet, Result, Shared
+from vlcpctl.core.options import (
+    INPUT,
+    TABLES,
+    MaybePath,
+    MaybePathText,
+    Paths,
+    PathTexts,
+    RowFiles,
+    Texts,
+    argument,
+    like,
+    option,
+    several,
+    switch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,222 +36,7 @@ if TYPE_CHECKING:
 _OF_FILES = frozenset({".csv", ".tex", ".pdf", ".png", ".svg"})
 
 
-def run(
-    rows: Annotated[
-        list[str],
-        typer.Argument(metavar="ROWS", help="NDJSON files of evaluation rows; - reads stdin."),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="DIR",
-            help="Directory for report.html, report.md, facts.csv and summary.json (default: "
-            "none).",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            "--metric",
-            metavar="KEY",
-            help="Key of the metric in tables and charts (default: rm, acc1 or map_1).",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = None,
-    runs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--run",
-            metavar="NAME",
-            help="Run to report; repeat for more (default: all).",
-            rich_help_panel=options.INPUT,
-        ),
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline",
-            metavar="CKPT|ID|RUN",
-            help="Model to compare the last models with: a run in the rows (its last checkpoint), "
-            "the directory of a checkpoint, or the first digits of its content id, at least 6 "
-            "(default: the model that each run started from).",
-            rich_help_panel=options.INPUT,
-        ),
-    ] = None,
-    oracle: Annotated[
-        str | None,
-        typer.Option(
-            "--oracle",
-            metavar="RUN",
-            help="Run whose final scores on the same data are subtracted from those of the others "
-            "(default: that of joint training, if there is one).",
-            rich_help_panel=options.INPUT,
-        ),
-    ] = None,
-    guards: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--guard",
-            metavar="GLOB",
-            help="Data outside the stream that must not get worse; repeat for more (default: all "
-            "data outside the stream).",
-            rich_help_panel=options.INPUT,
-        ),
-    ] = None,
-    ranks: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--ranks",
-            metavar="FILE",
-            help="Ranks of queries, from --save-ranks, for 95 % intervals of drops; repeat for "
-            "more (default: none).",
-            rich_help_panel=options.INPUT,
-        ),
-    ] = None,
-    tables: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--table",
-            metavar="NAME|FILE",
-            help="Published table to show with the values of these rows: ctp-1, incclip-3, ... or "
-            "a CSV file of your own; repeat for more (default: none).",
-            rich_help_panel=options.TABLES,
-        ),
-    ] = None,
-    csv: Annotated[
-        Path | None,
-        typer.Option(
-            "--csv",
-            metavar="DIR",
-            help="Directory for the tables of the report as CSV files (default: none).",
-            rich_help_panel=options.TABLES,
-        ),
-    ] = None,
-    latex: Annotated[
-        Path | None,
-        typer.Option(
-            "--latex",
-            metavar="DIR",
-            help="Directory for the tables of the report as LaTeX tables, for the packages "
-            "booktabs and siunitx, and for graphicx if it is wide (default: none).",
-            rich_help_panel=options.TABLES,
-        ),
-    ] = None,
-    images: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--images",
-            metavar="STREAM",
-            help="Directory of a stream, task or guard with the pictures and captions of the "
-            "queries that --ranks names; repeat for more (default: none, examples are keys).",
-            rich_help_panel=options.TABLES,
-        ),
-    ] = None,
-    group_by: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--group-by",
-            metavar="FIELD,...",
-            help="Settings that make a line: runs with the same values become one, their seeds "
-            "averaged; method, preset, buffer, or any setting or hyper-parameter such as lr "
-            "(default: a line for each run name).",
-            rich_help_panel=options.TABLES,
-        ),
-    ] = None,
-    best: Annotated[
-        str | None,
-        typer.Option(
-            "--best",
-            metavar="METRIC",
-            help="Report only the best setting of each method, by this metric on the validation "
-            "split (default: report all).",
-            rich_help_panel=options.TABLES,
-        ),
-    ] = None,
-    checkpoints: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--checkpoint",
-            metavar="DIR",
-            help="Checkpoint of a run, or a directory searched for checkpoints, for the loss, cost "
-            "and provenance of each run; repeat for more (default: none).",
-            rich_help_panel=options.INPUT,
-        ),
-    ] = None,
-    figures: Annotated[
-        Path | None,
-        typer.Option(
-            "--figures",
-            metavar="DIR",
-            help="Directory for each chart of the report as PDF, SVG and PNG, in the widths of "
-            "papers (default: none).",
-            rich_help_panel=options.TABLES,
-        ),
-    ] = None,
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--fail-if",
-            metavar="METRIC[@FIELD=GLOB,...]:OP:VALUE",
-            help="Condition that makes the command exit with 7; repeat for more.",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = None,
-    undefined: Annotated[
-        str,
-        typer.Option(
-            "--undefined",
-            metavar="POLICY",
-            help="Exit code of a --fail-if on forgetting while a run has learned only one task: "
-            "error (3) or pass (0).",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = "error",
-    false_alarms: Annotated[
-        float | None,
-        typer.Option(
-            "--false-alarms",
-            metavar="A",
-            help="How many losses of a report may be beyond a --fail-if by chance, on average, "
-            "with --ranks; for one a year of weekly reports 0.0192 (default: 0.02).",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = None,
-    junit: Annotated[
-        Path | None,
-        typer.Option(
-            "--junit",
-            metavar="FILE",
-            help="File for the verdicts of --fail-if as JUnit XML (default: none).",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = None,
-    allow_missing: Annotated[
-        bool,
-        typer.Option(
-            "--allow-missing",
-            help="Leave values empty if rows that they need are missing. Metrics over all tasks "
-            "then leave out earlier tasks on which no last model was evaluated.",
-            rich_help_panel=options.INPUT,
-        ),
-    ] = False,
-    allow_mixed: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow-mixed",
-            metavar="FIELD,...",
-            help="Fields in which rows that share a table, a column or a mean may differ: limit, "
-            "options, data, stream, counts, checkpoint, seed, config (default: none).",
-            rich_help_panel=options.INPUT,
-        ),
-    ] = None,
-    force: options.Force = False,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+class ForgettingReport(Quiet, Json):
     r"""Report learning and forgetting from evaluation rows.
 
     Seeds of the same run are averaged. Every definition of forgetting has its own name; the report
@@ -331,50 +129,181 @@ def run(
           --images stream -o report
       vlcpctl forgetting-report rows/*.ndjson --group-by method,lr --best rm
     """
-    options.start(quiet=quiet)
-    from vlcpctl.core.console import emit
-    from vlcpctl.core.errors import UsageError
-    from vlcpctl.report.formats import print_report
-    from vlcpctl.report.gates import enforce
-    from vlcpctl.report.report import ReportRequest, as_line
 
-    request = ReportRequest(
-        metric=metric,
-        runs=tuple(runs or ()),
-        fail_if=tuple(fail_if or ()),
-        allow_missing=allow_missing,
-        allow_mixed=tuple(allow_mixed or ()),
-        baseline=baseline,
-        oracle=oracle,
-        guards=tuple(guards or ()),
-        undefined=undefined,
-        false_alarms=false_alarms,
-        tables=tuple(tables or ()),
-        group_by=tuple(group_by or ()),
-        best=best,
+    rows: RowFiles = argument(
+        "ROWS", "NDJSON files of evaluation rows; - reads stdin", kw_only=False
     )
-    places = {"--out": out, "--csv": csv, "--latex": latex, "--figures": figures, "--junit": junit}
-    idle = {
-        "--images has no effect: pictures are of the queries in --ranks": images and not ranks,
-        "--images has no effect: pictures are in the report that --out writes": images and not out,
-        "--false-alarms has no effect: it is about the losses that --fail-if judges by --ranks": (
-            false_alarms is not None and not (ranks and fail_if)
-        ),
-    }
-    for message, is_idle in idle.items():
-        if is_idle:
-            raise UsageError(message)
-    _check_places(places, request.tables)
-    with _without_collector():
-        document, identity_ = _built(rows, ranks or [], images or [], checkpoints or [], request)
-        _write(document, identity_, places, force=force)
-        if json_:
-            emit(as_line(document, identity_))
-        elif not quiet:
-            print_report(document.notes, document.terminal_sections())
-    if out and not json_:
-        emit(out)
-    enforce(document.verdicts)
+    out: MaybePath = option(
+        "Directory for report.html, report.md, facts.csv and summary.json",
+        "DIR",
+        short="-o",
+        usual=True,
+        writes=True,
+    )
+    metric: str | None = option(
+        "Key of the metric in tables and charts", "KEY", otherwise="rm, acc1 or map_1"
+    )
+    run: Texts = several(
+        "Run to report; repeat for more", "NAME", INPUT, otherwise="all", usual=True
+    )
+    baseline: MaybePathText = option(
+        "Model to compare the last models with: a run in the rows (its last checkpoint), the "
+        "directory of a checkpoint, or the first digits of its content id, at least 6",
+        "CKPT|ID|RUN",
+        INPUT,
+        otherwise="the model that each run started from",
+    )
+    oracle: str | None = option(
+        "Run whose final scores on the same data are subtracted from those of the others",
+        "RUN",
+        INPUT,
+        otherwise="that of joint training, if there is one",
+    )
+    guard: Texts = several(
+        "Data outside the stream that must not get worse; repeat for more",
+        "GLOB",
+        INPUT,
+        otherwise="all data outside the stream",
+        usual=True,
+    )
+    ranks: Paths = several(
+        "Ranks of queries, from --save-ranks, for 95 % intervals of drops; repeat for more",
+        "FILE",
+        INPUT,
+        usual=True,
+    )
+    table: PathTexts = several(
+        "Published table to show with the values of these rows: ctp-1, incclip-3, ... or a CSV "
+        "file of your own; repeat for more",
+        "NAME|FILE",
+        TABLES,
+        offers="tables",
+    )
+    csv: MaybePath = option(
+        "Directory for the tables of the report as CSV files",
+        "DIR",
+        TABLES,
+        usual=True,
+        writes=True,
+    )
+    latex: MaybePath = option(
+        "Directory for the tables of the report as LaTeX tables, for the packages booktabs and "
+        "siunitx, and for graphicx if it is wide",
+        "DIR",
+        TABLES,
+        usual=True,
+        writes=True,
+    )
+    images: Paths = several(
+        "Directory of a stream, task or guard with the pictures and captions of the queries "
+        "that --ranks names; repeat for more",
+        "STREAM",
+        TABLES,
+        otherwise="none, examples are keys",
+        goes_with=("ranks", None, "pictures are of the queries in --ranks"),
+        usual=True,
+    )
+    group_by: Texts = several(
+        "Settings that make a line: runs with the same values become one, their seeds averaged; "
+        "method, preset, buffer, or any setting or hyper-parameter such as lr",
+        "FIELD,...",
+        TABLES,
+        otherwise="a line for each run name",
+    )
+    best: str | None = option(
+        "Report only the best setting of each method, by this metric on the validation split",
+        "METRIC",
+        TABLES,
+        otherwise="report all",
+        offers="metrics",
+    )
+    checkpoint: Paths = several(
+        "Checkpoint of a run, or a directory searched for checkpoints, for the loss, cost and "
+        "provenance of each run; repeat for more",
+        "DIR",
+        INPUT,
+        usual=True,
+    )
+    figures: MaybePath = option(
+        "Directory for each chart of the report as PDF, SVG and PNG, in the widths of papers",
+        "DIR",
+        TABLES,
+        writes=True,
+    )
+    fail_if: Texts = several(
+        "Condition that makes the command exit with 7; repeat for more",
+        "METRIC[@FIELD=GLOB,...]:OP:VALUE",
+        offers="conditions",
+        usual=True,
+    )
+    undefined: str = option(
+        "Exit code of a --fail-if on forgetting while a run has learned only one task: error "
+        "(3) or pass (0)",
+        "POLICY",
+        default="error",
+        choices=("error", "pass"),
+    )
+    false_alarms: float | None = option(
+        "How many losses of a report may be beyond a --fail-if by chance, on average, with "
+        "--ranks; for one a year of weekly reports 0.0192",
+        "A",
+        otherwise="0.02",
+        goes_with=("ranks", None, "it is about the losses that --fail-if judges by --ranks"),
+    )
+    junit: MaybePath = option(
+        "File for the verdicts of --fail-if as JUnit XML", "FILE", writes=True
+    )
+    allow_missing: bool = switch(
+        "Leave values empty if rows that they need are missing. Metrics over all tasks then leave "
+        "out earlier tasks on which no last model was evaluated",
+        INPUT,
+    )
+    allow_mixed: Texts = several(
+        "Fields in which rows that share a table, a column or a mean may differ: limit, "
+        "options, data, stream, counts, checkpoint, seed, config",
+        "FIELD,...",
+        INPUT,
+        offers="joined_fields",
+    )
+    force: bool = like(Result, "force", default=False)
+    wait: float | None = like(Shared, "wait", default=None)
+
+    def execute(self) -> None:
+        from vlcpctl.core.console import emit
+        from vlcpctl.report.formats import print_report
+        from vlcpctl.report.gates import enforce
+        from vlcpctl.report.report import ReportRequest, as_line
+
+        request = ReportRequest(
+            metric=self.metric,
+            runs=tuple(self.run),
+            fail_if=tuple(self.fail_if),
+            allow_missing=self.allow_missing,
+            allow_mixed=tuple(self.allow_mixed),
+            baseline=self.baseline,
+            oracle=self.oracle,
+            guards=tuple(self.guard),
+            undefined=self.undefined,
+            false_alarms=self.false_alarms,
+            tables=tuple(self.table),
+            group_by=tuple(self.group_by),
+            best=self.best,
+        )
+        names = ("out", "csv", "latex", "figures", "junit")
+        places = {f"--{name}": getattr(self, name) for name in names}
+        _check_places(places, self.table)
+        with _without_collector():
+            document, identity_ = _built(
+                self.rows, self.ranks, self.images, self.checkpoint, request
+            )
+            _write(document, identity_, places, force=self.force)
+            if self.json:
+                emit(as_line(document, identity_))
+            elif not self.quiet:
+                print_report(document.notes, document.terminal_sections())
+        if self.out and not self.json:
+            emit(self.out)
+        enforce(document.verdicts)
 
 
 @contextmanager

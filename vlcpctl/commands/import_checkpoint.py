@@ -4,90 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from vlcpctl.commands import options
+from vlcpctl.commands.shared import Planned, Shared, run_name
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput
-from vlcpctl.files.inputs import MOST_TASKS
+from vlcpctl.core.options import (
+    INPUT,
+    MODEL,
+    MaybePath,
+    MaybePathText,
+    OnePath,
+    argument,
+    like,
+    option,
+    switch,
+)
 from vlcpctl.models.foreign import OPEN_CLIP, missing_model
 
-Source = Annotated[
-    Path,
-    typer.Argument(
-        metavar="SOURCE",
-        help="File of weights, directory with weights and configuration, or "
-        "open_clip:MODEL,TAG for pretrained weights of open_clip (downloaded if necessary).",
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="NAME|FILE.json",
-        help="Model architecture (default: from SOURCE; required if SOURCE does not name it).",
-        rich_help_panel=options.MODEL,
-    ),
-]
-Tokenizer = Annotated[
-    Path | None,
-    typer.Option(
-        "--tokenizer",
-        metavar="DIR",
-        help="Directory with the vocab.txt or tokenizer.json of a fusion model (default: from its "
-        "configuration).",
-        rich_help_panel=options.MODEL,
-    ),
-]
-RunName = Annotated[
-    str | None,
-    typer.Option(
-        "--run",
-        parser=options.run_name,
-        metavar="NAME",
-        help="Name of the run in rows (default: the file's name).",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
-Step = Annotated[
-    int | None,
-    typer.Option(
-        "--step",
-        min=0,
-        max=MOST_TASKS - 1,
-        metavar="I",
-        help="Stream step of a model that was trained on tasks of a stream, as a checkpoint of "
-        "that run (default: none, for a model that a run starts from).",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
-TrustPickle = Annotated[
-    bool,
-    typer.Option(
-        "--trust-pickle",
-        help="Run the code in SOURCE if it cannot be read otherwise; use it only if you "
-        "trust SOURCE.",
-        rich_help_panel=options.INPUT,
-    ),
-]
 
-
-def run(
-    source: Source,
-    out: options.Out,
-    model: Model = None,
-    tokenizer: Tokenizer = None,
-    run_name: RunName = None,
-    step: Step = None,
-    trust_pickle: TrustPickle = False,
-    threads: options.Threads = options.DEFAULT_THREADS,
-    force: options.Force = False,
-    dry_run: options.DryRun = False,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+class ImportCheckpoint(Planned):
     r"""Convert weights that another program has trained to a checkpoint.
 
     Reads open_clip's epoch_N.pt and its directories, the CTP authors' task_NN.pth (as albef-base
@@ -110,28 +45,66 @@ def run(
       vlcpctl import-checkpoint CTP/task_08.pth -o ctp/08 \
           --tokenizer bert-base-chinese --step 8
     """
-    options.start(quiet=quiet, threads=threads)
-    if not (source.exists() or str(source).startswith(OPEN_CLIP)):  # before torch is imported
-        raise BadInput(missing_model(source))
-    from vlcpctl.checkpoints.importing import ImportRequest, import_checkpoint, read
 
-    request = ImportRequest(
-        source=source,
-        out=out,
-        model=model,
-        tokenizer=tokenizer,
-        run=run_name,
-        step=step,
-        trusts_pickle=trust_pickle,
-        force=force,
+    source: OnePath = argument(
+        "SOURCE",
+        "File of weights, directory with weights and configuration, or open_clip:MODEL,TAG for "
+        "pretrained weights of open_clip (downloaded if necessary)",
+        kw_only=False,
     )
-    if dry_run:
-        encoder, _ = read(request)
-        tensors = len(encoder.module.state_dict())
-        console.say(f"{tensors} tensors fit a {encoder.family} model")
-    else:
-        import_checkpoint(request)
-    console.emit(_result(out) if as_json and not dry_run else out)
+    model: MaybePathText = option(
+        "Model architecture",
+        "NAME|FILE.json",
+        MODEL,
+        otherwise="from SOURCE; required if SOURCE does not name it",
+        offers="models",
+        usual=True,
+    )
+    tokenizer: MaybePath = option(
+        "Directory with the vocab.txt or tokenizer.json of a fusion model",
+        "DIR",
+        MODEL,
+        otherwise="from its configuration",
+        usual=True,
+    )
+    run: str | None = option(
+        "Name of the run in rows", "NAME", otherwise="the file's name", parse=run_name, usual=True
+    )
+    step: int | None = option(
+        "Stream step of a model that was trained on tasks of a stream, as a checkpoint of that run",
+        "I",
+        otherwise="none, for a model that a run starts from",
+        within="[0, 9999]",
+    )
+    trust_pickle: bool = switch(
+        "Run the code in SOURCE if it cannot be read otherwise; use it only if you trust SOURCE",
+        INPUT,
+    )
+    threads: int = like(Shared, "threads", default=1)
+
+    def execute(self) -> None:
+        is_there = self.source.exists() or str(self.source).startswith(OPEN_CLIP)
+        if not is_there:  # before torch is imported
+            raise BadInput(missing_model(self.source))
+        from vlcpctl.checkpoints.importing import ImportRequest, import_checkpoint, read
+
+        request = ImportRequest(
+            source=self.source,
+            out=self.out,
+            model=self.model,
+            tokenizer=self.tokenizer,
+            run=self.run,
+            step=self.step,
+            trusts_pickle=self.trust_pickle,
+            force=self.force,
+        )
+        if self.dry_run:
+            encoder, _ = read(request)
+            tensors = len(encoder.module.state_dict())
+            console.say(f"{tensors} tensors fit a {encoder.family} model")
+        else:
+            import_checkpoint(request)
+        console.emit(_result(self.out) if self.json and not self.dry_run else self.out)
 
 
 def _result(path: Path) -> str:

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from vlcpctl.commands import options
-
-ArtifactPath = Annotated[
-    Path,
-    typer.Argument(
-        metavar="PATH",
-        help="Stream, task, buffer, checkpoint (or the --out of a train-step that is running), "
-        "targets, pseudo texts or state of update.",
-    ),
-]
+from vlcpctl.commands.shared import Json, Quiet
+from vlcpctl.core.options import OnePath, argument
 
 
-def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = False) -> None:
+class Inspect(Quiet, Json):
     """Show what an artifact is, and follow its parents back to the raw data.
 
     Parents are found by their content id in the surrounding directories. For a stream, its tasks
@@ -37,27 +24,38 @@ def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = F
       watch vlcpctl inspect run/01
       vlcpctl inspect --json runs/ctp/task-2 | jq .parents
     """
-    options.start(quiet=quiet)
-    from functools import partial
-    from json import dumps
 
-    from vlcpctl.core.console import emit
-    from vlcpctl.core.errors import BadInput
-    from vlcpctl.core.words import as_given
-    from vlcpctl.inspection.lineage import describe, lines
-    from vlcpctl.inspection.unfinished import lines_of_run, run_facts
-    from vlcpctl.production.describe import describe_state, is_state, state_lines
+    path: OnePath = argument(
+        "PATH",
+        "Stream, task, buffer, checkpoint (or the --out of a train-step that is running), targets, "
+        "pseudo texts or state of update",
+        kw_only=False,
+    )
 
-    if is_state(path):
-        facts, text = (found := describe_state(path)), state_lines(found)
-    elif (running := run_facts(path)) is not None:
-        facts, text = running, lines_of_run(running)
-    else:
-        facts, text = (found := describe(path)), lines(found, partial(as_given, given=[path]))
-    if json:
-        emit(dumps(facts, ensure_ascii=False))
-    else:
-        for line in text:
-            emit(line)
-    if facts.get("problem") is not None:
-        raise BadInput(facts["problem"])
+    def execute(self) -> None:
+        from functools import partial
+        from json import dumps
+
+        from vlcpctl.core.console import emit
+        from vlcpctl.core.errors import BadInput
+        from vlcpctl.core.words import as_given
+        from vlcpctl.inspection.lineage import describe, lines
+        from vlcpctl.inspection.unfinished import lines_of_run, run_facts
+        from vlcpctl.production.describe import describe_state, is_state, state_lines
+
+        if is_state(self.path):
+            facts, text = (found := describe_state(self.path)), state_lines(found)
+        elif (running := run_facts(self.path)) is not None:
+            facts, text = running, lines_of_run(running)
+        else:
+            facts, text = (
+                (found := describe(self.path)),
+                lines(found, partial(as_given, given=[self.path])),
+            )
+        if self.json:
+            emit(dumps(facts, ensure_ascii=False))
+        else:
+            for line in text:
+                emit(line)
+        if facts.get("problem") is not None:
+            raise BadInput(facts["problem"])

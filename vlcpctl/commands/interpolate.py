@@ -5,50 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from vlcpctl.commands import options
+from vlcpctl.commands.shared import Planned, Shared, run_name
 from vlcpctl.core.console import emit, say
 from vlcpctl.core.errors import UsageError
+from vlcpctl.core.options import OnePath, Takes, argument, like, option
 from vlcpctl.core.words import parse_number
 from vlcpctl.files.rows import share_text
 
-First = Annotated[
-    Path, typer.Argument(metavar="FIRST", help="Checkpoint at alpha 0, usually the earlier one.")
-]
-Second = Annotated[
-    Path, typer.Argument(metavar="SECOND", help="Checkpoint at alpha 1, usually the later one.")
-]
-Alpha = Annotated[
-    str,
-    typer.Option(
-        "--alpha",
-        metavar="SHARE[,SHARE...]",
-        help="Weight of SECOND in the average, from 0 to 1, or several: 0,0.5,1.",
-    ),
-]
-RunName = Annotated[
-    str,
-    typer.Option(
-        "--run", parser=options.run_name, metavar="NAME", help="Name of the run in the rows."
-    ),
-]
 
-
-def run(
-    first: First,
-    second: Second,
-    out: options.Out,
-    alpha: Alpha = "0.5",
-    run_name: RunName = "interpolate",
-    threads: options.Threads = options.DEFAULT_THREADS,
-    force: options.Force = False,
-    dry_run: options.DryRun = False,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+class Interpolate(Planned):
     """Average the weights of two checkpoints of the same model, as WiSE-FT does.
 
     The result is (1 - alpha) FIRST + alpha SECOND, a checkpoint that has seen the tasks of both and
@@ -61,28 +27,43 @@ def run(
       vlcpctl interpolate run/00 run/01 --alpha 0.5 -o averaged/01
       vlcpctl interpolate run/00 run/01 --alpha 0,0.25,0.5,0.75,1 -o sweep
     """
-    options.start(quiet=quiet, threads=threads)
-    from vlcpctl.checkpoints.manifest import CheckpointManifest
 
-    for path in (first, second):
-        CheckpointManifest.read(path)
-    outputs = outputs_of(parse_alphas(alpha), out)
-    if dry_run:
-        for share, place in outputs:
-            say(f"interpolate: {1 - share:g} {first} + {share_text(share)} {second}")
-            emit(place)
-        return
-    from vlcpctl.checkpoints import merging
-    from vlcpctl.checkpoints.merge_rules import Interpolate
-
-    rules = ((Interpolate(alpha=share), place) for share, place in outputs)
-    request = merging.MergeRequest(
-        models=(first, second),
-        outputs=tuple(merging.MergeOutput(rule, run_name, place) for rule, place in rules),
-        force=force,
+    first: OnePath = argument(
+        "FIRST", "Checkpoint at alpha 0, usually the earlier one", kw_only=False
     )
-    for place in merging.merge(request):
-        emit(json.dumps(merging.result(place), ensure_ascii=False) if as_json else place)
+    second: OnePath = argument(
+        "SECOND", "Checkpoint at alpha 1, usually the later one", kw_only=False
+    )
+    alpha: Takes[str, float | str | Sequence[float]] = option(
+        "Weight of SECOND in the average, from 0 to 1, or several: 0,0.5,1",
+        "SHARE[,SHARE...]",
+        default="0.5",
+    )
+    run: str = option("Name of the run in the rows", "NAME", default="interpolate", parse=run_name)
+    threads: int = like(Shared, "threads", default=1)
+
+    def execute(self) -> None:
+        from vlcpctl.checkpoints.manifest import CheckpointManifest
+
+        for path in (self.first, self.second):
+            CheckpointManifest.read(path)
+        outputs = outputs_of(parse_alphas(self.alpha), self.out)
+        if self.dry_run:
+            for share, place in outputs:
+                say(f"interpolate: {1 - share:g} {self.first} + {share_text(share)} {self.second}")
+                emit(place)
+            return
+        from vlcpctl.checkpoints import merging
+        from vlcpctl.checkpoints.merge_rules import Interpolate
+
+        rules = ((Interpolate(alpha=share), place) for share, place in outputs)
+        request = merging.MergeRequest(
+            models=(self.first, self.second),
+            outputs=tuple(merging.MergeOutput(rule, self.run, place) for rule, place in rules),
+            force=self.force,
+        )
+        for place in merging.merge(request):
+            emit(json.dumps(merging.result(place), ensure_ascii=False) if self.json else place)
 
 
 def parse_alphas(text: str) -> tuple[float, ...]:

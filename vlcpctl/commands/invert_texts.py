@@ -4,118 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import numpy as np
-import typer
-
-from vlcpctl.commands import options
+from vlcpctl.commands.shared import Computed, Planned, Shared, Stored
 from vlcpctl.core.console import emit, say
-from vlcpctl.methods.incclip import Incclip
+from vlcpctl.core.options import (
+    EXECUTION,
+    INPUT,
+    METHOD,
+    OPTIMIZATION,
+    Auto,
+    OnePath,
+    like,
+    option,
+    required,
+)
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from vlcpctl.data.precomputed.pseudo_texts import PseudoTextFile
 
 WHEN = {"before": "_before", "after": ""}  # with the suffix of the columns
 
-Checkpoint = Annotated[
-    Path,
-    typer.Option(
-        metavar="DIR",
-        help="Model that computes the similarities, usually the previous checkpoint.",
-        rich_help_panel=options.INPUT,
-    ),
-]
-Buffer = Annotated[
-    Path,
-    typer.Option(
-        metavar="DIR",
-        help="Buffer to take captions and images from.",
-        rich_help_panel=options.INPUT,
-    ),
-]
-Count = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        max=10**9,
-        metavar="N",
-        help="Number of texts to generate.",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Images = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Images per mini-batch, and number of texts generated against them.",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Iterations = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        metavar="N",
-        help="Iterations of gradient descent per mini-batch.",
-        rich_help_panel=options.OPTIMIZATION,
-    ),
-]
-Rate = Annotated[
-    float,
-    typer.Option(
-        metavar="X",
-        help="Learning rate of the gradient descent.",
-        rich_help_panel=options.OPTIMIZATION,
-    ),
-]
-Low = Annotated[
-    float,
-    typer.Option(
-        metavar="X",
-        help="Lower bound for the similarity of texts and images.",
-        rich_help_panel=options.METHOD,
-    ),
-]
-High = Annotated[
-    float,
-    typer.Option(
-        metavar="X",
-        help="Upper bound for the similarity of texts and images.",
-        rich_help_panel=options.METHOD,
-    ),
-]
-BatchSize = Annotated[
-    int,
-    typer.Option(
-        min=1, metavar="N", help="Texts to process at once.", rich_help_panel=options.EXECUTION
-    ),
-]
 
-
-def run(
-    out: options.Out,
-    checkpoint: Checkpoint,
-    buffer: Buffer,
-    count: Count = 10_000,
-    images: Images = 256,
-    iterations: Iterations = Incclip.iterations,
-    rate: Rate = Incclip.rate,
-    min_score: Low = Incclip.s_min,
-    max_score: High = Incclip.s_max,
-    batch_size: BatchSize = 256,
-    seed: options.Seed = 0,
-    device: options.Device = "auto",
-    workers: options.Workers = None,
-    nproc: options.Nproc = None,
-    threads: options.Threads = options.DEFAULT_THREADS,
-    force: options.Force = False,
-    dry_run: options.DryRun = False,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+class InvertTexts(Planned, Computed, Stored):
     r"""Generate negative texts from a buffer: token embeddings of no real caption (IncCLIP).
 
     Mixtures of two captions are changed by gradient descent until their similarity to a mini-batch
@@ -129,41 +42,90 @@ def run(
       vlcpctl invert-texts --checkpoint run/00 --buffer buffer/00 \
           -o pseudo/00.parquet --count 20000
     """
-    options.start(quiet=quiet, threads=threads)
-    from vlcpctl.core.batch import InversionSettings
-    from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
-    from vlcpctl.distributed.ranks import processes
-    from vlcpctl.precompute.compute_options import ComputeOptions
-    from vlcpctl.precompute.invert_plan import InversionRequest, already_inverted, make_plan
 
-    bounds = {"low": min_score, "high": max_score}
-    settings = InversionSettings(
-        texts=images, pairs=images, iterations=iterations, rate=rate, **bounds
+    checkpoint: OnePath = required(
+        "Model that computes the similarities, usually the previous checkpoint", "DIR", INPUT
     )
-    request = InversionRequest(
-        checkpoint=checkpoint, buffer=buffer, out=out, count=count, settings=settings, seed=seed
+    buffer: OnePath = required("Buffer to take captions and images from", "DIR", INPUT, stored=True)
+    count: int = option(
+        "Number of texts to generate",
+        "N",
+        METHOD,
+        default=10000,
+        within="[1, 1000000000]",
+        usual=True,
     )
-    compute = ComputeOptions(
-        batch_size=batch_size,
-        device=device,
-        workers=workers,
-        threads=threads,
-        nproc=processes(nproc),
+    images: int = option(
+        "Images per mini-batch, and number of texts generated against them",
+        "N",
+        METHOD,
+        default=256,
+        within="[1, inf)",
+        usual=True,
     )
-    plan = make_plan(request)
-    if already_inverted(plan, force=force):
-        say(f"invert-texts: {out} is already finished")
-    else:
-        say(f"invert-texts: {plan}, {compute}")
-        if dry_run:
-            return
-        from vlcpctl.precompute.invert_texts import invert_texts
+    iterations: int = option(
+        "Iterations of gradient descent per mini-batch",
+        "N",
+        OPTIMIZATION,
+        default=5,
+        within="[0, inf)",
+    )
+    rate: float = option("Learning rate of the gradient descent", "X", OPTIMIZATION, default=0.3)
+    min_score: float = option(
+        "Lower bound for the similarity of texts and images", "X", METHOD, default=0.0
+    )
+    max_score: float = option(
+        "Upper bound for the similarity of texts and images", "X", METHOD, default=0.4
+    )
+    batch_size: int = option(
+        "Texts to process at once", "N", EXECUTION, default=256, within="[1, inf)"
+    )
+    workers: Auto = like(Shared, "workers", default=None)
 
-        invert_texts(plan, compute)
-    found = open_pseudo_texts(out)
-    for line in _histogram(found):
-        say(line)
-    emit(_result(found) if as_json else out)
+    def execute(self) -> None:
+        from vlcpctl.core.batch import InversionSettings
+        from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
+        from vlcpctl.distributed.ranks import processes
+        from vlcpctl.precompute.compute_options import ComputeOptions
+        from vlcpctl.precompute.invert_plan import InversionRequest, already_inverted, make_plan
+
+        bounds = {"low": self.min_score, "high": self.max_score}
+        settings = InversionSettings(
+            texts=self.images,
+            pairs=self.images,
+            iterations=self.iterations,
+            rate=self.rate,
+            **bounds,
+        )
+        request = InversionRequest(
+            checkpoint=self.checkpoint,
+            buffer=self.buffer,
+            out=self.out,
+            count=self.count,
+            settings=settings,
+            seed=self.seed,
+        )
+        compute = ComputeOptions(
+            batch_size=self.batch_size,
+            device=self.device,
+            workers=self.workers,
+            threads=self.threads,
+            nproc=processes(self.nproc),
+        )
+        plan = make_plan(request)
+        if already_inverted(plan, force=self.force):
+            say(f"invert-texts: {self.out} is already finished")
+        else:
+            say(f"invert-texts: {plan}, {compute}")
+            if self.dry_run:
+                return
+            from vlcpctl.precompute.invert_texts import invert_texts
+
+            invert_texts(plan, compute)
+        found = open_pseudo_texts(self.out)
+        for line in _histogram(found):
+            say(line)
+        emit(_result(found) if self.json else self.out)
 
 
 def _histogram(file: PseudoTextFile) -> Iterator[str]:
@@ -183,6 +145,8 @@ def _histogram(file: PseudoTextFile) -> Iterator[str]:
 
 def _bins(values: np.ndarray, low: float, high: float) -> str:
     """A histogram of values from `low` to `high`, a character per bin, darker where fuller."""
+    import numpy as np
+
     counts, _ = np.histogram(values, 40, (low, high))
     shades = " .:-=+*#%@"
     return "".join(shades[-(-count * 9 // max(1, counts.max()))] for count in counts)

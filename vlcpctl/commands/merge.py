@@ -7,112 +7,33 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
-
-import typer
+from typing import Any, NamedTuple
 
 from vlcpctl.checkpoints.merge_rules import TABLE, MergeRule
 from vlcpctl.checkpoints.rule_file import load_rule
-from vlcpctl.commands import options
+from vlcpctl.commands.shared import Planned, Shared, Stored, run_name
 from vlcpctl.core.console import emit, say
 from vlcpctl.core.errors import UsageError, unknown_name
-from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.core.options import (
+    INPUT,
+    METHOD,
+    GoesWith,
+    MaybePath,
+    Numbers,
+    Paths,
+    Texts,
+    argument,
+    like,
+    option,
+    refuse_idle,
+    several,
+)
 from vlcpctl.core.words import counted, parse_number
 from vlcpctl.files.rows import share_text
 from vlcpctl.training.config.composition import parse_hyper
 
-Models = Annotated[
-    list[Path],
-    typer.Argument(metavar="CHECKPOINT", help="Checkpoints of the same model, the latest last."),
-]
-Rule = Annotated[
-    str,
-    typer.Option(
-        "--rule",
-        metavar="RULE",
-        help=f"How to merge: {', '.join(TABLE)}.",
-        rich_help_panel=options.METHOD,
-    ),
-]
-RuleFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--rule-file",
-        metavar="FILE.py",
-        help="Python file that defines the --rule, one of your own. Its code is run (default: "
-        "built-in rules).",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Base = Annotated[
-    Path | None,
-    typer.Option(
-        "--base",
-        metavar="START",
-        help="Checkpoint that all were trained from, whose changes ties and model-stock merge "
-        "(default: none).",
-        rich_help_panel=options.INPUT,
-    ),
-]
-BatchNormFrom = Annotated[
-    Path | None,
-    typer.Option(
-        "--batch-norm-from",
-        metavar="TASK",
-        help="Task whose training images, at most 2048, the running means and variances of batch "
-        "norms are computed from; models with different ones are refused without it (default: "
-        "none).",
-        rich_help_panel=options.INPUT,
-    ),
-]
-Weights = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--weights",
-        metavar="W,W[,W...]",
-        help="Weight of each checkpoint in the average, as parts of their sum; repeat for a sweep "
-        "(default: all alike).",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE[,VALUE...]",
-        help="Parameter of the rule, or several values of it for a sweep; repeat for more "
-        "(default: as listed above).",
-        rich_help_panel=options.METHOD,
-    ),
-]
-RunName = Annotated[
-    str | None,
-    typer.Option(
-        "--run",
-        parser=options.run_name,
-        metavar="NAME",
-        help="Name of the run in the rows (default: merge-RULE).",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
 
-
-def run(
-    models: Models,
-    out: options.Out,
-    rule: Rule = "average",
-    rule_file: RuleFile = None,
-    base: Base = None,
-    batch_norm_from: BatchNormFrom = None,
-    weights: Weights = None,
-    set_: Set = None,
-    run_name: RunName = None,
-    threads: options.Threads = options.DEFAULT_THREADS,
-    force: options.Force = False,
-    dry_run: options.DryRun = False,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+class Merge(Planned, Stored):
     """Merge the weights of checkpoints of the same model by a rule, without training.
 
     Rules, with the parameters of --set:
@@ -134,43 +55,99 @@ def run(
       vlcpctl merge run/1 run/2 run/3 -o mean
       vlcpctl merge run/1 run/2 -o sweep --rule ema --set decay=0.3,0.5,0.7
     """
-    options.start(quiet=quiet, threads=threads)
-    from vlcpctl.checkpoints.manifest import CheckpointManifest
-    from vlcpctl.data.tasks.facts import read_task
 
-    kind = rule_named(rule, rule_file)
-    require_inputs(kind, models, base, weights)
-    settings = settings_of(
-        kind, [parse_weights(one, len(models)) for one in weights or ()], set_ or ()
+    models: Paths = argument(
+        "CHECKPOINT", "Checkpoints of the same model, the latest last", kw_only=False
     )
-    start = CheckpointManifest.read(base).content if base else None
-    for path in models:
-        if CheckpointManifest.read(path).content == start:
-            raise UsageError(f"{path} has not changed since --base {base}; leave it out")
-    if batch_norm_from:
-        read_task(batch_norm_from)
-    if dry_run:
-        of = f"{', '.join(map(str, models))}{f', from {base}' if base else ''}"
-        of += f"; batch norms from {batch_norm_from}" if batch_norm_from else ""
-        for one in settings:
-            say(f"merge: {rule}{one.in_words} of {of}")
-            emit(one.place(out))
-        return
-    from vlcpctl.checkpoints import merging
+    rule: str = option(
+        "How to merge: average, ema, ties, model-stock",
+        "RULE",
+        METHOD,
+        default="average",
+        offers="rules",
+        usual=True,
+    )
+    rule_file: MaybePath = option(
+        "Python file that defines the --rule, one of your own. Its code is run",
+        "FILE.py",
+        METHOD,
+        otherwise="built-in rules",
+    )
+    base: MaybePath = option(
+        "Checkpoint that all were trained from, whose changes ties and model-stock merge",
+        "START",
+        INPUT,
+        usual=True,
+    )
+    batch_norm_from: MaybePath = option(
+        "Task whose training images, at most 2048, the running means and variances of batch "
+        "norms are computed from; models with different ones are refused without it",
+        "TASK",
+        INPUT,
+        stored=True,
+    )
+    weights: Numbers = several(
+        "Weight of each checkpoint in the average, as parts of their sum; repeat for a sweep",
+        "W,W[,W...]",
+        METHOD,
+        otherwise="all alike",
+        goes_with=("rule", ("average",)),
+        usual=True,
+    )
+    set: Texts = several(
+        "Parameter of the rule, or several values of it for a sweep; repeat for more",
+        "NAME=VALUE[,VALUE...]",
+        METHOD,
+        otherwise="as listed above",
+        offers="assignments",
+        usual=True,
+    )
+    run: str | None = option(
+        "Name of the run in the rows", "NAME", otherwise="merge-RULE", parse=run_name, usual=True
+    )
+    threads: int = like(Shared, "threads", default=1)
 
-    outputs = tuple(
-        merging.MergeOutput(one.rule, one.label(run_name or one.rule.method), one.place(out))
-        for one in settings
-    )
-    request = merging.MergeRequest(
-        models=tuple(models),
-        base=base,
-        batch_norm_from=batch_norm_from,
-        outputs=outputs,
-        force=force,
-    )
-    for place in merging.merge(request):
-        emit(json.dumps(merging.result(place), ensure_ascii=False) if as_json else place)
+    def execute(self) -> None:
+        from vlcpctl.checkpoints.manifest import CheckpointManifest
+        from vlcpctl.data.tasks.facts import read_task
+
+        kind = rule_named(self.rule, self.rule_file)
+        require_inputs(kind, self.models, self.base)
+        settings = settings_of(
+            kind,
+            [parse_weights(one, len(self.models)) for one in self.weights],
+            self.set,
+        )
+        start = CheckpointManifest.read(self.base).content if self.base else None
+        for path in self.models:
+            if CheckpointManifest.read(path).content == start:
+                raise UsageError(f"{path} has not changed since --base {self.base}; leave it out")
+        if self.batch_norm_from:
+            read_task(self.batch_norm_from)
+        if self.dry_run:
+            of = f"{', '.join(map(str, self.models))}{f', from {self.base}' if self.base else ''}"
+            of += f"; batch norms from {self.batch_norm_from}" if self.batch_norm_from else ""
+            for one in settings:
+                say(f"merge: {self.rule}{one.in_words} of {of}")
+                emit(one.place(self.out))
+            return
+        from vlcpctl.checkpoints import merging
+
+        outputs = tuple(
+            merging.MergeOutput(
+                one.rule, one.label(self.run or one.rule.method), one.place(self.out)
+            )
+            for one in settings
+        )
+        request = merging.MergeRequest(
+            models=tuple(self.models),
+            base=self.base,
+            batch_norm_from=self.batch_norm_from,
+            outputs=outputs,
+            force=self.force,
+        )
+        for place in merging.merge(request):
+            emit(json.dumps(merging.result(place), ensure_ascii=False) if self.json else place)
 
 
 class Setting(NamedTuple):
@@ -208,16 +185,14 @@ def require_inputs(
     rule: type[MergeRule],
     models: Sequence[Path],
     base: Path | None,
-    weights: Sequence[str] | None,
 ) -> None:
-    """Raise UsageError for too few checkpoints, and a --base or --weights that is idle or lacks."""
+    """Raise UsageError for too few checkpoints, and a --base that is idle or lacks."""
     if len(models) < rule.least:
         raise UsageError(
             f"--rule {rule.name} merges at least {rule.least} checkpoints; give another one"
         )
     based = tuple(one.name for one in (*TABLE.values(), rule) if one.needs_base)
-    rows = (GoesWith("base", "rule", based), GoesWith("weights", "rule", ("average",)))
-    refuse_idle(rows, {"rule": rule.name, "base": base, "weights": weights or None})
+    refuse_idle([GoesWith("base", "rule", based)], {"rule": rule.name, "base": base})
     if rule.needs_base and base is None:
         raise UsageError(
             f"--rule {rule.name} merges changes since a common start; give it as --base START"
@@ -260,9 +235,9 @@ def settings_of(
             parse_hyper(rule, rule.name, name, text, f"--set {name}={text}")
             for text in texts.split(",")
         ]
-    for name, several in values.items():
-        if len(set(several)) < len(several):
-            raise UsageError(f"{name} has a value twice: {'; '.join(map(_text, several))}")
+    for name, found in values.items():
+        if len(set(found)) < len(found):
+            raise UsageError(f"{name} has a value twice: {'; '.join(map(_text, found))}")
     return [
         Setting(
             rule(**dict(zip(values, chosen, strict=True))),

@@ -10,14 +10,13 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
-import typer
-
-from vlcpctl.commands import options
+from vlcpctl.commands.shared import Json, Shared
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import HOOKS, Method, Paper
+from vlcpctl.core.options import MaybePath, Paths, Texts, argument, like, option, switch
 from vlcpctl.core.words import as_argument
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.methods.plugins.source import source_of
@@ -30,23 +29,7 @@ _ENTRIES = {"arXiv": ("misc", "howpublished"), "PNAS": ("article", "journal")}
 _NAMES = 9  # the width of "paper", "needs", "hooks" and "preset" with the space after them
 
 
-def run(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="Methods to describe (default: list all)."),
-    ] = None,
-    cite: Annotated[
-        bool, typer.Option("--cite", help="Print the papers of the methods as BibTeX.")
-    ] = False,
-    method_file: options.MethodFiles = None,
-    new: Annotated[
-        Path | None,
-        typer.Option(
-            "--new", metavar="NAME.py", help="Write the file of a new method, to begin your own."
-        ),
-    ] = None,
-    as_json: options.Json = False,
-) -> None:
+class Methods(Json):
     """List the methods, or describe some of them.
 
     --new writes a file with a small method that trains, for --method-file.
@@ -65,25 +48,39 @@ def run(
       vlcpctl methods --new mine.py
       vlcpctl methods mine --method-file mine.py
     """
-    if new is not None:
-        if names or cite or method_file or as_json:
-            raise UsageError("--new takes no other option and no NAME")
-        _write_new(new)
-        return
-    registry = MethodRegistry.of(method_file)
-    if names:
-        registry.refuse_idle_files("+".join(names))
-    if not names:
-        if cite:
-            raise UsageError("--cite needs a method, such as: vlcpctl methods --cite ctp")
-        _list(registry.listed(console.warn), as_json=as_json)
-    elif cite:
-        entries = [bibtex(paper) for paper in _papers(names, registry)]
-        for line in "\n\n".join(entries).split("\n"):
-            console.emit(line)
-    else:
-        chosen = [_method_of(name, registry) for name in dict.fromkeys(names)]
-        _describe(chosen, as_json=as_json)
+
+    names: Texts = argument(
+        "NAME",
+        "Methods to describe",
+        kw_only=False,
+        default=(),
+        otherwise="list all",
+        offers="methods",
+    )
+    cite: bool = switch("Print the papers of the methods as BibTeX")
+    method_file: Paths = like(Shared, "method_file", default=())
+    new: MaybePath = option("Write the file of a new method, to begin your own", "NAME.py")
+
+    def execute(self) -> None:
+        if self.new is not None:
+            if self.names or self.cite or self.method_file or self.json:
+                raise UsageError("--new takes no other option and no NAME")
+            _write_new(self.new)
+            return
+        registry = MethodRegistry.of(self.method_file)
+        if self.names:
+            registry.refuse_idle_files("+".join(self.names))
+        if not self.names:
+            if self.cite:
+                raise UsageError("--cite needs a method, such as: vlcpctl methods --cite ctp")
+            _list(registry.listed(console.warn), as_json=self.json)
+        elif self.cite:
+            entries = [bibtex(paper) for paper in _papers(self.names, registry)]
+            for line in "\n\n".join(entries).split("\n"):
+                console.emit(line)
+        else:
+            chosen = [_method_of(name, registry) for name in dict.fromkeys(self.names)]
+            _describe(chosen, as_json=self.json)
 
 
 def _write_new(path: Path) -> None:
@@ -234,11 +231,8 @@ def _list(methods: Sequence[type[Method]], *, as_json: bool) -> None:
         described = [describe(method) for method in methods]
         console.emit(json.dumps({"schema": SCHEMA, "methods": described}))
         return
-    rows = [(method.name, method.title, _origin(method)) for method in methods]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        console.emit("  ".join(cells).rstrip())
+    for method in methods:
+        _emit_wrapped("; ".join(filter(None, (_titled(method), _origin(method)))))
     depending = [
         method.name
         for method in methods
@@ -248,6 +242,10 @@ def _list(methods: Sequence[type[Method]], *, as_json: bool) -> None:
         f"good values for {', '.join(depending)} depend on the run, such as on its batch size; "
         "'vlcpctl methods NAME' says which and how"
     )
+
+
+def _titled(method: type[Method]) -> str:
+    return f"{method.name:{_NAMES - 1}} {method.title}"
 
 
 def _origin(method: type[Method]) -> str:

@@ -2,106 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from vlcpctl.commands import options
-
-DATA_SETS = {
-    "emoji9": "1,861 emoji in nine groups: drawn views with captions from names and keywords"
-}
+from vlcpctl.commands.shared import Result, Shared
+from vlcpctl.core.options import DATA, Names, argument, like, option
 
 
-def _list(wanted: bool) -> None:
-    if wanted:
-        for name, what in DATA_SETS.items():
-            typer.echo(f"{name}\t{what}")
-        raise typer.Exit
-
-
-def run(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Data set to write; --list prints the names.")
-    ],
-    out: options.Out,
-    views: Annotated[
-        int,
-        typer.Option(
-            "--views",
-            min=1,
-            max=10_000,
-            metavar="N",
-            help="Training views per emoji.",
-            rich_help_panel=options.DATA,
-        ),
-    ] = 12,
-    val_views: Annotated[
-        int,
-        typer.Option(
-            "--val-views",
-            min=0,
-            max=10_000,
-            metavar="N",
-            help="Validation views per emoji.",
-            rich_help_panel=options.DATA,
-        ),
-    ] = 0,
-    test_views: Annotated[
-        int,
-        typer.Option(
-            "--test-views",
-            min=0,
-            max=10_000,
-            metavar="N",
-            help="Test views per emoji.",
-            rich_help_panel=options.DATA,
-        ),
-    ] = 1,
-    size: Annotated[
-        int,
-        typer.Option(
-            "--size",
-            min=16,
-            max=256,
-            metavar="PIXELS",
-            help="Side of the square images.",
-            rich_help_panel=options.DATA,
-        ),
-    ] = 64,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit",
-            min=1,
-            metavar="N",
-            help="Use only N emoji, taken from the groups in turn (default: all).",
-            rich_help_panel=options.DATA,
-        ),
-    ] = None,
-    groups: Annotated[
-        str,
-        typer.Option(
-            "--groups",
-            metavar="NAMES",
-            help='Groups to use, separated by commas, as in "Food & Drink,Flags" (default: all).',
-            rich_help_panel=options.DATA,
-        ),
-    ] = "",
-    seed: options.Seed = 0,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    list_: Annotated[  # noqa: ARG001 - answered by its callback
-        bool,
-        typer.Option(
-            "--list",
-            is_eager=True,
-            callback=_list,
-            help="Print the data sets and exit.",
-            rich_help_panel=options.DATA,
-        ),
-    ] = False,
-) -> None:
+class Sample(Result):
     """Write a built-in data set as image-text pairs in one Parquet file.
 
     The same options give the same bytes. The column 'split' marks train, val and test views,
@@ -112,25 +17,54 @@ def run(
       vlcpctl sample emoji9 -o pairs.parquet --views 12 --size 32
       vlcpctl split pairs.parquet -o stream --by column:group --split-column split
     """
-    options.start(quiet=quiet)
-    from vlcpctl.core.console import emit, say
-    from vlcpctl.core.errors import UsageError, unknown_name
-    from vlcpctl.data.emoji9.pairs import PairSettings, already_sampled, write_pairs
 
-    if name not in DATA_SETS:
-        raise UsageError(unknown_name("data set", name, DATA_SETS))
-    settings = PairSettings(
-        views=views,
-        val_views=val_views,
-        test_views=test_views,
-        size=size,
-        seed=seed,
-        limit=limit,
-        groups=tuple(sorted({one.strip() for one in groups.split(",")})) if groups else (),
+    name: str = argument(
+        "NAME",
+        "Data set to write: emoji9, drawn views of 1,861 emoji in nine groups, with captions",
+        kw_only=False,
+        choices=("emoji9",),
     )
-    if already_sampled(out, settings, force=force):
-        say(f"sample: {out} is already finished")
-    else:
-        count = write_pairs(out, settings)
-        say(f"sample: {count} pairs")
-    emit(out)
+    views: int = option(
+        "Training views per emoji", "N", DATA, default=12, within="[1, 10000]", usual=True
+    )
+    val_views: int = option("Validation views per emoji", "N", DATA, default=0, within="[0, 10000]")
+    test_views: int = option("Test views per emoji", "N", DATA, default=1, within="[0, 10000]")
+    size: int = option(
+        "Side of the square images", "PIXELS", DATA, default=64, within="[16, 256]", usual=True
+    )
+    limit: int | None = option(
+        "Use only N emoji, taken from the groups in turn",
+        "N",
+        DATA,
+        otherwise="all",
+        within="[1, inf)",
+        usual=True,
+    )
+    groups: Names = option(
+        'Groups to use, separated by commas, as in "Food & Drink,Flags"',
+        "NAMES",
+        DATA,
+        otherwise="all",
+        usual=True,
+    )
+    seed: int = like(Shared, "seed", default=0, usual=True)
+
+    def execute(self) -> None:
+        from vlcpctl.core.console import emit, say
+        from vlcpctl.data.emoji9.pairs import PairSettings, already_sampled, write_pairs
+
+        settings = PairSettings(
+            views=self.views,
+            val_views=self.val_views,
+            test_views=self.test_views,
+            size=self.size,
+            seed=self.seed,
+            limit=self.limit,
+            groups=tuple(sorted({one.strip() for one in (self.groups or "").split(",")} - {""})),
+        )
+        if already_sampled(self.out, settings, force=self.force):
+            say(f"sample: {self.out} is already finished")
+        else:
+            count = write_pairs(self.out, settings)
+            say(f"sample: {count} pairs")
+        emit(self.out)

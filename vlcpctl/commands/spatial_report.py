@@ -2,58 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from vlcpctl.commands import options
-from vlcpctl.commands.evaluation import Rows, evaluation
+from vlcpctl.commands.evaluation import Evaluate, Rows
+from vlcpctl.commands.shared import Shared, Stored
+from vlcpctl.core.options import INPUT, METHOD, MaybePath, Paths, argument, like, option, required
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.evaluator import Evaluator
 
-Checkpoints = Annotated[
-    list[Path],
-    typer.Option(
-        "--checkpoint",
-        metavar="DIR",
-        help="Checkpoint to compare, of one run or several; give at least two.",
-        rich_help_panel=options.INPUT,
-    ),
-]
-Between = Annotated[
-    str,
-    typer.Option(
-        "--between",
-        metavar="NAME",
-        help="Checkpoints to compare: neighbours (each step with the next, and first with last) "
-        "or all.",
-        rich_help_panel=options.METHOD,
-    ),
-]
 
-
-def _show(rows: Rows) -> None:
-    """Print the tables of spatial disorder."""
-    from vlcpctl.files.rows import row_of
-    from vlcpctl.report.angles import collect_spatial_tracks
-    from vlcpctl.report.formats import print_report
-
-    spaces = collect_spatial_tracks(
-        row_of(row, f"row {number}") for number, row in enumerate(rows, 1)
-    )
-    print_report((), [(space.title, space.tables()) for space in spaces])
-
-
-@evaluation("spatial-report", show=_show)
-def run(
-    tasks: options.Tasks,
-    checkpoint: Checkpoints,
-    between: Between = "neighbours",
-    split: options.Split = "test",
-    limit: options.Limit = None,
-) -> Evaluator:
+class SpatialReport(Evaluate, Stored):
     r"""Report how embedding angles drift between checkpoints, within and across modalities (Mod-X).
 
     Prints tables in the bins of Mod-X's paper, for images and for texts. SAM: the change in the
@@ -72,13 +31,50 @@ def run(
       vlcpctl spatial-report stream/00-* --split train --checkpoint run/00 \
           --checkpoint run/01 -o - | vlcpctl forgetting-report - -o report
     """
-    from vlcpctl.data.tasks.task import open_task
-    from vlcpctl.evaluation.spatial.evaluator import Spatial
 
-    return Spatial(
-        tasks=tuple(open_task(path) for path in dict.fromkeys(tasks)),
-        checkpoints=tuple(dict.fromkeys(checkpoint)),
-        between=between,
-        split=split,
-        limit=limit,
+    command = "spatial-report"
+    shows = True
+
+    tasks: Paths = argument("TASK", "Task directories", kw_only=False, stored=True)
+    checkpoint: Paths = required(
+        "Checkpoint to compare, of one run or several; give at least two", "DIR", INPUT
     )
+    between: str = option(
+        "Checkpoints to compare: neighbours (each step with the next, and first with last) or all",
+        "NAME",
+        METHOD,
+        default="neighbours",
+        choices=("neighbours", "all"),
+        usual=True,
+    )
+    split: str = like(Shared, "split", default="test", usual=True)
+    out: MaybePath = option(
+        "File to write rows to; - writes them to stdout instead of tables",
+        "FILE",
+        short="-o",
+        usual=True,
+        writes=True,
+    )
+
+    def evaluator(self) -> Evaluator:
+        from vlcpctl.data.tasks.task import open_task
+        from vlcpctl.evaluation.spatial.evaluator import Spatial
+
+        return Spatial(
+            tasks=tuple(open_task(path) for path in dict.fromkeys(self.tasks)),
+            checkpoints=tuple(dict.fromkeys(self.checkpoint)),
+            between=self.between,
+            split=self.split,
+            limit=self.limit,
+        )
+
+    def show(self, rows: Rows) -> None:
+        """Print the tables of spatial disorder."""
+        from vlcpctl.files.rows import row_of
+        from vlcpctl.report.angles import collect_spatial_tracks
+        from vlcpctl.report.formats import print_report
+
+        spaces = collect_spatial_tracks(
+            row_of(row, f"row {number}") for number, row in enumerate(rows, 1)
+        )
+        print_report((), [(space.title, space.tables()) for space in spaces])

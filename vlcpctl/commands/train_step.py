@@ -2,99 +2,39 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from json import dumps as json_text
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
-
-from vlcpctl.commands import options
 from vlcpctl.commands.paths import require_paths
+from vlcpctl.commands.shared import Planned, Shared, Stored, run_name
 from vlcpctl.core import console
+from vlcpctl.core.options import (
+    METHOD,
+    Auto,
+    Paths,
+    PathTexts,
+    Texts,
+    argument,
+    like,
+    option,
+    options_of,
+    printing,
+    required,
+    several,
+)
 from vlcpctl.core.words import printable
-from vlcpctl.training.config.run_options import RunOptions
-from vlcpctl.training.config.settings import SETTINGS, Settings
+from vlcpctl.training.config.settings import SETTINGS, RunOptions, Settings
 
 if TYPE_CHECKING:
     from vlcpctl.training.config.request import TrainRequest
 
-Tasks = Annotated[
-    list[Path],
-    typer.Argument(metavar="TASK", help="Task directory; several are trained on together."),
-]
-MethodName = Annotated[
-    str,
-    typer.Option(
-        "--method",
-        "-m",
-        metavar="NAME[+NAME...]",
-        help="Method, or several joined with +.",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Preset = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Training budget: ctp, ctp-dual, incclip, modx, modx-finetune, update, dha or tiny "
-        "(default: that of the method, and ctp-dual, with a dual encoder, for ctp).",
-        rich_help_panel=options.METHOD,
-    ),
-]
-Assign = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="METHOD.PARAMETER=VALUE",
-        help="Set a hyper-parameter of a method; repeat for more (default: see vlcpctl methods).",
-        rich_help_panel=options.METHOD,
-    ),
-]
-RunName = Annotated[
-    str,
-    typer.Option(
-        "--run",
-        parser=options.run_name,
-        metavar="NAME",
-        help="Name of the run in rows and reports (default: --method).",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
-PrintConfig = Annotated[
-    bool,
-    typer.Option(
-        "--print-config",
-        help="Print every setting with its origin, and exit.",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
+
+_CARRIED = ("out", "seed", "limit", "force", "device", "workers", "threads")
 
 
-@options.with_fields(Settings, RunOptions)
-def run(
-    tasks: Tasks,
-    out: options.Out,
-    method: MethodName,
-    method_file: options.MethodFiles = None,
-    preset: Preset = None,
-    set_: Assign = None,
-    run_name: RunName = "",
-    *,
-    log: options.Log = None,
-    print_config: PrintConfig = False,
-    seed: options.Seed = 0,
-    device: options.Device = "auto",
-    workers: options.Workers = None,
-    threads: options.Threads = options.DEFAULT_THREADS,
-    limit: options.Limit = None,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    json: options.Json = False,
-    dry_run: options.DryRun = False,
-    **fields: Any,
-) -> None:
+class TrainStep(Settings, RunOptions, Planned, Stored):
     r"""Train on one task and write the next checkpoint.
 
     If it is interrupted, run the same command again: it resumes and ends with the same bytes.
@@ -117,82 +57,117 @@ def run(
       vlcpctl train-step stream/00-smileys -o run/00 --method ctp --nproc 4 \
           --batch-size 1024
     """
-    flags = options.given(run, locals() | fields)
-    options.start(quiet=quiet, threads=threads)
-    request = _request(flags)
-    if print_config:
-        _print_configuration(request, as_json=json)
-        return
-    if dry_run:
-        _say_plan(request)
-        if method_files := flags.get("method_file"):
-            _try_hooks(request, method_files)
-        console.emit(request.out)
-        return
-    given = (request.buffer, request.targets, request.reference, request.pseudo_texts)
-    require_paths(*request.tasks, *given)
-    from vlcpctl.files.manifest import content_of
-    from vlcpctl.files.outputs import naming_output
 
-    for model in (request.previous, request.teacher):
-        if model is not None:
-            content_of(model, "checkpoint")  # refuses another path before torch is imported
-    from vlcpctl.training.launch import train
-
-    with naming_output(out):
-        path = train(request, quiet=quiet)
-    if path is not None:
-        console.emit(_result(path) if json else path)
-
-
-def _request(flags: dict[str, Any]) -> TrainRequest:
-    """The request that the options describe; made without importing torch."""
-    from vlcpctl.distributed.ranks import processes
-    from vlcpctl.methods.plugins.registry import MethodRegistry
-    from vlcpctl.tracking.destinations import destinations
-    from vlcpctl.training.config.composition import (
-        compose,
-        compose_with,
-        preset_of,
-        settings_of_methods,
+    tasks: Paths = argument(
+        "TASK", "Task directory; several are trained on together", kw_only=False, stored=True
     )
-    from vlcpctl.training.config.presets import INSTEAD
-    from vlcpctl.training.config.request import TrainRequest, save_every
-    from vlcpctl.training.config.resolution import resolve
+    method: str = required(
+        "Method, or several joined with +",
+        "NAME[+NAME...]",
+        METHOD,
+        short="-m",
+        offers="joined_methods",
+    )
+    method_file: Paths = like(Shared, "method_file", default=())
+    preset: str | None = option(
+        "Training budget: ctp, ctp-dual, incclip, modx, modx-finetune, update, dha or tiny",
+        "NAME",
+        METHOD,
+        otherwise="that of the method, and ctp-dual, with a dual encoder, for ctp",
+        offers="presets",
+        usual=True,
+    )
+    set: Texts = several(
+        "Set a hyper-parameter of a method; repeat for more",
+        "METHOD.PARAMETER=VALUE",
+        METHOD,
+        otherwise="see vlcpctl methods",
+        offers="assignments",
+        usual=True,
+    )
+    run: str | None = option(
+        "Name of the run in rows and reports", "NAME", otherwise="--method", parse=run_name
+    )
+    log: PathTexts = like(Shared, "log", default=())
+    print_config: bool = printing("Print every setting with its origin, and exit")
+    seed: int = like(Shared, "seed", default=0, usual=True)
+    device: str = like(Shared, "device", default="auto")
+    workers: Auto = like(Shared, "workers", default=None)
+    threads: int = like(Shared, "threads", default=1)
+    limit: int | None = like(Shared, "limit", default=None)
 
-    registry = MethodRegistry.of(flags.get("method_file"))
-    words = flags["method"], flags.get("set_", ()), registry
-    usual = preset_of(compose(*words), _preset_of_previous(flags))
-    preset = flags.get("preset") or usual
-    methods, hyper_origins = compose_with(preset, *words)
-    registry.refuse_idle_files(flags["method"])
-    save_every(flags.get("save_every", TrainRequest.save_every))
-    log = destinations(flags.get("log"))
-    given = {name: flags[name] for name in SETTINGS if name in flags}
-    settings, origins = resolve(preset, given, settings_of_methods(methods))
-    notes = []
-    if usual in INSTEAD.values() and not flags.keys() & {"preset", "model", "previous"}:
+    def execute(self) -> None:
+        request = self.request()
+        if self.print_config:
+            _print_configuration(request, as_json=self.json)
+            return
+        if self.dry_run:
+            _say_plan(request)
+            if self.method_file:
+                _try_hooks(request, self.method_file)
+            console.emit(request.out)
+            return
+        given = (request.buffer, request.targets, request.reference, request.pseudo_texts)
+        require_paths(*request.tasks, *given)
+        from vlcpctl.files.manifest import content_of
+        from vlcpctl.files.outputs import naming_output
+
+        for model in (request.previous, request.teacher):
+            if model is not None:
+                content_of(model, "checkpoint")  # refuses another path before torch is imported
+        from vlcpctl.training.launch import train
+
+        with naming_output(self.out):
+            path = train(request, quiet=self.quiet)
+        if path is not None:
+            console.emit(_result(path) if self.json else path)
+
+    def request(self) -> TrainRequest:
+        """What is asked, with its methods and settings; made without importing torch."""
+        from vlcpctl.distributed.ranks import processes
+        from vlcpctl.methods.plugins.registry import MethodRegistry
+        from vlcpctl.tracking.destinations import destinations
+        from vlcpctl.training.config.composition import (
+            compose,
+            compose_with,
+            preset_of,
+            settings_of_methods,
+        )
+        from vlcpctl.training.config.presets import INSTEAD
+        from vlcpctl.training.config.request import TrainRequest
+        from vlcpctl.training.config.resolution import resolve
+
+        registry = MethodRegistry.of(self.method_file)
+        words = self.method, self.set, registry
+        usual = preset_of(compose(*words), _preset_of_previous(self.previous))
+        methods, hyper_origins = compose_with(self.preset or usual, *words)
+        registry.refuse_idle_files(self.method)
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        flags = {name: given[name] for name in SETTINGS if name in given}
+        inherited = settings_of_methods(methods)
+        settings, origins = resolve(self.preset or usual, flags, inherited)
         notes = [f"no --preset is given: {usual} has a dual encoder; --preset ctp is the paper's"]
-    carried = {field.name for field in dataclasses.fields(TrainRequest)} & flags.keys()
-    return TrainRequest(
-        **{name: flags[name] for name in carried - {"tasks", "run", "nproc", "log"}},
-        nproc=processes(flags.get("nproc")),
-        tasks=tuple(flags["tasks"]),
-        run=flags["run_name"] or flags["method"],
-        methods=methods,
-        settings=settings,
-        origins=origins | hyper_origins,
-        notes=tuple(notes),
-        log=log,
-    )
+        if usual not in INSTEAD.values() or given.keys() & {"preset", "model", "previous"}:
+            notes = []
+        names = [*options_of(RunOptions), *_CARRIED]
+        return TrainRequest(
+            **{name: given[name] for name in names if name in given}
+            | {"nproc": processes(given.get("nproc"))},
+            tasks=tuple(self.tasks),
+            run=self.run or self.method,
+            methods=methods,
+            settings=settings,
+            origins=origins | hyper_origins,
+            notes=tuple(notes),
+            log=destinations(self.log),
+        )
 
 
-def _preset_of_previous(flags: Mapping[str, Any]) -> str | None:
+def _preset_of_previous(previous: Path | None) -> str | None:
     """The preset of the checkpoint that --previous names; None before that has been made."""
     from vlcpctl.checkpoints.manifest import CheckpointManifest
     from vlcpctl.checkpoints.step_config import preset_of
 
-    previous = flags.get("previous")
     if previous is None or not previous.exists():
         return None
     return preset_of(CheckpointManifest.read(previous))

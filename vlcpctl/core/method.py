@@ -12,7 +12,6 @@ V words in the vocabulary, K texts without image.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
@@ -341,15 +340,3 @@ def hyper(
     is_number = isinstance(default, int | float) and not isinstance(default, bool)
     about = {"help": doc, "origin": origin, "choices": tuple(choices), "depends": depends}
     return field(default=default, metadata={**about, "within": within if is_number else ""})
-
-
-def lies_within(value: float, interval: str) -> bool:
-    """Whether a number is in an interval such as "[0, inf)"; infinity and NaN never are.
-
-    >>> lies_within(0.0, "[0, 1]"), lies_within(0.0, "(0, inf)"), lies_within(math.inf, "(0, inf)")
-    (True, False, False)
-    """
-    low, high = map(float, interval[1:-1].split(","))
-    above = value >= low if interval[0] == "[" else value > low
-    below = value <= high if interval[-1] == "]" else value < high
-    return above and below and math.isfinite(value)

@@ -26,7 +26,7 @@ from vlcpctl.inspection.split_columns import (
     id_hashes,
 )
 from vlcpctl.metrics.recall import CUTOFFS
-from vlcpctl.training.config.presets import PRESETS
+from vlcpctl.training.config.presets import names, preset
 
 _MOST_SHOWN = 60  # characters of a caption
 _RANKED = ("val", "test", "gallery")  # splits that are a gallery
@@ -67,9 +67,9 @@ def _empty(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
 
 def _small_tasks(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
     """The batch size depends on the method; compared is the smallest of any preset."""
-    batches = {name: int(values["batch_size"]) for name, values in PRESETS.items()}
-    batch, preset = min((size, name) for name, size in batches.items())
-    others = ", ".join(f"{name} {size}" for name, size in batches.items() if name != preset)
+    batches = {name: int(preset(name).settings["batch_size"]) for name in names()}
+    batch, smallest = min((size, name) for name, size in batches.items())
+    others = ", ".join(f"{name} {size}" for name, size in batches.items() if name != smallest)
     # A buffer is replayed beside a task, and may be smaller.
     trained = [split for split in splits if split.is_trained_on and not split.is_of_buffer]
     small = [split for split in trained if 0 < split.images < batch]
@@ -78,7 +78,7 @@ def _small_tasks(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
         example = f"{least.task} with {counted(least.images, 'image')}"
         text = (
             f"training splits smaller than a batch: {len(found)}, the smallest: {example}; "
-            f"the preset {preset!r} has batches of {batch} (others: {others}): train-step uses "
+            f"the preset {smallest!r} has batches of {batch} (others: {others}): train-step uses "
             f"smaller ones there, unless --batch-size is given ({least.images} or less)"
         )
         yield Finding(found[0].given, "small task", text, len(found), example)

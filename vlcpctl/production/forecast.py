@@ -21,6 +21,7 @@ from vlcpctl.core.words import duration, size
 from vlcpctl.data.loading.replay import replayed_pairs
 from vlcpctl.data.splitting.holdout import CountedHoldout
 from vlcpctl.data.splitting.leaving_out import KNOWN, Counts, counts_of
+from vlcpctl.data.splitting.options import plan as plan_of
 from vlcpctl.data.splitting.rules import AllInOne
 from vlcpctl.data.splitting.selection import SelectionPass
 from vlcpctl.data.splitting.stream import check_columns
@@ -109,9 +110,9 @@ def _read_pairs(lines: Lines) -> NewPairs:
     options = replace(
         options,
         holdout_most=how.holdout_share,
-        leave_out=tuple(map(str, lines.left_out())),
+        not_=list(lines.left_out()),
     )
-    plan = options.plan()
+    plan = plan_of(options)
     check_columns(plan)
     inputs = plan.reader.inputs
     skips = SkipLog(None)
@@ -266,7 +267,7 @@ def _most_in_buffer(lines: Lines) -> int:
     """The most pairs that the first buffer can have."""
     wanted = lines.settings.buffer_size
     data = [local_source(one) for one in lines.state.start.buffer_from]
-    plan = split_options(data, lines.settings, lines.place.root).plan()
+    plan = plan_of(split_options(data, lines.settings, lines.place.root))
     rows = [file.rows() for one in plan.reader.inputs for file in one.files]
     known = None if None in rows else sum(one or 0 for one in rows)
     if wanted.endswith("%"):

@@ -24,10 +24,9 @@ from vlcpctl.production.records import LATER
 from vlcpctl.report.gates import POLICIES, Gate, parse_gate
 from vlcpctl.training.config.composition import compose_with, settings_of_methods
 from vlcpctl.training.config.execution import check_processes
-from vlcpctl.training.config.machine_options import parse_machine_options
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.resolution import resolve
-from vlcpctl.training.config.settings import SETTINGS
+from vlcpctl.training.config.settings import SETTINGS, parse_machine_options
 from vlcpctl.training.config.settings import Settings as TrainSettings
 
 NONE: Final = "none"  # the value of an option that empties a list

@@ -13,7 +13,8 @@ from vlcpctl.data.sources.columns import UnknownColumn
 from vlcpctl.data.sources.fingerprints import identify
 from vlcpctl.data.splitting import selection
 from vlcpctl.data.splitting.leaving_out import Counts, counts_of
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.options import plan as plan_of
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.files.ids import canonical_json, content_id
 from vlcpctl.files.stores import stored
 from vlcpctl.production.layout import Layout, shown_path
@@ -39,7 +40,7 @@ def identify_data(data: Sequence[str], settings: Settings, root: Path) -> NewDat
     Raises UsageError or BadInput as `split` does; for a column that is only recorded, with the
     option that takes it back.
     """
-    reader = split_options(data, settings, root).plan().reader
+    reader = plan_of(split_options(data, settings, root)).reader
     try:
         for file in (file for one in reader.inputs for file in one.files):
             file.check_columns(reader.columns)
@@ -101,9 +102,9 @@ def all_left_out(
     """
     if not left_out:
         return None
-    options = replace(split_options(data, settings, root), leave_out=tuple(map(str, left_out)))
+    options = replace(split_options(data, settings, root), not_=list(left_out))
     with suppress(BadInput):
-        reader = options.plan().reader
+        reader = plan_of(options).reader
         for file in (file for one in reader.inputs for file in one.files):
             file.check_columns(reader.columns)
         places = selection.all_left_out(reader)
@@ -122,6 +123,6 @@ def split_options(data: Sequence[str], settings: Settings, root: Path) -> SplitO
         image_column=settings.image_column,
         caption_column=settings.caption_column,
         keep_columns=settings.keep_columns,
-        image_root=tuple(str(shown_path(root, one)) for one in settings.image_root),
+        image_root=[str(shown_path(root, one)) for one in settings.image_root],
         max_skip=settings.max_skip or SplitOptions.max_skip,
     )

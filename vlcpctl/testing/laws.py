@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vlcpctl.core.errors import VlcpError
-from vlcpctl.core.method import TRAIN, Method, lies_within
+from vlcpctl.core.method import TRAIN, Method
+from vlcpctl.core.options import lies_within
 from vlcpctl.data.buffer.policies import POLICIES
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.presets import PRESETS
+from vlcpctl.training.config.presets import names
 from vlcpctl.training.config.settings import SETTINGS
 
 
@@ -31,8 +32,8 @@ def _of_class(method: type[Method]) -> Iterator[str]:
             yield f"{name} is missing"
     if "\n" in method.title or method.title.endswith("."):
         yield f"title {method.title!r} is not one line without a full stop"
-    if method.preset not in PRESETS:
-        yield f"preset {method.preset!r} is unknown (known: {', '.join(PRESETS)})"
+    if method.preset not in names():
+        yield f"preset {method.preset!r} is unknown (known: {', '.join(names())})"
     unknown = [name for name in method.settings if name not in SETTINGS]
     if unknown:
         yield f"settings has {', '.join(unknown)}, which train-step does not have"

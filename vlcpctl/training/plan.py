@@ -16,7 +16,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import shown
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.method import TRAIN, Method
-from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.core.options import GoesWith, refuse_idle
 from vlcpctl.core.transform import TORCH
 from vlcpctl.data.images.resizing import slow_note
 from vlcpctl.data.loading.groups import pair_groups, sizes

@@ -43,9 +43,9 @@ from vlcpctl.training.adapters import size_of
 from vlcpctl.training.batches import training_batches, training_transform, validation_batches
 from vlcpctl.training.config.execution import BENCHMARK
 from vlcpctl.training.config.phases import steps_before
-from vlcpctl.training.config.request import TrainRequest, save_every
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.resolution import configuration
-from vlcpctl.training.config.settings import OF_ITS_MODEL, SIGMOID
+from vlcpctl.training.config.settings import OF_ITS_MODEL, SIGMOID, save_every
 from vlcpctl.training.loop.adapters import FILE as ADAPTER
 from vlcpctl.training.loop.adapters import Adapters
 from vlcpctl.training.loop.loop import (

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.commands import buffer
 from support.rewritten import forget_pair
 
-from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.tiny_stream import make_stream
 

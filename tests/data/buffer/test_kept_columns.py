@@ -13,7 +13,7 @@ from vlcpctl.core.errors import OutputExists
 from vlcpctl.data.buffer.manifest import BufferRequest
 from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.index import BUFFER_SCHEMA
 from vlcpctl.data.tasks.task import Task, open_stream

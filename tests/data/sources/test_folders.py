@@ -16,7 +16,7 @@ from vlcpctl.core.errors import BadInput, TooManySkipped
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import find_inputs
 from vlcpctl.data.sources.folders import Folder
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.testing.tiny_stream import make_image

@@ -20,7 +20,7 @@ from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import find_inputs
 from vlcpctl.data.sources.folders import Folder
 from vlcpctl.data.sources.image_folders import split_of_directories
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.samples import Pair

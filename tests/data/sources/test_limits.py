@@ -7,11 +7,12 @@ from dataclasses import fields
 
 import pytest
 
-from vlcpctl.commands.split import Cap
 from vlcpctl.core.errors import UsageError
+from vlcpctl.core.options import options_of
 from vlcpctl.core.words import shortened
 from vlcpctl.data.sources import limits
 from vlcpctl.data.sources.limits import Caps, parse_caps
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.tasks.samples import Pair
 
 PAIR = Pair("p", "k", b"", ["ab", "c"], "l", "v", None)
@@ -48,7 +49,7 @@ def test_every_cap_can_be_changed_and_is_explained() -> None:
         changed = parse_caps([f"{name}=2KiB"])
         assert getattr(changed, name.replace("-", "_")) == 2048
         assert re.search(rf"^  {name} ", str(limits.__doc__), re.M)
-        assert f"{name}=" in Cap.__metadata__[0].help
+        assert f"{name}=" in options_of(SplitOptions)["cap"][0].text
 
 
 def test_names_are_shown_on_one_short_line() -> None:

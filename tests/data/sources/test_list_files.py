@@ -15,7 +15,8 @@ from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import find_inputs
 from vlcpctl.data.sources.list_files import ListFile
 from vlcpctl.data.sources.webdataset import TarFile
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.options import identity, plan
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Task, open_stream
@@ -329,7 +330,7 @@ def test_roots_that_change_nothing_or_are_not_there_are_refused(tmp_path: Path) 
         make_stream(given, tmp_path / "out")
     given = SplitOptions(sources=[str(tmp_path / "folder")], by="source", image_root=("/no",))
     with pytest.raises(BadInput, match="/no is not a directory"):
-        given.plan()
+        plan(given)
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
@@ -369,7 +370,7 @@ def test_the_place_of_images_is_in_no_id(tmp_path: Path) -> None:
             sources=[str(path)], by="source", holdout="none", image_root=(str(base / "images"),)
         )
         manifest = make_stream(given, base / "out")
-        ids.append((manifest["content"], given.identity(given.plan())))
+        ids.append((manifest["content"], identity(given, plan(given))))
     assert ids[0] == ids[1]
 
 

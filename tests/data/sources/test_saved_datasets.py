@@ -24,7 +24,7 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.sources import saved_datasets
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import find_inputs
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream

@@ -19,7 +19,7 @@ from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import distinct_names, find_inputs
 from vlcpctl.data.sources.parquet import ParquetFile
 from vlcpctl.data.sources.webdataset import TarFile
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.testing.tiny_stream import make_image

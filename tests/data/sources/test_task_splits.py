@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.testing.tiny_stream import make_image

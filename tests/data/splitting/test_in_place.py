@@ -12,7 +12,7 @@ from support.program import TINY, run_program
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stop_lists import read_stop_list
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.task import open_stream, open_task
@@ -180,7 +180,7 @@ def test_forgotten_pairs_are_not_read_again_and_the_receipt_says_where_they_stay
     assert key not in open_stream(stream)[0].split("train").keys
     assert run_program(capfd, "check", "--deep", stream).code == 0
     assert key in read_stop_list(receipt).keys
-    again = made(sources, tmp_path / "again", in_place=True, leave_out=(str(receipt),))
+    again = made(sources, tmp_path / "again", in_place=True, not_=[receipt])
     assert all(key not in one.split(name).keys for one in open_stream(again) for name in one.counts)
     assert run_program(capfd, *words).code == 0  # nothing is left to do
 

@@ -13,7 +13,7 @@ import pytest
 from support.pair_files import img2dataset_members, rows, write_parquet, write_tar
 
 from vlcpctl.core.errors import BadInput, OutputExists, TooManySkipped, UsageError
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.data.tasks.index import SCHEMA
 from vlcpctl.data.tasks.task import Task, open_stream

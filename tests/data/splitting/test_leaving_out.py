@@ -16,7 +16,8 @@ from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.splitting.leaving_out import KNOWN, LeftOut, LeftOutList
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.options import identity, plan
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stop_lists import add_to_stop_list, read_stop_list, stop_list_path
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.keys import Keys
@@ -36,7 +37,7 @@ def split(tmp_path: Path) -> Split:
         source = write_parquet(tmp_path / f"{name}.parquet", listed)
         given = {"by": f"all:{name}", "holdout": "none", **options}
         left = tuple(map(str, left_out))
-        make_stream(SplitOptions(sources=[str(source)], leave_out=left, **given), tmp_path / name)
+        make_stream(SplitOptions(sources=[str(source)], not_=list(left), **given), tmp_path / name)
         return tmp_path / name
 
     return run
@@ -243,7 +244,7 @@ def test_the_test_images_are_part_of_what_a_split_is(tmp_path: Path, split: Spli
     tested = split("tested", pairs(0, 3), holdout="test=1.0")
     source = write_parquet(tmp_path / "pairs.parquet", pairs(0, 5))
     options = SplitOptions(sources=[str(source)], by="all:a", holdout="none")
-    assert "not_test_images" not in options.identity(options.plan())
+    assert "not_test_images" not in identity(options, plan(options))
     given = replace(options, not_test_images=(str(tested),))
     (task,) = open_stream(tested)
-    assert given.identity(given.plan())["not_test_images"] == [task.content]
+    assert identity(given, plan(given))["not_test_images"] == [task.content]

@@ -13,7 +13,8 @@ from support.pair_files import rows, write_parquet
 
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
 from vlcpctl.data.splitting.labels_from import LabelsFrom, labelling_of, parse_labels_from
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.options import plan
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.task import open_stream
 
@@ -178,14 +179,14 @@ def test_options_without_an_effect_are_refused(tmp_path: Path) -> None:
     names.write_text("cat\ndog\n")
     refusals: list[tuple[dict[str, Any], str]] = [
         ({"class_names": names}, "--class-names has no effect without --labels-from: it applies"),
-        ({"class_names": names, "labels_from": "group"}, "no effect with --labels-from column"),
+        ({"class_names": names, "labels_from": "group"}, "no effect with --labels-from group"),
         ({"templates": names, "labels_from": "timm:resnet18"}, "--templates has no effect with"),
         ({"label_column": "b", "labels_from": "a"}, "--label-column has no effect with --labels-"),
         ({"labels_from": "checkpoint:run/00"}, "needs --class-names"),
     ]
     for given, said in refusals:
         with pytest.raises(UsageError, match=said):
-            SplitOptions(sources=[], by="source", **given).plan()
+            plan(SplitOptions(sources=[], by="source", **given))
     names.write_text("cat\n\ndog\n")
     with pytest.raises(BadInput, match="must have a class name on every line"):
         labelling_of(parse_labels_from("timm:resnet18"), names, None)

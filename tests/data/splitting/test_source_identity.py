@@ -18,7 +18,7 @@ from support.saved_datasets import save_dataset, table
 from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.data.sources import file_log
 from vlcpctl.data.splitting import selection
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.files import digests
 from vlcpctl.files.manifest import read_manifest

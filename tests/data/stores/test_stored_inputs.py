@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 from support.class_folders import write_class_folder
+from support.commands import buffer, train_step
 from support.object_store import put_in_memory
 from support.program import TINY, check_refused, make_inputs, run_program
 
-from vlcpctl.commands.buffer import run as buffer
-from vlcpctl.commands.train_step import run as train_step
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.tiny_stream import make_image
 

@@ -11,7 +11,7 @@ from support.edits import Edit, column, edit_json, manifest, record_again
 from support.pair_files import rows, write_parquet
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.index import SCHEMA, IndexWriter, schema_with
 from vlcpctl.data.tasks.index_checks import MOST_CAPTION_BYTES

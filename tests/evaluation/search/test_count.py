@@ -129,12 +129,15 @@ def test_copies_a_band_apart_are_counted_exactly(step: float) -> None:
         check(searched(centres[:75], gallery, [[row, row + 75] for row in range(75)]))
 
 
+@pytest.mark.usefixtures("_small_tiles")
 def test_a_tie_is_never_a_hit_and_of_equal_wrong_answers_the_first_is_named() -> None:
     near = searched(np.eye(2), [[1, 0], [1, 0], [0, 1], [1, 3e-3]], [[0], [2]])
     assert np.array_equal(ranks(near, "cpu", TOP), [[[2, 0]], [[0, 0]]])  # row 3 is 4.5e-6 away
     gallery = [[0, 1], [1, 0], [1, 0], [1, 0], [1, 1]]
     worst, _, wrong, wrong_rank = exact_ranks(searched(np.eye(2), gallery, [[3], [0, 4]]), "cpu")
     assert (worst.tolist(), wrong.tolist(), wrong_rank.tolist()) == ([[2, 0]], [[1, 1]], [[1, 3]])
+    *_, wrong, _ = exact_ranks(searched([[1, 0]], [[0, 1], *[[1, 0]] * 60], [[60]]), "cpu")
+    assert wrong.tolist() == [[1]]
 
 
 def test_a_collapsed_model_hits_nothing() -> None:

@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.method import Method, lies_within
+from vlcpctl.core.method import Method
+from vlcpctl.core.options import lies_within
 from vlcpctl.methods import TABLE
 from vlcpctl.training.config.composition import compose
 

@@ -9,8 +9,9 @@ from support.program import run_program
 
 from vlcpctl.production.settings import Settings as StateSettings
 from vlcpctl.training.config.composition import compose, hyper_of
-from vlcpctl.training.config.presets import HYPER, OURS, PRESETS, SOURCES, source_of
+from vlcpctl.training.config.presets import names, preset
 from vlcpctl.training.config.resolution import resolve
+from vlcpctl.training.config.settings import SETTINGS
 
 # The values as the papers print them, transcribed: CTP, section 5.1; IncCLIP, section 4.1; Mod-X,
 # appendix B.1 with table 4; DHA, sections 3.2 and 4.2. The text encoder is part of each model.
@@ -85,7 +86,7 @@ def test_a_value_is_the_papers_or_marked(name: str) -> None:
     for setting, value in PRINTED[name].items():
         assert getattr(settings, setting) == value, setting
         assert origins[setting] == f"preset {name}", setting
-    for setting in PRESETS[name].keys() - PRINTED[name].keys():
+    for setting in preset(name).settings.keys() - PRINTED[name].keys():
         assert origins[setting].startswith(f"preset {name}, "), setting
 
 
@@ -107,12 +108,11 @@ def test_the_augmentation_of_incclip_is_marked() -> None:
     assert origins["crop"] == origins["crop_scale"] == "preset incclip, not in the paper"
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_value_has_one_source(name: str) -> None:
-    marked = SOURCES.get(name, {}).keys()
-    assert not marked & OURS[name]
-    assert marked <= PRESETS[name].keys()
-    assert all(source_of(name, one).startswith(", ") for one in marked | OURS[name])
+@pytest.mark.parametrize("name", names())
+def test_a_source_is_that_of_a_setting(name: str) -> None:
+    found = preset(name)
+    assert found.settings.keys() <= {*SETTINGS}
+    assert found.sources.keys() <= found.settings.keys()
 
 
 def configured(capfd: pytest.CaptureFixture[str], *words: str) -> list[str]:
@@ -136,8 +136,8 @@ def test_a_preset_may_set_hyper_parameters(capfd: pytest.CaptureFixture[str]) ->
 
 
 def test_what_presets_set_is_a_parameter_of_a_method() -> None:
-    for name in HYPER:
-        for assignment in HYPER[name]:
+    for name in names():
+        for assignment in preset(name).hyper:
             compose(assignment.partition(".")[0], [assignment])
 
 

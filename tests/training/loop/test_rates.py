@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from vlcpctl.training.config.request import SaveEvery
+from vlcpctl.training.config.settings import SaveEvery
 from vlcpctl.training.loop import loop as loop_module
 from vlcpctl.training.loop.loop import TrainingLoop
 from vlcpctl.training.loop.state import SavedProgress

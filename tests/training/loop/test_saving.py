@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from vlcpctl.training.config.request import SaveEvery
+from vlcpctl.training.config.settings import SaveEvery
 from vlcpctl.training.loop.loop import TrainingLoop
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
+from vlcpctl.data.splitting.request import CLASSIFIERS, ZEROSHOT
 from vlcpctl.files.digests import file_sha256
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.inputs import open_regular, read_text
@@ -18,8 +19,6 @@ FORMS = {
     "checkpoint": "checkpoint:DIR",
     "open_clip": "open_clip:MODEL,WEIGHTS",
 }
-ZEROSHOT = ("checkpoint", "open_clip")  # they classify by the class names alone
-CLASSIFIERS = ("timm", *ZEROSHOT)
 
 
 @dataclass(frozen=True)

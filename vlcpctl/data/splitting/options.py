@@ -1,14 +1,13 @@
-"""The options of `vlcpctl split` as text, and what they mean."""
+"""What the options of `vlcpctl split` mean."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.core.options import options_of
 from vlcpctl.core.words import is_decimal
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import NamedSource, Source, find_inputs
@@ -18,14 +17,13 @@ from vlcpctl.data.sources.records import is_unicode
 from vlcpctl.data.sources.webdataset import TarFile
 from vlcpctl.data.splitting.holdout import Holdout, parse_holdout, parse_most
 from vlcpctl.data.splitting.labels_from import (
-    CLASSIFIERS,
-    ZEROSHOT,
     Labelling,
     LabelsFrom,
     labelling_of,
     parse_labels_from,
 )
 from vlcpctl.data.splitting.leaving_out import SELF, LeftOut, read_lists, read_test_images
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.rules import SplitBy
 from vlcpctl.data.splitting.selection import PairReader
 from vlcpctl.data.splitting.writing import SplitPlan
@@ -35,16 +33,6 @@ from vlcpctl.data.tasks.skips import Tolerance
 
 DEFAULT_HOLDOUT = "test=0.1"
 _MOST_KEPT = 100  # kept columns
-
-_GOES_WITH = (
-    GoesWith("tasks", "by", ("iid", "classes", "time")),
-    GoesWith("time_format", "by", ("time",)),
-    GoesWith("only", "by", ("column", "source")),
-    GoesWith("holdout", "split_column", (), "the column decides every row's split"),
-    GoesWith("label_column", "labels_from", (), "it replaces the sources' labels"),
-    GoesWith("class_names", "labels_from", CLASSIFIERS),
-    GoesWith("templates", "labels_from", ZEROSHOT),
-)
 
 _BYTE_UNITS = {
     "B": 1,
@@ -57,159 +45,132 @@ _BYTE_UNITS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class SplitOptions:
-    """The options of the command line; all of them affect what is written."""
+def plan(options: SplitOptions) -> SplitPlan:
+    """Parse and cross-check the options and find the sources. Raises UsageError or BadInput."""
+    by = SplitBy.parse(options.by, options.tasks)
+    labelling(options)  # raises UsageError for a classifier without class names
+    wanted = ColumnOptions(
+        image=options.image_column,
+        caption=options.caption_column,
+        label=_label_column(options),
+        value=by.column,
+        split=options.split_column,
+        keep=kept_columns(options),
+        image_roots=tuple(map(Path, options.image_root)),
+        caps=parse_caps(options.cap),
+    )
+    _check_roots(wanted.image_roots)
+    inputs = find_inputs(options.sources)
+    if options.in_place:
+        _check_in_place(options, inputs)
+    return SplitPlan(
+        reader=PairReader(
+            inputs,
+            wanted,
+            options.decode,
+            options.limit,
+            options.take,
+            parse_names(options.only),
+            left_out=_left_out(options, wanted.keep),
+            in_place=options.in_place,
+        ),
+        by=by,
+        tasks=options.tasks,
+        time_format=options.time_format,
+        seed=options.seed,
+        holdout=_holdout(options),
+        shard_bytes=parse_bytes(options.shard_size),
+        tolerance=Tolerance.parse(options.max_skip),
+        tests=tuple(read_test_images(Path(one) for one in options.not_test_images if one != SELF)),
+        tests_itself=_tests_itself(options),
+    )
 
-    sources: list[str]
-    by: str
-    tasks: int | None = None
-    time_format: str | None = None
-    take: int | None = None
-    only: str | None = None
-    order: str | None = None
-    holdout: str | None = None
-    holdout_most: str | None = None
-    split_column: str | None = None
-    shard_size: str = "256MB"
-    image_column: str | None = None
-    caption_column: str | None = None
-    label_column: str | None = None
-    keep_columns: str | None = None
-    labels_from: str | None = None
-    class_names: Path | None = None
-    templates: Path | None = None
-    image_root: tuple[str, ...] = ()
-    max_skip: str = "0.1%"
-    cap: tuple[str, ...] = ()
-    decode: bool = False
-    limit: int | None = None
-    seed: int = 0
-    leave_out: tuple[str, ...] = ()  # of --not
-    not_test_images: tuple[str, ...] = ()
-    in_place: bool = False
 
-    def plan(self) -> SplitPlan:
-        """Parse and cross-check the options and find the sources. Raises UsageError or BadInput."""
-        by = SplitBy.parse(self.by, self.tasks)
-        refuse_idle(_GOES_WITH, vars(self) | {"by": by.kind, "labels_from": self.labels_kind()})
-        self.labelling()  # raises UsageError for a classifier without class names
-        wanted = ColumnOptions(
-            image=self.image_column,
-            caption=self.caption_column,
-            label=self._label_column(),
-            value=by.column,
-            split=self.split_column,
-            keep=self.kept_columns(),
-            image_roots=tuple(map(Path, self.image_root)),
-            caps=parse_caps(self.cap),
-        )
-        _check_roots(wanted.image_roots)
-        inputs = find_inputs(self.sources)
-        if self.in_place:
-            self._check_in_place(inputs)
-        return SplitPlan(
-            reader=PairReader(
-                inputs,
-                wanted,
-                self.decode,
-                self.limit,
-                self.take,
-                parse_names(self.only),
-                left_out=self._left_out(wanted.keep),
-                in_place=self.in_place,
-            ),
-            by=by,
-            tasks=self.tasks,
-            time_format=self.time_format,
-            seed=self.seed,
-            holdout=self._holdout(),
-            shard_bytes=parse_bytes(self.shard_size),
-            tolerance=Tolerance.parse(self.max_skip),
-            tests=tuple(read_test_images(Path(one) for one in self.not_test_images if one != SELF)),
-            tests_itself=self._tests_itself(),
-        )
+def labelling(options: SplitOptions) -> Labelling | None:
+    """The classifier that predicts the labels, if any. Raises as `labelling_of` does."""
+    return labelling_of(_labels_from(options), options.class_names, options.templates)
 
-    def labels_kind(self) -> str | None:
-        """The kind of --labels-from, such as `timm`; None without it."""
-        source = self._labels_from()
-        return source.kind if source else None
 
-    def labelling(self) -> Labelling | None:
-        """The classifier that predicts the labels, if any. Raises as `labelling_of` does."""
-        return labelling_of(self._labels_from(), self.class_names, self.templates)
+def identity(
+    options: SplitOptions,
+    plan: SplitPlan,
+    fingerprints: Mapping[Source, dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """What distinguishes this split from others: settings, and fingerprints of the sources.
 
-    def identity(
-        self, plan: SplitPlan, fingerprints: Mapping[Source, dict[str, Any]] | None = None
-    ) -> dict[str, Any]:
-        """What distinguishes this split from others: settings, and fingerprints of the sources.
-
-        Without those of an earlier pass over the sources, their files are hashed unless that was
-        done before; raises BadInput if they cannot be read.
-        """
-        settings = asdict(self)
-        del settings["sources"], settings["leave_out"], settings["not_test_images"]
-        for name in ("only", "time_format", "in_place"):
-            if not settings[name]:  # streams that were made without it keep their identity
-                del settings[name]
-        if self.not_test_images:
-            itself = [SELF] if plan.tests_itself else []
-            settings["not_test_images"] = sorted({one.content for one in plan.tests}) + itself
-        left_out = plan.reader.left_out
-        settings["not"] = None if left_out is None else left_out.identity
-        settings["keep_columns"] = list(self.kept_columns())
-        labelling = self.labelling()
-        for name in ("labels_from", "class_names", "templates"):
+    Without those of an earlier pass over the sources, their files are hashed unless that was
+    done before; raises BadInput if they cannot be read.
+    """
+    settings = {name: getattr(options, name) for name in options_of(SplitOptions)}
+    del settings["sources"], settings["not_"], settings["not_test_images"]
+    for name in ("only", "time_format", "in_place"):
+        if not settings[name]:  # streams that were made without it keep their identity
             del settings[name]
-        settings["label_column"] = self._label_column()
-        if labelling is not None:
-            settings["labels_from"] = labelling.identity()
-        # The name only: an id must not depend on local paths.
-        settings["image_root"] = [Path(root).resolve().name for root in self.image_root]
-        settings["holdout"] = self.holdout or (None if self.split_column else DEFAULT_HOLDOUT)
-        reader = plan.reader
-        if fingerprints is None:
-            fingerprints = identify(reader.inputs, reader.columns, reader.limit)
-        settings["source_order"] = [one.name for one in reader.inputs]
-        return {**settings, "sources": identity_of(reader.inputs, fingerprints)}
+    if options.not_test_images:
+        itself = [SELF] if plan.tests_itself else []
+        settings["not_test_images"] = sorted({one.content for one in plan.tests}) + itself
+    left_out = plan.reader.left_out
+    settings["not"] = None if left_out is None else left_out.identity
+    settings["keep_columns"] = list(kept_columns(options))
+    classifier = labelling(options)
+    for name in ("labels_from", "class_names", "templates"):
+        del settings[name]
+    settings["label_column"] = _label_column(options)
+    if classifier is not None:
+        settings["labels_from"] = classifier.identity()
+    # The name only: an id must not depend on local paths.
+    settings["image_root"] = [Path(root).resolve().name for root in options.image_root]
+    settings["holdout"] = options.holdout or (None if options.split_column else DEFAULT_HOLDOUT)
+    reader = plan.reader
+    if fingerprints is None:
+        fingerprints = identify(reader.inputs, reader.columns, reader.limit)
+    settings["source_order"] = [one.name for one in reader.inputs]
+    return {**settings, "sources": identity_of(reader.inputs, fingerprints)}
 
-    def kept_columns(self) -> tuple[str, ...]:
-        """The columns of --keep-columns, in order. Raises UsageError for one that cannot be."""
-        return () if self.keep_columns is None else parse_columns(self.keep_columns)
 
-    def _labels_from(self) -> LabelsFrom | None:
-        return None if self.labels_from is None else parse_labels_from(self.labels_from)
+def kept_columns(options: SplitOptions) -> tuple[str, ...]:
+    """The columns of --keep-columns, in order. Raises UsageError for one that cannot be."""
+    return () if options.keep_columns is None else parse_columns(options.keep_columns)
 
-    def _label_column(self) -> str | None:
-        source = self._labels_from()
-        return source.name if source and source.kind == "column" else self.label_column
 
-    def _left_out(self, kept: tuple[str, ...]) -> LeftOut | None:
-        return LeftOut(read_lists(map(Path, self.leave_out)), kept) if self.leave_out else None
+def _labels_from(options: SplitOptions) -> LabelsFrom | None:
+    return None if options.labels_from is None else parse_labels_from(options.labels_from)
 
-    def _tests_itself(self) -> bool:
-        if SELF not in self.not_test_images:
-            return False
-        if self.split_column is None:
+
+def _label_column(options: SplitOptions) -> str | None:
+    source = _labels_from(options)
+    return source.name if source and source.kind == "column" else options.label_column
+
+
+def _left_out(options: SplitOptions, kept: tuple[str, ...]) -> LeftOut | None:
+    return LeftOut(read_lists(map(Path, options.not_)), kept) if options.not_ else None
+
+
+def _tests_itself(options: SplitOptions) -> bool:
+    if SELF not in options.not_test_images:
+        return False
+    if options.split_column is None:
+        raise UsageError(
+            f"--not-test-images {SELF} has no effect without --split-column: --holdout never "
+            "puts an image into two splits; leave it out"
+        )
+    return True
+
+
+def _check_in_place(options: SplitOptions, inputs: Sequence[NamedSource]) -> None:
+    """Raise UsageError for sources that are not tars, and for a size of tars to write."""
+    for file in (file for one in inputs for file in one.files):
+        if not isinstance(file, TarFile):
             raise UsageError(
-                f"--not-test-images {SELF} has no effect without --split-column: --holdout never "
-                "puts an image into two splits; leave it out"
+                f"--in-place: {file.path} is not a tar; leave it out to copy its images"
             )
-        return True
+    if parse_bytes(options.shard_size) != DEFAULT_SHARD_BYTES:
+        raise UsageError("--shard-size has no effect with --in-place: no tar is written")
 
-    def _check_in_place(self, inputs: Sequence[NamedSource]) -> None:
-        """Raise UsageError for sources that are not tars, and for a size of tars to write."""
-        for file in (file for one in inputs for file in one.files):
-            if not isinstance(file, TarFile):
-                raise UsageError(
-                    f"--in-place: {file.path} is not a tar; leave it out to copy its images"
-                )
-        if parse_bytes(self.shard_size) != DEFAULT_SHARD_BYTES:
-            raise UsageError("--shard-size has no effect with --in-place: no tar is written")
 
-    def _holdout(self) -> Holdout | None:
-        found = None if self.split_column else parse_holdout(self.holdout or DEFAULT_HOLDOUT)
-        return found if self.holdout_most is None else parse_most(self.holdout_most, found)
+def _holdout(options: SplitOptions) -> Holdout | None:
+    found = None if options.split_column else parse_holdout(options.holdout or DEFAULT_HOLDOUT)
+    return found if options.holdout_most is None else parse_most(options.holdout_most, found)
 
 
 def _check_roots(roots: tuple[Path, ...]) -> None:

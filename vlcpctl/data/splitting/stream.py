@@ -21,8 +21,10 @@ from vlcpctl.data.sources.list_files import ListFile
 from vlcpctl.data.sources.parquet import ParquetFile
 from vlcpctl.data.splitting.holdout import Holdout
 from vlcpctl.data.splitting.leaving_out import sentence
-from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.options import identity as identity_of
+from vlcpctl.data.splitting.options import plan as plan_of
 from vlcpctl.data.splitting.pseudo_labels import Classifier, LoadClassifier, write_labels
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.rules import ByTime
 from vlcpctl.data.splitting.writing import SplitPlan, WrittenTasks, make_rule, write_tasks
 from vlcpctl.data.tasks.manifests import (
@@ -54,7 +56,7 @@ def make_stream(
     The classifier is loaded only if it is needed; `threads` preprocess images for it. Raises
     UsageError, BadInput, TooManySkipped, or OutputExists if `out` is something else.
     """
-    plan = options.plan()
+    plan = plan_of(options)
     if _is_finished(options, plan, out, force=force):
         say(f"{out} is already finished")
         return read_manifest(out, "stream")
@@ -64,7 +66,7 @@ def make_stream(
             plan = _with_labels(plan, classifier(), directory / "labels", threads)
         with progress("split", _rows(plan), "pairs") as bar:
             result = write_tasks(plan, directory, bar.advance)
-        identity = options.identity(plan, result.fingerprints)
+        identity = identity_of(options, plan, result.fingerprints)
         (directory / "labels").unlink(missing_ok=True)
         names = [task.name for task in result.tasks]
         order = order_of(names, options.order or _only_in_order(plan), options.seed)
@@ -210,7 +212,7 @@ def _is_finished(options: SplitOptions, plan: SplitPlan, out: Path, *, force: bo
     """
     identity: dict[str, Any] = {}
     if not force and kind_of(out) == "stream":
-        identity = options.identity(plan)
+        identity = identity_of(options, plan)
     return already_made(out, "stream", identity, force=force)
 
 
@@ -245,7 +247,7 @@ def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> d
 
     By time, the column is read, so that the first and last time of each task are known.
     """
-    plan = options.plan()
+    plan = plan_of(options)
     if _is_finished(options, plan, out, force=force):
         say(f"{out} is already finished")
     check_columns(plan)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from vlcpctl.core.errors import UsageError, unknown_name
-from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.core.options import GoesWith, refuse_idle
 from vlcpctl.data.classification.data_sets import DataSet, open_data_sets
 from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.evaluation.evaluator import Evaluator, Session

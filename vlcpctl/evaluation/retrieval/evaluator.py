@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
-from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.core.options import GoesWith, refuse_idle
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.evaluation.embedding_files import write_part
 from vlcpctl.evaluation.evaluator import Evaluator, Session

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vlcpctl.core.errors import UsageError, unknown_name
-from vlcpctl.core.method import Method, lies_within
+from vlcpctl.core.method import Method
+from vlcpctl.core.options import lies_within
 from vlcpctl.core.words import parse_number, parse_whole_number
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.training.config.presets import ASKS_FOR, INSTEAD, hyper_of_preset

@@ -1,193 +1,52 @@
 """Presets: the training settings of each paper, usable with any method. Torch-free.
 
-A value is the paper's unless SOURCES names another source, or OURS says that there is none; the
-origins of settings mark both. `docs/papers/*_deviations.md` compare papers and authors' code.
+A value of `training/presets/NAME.toml` is the paper's unless `sources` names another source, which
+the origins of settings say, too. `docs/papers/*_deviations.md` compare papers and authors' code.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from vlcpctl.core.errors import UsageError, unknown_name
 
-_CTP_BUDGET: dict[str, Any] = {
-    "optimizer": "adamw",
-    "weight_decay": 0.05,
-    "decay": "all",
-    "lr": 1e-4,
-    "min_lr": 1e-6,
-    "schedule": "cosine",
-    "warmup": 0.0,
-    "batch_size": 512,
-    "epochs": 5,
-    "text_length": 30,
-    "temperature": "fixed:0.07",
-    "crop": "random",
-    "crop_scale": (0.2, 1.0),
-    "flip": True,
-    "randaugment": (2, 5),
-}
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "ctp": {"model": "albef-base", **_CTP_BUDGET},
-    "ctp-dual": {"model": "ViT-B-32", **_CTP_BUDGET},
-    "incclip": {
-        "model": "RN50",
-        "optimizer": "lamb",
-        "weight_decay": 0.003,
-        "lr": 0.003,
-        "schedule": "cosine",
-        "warmup": 0.05,
-        "batch_size": 4096,
-        "epochs": 15,
-        "text_length": 77,
-        "temperature": "learn:0.07",
-        "crop": "random",
-        "crop_scale": (0.9, 1.0),
-    },
-    "modx": {
-        "model": "RN50",
-        "optimizer": "adamw",
-        "weight_decay": 0.2,
-        "betas": (0.9, 0.99),
-        "eps": 1e-8,
-        "lr": 5e-4,
-        "schedule": "cosine",
-        "warmup": 0.2,
-        "batch_size": 280,
-        "epochs": 35,
-        "text_length": 77,
-        "temperature": "learn:0.07",
-        "crop": "center",
-    },
-    "modx-finetune": {
-        "model": "ViT-B-32-quickgelu",
-        "pretrained": "openai",
-        "optimizer": "adamw",
-        "weight_decay": 0.2,
-        "betas": (0.9, 0.99),
-        "eps": 1e-8,
-        "lr": 1e-6,
-        "schedule": "cosine",
-        "warmup": 0.2,
-        "batch_size": 280,
-        "epochs": 35,
-        "text_length": 77,
-        "crop": "center",
-    },
-    # For a model in production. It names no model: there is one, or --model chooses it.
-    "update": {
-        "optimizer": "adamw",
-        "weight_decay": 0.2,
-        "decay": "weights",
-        "betas": (0.9, 0.98),
-        "eps": 1e-6,
-        "clip_norm": 1.0,
-        "lr": 1e-5,
-        "min_lr": 1e-8,
-        "schedule": "cosine",
-        "warmup": 0.1,
-        "batch_size": 512,
-        "epochs": 5,
-        "precision": "auto",
-        "negatives": "distinct",
-        "crop": "random",
-        "crop_scale": (0.9, 1.0),
-        "jpeg_decode": "scaled",
-    },
-    "dha": {
-        "model": "rn50-bert",
-        "optimizer": "adam",
-        "weight_decay": 1e-5,
-        "decay": "all",
-        "lr": 5e-5,
-        "schedule": "plateau",
-        "patience": 1,
-        "keep": "best:val_loss",
-        "base_loss": "sum",
-        "batch_size": 320,
-        "epochs": 15,
-        "text_length": 256,
-        "temperature": "fixed:0.07",
-        "crop": "center",
-    },
-    "tiny": {
-        "model": "tiny",
-        "optimizer": "adamw",
-        "weight_decay": 0.05,
-        "lr": 1e-3,
-        "schedule": "cosine",
-        "warmup": 0.1,
-        "batch_size": 64,
-        "epochs": 10,
-        "temperature": "fixed:0.07",
-        "crop": "none",
-        "negatives": "distinct",
-    },
-}
-
-# Hyper-parameters of methods that a preset sets, as --set has them, each with its source. --set
-# wins, also by a parameter that asks for what the preset turns off (ASKS_FOR).
-HYPER: dict[str, dict[str, str]] = {
-    # 1,024 is longer than a small task: docs/results/leaderboard.md and quickstart.md.
-    "tiny": {"ctp.queue=0": "chosen on the validation split of Emoji-9"},
-}
-
+_PLACE = Path(__file__).parents[1] / "presets"
+# A --set of the second turns on what the first, of a preset, turns off.
 ASKS_FOR = {"ctp.queue": "ctp.keep_queue"}
-
 # Without --preset: most models are dual encoders, and CTP's fusion model is asked for by name.
 INSTEAD = {"ctp": "ctp-dual"}
 
-OURS: dict[str, frozenset[str]] = {
-    "ctp": frozenset(),
-    "ctp-dual": frozenset({"model"}),
-    # IncCLIP says nothing about augmentation. CLIP, which it follows, crops at random and no more;
-    # the scale is that of open_clip.
-    "incclip": frozenset({"warmup", "temperature", "text_length", "crop", "crop_scale"}),
-    "modx": frozenset(),
-    "modx-finetune": frozenset(),
-    "update": frozenset({"epochs", "precision", "jpeg_decode", "negatives"}),
-    # DHA's images are resized to 224 x 224, by an unknown crop; "the last main model on the
-    # validation set" is kept, by an unknown measure.
-    "dha": frozenset({"decay", "keep", "patience", "temperature", "crop"}),
-    "tiny": frozenset(PRESETS["tiny"]),
-}
 
+class Preset(NamedTuple):
+    """The settings of a preset, and the hyper-parameters that it sets as --set has them.
 
-# The values with a source other than the preset's paper. FoMo-in-Flux (Roth et al., 2024) continues
-# the training of CLIP models with open_clip, for a fixed number of steps. A week has no fixed size,
-# so the epochs are ours: the 5 of PAINT (Ilharco et al., 2022), at the same learning rate.
-_FOMO, _OPEN_CLIP = "FoMo-in-Flux", "open_clip's default"
-_CTP, _MODX = "CTP authors' code", "Mod-X authors' code"
-SOURCES: dict[str, dict[str, str]] = {
-    "ctp": dict.fromkeys(("decay", "warmup", "crop_scale", "flip", "randaugment"), _CTP),
-    "ctp-dual": dict.fromkeys(("decay", "warmup", "crop_scale", "flip", "randaugment"), _CTP),
-    "modx": {"crop": _MODX},
-    "modx-finetune": {"crop": _MODX},
-    "update": {
-        **dict.fromkeys(("optimizer", "weight_decay", "lr", "min_lr", "schedule"), _FOMO),
-        **dict.fromkeys(("warmup", "batch_size", "clip_norm", "crop"), _FOMO),
-        **dict.fromkeys(("decay", "betas", "eps", "crop_scale"), _OPEN_CLIP),
-    },
-}
-_WITHOUT_PAPER = frozenset({"update"})
-
-
-def source_of(name: str, setting: str) -> str:
-    """What to add to the origin of a setting of a preset: its source, if that is not the paper.
-
-    >>> source_of("incclip", "lr"), source_of("incclip", "warmup"), source_of("update", "lr")
-    ('', ', not in the paper', ', FoMo-in-Flux')
-    >>> source_of("ctp", "flip"), source_of("update", "epochs")
-    (", CTP authors' code", ', ours')
+    `sources` name where a setting is from, if not from the preset's paper; every hyper-parameter
+    has its source.
     """
-    source = SOURCES.get(name, {}).get(setting)
-    if source is not None:
-        return f", {source}"
-    if name in _WITHOUT_PAPER:
-        return ", ours"
-    return ", not in the paper" if setting in OURS[name] else ""
+
+    settings: dict[str, Any]
+    sources: dict[str, str]
+    hyper: dict[str, str]
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """The names of the presets."""
+    return tuple(sorted(path.stem for path in _PLACE.glob("*.toml")))
+
+
+@cache
+def preset(name: str) -> Preset:
+    """A preset by its name; raises UsageError for an unknown one."""
+    if name not in names():
+        raise UsageError(unknown_name("preset", name, names()))
+    found = tomllib.loads((_PLACE / f"{name}.toml").read_text(encoding="utf-8"))
+    sources = {one: source for source, some in found.get("sources", {}).items() for one in some}
+    return Preset(found["settings"], sources, found.get("set", {}))
 
 
 def hyper_of_preset(name: str, methods: Iterable[str]) -> dict[str, str]:
@@ -196,9 +55,8 @@ def hyper_of_preset(name: str, methods: Iterable[str]) -> dict[str, str]:
     >>> list(hyper_of_preset("tiny", ["ctp", "er"])), hyper_of_preset("update", ["ctp"])
     (['ctp.queue=0'], {})
     """
-    names = set(methods)
-    assignments = HYPER.get(name, {}).items()
-    return {one: source for one, source in assignments if one.partition(".")[0] in names}
+    known, assignments = set(methods), preset(name).hyper.items()
+    return {one: source for one, source in assignments if one.partition(".")[0] in known}
 
 
 def presets_that_set(parameter: str) -> str:
@@ -209,14 +67,7 @@ def presets_that_set(parameter: str) -> str:
     """
     return "; ".join(
         f"preset {name} has {assignment.partition('=')[2]}, {source}"
-        for name, assignments in HYPER.items()
-        for assignment, source in assignments.items()
+        for name in names()
+        for assignment, source in preset(name).hyper.items()
         if assignment.partition("=")[0] == parameter
     )
-
-
-def preset(name: str) -> dict[str, Any]:
-    """The settings of a preset, by name; raises UsageError for an unknown preset."""
-    if name not in PRESETS:
-        raise UsageError(unknown_name("preset", name, PRESETS))
-    return PRESETS[name]

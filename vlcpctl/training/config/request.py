@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
 from vlcpctl.core.seeds import torch_seed
-from vlcpctl.core.words import parse_number, parse_whole_number
 from vlcpctl.files.outputs import read_path
 from vlcpctl.methods.plugins.transfer import packed, unpacked
 from vlcpctl.tracking.destinations import Destination
-from vlcpctl.training.config.run_options import RunOptions
-from vlcpctl.training.config.settings import Settings
+from vlcpctl.training.config.settings import RunOptions, Settings
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrainRequest(RunOptions):
     """The inputs, methods and settings of a train-step, and how it is executed.
 
@@ -66,28 +61,3 @@ class TrainRequest(RunOptions):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update({**state, "methods": unpacked(state["methods"])})
-
-
-@dataclass(frozen=True)
-class SaveEvery:
-    """How often a state is saved: every `steps` optimizer steps, or every `seconds`."""
-
-    steps: int | None = None
-    seconds: float | None = None
-
-
-def save_every(text: str) -> SaveEvery:
-    """Parse `--save-every`; raises UsageError for anything else.
-
-    >>> save_every("500"), save_every("10min")
-    (SaveEvery(steps=500, seconds=None), SaveEvery(steps=None, seconds=600.0))
-    """
-    with suppress(ValueError):
-        for unit, seconds in (("min", 60.0), ("h", 3600.0), ("s", 1.0)):
-            if text.endswith(unit) and (count := parse_number(text.removesuffix(unit))) > 0:
-                return SaveEvery(seconds=count * seconds)
-        if (steps := parse_whole_number(text)) > 0:
-            return SaveEvery(steps=steps)
-    raise UsageError(
-        f"--save-every {text!r} is neither a number of steps nor a time such as 10min or 2h"
-    )

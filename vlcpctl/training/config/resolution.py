@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.method import Method, lies_within
-from vlcpctl.core.option_rules import GoesWith, OptionRow, refuse_idle
+from vlcpctl.core.method import Method
+from vlcpctl.core.options import idle_rows, refuse_idle
 from vlcpctl.core.words import parse_number
 from vlcpctl.data.loading.replay import UNION, Replay
 from vlcpctl.models.temperature import parse_temperature
 from vlcpctl.training.config.lora import parse_lora
 from vlcpctl.training.config.per_step import parse_scale
-from vlcpctl.training.config.presets import preset, source_of
-from vlcpctl.training.config.settings import RANDAUGMENT_MOST, ROWS, SETTINGS, Settings
-
-_GOES_WITH = tuple(GoesWith(name, *row.goes_with) for name, row in ROWS.items() if row.goes_with)
+from vlcpctl.training.config.presets import preset
+from vlcpctl.training.config.settings import RANDAUGMENT_MOST, SETTINGS, Settings
 
 
 def configuration(
@@ -39,26 +36,22 @@ def resolve(
 ) -> tuple[Settings, dict[str, str]]:
     """The settings, and the origin of each value.
 
-    A value from a flag wins over one from the methods (`inherited`), that over the preset's, and
-    that over the default. Raises UsageError for a value that is not allowed.
+    Of the preset's, the methods' (`inherited`) and the user's (`flags`), the later one wins. Raises
+    UsageError for a value that is not allowed.
     """
-    values: dict[str, Any] = {}
-    origins = dict.fromkeys(SETTINGS, "default")
-    for name, value in preset(preset_name).items():
-        values[name] = value
-        origins[name] = f"preset {preset_name}{source_of(preset_name, name)}"
-    for source, given in (("method", inherited), ("flag", flags)):
-        for name, value in given.items():
-            values[name] = value
-            origins[name] = source
+    found = preset(preset_name)
+    of_preset = dict.fromkeys(found.settings, f"preset {preset_name}")
+    of_preset |= {name: f"preset {preset_name}, {source}" for name, source in found.sources.items()}
+    values = {**found.settings, **inherited, **flags}
+    origins = dict.fromkeys(SETTINGS, "default") | of_preset
+    origins |= dict.fromkeys(inherited, "method") | dict.fromkeys(flags, "flag")
     settings = Settings(**values)
     _check(settings)
     return settings, origins
 
 
 def _check(settings: Settings) -> None:
-    for name, row in ROWS.items():
-        check_row(name, row, getattr(settings, name))
+    """Raise UsageError for values that do not go together, or a text that cannot be parsed."""
     if settings.micro_batch and settings.batch_size % settings.micro_batch:
         raise UsageError(
             f"--batch-size {settings.batch_size} is not divisible by "
@@ -75,33 +68,6 @@ def _check(settings: Settings) -> None:
         parse_lora(settings.lora)
     if settings.scale_per_step is not None:
         parse_scale(settings.scale_per_step)
-
-
-def check_row(name: str, row: OptionRow, value: Any) -> None:
-    """Raise UsageError for another text than the choices, or a number outside of the interval."""
-    option = f"--{name.replace('_', '-')}"
-    if value is None:
-        return
-    if row.choices and value not in row.choices:
-        raise UsageError(f"{option} {value!r} is not one of {', '.join(row.choices)}")
-    for number in (value if isinstance(value, tuple) else (value,)) if row.within else ():
-        if not lies_within(number, row.within):
-            is_bounded = "inf" not in row.within
-            finite = "" if is_bounded or math.isfinite(number) else " and finite"
-            raise UsageError(f"{option} must be {in_words(row.within)}{finite}, not {number}")
-
-
-def in_words(interval: str) -> str:
-    """An interval as words for a message.
-
-    >>> in_words("(0, inf)"), in_words("[0, 1)")
-    ('above 0', 'at least 0 and below 1')
-    """
-    low, high = interval[1:-1].split(", ")
-    words = f"{'above' if interval[0] == '(' else 'at least'} {low}"
-    if high == "inf":
-        return words
-    return f"{words} and {'below' if interval[-1] == ')' else 'at most'} {high}"
 
 
 def _check_augmentation(settings: Settings) -> None:
@@ -143,7 +109,7 @@ def refuse_idle_settings(settings: Settings, origins: Mapping[str, str]) -> None
     Only flags count: a preset may set a value that has no effect with another flag.
     """
     flags = [name for name, origin in origins.items() if origin == "flag"]
-    refuse_idle(_GOES_WITH, vars(settings), flags)
+    refuse_idle(idle_rows(Settings), vars(settings), flags)
     if "decay" in flags and not settings.weight_decay:
         raise UsageError("--decay has no effect with --weight-decay 0")
     if "epochs" in flags and "steps" in flags:

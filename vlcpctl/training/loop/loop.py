@@ -22,8 +22,7 @@ from vlcpctl.files.tensors import first_not_finite, require_same_names
 from vlcpctl.metrics.chance import loss_at_chance
 from vlcpctl.tracking.trackers import Trackers
 from vlcpctl.training.config.phases import PhasePlan, steps_before
-from vlcpctl.training.config.request import SaveEvery
-from vlcpctl.training.config.settings import SIGMOID
+from vlcpctl.training.config.settings import SIGMOID, SaveEvery
 from vlcpctl.training.loop.metrics_log import MetricsLog
 from vlcpctl.training.loop.optim import learning_rate, new_optimizer, restore, state_tensors
 from vlcpctl.training.loop.optimizers import Optimizer

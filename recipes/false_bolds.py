@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vlcpctl.report.scores.summary import Spread
-from vlcpctl.report.tables.table import Column, RowGroup, number_cell, with_best_marked
+from vlcpctl.report.scores import Spread
+from vlcpctl.report.table import Column, RowGroup, number_cell, with_best_marked
 
 METHODS = (2, 3, 5, 9)
 SEEDS = (2, 3, 5)

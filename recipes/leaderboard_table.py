@@ -2,17 +2,18 @@
 
     python recipes/leaderboard_table.py DIR chosen.tsv    prints Markdown; DIR holds the reports
 
-Every number is from summary.json of a report or from chosen.tsv. Rows are sorted by the score of
+Every number is from facts.csv of a report or from chosen.tsv. Rows are sorted by the score of
 the last model on the merged gallery; means and standard deviations are over seeds.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from vlcpctl.report.report import FACTS, read_facts
 
 METRIC = "rm"
 COLUMNS = {
@@ -36,31 +37,28 @@ def read_chosen(path: Path) -> dict[str, list[str]]:
 
 def read_runs(report: Path) -> list[dict[str, Any]]:
     """The runs of a report, the best first."""
-    (track,) = json.loads((report / "summary.json").read_text())["tracks"]
-    runs: list[dict[str, Any]] = track["runs"]
-    return sorted(runs, key=lambda run: -measured(run, "merged_final")["mean"])
-
-
-def measured(run: dict[str, Any], name: str) -> Any:
-    """Mean, sd and values of a summary of a run; None where it is not defined."""
-    return (run["summary"].get(name) or {}).get(METRIC)
+    runs: dict[str, dict[str, Any]] = {}
+    for fact in read_facts((report / FACTS).read_text(encoding="utf-8")):
+        if fact["metric"] in COLUMNS and fact["key"] == METRIC and fact["value"] is not None:
+            runs.setdefault(fact["run"], {"run": fact["run"]})[fact["metric"]] = fact
+    return sorted(runs.values(), key=lambda run: -run["merged_final"]["value"])
 
 
 def cell(value: dict[str, Any] | None) -> str:
     """Mean and, of several seeds, standard deviation.
 
-    >>> cell({"mean": 7.104, "sd": 1.2, "values": [5.9, 8.3]}), cell(None)
+    >>> cell({"value": 7.104, "sd": 1.2}), cell(None)
     ('7.10 (1.20)', '-')
     """
     if value is None:
         return "-"
     deviation = "" if value["sd"] is None else f" ({value['sd']:.2f})"
-    return f"{value['mean']:.2f}{deviation}"
+    return f"{value['value']:.2f}{deviation}"
 
 
 def table(runs: Sequence[dict[str, Any]], chosen: dict[str, list[str]]) -> list[str]:
     """Lines of Markdown: a row for each run, with the setting that was chosen for it, if any."""
-    seeds = ", ".join(str(seed) for seed in runs[0]["seeds"])
+    seeds = ", ".join(str(seed) for seed in runs[0]["merged_final"]["seeds"])
     first, *rest = COLUMNS.values()
     lines = [f"| {' | '.join(['row', 'setting', first, f'seeds {seeds}', *rest])} |"]
     lines.append("|---" * (len(COLUMNS) + 3) + "|")
@@ -68,7 +66,7 @@ def table(runs: Sequence[dict[str, Any]], chosen: dict[str, list[str]]) -> list[
         name = run["run"].split(" alpha=")[0]
         rate, settings = chosen.get(name, ["", ""])[:2]
         setting = ", ".join(filter(None, (rate, settings.replace(",", ", "))))
-        scores = [measured(run, column) for column in COLUMNS]
+        scores = [run.get(column) for column in COLUMNS]
         values = ", ".join(f"{value:.2f}" for value in scores[0]["values"])
         cells = [f"`{name}`", setting, cell(scores[0]), values, *map(cell, scores[1:])]
         lines.append(f"| {' | '.join(cells)} |")
@@ -85,7 +83,7 @@ def main(reports: Path, chosen_file: Path) -> None:
     """Print the tables of the reports that exist."""
     chosen = read_chosen(chosen_file)
     for name, title in REPORTS.items():
-        if (reports / name / "summary.json").is_file():
+        if (reports / name / FACTS).is_file():
             print(f"## {title}", "", *table(read_runs(reports / name), chosen), "", sep="\n")
     print("## What was tried", "", *choices(chosen), sep="\n")
 

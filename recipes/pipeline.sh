@@ -157,7 +157,6 @@ tables="" # published tables, as 'vlcpctl forgetting-report --table' names them
 report() { # DIR WORDS...; made again if there are more methods or seeds
   local words="" table
   for table in $tables; do words="$words --table $table"; done
-  [ -z "$words" ] || [ -n "$emoji9" ] || words="$words --paper-data"
   echo "forgetting-report$rows -o $*$words --force"
   rows=""
 }

@@ -2,7 +2,7 @@
 
     python recipes/pretrained_table.py DIR    prints Markdown; DIR is the recipe's --out
 
-Scores are rm in percent, from summary.json of a report; differences are between runs of one seed.
+Scores are rm in percent, from facts.csv of a report; differences are between runs of one seed.
 Angles are in degrees, from rows of spatial-report. Means and standard deviations are over seeds.
 """
 
@@ -14,6 +14,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from vlcpctl.report.report import FACTS, read_facts
 
 METRIC = "rm"
 BASE = "00-base"  # the pictures that the base was trained on: their test views
@@ -69,14 +71,14 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
     return f"{statistics.mean(values):.{digits}f}{deviation}"
 
 
-def read_reports(out: Path) -> dict[str, dict[str, Any]]:
-    """The one track of each report that there is, by its kind."""
-    found = {}
-    for kind in KINDS:
-        path = out / "report" / kind / "summary.json"
-        if path.is_file():
-            (found[kind],) = json.loads(path.read_text())["tracks"]
-    return found
+def read_reports(out: Path) -> dict[str, list[dict[str, Any]]]:
+    """The facts in METRIC of each report that there is, by its kind."""
+    paths = {kind: out / "report" / kind / FACTS for kind in KINDS}
+    return {
+        kind: [one for one in read_facts(path.read_text()) if one["key"] == METRIC]
+        for kind, path in paths.items()
+        if path.is_file()
+    }
 
 
 def read_rows(paths: Iterable[Path]) -> list[dict[str, Any]]:
@@ -84,10 +86,20 @@ def read_rows(paths: Iterable[Path]) -> list[dict[str, Any]]:
     return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
 
 
-def runs_of(track: dict[str, Any]) -> list[dict[str, Any]]:
-    """The runs that learned tasks, the best on the merged gallery first."""
-    runs = [run for run in track["runs"] if values(run, "merged_final")]
-    return sorted(runs, key=lambda run: -statistics.mean(values(run, "merged_final")))
+def runs_of(facts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs that learned tasks, by metric what they have, the best on merged galleries first.
+
+    A run's `kept` is the last model's score on the base's own test views.
+    """
+    runs: dict[str, dict[str, Any]] = {}
+    for one in facts:
+        run = runs.setdefault(one["run"], {"run": one["run"]})
+        if one["metric"] == "score" and one["data"] == BASE:
+            run["kept"] = one  # in the order of the steps
+        elif one["metric"] != "score":
+            run[one["metric"]] = one
+    found = [run for run in runs.values() if values(run, "merged_final")]
+    return sorted(found, key=lambda run: -statistics.mean(values(run, "merged_final")))
 
 
 def name_of(run: dict[str, Any]) -> str:
@@ -97,16 +109,7 @@ def name_of(run: dict[str, Any]) -> str:
 
 def values(run: dict[str, Any], name: str) -> list[float]:
     """A summary of each seed; empty where it is not defined."""
-    measured = (run["summary"].get(name) or {}).get(METRIC)
-    return list(measured["values"]) if measured else []
-
-
-def kept(track: dict[str, Any], run: str) -> list[float]:
-    """The last model's score on the base's own test views, of each seed."""
-    for one in track["transfer"]:
-        if (one["run"], one["data"]) == (run, BASE):
-            return [seed[list(seed)[-1]] for seed in one["scores"][METRIC]]
-    return []
+    return list(run[name]["values"]) if name in run else []
 
 
 def base_lines(out: Path) -> list[str]:
@@ -132,16 +135,16 @@ def chance(row: dict[str, Any]) -> float:
     return statistics.mean(100 * min(1, k / size) for size in sizes for k in (1, 5, 10))
 
 
-def table(track: dict[str, Any], rates: dict[str, str]) -> list[str]:
+def table(facts: Iterable[dict[str, Any]], rates: dict[str, str]) -> list[str]:
     """One row for each run."""
-    runs = runs_of(track)
-    seeds = ", ".join(str(seed) for seed in runs[0]["seeds"])
+    runs = runs_of(facts)
+    seeds = ", ".join(str(seed) for seed in runs[0]["merged_final"]["seeds"])
     heads = ["", "rate", "merged `rm`, last model", f"seeds {seeds}", *COLUMNS.values()]
     lines = [f"| {' | '.join([*heads, 'the base on its own pictures'])} |"]
     lines.append("|---" * (len(heads) + 1) + "|")
     for run in runs:
         merged = values(run, "merged_final")
-        columns = [values(run, column) for column in COLUMNS] + [kept(track, run["run"])]
+        columns = [values(run, column) for column in (*COLUMNS, "kept")]
         cells = [
             f"`{name_of(run)}`",
             rates.get(chosen_as(name_of(run)), ""),
@@ -216,9 +219,9 @@ def main(out: Path) -> None:
     rates = dict(line.split("\t")[:2] for line in (out / "chosen.tsv").read_text().splitlines())
     reports = read_reports(out)
     print("## The base", "", *base_lines(out), "", sep="\n")
-    for kind, track in reports.items():
-        print(f"## {KINDS[kind]}", "", *table(track, rates), "", sep="\n")
-    runs = {name_of(run): run for track in reports.values() for run in runs_of(track)}
+    for kind, facts in reports.items():
+        print(f"## {KINDS[kind]}", "", *table(facts, rates), "", sep="\n")
+    runs = {name_of(run): run for facts in reports.values() for run in runs_of(facts)}
     print("## The orderings of the papers", "", *claims(runs), "", sep="\n")
     angles = read_rows(sorted(out.glob("memory-free/*/*-angles-*.ndjson")))
     if angles:

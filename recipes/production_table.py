@@ -2,7 +2,7 @@
 
     python recipes/production_table.py DIR    prints Markdown; DIR is the recipe's --out
 
-Every number and verdict is from summary.json of a report; only means and spreads are computed.
+Numbers are from facts.csv of a report, verdicts from summary.json; only means are computed.
 """
 
 from __future__ import annotations
@@ -15,16 +15,36 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from vlcpctl.report.report import FACTS, read_facts
+
+METRIC = "rm"
 GUARD = "00-pairs"  # the production model's own test set
 OLD, NEW = "bwt_gem:", "worst_drop:"  # how the conditions of the two gates start
 LIBRARIES = ("vlcpctl", "torch", "open_clip_torch", "numpy")
 
 
-def read_reports(out: Path) -> list[dict[str, Any]]:
-    """The summaries of the weekly reports, from the first week on."""
-    return [json.loads(path.read_text()) for path in sorted(out.glob("report/*/summary.json"))]
+class Report(NamedTuple):
+    """The verdicts of a report, and its facts in METRIC."""
+
+    verdicts: Sequence[dict[str, Any]]
+    facts: Sequence[dict[str, Any]]
+
+    def of(self, run: str, metric: str) -> list[dict[str, Any]]:
+        """The facts of a run in a metric."""
+        return [one for one in self.facts if (one["run"], one["metric"]) == (run, metric)]
+
+
+def read_reports(out: Path) -> list[Report]:
+    """The weekly reports, from the first week on."""
+    return [
+        Report(
+            json.loads((path.parent / "summary.json").read_text())["verdicts"],
+            [one for one in read_facts(path.read_text()) if one["key"] == METRIC],
+        )
+        for path in sorted(out.glob(f"report/*/{FACTS}"))
+    ]
 
 
 def spread(values: Sequence[float]) -> str:
@@ -37,35 +57,29 @@ def spread(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.1f}{deviation}"
 
 
-def guard_scores(report: dict[str, Any], run: str) -> dict[str, list[float]]:
+def guard_scores(report: Report, run: str) -> dict[str, list[float]]:
     """The guard's mean recall by step ("start", "0", ...), one value per seed."""
-    track = report["tracks"][0]
-    (transfer,) = [one for one in track["transfer"] if (one["run"], one["data"]) == (run, GUARD)]
-    seeds = transfer["scores"][track["metric"]]
-    return {step: [seed[step] for seed in seeds] for step in seeds[0]}
+    return {one["step"]: one["values"] for one in report.of(run, "score") if one["data"] == GUARD}
 
 
-def learned(report: dict[str, Any], run: str) -> float:
+def learned(report: Report, run: str) -> float:
     """The last model's mean recall over the weeks so far, averaged over seeds."""
-    track = report["tracks"][0]
-    (found,) = [one for one in track["runs"] if one["run"] == run]
-    return statistics.mean(found["matrices"]["own"][track["metric"]][-1])
+    (found,) = report.of(run, "own_final")
+    return float(found["value"])
 
 
-def backward(report: dict[str, Any], run: str) -> str:
+def backward(report: Report, run: str) -> str:
     """Mean and spread of bwt_gem; a dash where it is not defined."""
-    track = report["tracks"][0]
-    (found,) = [one for one in track["runs"] if one["run"] == run]
-    value = found["summary"]["bwt_gem"][track["metric"]]
-    return spread(value["values"]) if value else "-"
+    (found,) = report.of(run, "bwt_gem")
+    return spread(found["values"]) if found["values"] else "-"
 
 
-def outcomes(reports: Sequence[dict[str, Any]], run: str, gate: str) -> str:
+def outcomes(reports: Sequence[Report], run: str, gate: str) -> str:
     """The verdicts of a gate, and from which week on if they change."""
     found = [
         verdict["outcome"]
         for report in reports
-        for verdict in report["gates"]
+        for verdict in report.verdicts
         if verdict["run"] == run and verdict["condition"].startswith(gate)
     ]
     defined = [one for one in found if not one.startswith("not defined yet")]
@@ -75,10 +89,14 @@ def outcomes(reports: Sequence[dict[str, Any]], run: str, gate: str) -> str:
     return ", ".join(f"{found[week]} from week {week + 1}" for week in changes)
 
 
-def table(reports: Sequence[dict[str, Any]]) -> list[str]:
+def table(reports: Sequence[Report]) -> list[str]:
     """The lines of the table: one row per run, in the order of the guard's last score."""
     last = reports[-1]
-    runs = [one["run"] for one in last["tracks"][0]["runs"] if one["method"] != "imported"]
+    runs = [
+        one["run"]
+        for one in last.facts
+        if one["metric"] == "own_final" and one["method"] != "imported"
+    ]
     guard = {run: guard_scores(last, run) for run in runs}
     weeks = len(reports)
     heads = ("method", "guard, week 1", f"guard, week {weeks}", f"weeks 1 to {weeks}", "`bwt_gem`")

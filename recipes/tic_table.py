@@ -8,12 +8,14 @@ three are plain means of its cells, not the differences that other papers call t
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from vlcpctl.report.report import FACTS, read_facts
 
 METRIC = "rm"
 HEADS = ("protocol", "own time", "earlier times", "later times", "last model, all times")
@@ -32,15 +34,18 @@ def means(matrix: list[list[float]]) -> tuple[float, float, float, float]:
     return in_domain, backward, forward, last
 
 
-def table(summary: dict[str, Any]) -> list[str]:
-    """A line of each protocol, in the order of the report."""
-    (track,) = summary["tracks"]
+def table(facts: Iterable[dict[str, Any]]) -> list[str]:
+    """A line of each protocol, in the order of the facts."""
+    runs: dict[str, dict[str, list[float]]] = {}  # by step, the scores in the order of the tasks
+    for fact in facts:
+        if (fact["metric"], fact["key"], fact["gallery"]) == ("score", METRIC, "own"):
+            runs.setdefault(fact["run"], {}).setdefault(fact["step"], []).append(fact["value"])
     lines = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
-    for run in track["runs"]:
-        cells = [f"{value:.1f}" for value in means(run["matrices"]["own"][METRIC])]
-        lines.append(f"| `{run['run']}` | {' | '.join(cells)} |")
+    for run, steps in runs.items():
+        cells = [f"{value:.1f}" for value in means(list(steps.values()))]
+        lines.append(f"| `{run}` | {' | '.join(cells)} |")
     return lines
 
 
 if __name__ == "__main__":
-    print("\n".join(table(json.loads((Path(sys.argv[1]) / "summary.json").read_text()))))
+    print("\n".join(table(read_facts((Path(sys.argv[1]) / FACTS).read_text()))))

@@ -39,7 +39,7 @@ from vlcpctl.metrics.chance import (
     margin_of,
     smallest_seen,
 )
-from vlcpctl.report.scores.drops import FEWEST_IMAGES
+from vlcpctl.report.scores import FEWEST_IMAGES
 
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]
@@ -208,7 +208,7 @@ class Rule:
 BEFORE = Rule("before", is_point=True)
 RULE = Rule("the rule")
 RETRY = Rule("with `--retries 1`", retries=1)
-CAREFUL = Rule("with `--unresolved reject`", rejects_unresolved=True)
+CAREFUL = Rule("and unresolved losses rejected", rejects_unresolved=True)
 
 
 def of_guards(drops: Drops, rule: Rule) -> list[Losses]:

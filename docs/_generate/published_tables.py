@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vlcpctl.report.published.definition import PublishedTable, load_table, shipped_names
+from vlcpctl.report.papers import Paper, load_paper, shipped_names
 
 
 def catalogue() -> str:
@@ -13,27 +13,27 @@ def catalogue() -> str:
 
 
 def _lines() -> Iterator[str]:
-    tables = [load_table(name) for name in shipped_names()]
-    for paper in dict.fromkeys(table.paper for table in tables):
-        members = [table for table in tables if table.paper == paper]
+    tables = [load_paper(name) for name in shipped_names()]
+    for paper in dict.fromkeys(table.about["paper"] for table in tables):
+        members = [table for table in tables if table.about["paper"] == paper]
         yield from ("", f"## {paper}", "")
-        citation = members[0].citation
+        citation = members[0].about.get("citation")
         yield from ([f"{_text(citation)}.", ""] if citation else [])
         yield "| table | shows | command | with Emoji-9 | what differs from the paper |"
         yield "|---|---|---|---|---|"
         for table in members:
-            shows = _text(f"{table.number}: {table.caption}. Paper: {table.data}")
-            codes = (table.name, table.command, table.emoji9)
+            about = table.about
+            shows = _text(f"{about['number']}: {about['caption']}. Paper: {about['data']}")
+            codes = (table.name, about.get("command"), about.get("emoji9"))
             name, command, emoji9 = (f"`{one}`".replace("|", "\\|") if one else "" for one in codes)
             yield f"| {' | '.join((name, shows, command, emoji9, _differences(table)))} |"
 
 
-def _differences(table: PublishedTable) -> str:
-    """The notes, then those of columns and rows, and the rows that no run has."""
-    notes = [*table.notes]
-    notes += [f"{one.title}: {one.note}" for one in table.columns if one.note]
-    notes += [f"{one.name}: {one.note}" for one in table.rows if one.note]
-    absent = [row.name for row in table.rows if not (row.run or row.note or row.mean_of)]
+def _differences(table: Paper) -> str:
+    """The notes, but of misprints, and the rows that no run has and no note is about."""
+    notes = [one for one in table.notes if not one.startswith("misprint")]
+    starts = {one.partition(":")[0] for one in notes}
+    absent = [row.name for row in table.rows if not row.run and row.name not in starts]
     notes += [f"Not among the runs: {', '.join(absent)}."] if absent else []
     return "<br>".join(map(_text, notes))
 

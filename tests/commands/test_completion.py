@@ -193,7 +193,7 @@ def test_choices_are_those_of_the_code() -> None:
     from vlcpctl.evaluation.spatial.evaluator import BETWEEN
     from vlcpctl.export.clip_benchmark import TYPES
     from vlcpctl.metrics.average_precision import VARIANTS
-    from vlcpctl.report.gates.judging import POLICIES, UNRESOLVED
+    from vlcpctl.report.gates import POLICIES
 
     def forms(table: dict[str, str]) -> set[str]:
         return {text.partition(":")[0] + ":" * (":" in text) for text in table.values()}
@@ -211,13 +211,11 @@ def test_choices_are_those_of_the_code() -> None:
         "export dataset_type": TYPES,
         "export split": SPLITS,
         "forgetting-report undefined": POLICIES,
-        "forgetting-report unresolved": UNRESOLVED,
         "spatial-report between": BETWEEN,
         "split by": forms(KINDS),
         "split labels_from": forms(FORMS) - {"COLUMN"},
         "update policy": BUFFER_POLICIES,
         "update undefined": POLICIES,
-        "update unresolved": UNRESOLVED,
     }
     for name, names in wanted.items():
         command, field = name.split()

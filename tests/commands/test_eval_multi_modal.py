@@ -23,8 +23,7 @@ from vlcpctl.files.manifest import is_artifact
 from vlcpctl.files.outputs import new_directory
 from vlcpctl.files.rows import read_rows
 from vlcpctl.models import configuration, dual_encoder, encoders
-from vlcpctl.report.build import build
-from vlcpctl.report.request import ReportRequest
+from vlcpctl.report.report import ReportRequest, build
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 KEYS = ["map_1", "map_5", "map_10"]

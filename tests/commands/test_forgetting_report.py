@@ -13,6 +13,8 @@ import pytest
 from support.eval_rows import current, merged_rows, own_rows, row, write_rows
 from support.run_checkpoints import write_run
 
+from vlcpctl.report.report import read_facts
+
 COMMAND = [sys.executable, "-m", "vlcpctl", "forgetting-report"]
 
 
@@ -43,12 +45,12 @@ def test_the_path_of_the_report_is_the_last_line(rows: str, tmp_path: Path) -> N
     assert _run(rows, "-o", str(out)).stdout.splitlines()[-1] == str(out)
     assert _run(rows, "-o", str(out), "--quiet").stdout == f"{out}\n"
     names = {path.name for path in out.iterdir()}
-    assert names == {"report.html", "report.md", "summary.json"}
+    assert names == {"report.html", "report.md", "facts.csv", "summary.json"}
 
 
 def test_json_is_one_object_on_one_line(rows: str) -> None:
     done = _run(rows, "--json")
-    assert json.loads(done.stdout)["schema"] == "vlcpctl.report/1"
+    assert json.loads(done.stdout)["schema"] == "vlcpctl.report/2"
     assert done.stdout.count("\n") == 1
 
 
@@ -170,9 +172,10 @@ def test_guards_are_in_every_file_of_a_report(weeks: str, tmp_path: Path) -> Non
         assert "Guards: every metric" in (out / name).read_text()
     summary = json.loads((out / "summary.json").read_text())
     assert summary["baseline"] == {"given": None, "runs": {"ctp": ["production"]}}
-    assert [one["data"] for one in summary["guards"]] == [["coco"]]
-    (guard,) = [one for one in summary["drops"] if one["is_guard"]]
-    assert (guard["data"], guard["metric"], guard["drop"]["mean"]) == ("coco", "rm", 22)
+    assert summary["guards"] == ["coco"]
+    facts = read_facts((out / "facts.csv").read_text())
+    (guard,) = [one for one in facts if (one["metric"], one["gallery"]) == ("drop", "outside")]
+    assert (guard["data"], guard["key"], guard["value"]) == ("coco", "rm", 22)
 
 
 def test_a_report_with_another_baseline_is_another_report(weeks: str, tmp_path: Path) -> None:
@@ -217,15 +220,6 @@ def test_one_gallery_and_one_run_are_shown_when_asked(tmp_path: Path) -> None:
     assert "other" not in text
 
 
-def test_a_gallery_without_rows_is_refused(tmp_path: Path) -> None:
-    path, out = write_rows(tmp_path / "r", own_rows()), tmp_path / "report"
-    done = _run(path, "--gallery", "merged", "-o", str(out))
-    assert (done.returncode, done.stdout, out.exists()) == (3, "", False)
-    assert done.stderr.startswith(
-        "vlcpctl forgetting-report: no row is of the merged gallery; 'vlcpctl eval-retrieval "
-    )
-
-
 def test_the_report_imports_no_torch(rows: str) -> None:
     code = (
         "import sys; from vlcpctl.commands.forgetting_report import ForgettingReport; "
@@ -235,7 +229,6 @@ def test_the_report_imports_no_torch(rows: str) -> None:
 
 
 # They need the model at the start, or data outside the stream.
-UNDEFINED = {"fwt_gem", "transfer_zscl", "avg_zscl", "zs_fomo"}
 
 
 def test_two_protocols_are_two_sections_with_their_own_metrics(rows: str, tmp_path: Path) -> None:
@@ -255,13 +248,11 @@ def test_two_protocols_are_two_sections_with_their_own_metrics(rows: str, tmp_pa
     chosen = _run(rows, fused, "--metric", "map_5").stdout
     assert "Forgetting in map_5, own galleries" in chosen
     assert "Forgetting in rm, own galleries" in chosen
-    summary = json.loads(_run(rows, fused, "--json").stdout)["tracks"][1]
-    assert summary["protocol"] == "multi-modal"
-    (run,) = summary["runs"]
-    for name, values in run["summary"].items():
-        assert set(values) == {"map_1", "map_5", "map_10"}
-        assert name in UNDEFINED or all(values.values())
-    assert run["summary"]["bwt_gem"]["map_1"]["mean"] == -4.5
+    facts = json.loads(_run(rows, fused, "--json").stdout)["facts"]
+    found = [one for one in facts if one["protocol"] == "multi-modal"]
+    assert {one["key"] for one in found} == {"map_1", "map_5", "map_10"}
+    (lost,) = [one for one in found if (one["metric"], one["key"]) == ("bwt_gem", "map_1")]
+    assert lost["value"] == -4.5
     assert _run(rows, fused, "--fail-if", "bwt_gem.map_5:lt:-4").returncode == 7
 
 

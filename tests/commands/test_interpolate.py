@@ -9,12 +9,12 @@ import open_clip
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.collected import collect
 from support.program import MICRO, TINY, check_refused, make_inputs, run_program
 
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.files.rows import read_rows
 from vlcpctl.inspection.check import check
-from vlcpctl.report.scores.collect import collect
 
 WEIGHTS = "open_clip_model.safetensors"
 

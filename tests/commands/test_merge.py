@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.collected import collect
 from support.production import SETTINGS, write_week
 from support.program import MICRO, TINY, check_refused, make_inputs, run_program
 from torch import Tensor, nn
@@ -22,7 +23,6 @@ from vlcpctl.files.manifest import read_manifest
 from vlcpctl.files.rows import read_rows
 from vlcpctl.inspection.check import check
 from vlcpctl.models.configuration import PACKAGED
-from vlcpctl.report.scores.collect import collect
 from vlcpctl.testing.tiny_stream import make_task
 
 WEIGHTS = "open_clip_model.safetensors"

@@ -14,7 +14,7 @@ from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
 from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.models.temperature import parse_temperature
 from vlcpctl.production.settings import Settings as WeekSettings
-from vlcpctl.report.gates.grammar import parse_gate
+from vlcpctl.report.gates import parse_gate
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.per_step import parse_scale
 from vlcpctl.training.config.resolution import parse_replay

@@ -1,4 +1,4 @@
-"""`forgetting-report --table`, --paper-data, --csv and --latex as users run them."""
+"""`forgetting-report --table`, --csv and --latex as users run them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.eval_rows import current, merged_rows, own_rows, write_rows
 from support.program import ProgramResult, check_refused, run_program
-from support.published import HEAD, column, line
+from support.published import write_table
 
 NAME = "forgetting-report"
 
@@ -19,9 +19,8 @@ def place(tmp_path: Path) -> Path:
     """Rows of two runs, and a table with one of them."""
     rows = current(own_rows() + merged_rows()) + current(own_rows(run="er"))
     write_rows(tmp_path / "rows", rows)
-    parts = [HEAD, column("rm", "own_final.rm"), line("CTP", "ctp", "[30.0]")]
-    parts.append(line("LwF", "lwf", "[29.0]"))
-    (tmp_path / "mine.toml").write_text("\n".join(parts))
+    lines = [["", "CTP", "ctp", "", "30.00"], ["", "LwF", "lwf", "", "29.00"]]
+    write_table(tmp_path / "mine.csv", {"rm": "own_final.rm"}, lines)
     return tmp_path
 
 
@@ -32,21 +31,19 @@ def _run(capfd: pytest.CaptureFixture[str], place: Path, *words: object) -> Prog
 def test_the_terminal_shows_only_the_chosen_tables(
     place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    ended = _run(capfd, place, "--table", place / "mine.toml")
+    ended = _run(capfd, place, "--table", place / "mine.csv")
     assert (ended.code, ended.err) == (0, "")
     assert "CTP  paper   30.00\n     here    37.33\n" in ended.out
     assert "Forgetting in rm" not in ended.out
-    shown = _run(capfd, place, "--table", place / "mine.toml", "--paper-data").out
-    assert "     difference  +7.33\n" in shown
-    gated = _run(capfd, place, "--table", place / "mine.toml", "--fail-if", "rm:lt:0")
+    gated = _run(capfd, place, "--table", place / "mine.csv", "--fail-if", "rm:lt:0")
     assert "Conditions (--fail-if)" in gated.out
 
 
-def test_a_report_has_them_first_and_the_summary_has_the_cells(
+def test_a_report_has_them_first_and_their_cells_as_csv(
     place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = place / "report"
-    words = ("--table", place / "mine.toml", "-o", out, "-q")
+    words = ("--table", place / "mine.csv", "-o", out, "-q")
     assert _run(capfd, place, *words).code == 0
     for name, first, second in (
         ("report.html", "Example, Table 1", "Forgetting in rm"),
@@ -54,14 +51,12 @@ def test_a_report_has_them_first_and_the_summary_has_the_cells(
     ):
         text = (out / name).read_text()
         assert 0 < text.index(first) < text.index(second)
-    (table,) = json.loads((out / "summary.json").read_text())["tables"]
-    cell, absent = table["cells"]
-    assert (absent["here"], table["missing_runs"]) == (None, ["lwf"])
-    assert (cell["paper"], cell["here"], cell["difference"]) == (30.0, 37.333333, None)
+    cell, absent = csv.DictReader((out / "mine.csv").read_text().splitlines())
+    assert (cell["paper"], cell["here"], absent["here"]) == ("30.0", "37.333333", "")
     # The table belongs to the settings of the report: another text makes another report.
     assert _run(capfd, place, *words).code == 0
-    edited = (place / "mine.toml").read_text().replace("[30.0]", "[31.0]")
-    (place / "mine.toml").write_text(edited)
+    edited = (place / "mine.csv").read_text().replace("30.00", "31.00")
+    (place / "mine.csv").write_text(edited)
     check_refused(_run(capfd, place, *words), NAME, 4, "was made with other settings", "--force")
 
 
@@ -69,15 +64,14 @@ def test_without_a_table_a_report_is_what_it_was(
     place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     made = json.loads(_run(capfd, place, "--json").out)
-    assert "tables" not in made
-    assert not {"tables", "paper_data"} & set(made["identity"])
+    assert "tables" not in made["identity"]
 
 
 @pytest.mark.parametrize(("option", "ending"), [("--csv", ".csv"), ("--latex", ".tex")])
 def test_every_table_is_a_file(
     place: Path, capfd: pytest.CaptureFixture[str], option: str, ending: str
 ) -> None:
-    words = ("--table", place / "mine.toml", option, place / "out", "-q")
+    words = ("--table", place / "mine.csv", option, place / "out", "-q")
     ended = _run(capfd, place, *words)
     assert (ended.code, ended.err) == (0, "")
     names = {path.name for path in (place / "out").iterdir()} - {"tables.json"}
@@ -126,14 +120,13 @@ def test_options_that_contradict_each_other_are_refused(
 ) -> None:
     out, inside = place / "out", place / "out" / "inside"
     for words, code, *fragments in (
-        (["--paper-data"], 2, "--paper-data has no effect without --table"),
-        (["--table", "ctp-99"], 2, "--table: unknown table 'ctp-99'", "ends in .toml"),
-        (["--table", place / "no.toml"], 3, "cannot read", "No such file or directory"),
+        (["--table", "ctp-99"], 2, "--table: unknown table 'ctp-99'", "ends in .csv"),
+        (["--table", place / "no.csv"], 3, "cannot read", "No such file or directory"),
         (["--csv", out, "--latex", out], 2, "is in", "choose separate directories"),
         (["-o", out, "--csv", inside], 2, f"--csv {inside} is in --out {out}"),
         (["--csv", out, "--junit", out / "j.xml"], 2, "--junit"),
-        (["--csv", place, "--table", place / "mine.toml"], 2, f"{place} is or contains the input"),
-        (["--table", "s3://bucket/x.toml"], 2, "is a URL"),
+        (["--csv", place, "--table", place / "mine.csv"], 2, f"{place} is or contains the input"),
+        (["--table", "s3://bucket/x.csv"], 2, "is a URL"),
         (["--csv", "-"], 2, "- is stdout"),
         (
             ["--latex", "t.tex"],

@@ -22,6 +22,7 @@ from vlcpctl.files.outputs import new_directory
 from vlcpctl.metrics.angles import rotations, self_angle_changes
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
+from vlcpctl.report.report import read_facts
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
 
 COMMAND = "spatial-report"
@@ -134,12 +135,9 @@ def test_forgetting_report_reads_the_rows_and_draws_them(
     page = (tmp_path / "report" / "report.html").read_text()
     assert page.count("percent of the angles in each degree") == 3
     assert "spatial, 00-part-0, test split" in page
-    summary = json.loads((tmp_path / "report" / "summary.json").read_text())
-    assert [turn["steps"] for turn in summary["spatial"][0]["turns"]] == [
-        "0 -> 1",
-        "1 -> 2",
-        "0 -> 2",
-    ]
+    facts = read_facts((tmp_path / "report" / "facts.csv").read_text())
+    turns = [(one["since"], one["step"]) for one in facts if one["key"] == "ram_image_mean"]
+    assert turns == [("0", "1"), ("1", "2"), ("0", "2")]
 
 
 def test_spaces_of_other_widths_are_refused(place: Path, tmp_path: Path) -> None:

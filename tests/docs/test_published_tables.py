@@ -6,7 +6,7 @@ import re
 
 from support.doc_pages import generator
 
-from vlcpctl.report.published.definition import shipped_names
+from vlcpctl.report.papers import shipped_names
 
 
 def test_every_table_has_a_line_with_its_commands() -> None:

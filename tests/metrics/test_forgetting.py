@@ -13,7 +13,6 @@ from hypothesis.extra.numpy import arrays
 from vlcpctl.metrics import forgetting as f
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.metrics.forgetting import Matrix
-from vlcpctl.report.tables.per_task import TaskLosses
 
 Metric = Callable[[Matrix], float | None]
 
@@ -204,5 +203,3 @@ def test_every_definition_says_how_to_read_it() -> None:
 
 def test_a_rate_of_next_to_nothing_is_undefined() -> None:
     assert f.fr_dha(np.array([[1e-300, np.nan], [1e6, 50.0]])) is None
-    rate = TaskLosses(np.array([[1e-300, 50.0]]), np.array([[1e6, 50.0]])).fr_dha
-    assert np.isnan(rate).all()

@@ -187,7 +187,7 @@ def test_weeks_go_on_after_a_deletion(run: Run, place: Path, state: Path) -> Non
     done = run(*week_words(place, state, 5), "-q")
     assert done.code == 0, done.err
     summary = json.loads((state / "weeks/0004/report/summary.json").read_text())
-    assert [one["value"] is not None for one in summary["gates"]] == [True, True]
+    assert [one["value"] is not None for one in summary["verdicts"]] == [True, True]
     notes = " ".join(summary["notes"])
     assert "were evaluated before 'vlcpctl forget' removed pairs" in notes
     assert "removed queries from the ranks" in notes
@@ -443,6 +443,6 @@ def test_a_week_without_test_pairs_is_left_out(
         for row in map(json.loads, text.splitlines()):
             scores[week, row["task"]] = row["metrics"]["rm"]
     change = scores[3, "01-week-0002"] - scores[2, "01-week-0002"]
-    (gate,) = summary["gates"]
+    (gate,) = summary["verdicts"]
     assert gate["value"] == pytest.approx(change, abs=1e-6)
-    assert any("leave out 00-week-0001" in note for note in summary["notes"])
+    assert any("evaluated on 00-week-0001: metrics" in note for note in summary["notes"])

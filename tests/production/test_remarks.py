@@ -11,7 +11,7 @@ from support.rank_files import write_ranks
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.production.attempt import Judgement
-from vlcpctl.production.guards import Sight, refuse_small, sights, unresolved_weeks
+from vlcpctl.production.guards import refuse_small, sights
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.ledger import Action, record
 from vlcpctl.production.lines import BEFORE, GUARDS, WEEKS, ranks_file, rows_file
@@ -186,13 +186,6 @@ def test_a_guard_of_five_images_is_refused(tmp_path: Path) -> None:
     make_task(tmp_path / "golden", splits={"test": 5})
     with pytest.raises(UsageError, match=r"golden has 5 test images, on which chance hides .*50"):
         refuse_small(tmp_path, [GOLDEN])
-
-
-@pytest.mark.parametrize(("images", "weeks"), [(50, 38.9), (200, 12.5), (321, 5.5), (1000, 0.2)])
-def test_the_price_of_rejecting_what_is_not_resolved_is_about_that_of_the_simulated_year(
-    images: int, weeks: float
-) -> None:
-    assert unresolved_weeks([Sight("golden", images, 0.0, 2.0)]) == pytest.approx(weeks, abs=2.5)
 
 
 def test_without_a_bound_on_guards_nothing_is_said_of_them(tmp_path: Path) -> None:

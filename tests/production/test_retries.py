@@ -15,6 +15,7 @@ from support.program import ProgramResult
 
 from vlcpctl.production.attempt import Attempt, Judgement
 from vlcpctl.production.update import _is_retried
+from vlcpctl.report.report import read_facts
 
 Run = Callable[..., ProgramResult]
 WEIGHTS = "checkpoint/open_clip_model.safetensors"
@@ -62,8 +63,8 @@ def test_the_second_verdict_counts_and_both_are_recorded(
 
     # The next week goes on with the same run and seed.
     assert run(*week_words(place, state, 3), *PASSES, "-q").code == 0
-    summary = json.loads((state / "weeks/0003/report/summary.json").read_text())
-    assert [run["seeds"] for track in summary["tracks"] for run in track["runs"]] == [[0]]
+    facts = read_facts((state / "weeks/0003/report/facts.csv").read_text())
+    assert {tuple(one["seeds"]) for one in facts if one["metric"] == "own_learned"} == {(0,)}
 
 
 def test_a_loss_that_is_clear_is_not_trained_again(state: Path) -> None:

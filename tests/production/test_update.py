@@ -105,7 +105,7 @@ def test_the_report_has_the_start_the_guard_and_a_gate_on_both(
     gates = ["--fail-if", "worst_drop:gt:200", "--fail-if", "bwt_gem:lt:-200"]
     assert run(*week_words(place, state, 2), *gates, "-q").code == 0
     summary = json.loads((state / "weeks" / "0002" / "report" / "summary.json").read_text())
-    drop, bwt = summary["gates"]
+    drop, bwt = summary["verdicts"]
     assert (drop["data"], drop["holds"]) == ("00-golden", False)
     assert bwt["value"] is not None
     text = (state / "weeks" / "0002" / "report" / "report.md").read_text()
@@ -362,7 +362,7 @@ def test_a_new_guard_is_measured_on_the_start_and_an_old_one_can_be_dropped(
     rows = [row for row in rows if "gallery_checkpoint" not in row]
     assert sorted(str(row["step"]) for row in rows) == ["1", "None"]
     summary = json.loads((state / "weeks/0002/report/summary.json").read_text())
-    assert [one["data"] for one in summary["gates"]] == ["00-silver"]
+    assert [one["data"] for one in summary["verdicts"]] == ["00-silver"]
     without = run(*week_words(place, state, 3), "--index-week", "none", "--dry-run").out
     assert "--gallery-checkpoint" not in without
     assert "index-kept" not in without
@@ -382,12 +382,12 @@ def test_classes_are_guards_too(run: Run, place: Path, state: Path) -> None:
     words = ["--guard-classes", place / "golden" / "00-golden"]
     gate = ["--fail-if", "drop:gt:200", "--fail-if", "bwt_gem.rm:lt:-200"]
     assert run(*week_words(place, state, 2), *words, *gate, "-q").code == 0
-    gates = json.loads((state / "weeks/0002/report/summary.json").read_text())["gates"]
+    gates = json.loads((state / "weeks/0002/report/summary.json").read_text())["verdicts"]
     assert sorted(one["metric"] for one in gates) == ["bwt_gem.rm", "drop.acc1", "drop.rm"]
     # Dropped again, its rows in earlier weeks are no reason for a gate.
     without = [*week_words(place, state, 3), "--guard-classes", "none", "-q"]
     assert run(*without).code == 0
-    gates = json.loads((state / "weeks/0003/report/summary.json").read_text())["gates"]
+    gates = json.loads((state / "weeks/0003/report/summary.json").read_text())["verdicts"]
     assert sorted(one["metric"] for one in gates) == ["bwt_gem.rm", "drop.rm"]
 
 
@@ -583,7 +583,7 @@ def test_a_start_that_was_trained_on_tasks_is_no_run_of_the_report(
     gates = ["--fail-if", "worst_drop:gt:200", "--fail-if", "bwt_gem:lt:-200"]
     assert run(*week_words(place, state, 2), *gates, "-q").code == 0
     summary = json.loads((state / "weeks" / "0002" / "report" / "summary.json").read_text())
-    assert [(one["run"], one["data"]) for one in summary["gates"]] == [
+    assert [(one["run"], one["data"]) for one in summary["verdicts"]] == [
         ("prod", "00-golden"),
         ("prod", None),
     ]

@@ -19,7 +19,7 @@ from vlcpctl.evaluation.rank_files import SavedRanks, holds_ranks
 from vlcpctl.files import digests
 from vlcpctl.inspection.unfinished import _last_rows
 from vlcpctl.methods.plugins.method_file import load_method_file
-from vlcpctl.report.published.definition import load_table
+from vlcpctl.report.papers import load_paper
 
 pytestmark = pytest.mark.timeout(20)  # what hangs would do so for ever
 
@@ -31,7 +31,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "pseudo texts": open_pseudo_texts,
     "cached embeddings": samples_of,
     "method file": load_method_file,
-    "table": lambda path: load_table(str(path)),
+    "table": lambda path: load_paper(str(path)),
 }
 
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from support.collected import scores_of, write_facts
 from support.eval_rows import row
 from support.recipe_lines import RECIPES, dry_run_of, options_of, options_of_command, script
 
@@ -186,38 +187,33 @@ def test_a_dry_run_uses_what_was_chosen(tmp_path: Path) -> None:
 
 
 def test_the_table_has_settings_and_scores_of_each_run(tmp_path: Path) -> None:
-    def score(*values: float) -> dict[str, object]:
-        return {"rm": {"mean": sum(values) / len(values), "sd": 0.5, "values": values}}
-
-    runs = [
-        {"run": "seqf", "seeds": [0, 1], "summary": {"merged_final": score(0.5, 1.5)}},
-        {
-            "run": "interpolate alpha=0.5",
-            "seeds": [0, 1],
-            "summary": {"merged_final": score(2.0, 3.0), "own_final": score(4.0, 5.0)},
-        },
-    ]
-    (tmp_path / "memory-free").mkdir()
-    (tmp_path / "memory-free/summary.json").write_text(json.dumps({"tracks": [{"runs": runs}]}))
+    averaged = "interpolate alpha=0.5"
+    write_facts(
+        tmp_path / "memory-free/facts.csv",
+        [
+            {"run": "seqf", "metric": "merged_final", **scores_of(0.5, 1.5)},
+            {"run": averaged, "metric": "merged_final", **scores_of(2.0, 3.0)},
+            {"run": averaged, "metric": "own_final", **scores_of(4.0, 5.0)},
+            {"run": averaged, "metric": "own_learned", "key": "rm"},
+        ],
+    )
     table = script("leaderboard_table")
     found = table.table(
         table.read_runs(tmp_path / "memory-free"), {"interpolate": ["1e-3", "alpha=0.5", "2", ""]}
     )
     assert found[2] == (
-        "| `interpolate` | 1e-3, alpha=0.5 | 2.50 (0.50) | 2.00, 3.00 | - | 4.50 (0.50) | - |"
+        "| `interpolate` | 1e-3, alpha=0.5 | 2.50 (0.71) | 2.00, 3.00 | - | 4.50 (0.71) | - |"
     )
-    assert found[3] == "| `seqf` |  | 1.00 (0.50) | 0.50, 1.50 | - | - | - |"
+    assert found[3] == "| `seqf` |  | 1.00 (0.71) | 0.50, 1.50 | - | - | - |"
     assert {line.count("|") for line in found} == {8}
 
 
 def test_its_page_has_a_table_of_each_report_and_every_setting_that_was_tried(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    score = {"rm": {"mean": 2.0, "sd": None, "values": [2.0]}}
     names = ("merged_final", "own_learned", "own_final", "forgetting_max")
-    runs = [{"run": "er", "seeds": [0], "summary": dict.fromkeys(names, score)}]
-    (tmp_path / "buffered").mkdir()
-    (tmp_path / "buffered/summary.json").write_text(json.dumps({"tracks": [{"runs": runs}]}))
+    facts = [{"run": "er", "metric": name, **scores_of(2.0)} for name in names]
+    write_facts(tmp_path / "buffered/facts.csv", facts)
     chosen = tmp_path / "chosen.tsv"
     chosen.write_text("er\t1e-3\ter.share=0.5,er.bound=0\t7.00\t7.00 (1e-3), 6.00 (3e-3)\n")
     script("leaderboard_table").main(tmp_path, chosen)

@@ -257,17 +257,20 @@ def test_words_that_mean_nothing_are_refused(words: tuple[str, ...], message: st
     assert message in ended.stderr
 
 
-def run_of(name: str, merged: list[float]) -> dict[str, Any]:
-    """A run of a report's summary, as far as the tables read it."""
+def facts_of_run(name: str, merged: list[float]) -> list[dict[str, Any]]:
+    """The facts of a run, as far as the tables read them."""
     times = {"merged_final": 1, "own_final": 2, "own_learned": 3}
-    summary = {key: {"rm": {"values": [n * one for one in merged]}} for key, n in times.items()}
-    return {"run": name, "seeds": [0, 1], "summary": summary}
+    return [
+        {"run": name, "metric": key, "values": [n * one for one in merged], "seeds": [0, 1]}
+        for key, n in times.items()
+    ]
 
 
 def test_claims_say_in_which_seeds_the_papers_ordering_returns() -> None:
     scores = {"seqf": [3.0, 3.0], "lwf": [5.0, 6.0], "ewc": [2.0, 4.0], "geodl": [3.0, 4.0]}
     scores["modx"] = [1.0, 1.0]
-    runs = {name: run_of(name, values) for name, values in scores.items()}
+    every = [one for name, values in scores.items() for one in facts_of_run(name, values)]
+    runs = {run["run"]: run for run in tables.runs_of(every)}
     found = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in tables.claims(runs)[2:]
     ]
@@ -284,10 +287,10 @@ def test_claims_say_in_which_seeds_the_papers_ordering_returns() -> None:
 
 
 def test_a_table_has_rates_seeds_and_what_the_base_still_has_of_its_own_pictures() -> None:
-    scores = [{"start": 60.0, "8": 40.0}, {"start": 60.0, "8": 42.0}]
-    transfer = [{"run": "dha-adapt", "data": "00-base", "scores": {"rm": scores}}]
-    track = {"runs": [run_of("seqf", [1.0, 2.0]), run_of("dha-adapt", [5.0, 6.0])]}
-    _, _, first, second = tables.table(track | {"transfer": transfer}, {"dha": "2e-4"})
+    base = {"run": "dha-adapt", "metric": "score", "data": "00-base"}
+    facts = [*facts_of_run("seqf", [1.0, 2.0]), *facts_of_run("dha-adapt", [5.0, 6.0])]
+    facts += [base | {"values": values} for values in ([60.0, 60.0], [40.0, 42.0])]
+    _, _, first, second = tables.table(facts, {"dha": "2e-4"})
     cells = [cell.strip() for cell in first.strip("|").split("|")]
     assert cells[:4] == ["`dha-adapt`", "2e-4", "5.50 (0.71)", "5.00, 6.00"]
     assert cells[4:] == ["16.50 (2.12)", "11.00 (1.41)", "-", "41.00 (1.41)"]

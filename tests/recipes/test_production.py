@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from support.collected import write_facts
 from support.recipe_lines import (
     RECIPES,
     dry_run_of,
@@ -207,18 +208,25 @@ def verdict(run: str, condition: str, outcome: str) -> dict[str, Any]:
     return {"run": run, "condition": condition, "outcome": outcome}
 
 
-def report_of(guard: dict[str, list[float]], backward: float | None, worst: str) -> dict[str, Any]:
-    """A summary of one run with two seeds, as far as the table reads it."""
-    scores = [{step: values[seed] for step, values in guard.items()} for seed in (0, 1)]
-    spread = None if backward is None else {"mean": backward, "values": [backward, backward - 2]}
-    run = {"run": "er", "method": "er", "summary": {"bwt_gem": {"rm": spread}}}
-    run["matrices"] = {"own": {"rm": [[30.0, None], [25.0, 45.0]]}}
+def report_of(
+    guard: dict[str, list[float]], backward: float | None, worst: str, run: str = "er"
+) -> Any:
+    """A report of one run with two seeds, as far as the table reads it."""
     old = "not defined yet (1 task)" if backward is None else "passes"
-    gates = [verdict("er", "worst_drop:gt:5", worst), verdict("er", "bwt_gem:lt:-10", old)]
-    transfer = [{"run": "er", "data": "00-pairs", "scores": {"rm": scores}}]
-    track = {"metric": "rm", "runs": [run], "transfer": transfer}
-    start = {"run": "production", "method": "imported"}
-    return {"tracks": [track | {"runs": [start, run]}], "gates": gates}
+    verdicts = [verdict(run, "worst_drop:gt:5", worst), verdict(run, "bwt_gem:lt:-10", old)]
+    start = {"run": "production", "method": "imported", "metric": "own_final", "value": None}
+    lost = [] if backward is None else [backward, backward - 2]
+    about = {"run": run, "method": run}
+    facts = [
+        start,
+        about | {"metric": "own_final", "value": 35.0},
+        about | {"metric": "bwt_gem", "values": lost},
+        *(
+            about | {"metric": "score", "data": "00-pairs", "step": step, "values": values}
+            for step, values in guard.items()
+        ),
+    ]
+    return table.Report(verdicts, facts)
 
 
 def test_the_table_has_guard_scores_forgetting_and_the_verdicts_of_each_week() -> None:
@@ -239,13 +247,9 @@ def test_the_table_has_guard_scores_forgetting_and_the_verdicts_of_each_week() -
 
 def test_each_run_has_its_own_scores_and_verdicts_and_the_best_on_the_guard_is_first() -> None:
     report = report_of({"start": [80.0] * 2, "0": [60.0] * 2}, -3.0, "fails")
-    better = report_of({"start": [80.0] * 2, "0": [77.0] * 2}, -3.0, "passes")
-    better = json.loads(json.dumps(better).replace('"er"', '"ctp"'))
-    (track,), (other,) = report["tracks"], better["tracks"]
-    track["runs"].append(other["runs"][-1])
-    track["transfer"] += other["transfer"]
-    report["gates"] += better["gates"]
-    *_, first, second = table.table([report])
+    better = report_of({"start": [80.0] * 2, "0": [77.0] * 2}, -3.0, "passes", "ctp")
+    both = table.Report(report.verdicts + better.verdicts, report.facts + better.facts)
+    *_, first, second = table.table([both])
     assert first.startswith("| `ctp` | 77.0 (0.0) |")
     assert first.endswith("| passes | passes |")
     assert second.startswith("| `er` | 60.0 (0.0) |")
@@ -254,6 +258,6 @@ def test_each_run_has_its_own_scores_and_verdicts_and_the_best_on_the_guard_is_f
 
 def test_the_table_reads_reports_in_the_order_of_weeks(tmp_path: Path) -> None:
     for week in reversed(WEEKS):
-        (tmp_path / "report" / week).mkdir(parents=True)
-        (tmp_path / "report" / week / "summary.json").write_text(json.dumps({"week": week}))
-    assert [one["week"] for one in table.read_reports(tmp_path)] == list(WEEKS)
+        write_facts(tmp_path / "report" / week / "facts.csv", [])
+        (tmp_path / "report" / week / "summary.json").write_text(json.dumps({"verdicts": week}))
+    assert [one.verdicts for one in table.read_reports(tmp_path)] == list(WEEKS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -278,4 +277,4 @@ def test_a_part_of_a_recipe_runs_from_end_to_end(
     streams = ("--streams", "classes-4") if "incclip" in recipe else ()
     command = ["bash", RECIPES / recipe, *words, *streams]
     subprocess.run(command, check=True, capture_output=True)
-    assert json.loads((tmp_path / report / "summary.json").read_text())["tracks"]
+    assert len((tmp_path / report / "facts.csv").read_text().splitlines()) > 1

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from vlcpctl.files.rows import read_rows
+from vlcpctl.report.report import read_facts
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,8 +56,8 @@ def test_every_line_runs_as_written(tmp_path: Path) -> None:
     assert {row.split for row in rows} == {"val", "test"}
     summary = json.loads((tmp_path / "report" / "summary.json").read_text(encoding="utf-8"))
     assert {one["of"]: len(one["settings"]) for one in summary["best"]} == {"ctp": 2, "seqf": 2}
-    (track,) = summary["tracks"]
-    assert track["split"] == "test"
-    chosen = {one["chosen"] for one in summary["best"]}
-    assert {run["run"] for run in track["runs"]} == chosen
-    assert all(run["seeds"] == [0, 1] for run in track["runs"])
+    facts = read_facts((tmp_path / "report" / "facts.csv").read_text(encoding="utf-8"))
+    finals = [one for one in facts if one["metric"] == "own_final"]
+    assert {one["split"] for one in finals} == {"test"}
+    assert {one["run"] for one in finals} == {one["chosen"] for one in summary["best"]}
+    assert all(one["seeds"] == [0, 1] for one in finals)

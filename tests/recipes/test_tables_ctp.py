@@ -16,8 +16,7 @@ from support.recipe_tables import (
     values_of,
 )
 
-from vlcpctl.report.published.averages import misprints
-from vlcpctl.report.published.definition import load_table
+from vlcpctl.report.papers import load_paper
 
 P9D, ABLATIONS = "ctp_p9d.sh", "ctp_ablations.sh"
 TABLES = ("ctp-1", "ctp-2", "ctp-3", "ctp-5", "ctp-6", "ctp-fig4")
@@ -32,8 +31,8 @@ each_mode = pytest.mark.parametrize("mode", MODES)
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_run_of_a_table_is_trained_and_in_the_report_of_its_command(name: str) -> None:
-    table = load_table(name)
-    for command in (table.command, table.emoji9):
+    table = load_paper(name)
+    for command in (table.about["command"], table.about["emoji9"]):
         found = reported(lines_of(command), name)
         assert found.lacks(table) == []
         assert {row.run for row in table.rows} <= found.runs
@@ -48,14 +47,7 @@ def test_reports_end_with_the_tables_of_their_order(mode: str) -> None:
 
 @pytest.mark.parametrize("name", ["ctp-1", "ctp-6", "ctp-fig4"])
 def test_no_run_of_the_paper_is_without_a_row(name: str) -> None:
-    assert {row.run for row in load_table(name).rows} == PRINTED_RUNS
-
-
-@pytest.mark.parametrize("recipe", [P9D, ABLATIONS])
-def test_printed_values_are_compared_unless_the_data_are_emoji9(recipe: str) -> None:
-    for mode, wanted in (("P9D", True), ("Emoji-9", False)):
-        reports = of_command(dry_run_of(recipe, *MODES[mode]), "forgetting-report")
-        assert {"--paper-data" in line.words for line in reports} == {wanted}
+    assert {row.run for row in load_paper(name).rows} == PRINTED_RUNS
 
 
 def test_ablations_have_the_settings_of_the_tables() -> None:
@@ -89,17 +81,6 @@ def test_ablations_share_what_the_other_recipe_has_made(mode: str) -> None:
     assert of_command(shared, "split")
 
 
-def test_the_means_of_recalls_that_are_misprinted() -> None:
-    found = {
-        name: [(one.row, one.printed, round(one.mean, 3)) for one in misprints(load_table(name))]
-        for name in TABLES
-    }
-    assert {name: some for name, some in found.items() if some} == {
-        "ctp-1": [("Memory-Buffer: Kmeans", 67.26, 67.425)],
-        "ctp-6": [("Memory-Free: LWF", 61.31, 61.467), ("Memory-Buffer: Kmeans", 66.53, 66.865)],
-    }
-
-
 CROSS = tuple(f"Cross-modal retrieval {name}@{k}" for name in ("TR", "IR") for k in (1, 5, 10))
 MULTI = tuple(f"Multi-modal retrieval mAP@{k}" for k in (1, 5, 10))
 FREE = ("SeqF", "SI", "MAS", "EWC", "AFEC", "LWF", "RWalk", "CTP")
@@ -128,7 +109,6 @@ def test_tables_1_and_6_on_emoji9(tmp_path: Path) -> None:
         assert found.rows == METHODS
         rows = ("JointT", "Memory-Free | SeqF")
         assert found.filled == {(row, column) for row in rows for column in ids}
-        assert not found.is_compared
     curves = tables["ctp-fig4"]
     assert curves.rows == METHODS
     assert {column for row, column in curves.filled if "SeqF" in row} == {
@@ -167,4 +147,3 @@ def test_tables_2_3_and_5_on_emoji9(tmp_path: Path) -> None:
     rows = {name: found.filled_rows for name, found in tables.items()}
     assert rows == {"ctp-2": {"c"}, "ctp-3": {"w/o Q"}, "ctp-5": {"m = 0.7"}}
     assert {len(found.filled_columns) for found in tables.values()} == {4}
-    assert not any(found.is_compared for found in tables.values())

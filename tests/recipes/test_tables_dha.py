@@ -8,8 +8,7 @@ import pytest
 from support.recipe_lines import DATA, dry_run_of, options_of_command
 from support.recipe_tables import reported, run_recipe, shown_tables, tables_of
 
-from vlcpctl.report.published.averages import misprints
-from vlcpctl.report.published.definition import load_table
+from vlcpctl.report.papers import load_paper
 
 CITM = "dha_citm.sh"
 TABLES = (*(f"dha-{number}" for number in range(1, 6)), "dha-fig1", "dha-fig4", "dha-fig5")
@@ -21,22 +20,20 @@ each_mode = pytest.mark.parametrize("mode", MODES)
 @each_mode
 @pytest.mark.parametrize("name", TABLES)
 def test_every_run_and_data_set_of_a_table_is_in_the_report(name: str, mode: str) -> None:
-    assert reported(dry_run_of(CITM, *MODES[mode]), name).lacks(load_table(name)) == []
+    assert reported(dry_run_of(CITM, *MODES[mode]), name).lacks(load_paper(name)) == []
 
 
 @each_mode
 def test_the_report_ends_with_all_tables(mode: str) -> None:
     lines = dry_run_of(CITM, *MODES[mode])
     assert tables_of(lines) == [TABLES]
-    (report,) = options_of_command(lines, "forgetting-report")
-    assert report["paper_data"] is (mode == "CITM")
 
 
 def test_no_run_is_without_a_place_in_a_table() -> None:
     shown = set[str]()
     for name in TABLES:
-        table = load_table(name)
-        cells = [row.own(column).selectors for row in table.rows for column in table.columns]
+        table = load_paper(name)
+        cells = [cell.selectors for row in table.rows for cell in row.cells]
         shown |= {row.run for row in table.rows}
         shown |= {glob for pairs in cells for field, glob in pairs if field == "run"}
     assert reported(dry_run_of(CITM, *MODES["CITM"]), "dha-1").runs == shown - {"*", "dha*"}
@@ -47,23 +44,13 @@ def test_cells_of_table_5_are_of_runs_with_their_shares() -> None:
     sets = {
         given["run"]: set(given["set"] or ()) for given in options_of_command(lines, "train-step")
     }
-    table = load_table("dha-5")
+    table = load_paper("dha-5")
     for row in table.rows:
-        for column in table.columns:
-            run = dict(row.own(column).selectors)["run"]
+        for column, cell in zip(table.columns, row.cells, strict=True):
+            run = dict(cell.selectors)["run"]
             one, two = row.name.split()[-1], column.header[1]
             wanted = {f"dha.main_share={one}", f"dha.history_share={two}"}
             assert sets[run] == (set() if (one, two) == ("0.995", "0.985") else wanted)
-
-
-def test_misprinted_averages_are_those_of_the_paper() -> None:
-    found = {(name, one.row, one.printed) for name in TABLES for one in misprints(load_table(name))}
-    assert found == {
-        ("dha-1", "T2I: DHA", 21.29),  # 21.23 as its tasks have it
-        ("dha-2", "DER", 35.93),
-        ("dha-2", "DHA (no memory)", 33.52),
-        ("dha-4", "k = 7", 23.01),
-    }
 
 
 METHODS = ("Baseline", "LwF", "ER", "DER", "CO2L", "DHA (no memory)", "DHA")
@@ -132,4 +119,3 @@ def test_the_tables_on_emoji9(tmp_path: Path) -> None:
         "dha-fig4": 4 * 4,
         "dha-fig5": 3,
     }
-    assert not any(found.is_compared for found in tables.values())

@@ -18,7 +18,7 @@ from support.recipe_tables import (
 )
 
 from vlcpctl.data.classification.benchmarks import GROUPS
-from vlcpctl.report.published.definition import load_table
+from vlcpctl.report.papers import load_paper
 
 CC2M = "incclip_cc2m.sh"
 TABLES = (*(f"incclip-{number}" for number in range(1, 8)), "incclip-fig3")
@@ -29,20 +29,14 @@ each_mode = pytest.mark.parametrize("mode", MODES)
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_run_and_data_set_of_a_table_is_in_the_report_of_its_command(name: str) -> None:
-    table = load_table(name)
-    for command in (table.command, table.emoji9):
+    table = load_paper(name)
+    for command in (table.about["command"], table.about["emoji9"]):
         assert reported(lines_of(command), name).lacks(table) == []
 
 
 @each_mode
 def test_the_last_report_has_all_tables_and_the_others_have_none(mode: str) -> None:
     assert tables_of(dry_run_of(CC2M, *MODES[mode])) == [(), (), (), TABLES]
-
-
-def test_printed_values_are_compared_unless_the_data_are_emoji9() -> None:
-    for mode, wanted in (("CC2M", True), ("Emoji-9", False)):
-        *_, tables = of_command(dry_run_of(CC2M, *MODES[mode]), "forgetting-report")
-        assert ("--paper-data" in tables.words) is wanted
 
 
 @each_mode
@@ -58,7 +52,7 @@ def test_rows_of_tables_1_and_2_are_of_the_stream_with_as_many_tasks() -> None:
     steps = of_command(dry_run_of(CC2M, *MODES["CC2M"]), "train-step")
     count = Counter(values_of(line, "--run")[0] for line in steps)
     for name in ("incclip-1", "incclip-2", "incclip-fig3"):
-        for row in load_table(name).rows:
+        for row in load_paper(name).rows:
             assert count[row.run] == (int(row.group.split()[0]) if row.group else 1), row
 
 
@@ -75,8 +69,9 @@ def test_memory_sizes_are_those_of_their_runs(name: str) -> None:
         values_of(line, "-o")[0].split("/")[2]: values_of(line, "--size")[0]
         for line in of_command(lines, "buffer")
     }
-    for column in load_table(name).columns:
-        assert column.header[1] == sizes[dict(column.selectors)["run"]].replace("%", " %")
+    table = load_paper(name)
+    for column, cell in zip(table.columns, table.rows[0].cells, strict=True):
+        assert column.header[1] == sizes[dict(cell.selectors)["run"]].replace("%", " %")
 
 
 METHODS = ("ER", "UCIR", "Co2L", "GeoDL", "IncCLIP")
@@ -148,4 +143,3 @@ def test_the_tables_on_emoji9(tmp_path: Path) -> None:
         "incclip-7": 1,
         "incclip-fig3": 4,
     }
-    assert not any(found.is_compared for found in tables.values())

@@ -8,8 +8,7 @@ import pytest
 from support.recipe_lines import DATA, dry_run_of, options_of_command
 from support.recipe_tables import reported, run_recipe, shown_tables, tables_of
 
-from vlcpctl.report.published.averages import misprints
-from vlcpctl.report.published.definition import load_table
+from vlcpctl.report.papers import load_paper
 
 COCO_FLICKR, ECOMMERCE = "modx_coco_flickr.sh", "modx_ecommerce.sh"
 CC12M, OPENAI = "modx_cc12m.sh", "modx_openai_coco_flickr.sh"
@@ -44,16 +43,13 @@ def test_every_run_and_data_set_of_a_table_is_in_the_report(
     recipe: str, name: str, mode: str
 ) -> None:
     found = reported(dry_run_of(recipe, *MODES[mode](recipe)), name)
-    assert found.lacks(load_table(name)) == OF_OTHERS.get((recipe, name), [])
+    assert found.lacks(load_paper(name)) == OF_OTHERS.get((recipe, name), [])
 
 
 @each_mode
 @pytest.mark.parametrize("recipe", REPORTS)
 def test_the_report_ends_with_all_tables(recipe: str, mode: str) -> None:
-    lines = dry_run_of(recipe, *MODES[mode](recipe))
-    assert tables_of(lines) == [REPORTS[recipe]]
-    (report,) = options_of_command(lines, "forgetting-report")
-    assert report["paper_data"] is (mode == "paper")
+    assert tables_of(dry_run_of(recipe, *MODES[mode](recipe))) == [REPORTS[recipe]]
 
 
 def test_rows_of_the_model_at_the_start_are_of_the_model_that_the_runs_start_from() -> None:
@@ -75,18 +71,14 @@ def test_rows_of_the_model_at_the_start_are_of_the_model_that_the_runs_start_fro
 
 @pytest.mark.parametrize("name", ["modx-1", "modx-5", "modx-fig2", "modx-fig8a", "modx-fig8b"])
 def test_printed_angles_add_up_to_a_hundred_but_for_two_misprints(name: str) -> None:
-    table = load_table(name)
+    table = load_paper(name)
     found = {
         row.name: round(total, 2)
         for row in table.rows
-        if abs(100 - (total := sum(float(cell or 0) for cell in row.printed))) > 0.03
+        if abs(100 - (total := sum(float(cell.printed or 0) for cell in row.cells))) > 0.03
     }
     wanted = {"modx-5": {"ImAM (1,2)": 99.0}, "modx-fig8b": {"RAM (2,3)": 89.74}}
     assert found == wanted.get(name, {})
-
-
-def test_printed_averages_are_those_of_the_cells() -> None:
-    assert misprints(load_table("modx-10")) == ()
 
 
 @each_mode
@@ -95,9 +87,9 @@ def test_linear_probes_are_those_of_the_authors(recipe: str, mode: str) -> None:
     probes = options_of_command(dry_run_of(recipe, *MODES[mode](recipe)), "eval-probe")
     assert {given["protocol"] for given in probes} == {"modx"}
     assert {given["epochs"] for given in probes} == {None if mode == "paper" else 5}
-    (column,) = (one for one in load_table("modx-10").columns if one.id == "probe")
-    assert ("protocol", "modx") in column.selectors
-    assert ("protocol", "modx") in load_table("modx-fig9").selectors
+    pairs = {pair for cell in load_paper("modx-10").rows[0].cells for pair in cell.selectors}
+    assert ("protocol", "modx") in pairs
+    assert ("protocol", "modx") in load_paper("modx-fig9").selectors
 
 
 TURNS = ((0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 5))
@@ -182,10 +174,9 @@ def test_the_tables_of_coco_and_flickr30k_on_emoji9(tmp_path: Path) -> None:
         "modx-6": {*(f"{FIRST} | {name}" for name in ("CLIP_0", "CLIP_ct", "alpha = 20")), BOTH},
         "modx-fig6": {f"{panel} | CLIP_{name}" for panel in PANELS for name in trained},
     }
-    assert tables["modx-4"].filled_columns == {"a"}
+    assert tables["modx-4"].filled_columns == {"(a) Section 5.2"}
     assert all(len(tables[name].filled_columns) == 5 for name in ("modx-1", "modx-5"))
     assert all(len(tables[name].filled_columns) == 6 for name in ("modx-fig6", "modx-fig9"))
-    assert not any(found.is_compared for found in tables.values())
 
 
 @pytest.mark.slow
@@ -265,4 +256,3 @@ def test_the_tables_of_a_recipe_on_emoji9(
     tables = shown_tables(tmp_path / "report")
     found = {name: (one.rows, one.headings, len(one.filled)) for name, one in tables.items()}
     assert found == wanted
-    assert not any(one.is_compared for one in tables.values())

@@ -136,9 +136,9 @@ def test_real_pairs_need_their_times_and_a_budget_and_give_the_lines_of_split() 
 
 
 def test_the_three_numbers_are_means_of_the_triangles() -> None:
-    matrix = [[40.0, 10.0], [30.0, 60.0]]
-    run = {"run": "exp", "matrices": {"own": {"rm": matrix}}}
-    *_, line = table.table({"tracks": [{"runs": [run]}]})
+    about = {"run": "exp", "metric": "score", "key": "rm", "gallery": "own"}
+    cells = (("0", 40.0), ("0", 10.0), ("1", 30.0), ("1", 60.0))
+    *_, line = table.table([about | {"step": step, "value": value} for step, value in cells])
     assert line == "| `exp` | 50.0 | 30.0 | 10.0 | 45.0 |"
 
 

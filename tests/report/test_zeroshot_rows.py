@@ -10,10 +10,8 @@ from support.eval_rows import own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.files.rows import Row
-from vlcpctl.report.build import build
 from vlcpctl.report.render.page import page
-from vlcpctl.report.request import ReportRequest
-from vlcpctl.report.scores.summary import summarise
+from vlcpctl.report.report import ReportRequest, build
 
 ACC1 = ((60.0,), (50.0, 40.0), (40.0, 42.0, 30.0))
 CHUNKS = {"evaluator": "zeroshot", "protocol": "all-classes", "split": "train", "stream": "s"}
@@ -47,7 +45,7 @@ def read(path: Path, rows: list[dict[str, Any]]) -> list[Row]:
 def test_bwt_is_incclips_over_the_chunks(tmp_path: Path) -> None:
     (track,) = build(read(tmp_path, chunk_rows()), ReportRequest()).tracks
     (run,) = track.runs
-    found = summarise(run, "acc1", "bwt_incclip")
+    found = run.summary("acc1", "bwt_incclip")
     assert found is not None
     # Equation in section 4.4, steps counted from 1: the mean over i of the mean drop on j <= i.
     drops = [
@@ -96,8 +94,8 @@ def test_averages_over_different_data_sets_are_not_mixed(tmp_path: Path) -> None
 def test_a_metric_that_a_task_cannot_have_is_not_missing(tmp_path: Path) -> None:
     (track,) = build(read(tmp_path, chunk_rows(without_acc5=1)), ReportRequest()).tracks
     (run,) = track.runs
-    assert summarise(run, "acc1", "own_final") is not None
-    assert summarise(run, "acc5", "own_final") is None
+    assert run.summary("acc1", "own_final") is not None
+    assert run.summary("acc5", "own_final") is None
     rows = [one for one in chunk_rows(without_acc5=1) if (one["step"], one["task_step"]) != (2, 1)]
     with pytest.raises(BadInput, match=r"has no acc1, mean_per_class_recall at \(step 2"):
         build(read(tmp_path, rows), ReportRequest())

@@ -2,49 +2,45 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from support.eval_rows import read_back
 
-from vlcpctl.report.build import build
-from vlcpctl.report.published.cells import FilledTable
-from vlcpctl.report.request import ReportRequest
+from vlcpctl.report.papers import Filled
+from vlcpctl.report.report import ReportRequest, build
 
-HEAD = """
-schema = "vlcpctl.table/1"
-paper = "Example"
-citation = "Doe, Journal 2020"
-number = "Table 1"
-caption = "final scores"
-data = "Three tasks"
-"""
+ABOUT = {"paper": "Example", "number": "Table 1", "caption": "final scores"}
+ABOUT |= {"citation": "Doe, Journal 2020", "data": "Three tasks"}
 
 
-def column(id_: str, select: str, **more: str) -> str:
-    """A column of a table file; `more` are further lines as TOML."""
-    lines = "".join(f"{name} = {value}\n" for name, value in more.items() if name != "header")
-    header = more.get("header", f'["{id_}"]')
-    return f'[[columns]]\nid = "{id_}"\nheader = {header}\nselect = "{select}"\n{lines}'
+def write_table(
+    path: Path, columns: Mapping[str, str], lines: Sequence[Sequence[str]], **about: str
+) -> Path:
+    """A file of a table: the selectors by heading; lines of group, row, run, select and cells.
 
-
-def line(name: str, run: str, printed: str, **more: str) -> str:
-    """A row of a table file; `more` are further lines as TOML."""
-    lines = "".join(f"{key} = {value}\n" for key, value in more.items())
-    return f'[[rows]]\nname = "{name}"\nrun = "{run}"\nprinted = {printed}\n{lines}'
+    A line of more than `columns` needs none of its own selectors. `about` adds lines of comments.
+    """
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.writelines(f"# {name}: {text}\n" for name, text in {**ABOUT, **about}.items())
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(["group", "row", "run", "select", *columns])
+        out.writerow(["select", "", "", "", *columns.values()])
+        out.writerows(lines)
+    return path
 
 
 def fill(
     path: Path,
-    parts: list[str],
+    columns: Mapping[str, str],
+    lines: Sequence[Sequence[str]],
     rows: list[dict[str, Any]],
-    *,
-    paper_data: bool = False,
-    **more: Any,
-) -> FilledTable:
-    """The table of these lines, columns and rows of TOML with the values of evaluation rows."""
-    file = path / "mine.toml"
-    file.write_text("\n".join([HEAD, *parts]), encoding="utf-8")
-    request = ReportRequest(tables=[str(file)], paper_data=paper_data, allow_missing=True, **more)
+    **about: str,
+) -> Filled:
+    """The table with the values of evaluation rows."""
+    file = write_table(path / "mine.csv", columns, lines, **about)
+    request = ReportRequest(tables=[str(file)], allow_missing=True)
     (filled,) = build(read_back(path / "rows.ndjson", rows), request).published
     return filled

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import csv
 import shlex
 import subprocess
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from support.evaluators import EVALUATORS
 from support.recipe_lines import RECIPES, dry_run_of
 
 from vlcpctl.data.classification.benchmarks import GROUPS
 from vlcpctl.jobs.script import CommandLine
-from vlcpctl.report.published.definition import PublishedTable
+from vlcpctl.report.papers import Paper, shipped_names
 
 
 @dataclass(frozen=True)
@@ -26,12 +25,12 @@ class Reported:
     runs: frozenset[str]
     data: frozenset[str]
 
-    def lacks(self, table: PublishedTable) -> list[str]:
+    def lacks(self, table: Paper) -> list[str]:
         """Patterns of the table, as FIELD=GLOB, that match none of these."""
         pairs = {("run", row.run) for row in table.rows if row.run}
         selectors = [
             table.selectors,
-            *(row.own(one).selectors for row in table.rows for one in table.columns),
+            *(cell.selectors for row in table.rows for cell in row.cells),
             *(row.selectors for row in table.rows),
         ]
         pairs |= {pair for one in selectors for pair in one if pair[0] in {"run", "data"}}
@@ -105,7 +104,6 @@ class Shown:
     rows: tuple[str, ...]
     headings: tuple[str, ...]
     filled: frozenset[tuple[str, str]]
-    is_compared: bool
 
     @property
     def filled_rows(self) -> set[str]:
@@ -127,15 +125,16 @@ def run_recipe(recipe: str, *words: str | Path) -> None:
 
 def shown_tables(report: Path) -> dict[str, Shown]:
     """The published tables of a report directory."""
-    summary = json.loads((report / "summary.json").read_text(encoding="utf-8"))
-    return {one["table"]: _shown(one) for one in summary["tables"]}
+    paths = (report / f"{name}.csv" for name in shipped_names())
+    return {path.stem: _shown(path) for path in paths if path.is_file()}
 
 
-def _shown(table: dict[str, Any]) -> Shown:
-    cells = [(" | ".join(filter(None, (one["group"], one["row"]))), one) for one in table["cells"]]
+def _shown(table: Path) -> Shown:
+    with table.open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    cells = [(" | ".join(filter(None, (one["group"], one["row"]))), one) for one in lines]
     return Shown(
         rows=tuple(dict.fromkeys(row for row, _ in cells)),
-        headings=tuple(dict.fromkeys(one["heading"] for _, one in cells)),
-        filled=frozenset((row, one["column"]) for row, one in cells if one["here"] is not None),
-        is_compared=any(one["difference"] is not None for _, one in cells),
+        headings=tuple(dict.fromkeys(one["column"] for _, one in cells)),
+        filled=frozenset((row, one["column"]) for row, one in cells if one["here"]),
     )

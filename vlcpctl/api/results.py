@@ -20,21 +20,27 @@ _FRAME = (
 class Report:
     """A report of learning and forgetting, which a notebook shows.
 
-    `path` is its directory, None if it was made without `out`; `summary` is its summary.json, and
-    `page` its report.html.
+    `path` is its directory, None if it was made without `out`; `summary` is its summary.json,
+    `facts` are the lines of its facts.csv, one for each number (0.3 wrote none), and `page`
+    is its report.html.
     """
 
     path: Path | None
     summary: dict[str, Any] = field(repr=False)
     page: str = field(repr=False)
+    facts: list[dict[str, Any]] = field(repr=False)
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Report:
         """The report in a directory."""
+        from vlcpctl.report.report import FACTS, read_facts
+
         path = Path(path)
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
         page = (path / "report.html").read_text(encoding="utf-8")
-        return cls(path=path, summary=summary, page=page)
+        place = path / FACTS
+        facts = read_facts(place.read_text(encoding="utf-8")) if place.exists() else []
+        return cls(path=path, summary=summary, page=page, facts=facts)
 
     def _repr_html_(self) -> str:
         return _FRAME.format(html.escape(self.page))

@@ -183,8 +183,8 @@ class Evaluate(Quiet):
 def _shown_at_end(rows: Rows) -> Iterator[None]:
     """Show the rows that were measured within the block, also if an error or a signal ends it."""
     from vlcpctl.core.ending import at_signal
-    from vlcpctl.report.render.terminal import print_report
-    from vlcpctl.report.tables.measured import measured_table
+    from vlcpctl.report.formats import print_report
+    from vlcpctl.report.tables import measured_table
 
     def show() -> None:
         if rows:

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from vlcpctl.files.rows import Row
-    from vlcpctl.report.document import Document
-    from vlcpctl.report.request import Files, ReportRequest
+    from vlcpctl.report.report import Document, Files, ReportRequest
 
 
 _OF_FILES = frozenset({".csv", ".tex", ".pdf", ".png", ".svg"})
@@ -89,11 +88,9 @@ class ForgettingReport(Quiet, Json):
     or an opening bracket of a name is written [,] or [[]. With data=, rm is the score on each data
     set and drop also covers tasks of the stream: rm@data=coco*:lt:40.
 
-    --table shows the rows in the layout of a paper's table: a line of printed values, one of the
-    values here and, with --paper-data, one of the differences. The terminal then shows only these
-    tables. A missing run or value is blank. Without --paper-data the printed values are greyed, as
-    those of other data. A file of your own has the form of the files in
-    vlcpctl/report/published/tables.
+    --table shows the rows in the layout of a paper's table: a line of printed values, and one of
+    the values here. The terminal then shows only these tables. A missing run or value is blank. A
+    file of your own has the form of the files in vlcpctl/report/paper_tables.
 
     --csv and --latex write tables as NAME.csv and NAME.tex: those of --table (in CSV, one line per
     cell) and the others that a terminal shows, but for the task x step matrices.
@@ -137,7 +134,7 @@ class ForgettingReport(Quiet, Json):
         "ROWS", "NDJSON files of evaluation rows; - reads stdin", kw_only=False
     )
     out: MaybePath = option(
-        "Directory for report.html, report.md and summary.json",
+        "Directory for report.html, report.md, facts.csv and summary.json",
         "DIR",
         short="-o",
         usual=True,
@@ -145,13 +142,6 @@ class ForgettingReport(Quiet, Json):
     )
     metric: str | None = option(
         "Key of the metric in tables and charts", "KEY", otherwise="rm, acc1 or map_1"
-    )
-    gallery: str = option(
-        "Galleries to report: own (each task alone), merged or both",
-        "NAME",
-        INPUT,
-        default="both",
-        choices=("own", "merged", "both"),
     )
     run: Texts = several(
         "Run to report; repeat for more", "NAME", INPUT, otherwise="all", usual=True
@@ -162,6 +152,12 @@ class ForgettingReport(Quiet, Json):
         "CKPT|ID|RUN",
         INPUT,
         otherwise="the model that each run started from",
+    )
+    oracle: str | None = option(
+        "Run whose final scores on the same data are subtracted from those of the others",
+        "RUN",
+        INPUT,
+        otherwise="that of joint training, if there is one",
     )
     guard: Texts = several(
         "Data outside the stream that must not get worse; repeat for more",
@@ -177,16 +173,11 @@ class ForgettingReport(Quiet, Json):
         usual=True,
     )
     table: PathTexts = several(
-        "Published table to show with the values of these rows: ctp-1, incclip-3, ... or a TOML "
+        "Published table to show with the values of these rows: ctp-1, incclip-3, ... or a CSV "
         "file of your own; repeat for more",
         "NAME|FILE",
         TABLES,
         offers="tables",
-    )
-    paper_data: bool = switch(
-        "Show differences from the printed values: the rows are of the paper's data",
-        TABLES,
-        goes_with=("table", None, "it is about the tables of --table"),
     )
     csv: MaybePath = option(
         "Directory for the tables of the report as CSV files",
@@ -212,15 +203,6 @@ class ForgettingReport(Quiet, Json):
         goes_with=("ranks", None, "pictures are of the queries in --ranks"),
         usual=True,
     )
-    examples: int | None = option(
-        "Examples of forgotten and of gained queries for each run, task and direction, with "
-        "--ranks; 0 leaves out what was forgotten",
-        "N",
-        TABLES,
-        otherwise="12",
-        goes_with=("ranks", None, "examples are of the queries in --ranks"),
-        within="[0, 100]",
-    )
     group_by: Texts = several(
         "Settings that make a line: runs with the same values become one, their seeds averaged; "
         "method, preset, buffer, or any setting or hyper-parameter such as lr",
@@ -234,14 +216,6 @@ class ForgettingReport(Quiet, Json):
         TABLES,
         otherwise="report all",
         offers="metrics",
-    )
-    recent: int | None = option(
-        "Steps and tasks in tables, maps and examples of them, the last ones; metrics and "
-        "curves are over all",
-        "N",
-        TABLES,
-        otherwise="all",
-        within="[1, inf)",
     )
     checkpoint: Paths = several(
         "Checkpoint of a run, or a directory searched for checkpoints, for the loss, cost and "
@@ -276,22 +250,12 @@ class ForgettingReport(Quiet, Json):
         otherwise="0.02",
         goes_with=("ranks", None, "it is about the losses that --fail-if judges by --ranks"),
     )
-    unresolved: str = option(
-        "What a --fail-if does about a loss that may be above its bound, at 1.96 standard "
-        "errors more, with --ranks: accept or reject",
-        "POLICY",
-        default="accept",
-        goes_with=("ranks", None, "it is about the losses that --fail-if judges by --ranks"),
-        choices=("accept", "reject"),
-    )
     junit: MaybePath = option(
         "File for the verdicts of --fail-if as JUnit XML", "FILE", writes=True
     )
-    allow_missing: bool = switch("Leave values empty if rows that they need are missing", INPUT)
-    without: Texts = several(
-        "Earlier tasks of the stream that no metric over all tasks counts, such as one whose "
-        "test pairs were deleted; repeat for more",
-        "GLOB",
+    allow_missing: bool = switch(
+        "Leave values empty if rows that they need are missing. Metrics over all tasks then leave "
+        "out earlier tasks on which no last model was evaluated",
         INPUT,
     )
     allow_mixed: Texts = several(
@@ -306,34 +270,25 @@ class ForgettingReport(Quiet, Json):
 
     def execute(self) -> None:
         from vlcpctl.core.console import emit
-        from vlcpctl.core.errors import UsageError
-        from vlcpctl.report.gates.verdicts import enforce
-        from vlcpctl.report.render.terminal import print_report
-        from vlcpctl.report.request import ReportRequest
-        from vlcpctl.report.summary_json import as_line
+        from vlcpctl.report.formats import print_report
+        from vlcpctl.report.gates import enforce
+        from vlcpctl.report.report import ReportRequest, as_line
 
         request = ReportRequest(
             metric=self.metric,
-            gallery=self.gallery,
             runs=tuple(self.run),
             fail_if=tuple(self.fail_if),
             allow_missing=self.allow_missing,
-            without=tuple(self.without),
             allow_mixed=tuple(self.allow_mixed),
             baseline=self.baseline,
+            oracle=self.oracle,
             guards=tuple(self.guard),
             undefined=self.undefined,
             false_alarms=self.false_alarms,
-            unresolved=self.unresolved,
             tables=tuple(self.table),
-            paper_data=self.paper_data,
-            examples=self.examples,
             group_by=tuple(self.group_by),
             best=self.best,
-            recent=self.recent,
         )
-        if self.images and self.examples == 0:
-            raise UsageError("--images has no effect with --examples 0: no query is shown")
         names = ("out", "csv", "latex", "figures", "junit")
         places = {f"--{name}": getattr(self, name) for name in names}
         _check_places(places, self.table)
@@ -380,8 +335,8 @@ def _check_places(places: Mapping[str, Path | None], tables: Sequence[str]) -> N
     from vlcpctl.core.errors import UsageError
     from vlcpctl.files.outputs import check_output_path, is_pipe_or_device
     from vlcpctl.report.paper_charts import require_matplotlib
-    from vlcpctl.report.published.definition import is_file_name
-    from vlcpctl.report.render.junit import check_junit_path
+    from vlcpctl.report.papers import is_file_name
+    from vlcpctl.report.render.files import check_junit_path
 
     given = {name: path for name, path in places.items() if path}
     _refuse_names_of_files(given)
@@ -414,9 +369,8 @@ def _built(
     Rows are read in here: many are not needed to write the report, and take much memory.
     """
     from vlcpctl.files.rows import read_rows
-    from vlcpctl.report.build import build
-    from vlcpctl.report.comparability import parse_fields
-    from vlcpctl.report.identity import identity
+    from vlcpctl.report.comparable import parse_fields
+    from vlcpctl.report.report import build, identity
 
     found = read_rows(rows, parse_fields(request.allow_mixed))
     files = _read_files(ranks, images, checkpoints, found, request)
@@ -431,7 +385,7 @@ def _read_files(
     request: ReportRequest,
 ) -> Files:
     """What the report reads beside rows; what it needs is imported only if any are given."""
-    from vlcpctl.report.request import Files
+    from vlcpctl.report.report import Files
 
     cards, opened, tasks = None, [], []
     if checkpoints:
@@ -453,10 +407,13 @@ def _write(
     document: Document, identity: dict[str, Any], places: Mapping[str, Path | None], *, force: bool
 ) -> None:
     """Write the files that are wanted; verdicts also go where GitHub Actions shows them."""
-    from vlcpctl.report.directory import write_report
-    from vlcpctl.report.render.files import write_figures, write_tables
-    from vlcpctl.report.render.junit import write_junit
-    from vlcpctl.report.render.markdown import append_step_summary
+    from vlcpctl.report.render.files import (
+        append_step_summary,
+        write_figures,
+        write_junit,
+        write_report,
+        write_tables,
+    )
 
     if out := places["--out"]:
         write_report(document, identity, out, force=force)

@@ -71,8 +71,8 @@ class SpatialReport(Evaluate, Stored):
     def show(self, rows: Rows) -> None:
         """Print the tables of spatial disorder."""
         from vlcpctl.files.rows import row_of
-        from vlcpctl.report.render.terminal import print_report
-        from vlcpctl.report.tables.angles import collect_spatial_tracks
+        from vlcpctl.report.angles import collect_spatial_tracks
+        from vlcpctl.report.formats import print_report
 
         spaces = collect_spatial_tracks(
             row_of(row, f"row {number}") for number, row in enumerate(rows, 1)

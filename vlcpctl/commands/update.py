@@ -90,7 +90,7 @@ _OF_TRAINING = ("epochs", "steps", "lr", "batch_size", "micro_batch", "precision
 _SAME = {
     *_OF_TRAINING, "method", "preset", "buffer_size", "policy", "holdout", "holdout_most",
     "split_column", "keep_columns", "image_column", "caption_column", "max_skip", "undefined",
-    "seed", "device", "threads", "false_alarms", "unresolved", "retries", "drop_leaks",
+    "seed", "device", "threads", "false_alarms", "retries", "drop_leaks",
     "start_from", "deploy",
 }  # fmt: skip
 _NOT_BESIDE_REDO = {"init", "buffer_from", "run", "fresh_state"}
@@ -254,16 +254,6 @@ class Update(Quiet, Json):
         METHOD,
         otherwise="1",
         rare=True,
-        resets=True,
-    )
-    unresolved: str | None = option(
-        "What to do with a week that may have lost more than a bound allows, at 1.96 standard "
-        "errors more: accept or reject",
-        "POLICY",
-        METHOD,
-        otherwise="accept",
-        rare=True,
-        choices=("accept", "reject"),
         resets=True,
     )
     retries: Takes[int | None, int | Literal["none"] | None] = option(

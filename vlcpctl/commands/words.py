@@ -97,7 +97,7 @@ def joined_methods(_given: Mapping[str, Any], incomplete: str) -> Iterator[str]:
 
 def joined_fields(_given: Mapping[str, Any], incomplete: str) -> Iterator[str]:
     """Fields of rows that may differ, after those before the last comma."""
-    from vlcpctl.report.comparability import FIELDS
+    from vlcpctl.report.comparable import FIELDS
 
     before = incomplete.split(",")[:-1]
     return (",".join([*before, name]) for name in FIELDS if name not in before)
@@ -132,7 +132,7 @@ def assignments(given: Mapping[str, Any], incomplete: str) -> list[str]:
 
 def tables(_given: Mapping[str, Any], _incomplete: str) -> Iterable[str]:
     """The published tables that the package has."""
-    from vlcpctl.report.published.definition import shipped_names
+    from vlcpctl.report.papers import shipped_names
 
     return shipped_names()
 
@@ -156,8 +156,8 @@ def metrics(_given: Mapping[str, Any], _incomplete: str) -> list[str]:
 
 def conditions(_given: Mapping[str, Any], incomplete: str) -> list[str]:
     """METRIC: of --fail-if, then METRIC:OP: for the metric that is written."""
-    from vlcpctl.report.facts.language import DROPS
-    from vlcpctl.report.gates.grammar import OPERATORS
+    from vlcpctl.report.facts import DROPS
+    from vlcpctl.report.gates import OPERATORS
 
     metric, colon, _ = incomplete.partition(":")
     if colon:

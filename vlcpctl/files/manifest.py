@@ -48,6 +48,7 @@ _UNSEALED = frozenset({SEAL, "schema", "made_by"})  # no reader relies on the ot
 # A report, which holds all its numbers, has no seal; version 0.3 gave none to the others.
 _MAY_LACK_SEAL = frozenset({"report", "tables", "figures", "embeddings"})
 _MOST_BYTES = 1 << 26  # of a manifest: some 100,000 tasks; values take ten times as much memory
+_MAJOR = {"report": "[12]"}  # versions that are read; of others 1
 _MOST_BYTES_OF_REPORT = 1 << 28
 _START = re.compile(rb'\{\s*"schema":\s*"vlcpctl\.')
 _MADE_BY = {
@@ -182,7 +183,7 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
     most = _MOST_BYTES_OF_REPORT if kind == "report" else _MOST_BYTES
     entries = read_json(path, most_bytes=most)
     schema = str(entries.get("schema")) if isinstance(entries, dict) else ""
-    if not re.fullmatch(rf"vlcpctl\.{kind}/1(\.\d+)?", schema):
+    if not re.fullmatch(rf"vlcpctl\.{kind}/{_MAJOR.get(kind, 1)}(\.\d+)?", schema):
         raise BadInput(f"{path} has schema {schema!r:.80}; this version reads vlcpctl.{kind}/1")
     converted(entries, Manifest, path)
     if SEAL in entries or kind not in _MAY_LACK_SEAL:

@@ -52,19 +52,6 @@ def margin_of(error: float) -> float:
     return _Z95 * error
 
 
-def unresolved_share(bound: float, error: float, noise: float = 0.3) -> float:
-    """The share of models that lost nothing of which D + 1.96 se is above the bound b, in [0, 1].
-
-    1 - Phi((b - 1.96 se) / sqrt(se^2 + noise^2)). `noise` is the standard deviation of the drop
-    over training seeds, in points.
-
-    >>> round(52 * unresolved_share(2.0, 11 / 321**0.5), 1)
-    6.3
-    """
-    spread = math.hypot(error, noise)
-    return 1 - NormalDist().cdf((bound - margin_of(error)) / spread)
-
-
 def few_samples_margin(losses_N: NDArray[np.float64]) -> float:
     """Half the width of a 95 % interval of the mean of a few samples' losses (N,), in points.
 

@@ -26,7 +26,7 @@ from vlcpctl.production.records import (
 )
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import Week
-from vlcpctl.report.gates.verdicts import Verdict, in_words
+from vlcpctl.report.gates import Verdict, in_words
 
 _WEEK, VERDICT_FILE = "week.json", "verdict.json"
 
@@ -115,8 +115,8 @@ class Judgement:
     def of(cls, directory: Path, attempt: Attempt, *, accepted: bool) -> Self:
         """The judgement of the report in a directory. Raises BadInput if there is no report."""
         path = directory / "report"
-        found = read_manifest(path, "report")["gates"]
-        verdicts = converted(found, tuple[dict[str, Any], ...], f"{path}, gates")
+        found = read_manifest(path, "report")["verdicts"]
+        verdicts = converted(found, tuple[dict[str, Any], ...], f"{path}, verdicts")
         last = Training(attempt=len(attempt.rejected), accepted=accepted, verdicts=verdicts)
         return cls(
             accepted=accepted,

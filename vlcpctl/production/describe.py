@@ -39,7 +39,7 @@ from vlcpctl.production.ledger import (
 )
 from vlcpctl.production.records import as_json
 from vlcpctl.production.state import State, Week, read_state
-from vlcpctl.report.gates.verdicts import in_words
+from vlcpctl.report.gates import in_words
 
 KIND = "state"
 _SHOWN = 2  # verdicts of a week that fit on a line

@@ -19,16 +19,14 @@ from vlcpctl.metrics.chance import (
     WEEKS_A_YEAR,
     critical_value,
     smallest_seen,
-    unresolved_share,
 )
 from vlcpctl.production.layout import relative_to_root, shown_path
 from vlcpctl.production.settings import NONE, Guard, Settings
-from vlcpctl.report.scores.drops import FEWEST_IMAGES
+from vlcpctl.report.scores import FEWEST_IMAGES
 
 # What has tasks of the stream: the state directory, which is ".", and directories in it.
 _OF_STREAM = frozenset({".", "weeks", "pending", "rejected", "rolled-back", "redo"})
 _DEVIATION = 15.0  # points, of a sample's change in a week that lost 3, as measured
-_HARMLESS = 11.0  # points, of weeks that lost nothing
 _SPECIAL = re.compile(r"[*?\[]")  # in patterns of `fnmatch`
 
 
@@ -77,20 +75,6 @@ def class_tasks(root: Path, settings: Settings) -> dict[str, Path]:
     paths = [shown_path(root, word) for kind, _, word in words if kind == "path"]
     tasks = {path: read_task(path) for path in paths if (path / MANIFESTS["task"]).is_file()}
     return {task.slug: path for path, task in tasks.items() if "test" in task.splits}
-
-
-def unresolved_weeks(sights_: Sequence[Sight]) -> float:
-    """About how many of 52 weeks that lost nothing --unresolved reject rejects on these guards.
-
-    Changes of single samples against the start and the last week are taken to have a standard
-    deviation of 11 points, with which this is close to the simulated year of
-    docs/results/decisions.md.
-    """
-    kept = math.prod(
-        1 - unresolved_share(one.bound, _HARMLESS / math.sqrt(max(one.images, 1)))
-        for one in sights_
-    )
-    return WEEKS_A_YEAR * (1 - kept)
 
 
 def refuse_small(root: Path, guards: Sequence[Guard]) -> None:

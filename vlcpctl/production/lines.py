@@ -35,7 +35,7 @@ GUARDS, START, CLASSES = "guards", "start", "-classes"
 BEFORE, WEEKS = "before", "weeks"
 INDEX = ("index-kept", "index-grown", "index-rebuilt")  # what becomes of the deployed index
 
-_RECENT = 12  # weeks that the tables of a report show; metrics and curves are over all evaluated
+_RECENT = 12  # the last weeks, which every checkpoint is evaluated on
 _OLDER = 40  # the most earlier weeks that a model is evaluated on besides
 _EARLIER = "earlier"  # the task that the first buffer is filled from
 PRETRAINED = "open_clip:"
@@ -421,7 +421,6 @@ class Lines:
         words = ["forgetting-report", *rows, *(_value(one, "-o") for one in new)]
         # Only this run: a start that was trained on tasks is a run of its own, in the same rows.
         words += ["-o", str(self.place.pending / "report"), "--run", how.run]
-        words += ["--recent", str(_RECENT)] if self.state.last >= _RECENT else []
         # `update` shows the page of the week instead of its tables.
         words += [] if self.call.quiet else ["-q"]
         of_new = [_value(one, "--save-ranks") for one in new if "--save-ranks" in one]
@@ -433,11 +432,10 @@ class Lines:
             *self._rule(ranks),
             ("--junit", self.call.junit),
         )
-        # The number before the name of a week is that in the run.
+        # No metric over all weeks counts those that the new checkpoint is not evaluated on.
         counted = set(evaluated_weeks(self.state.last)).difference(self.emptied)
-        weeks = (week for week in range(1, self.state.last + 1) if week not in counted)
-        gone = (f"*{TASK.format(week).removeprefix('00')}" for week in weeks)
-        return words + _options(*(("--without", one) for one in gone))
+        is_whole = counted >= set(range(1, self.state.last + 1))
+        return words + ([] if is_whole else ["--allow-missing"])
 
     def _rule(self, ranks: Sequence[str]) -> Iterator[tuple[str, object]]:
         """How the conditions are judged; against chance only where there are ranks."""
@@ -446,7 +444,6 @@ class Lines:
         if ranks and how.gates:
             a_year = how.false_alarms
             yield "--false-alarms", None if a_year is None else f"{a_year / WEEKS_A_YEAR:.6g}"
-            yield "--unresolved", how.unresolved if how.unresolved != "accept" else None
 
     def _patterns(self) -> list[str]:
         """Patterns of the guards, if there were others in earlier weeks."""

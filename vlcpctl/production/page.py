@@ -24,13 +24,12 @@ from vlcpctl.production.layout import PAGE, Layout, shown_path, sizes_of
 from vlcpctl.production.left_out import described
 from vlcpctl.production.records import VERDICT, sealed_record
 from vlcpctl.production.seconds import read_seconds
-from vlcpctl.report.build import build
 from vlcpctl.report.cards.search import FoundCheckpoint
 from vlcpctl.report.cards.settings import flattened
 from vlcpctl.report.cards.training_log import read_training_log
-from vlcpctl.report.document import Document, verdicts_table
 from vlcpctl.report.forgotten.changes import Forgotten
-from vlcpctl.report.gates.verdicts import Verdict
+from vlcpctl.report.gates import Verdict, verdicts_table
+from vlcpctl.report.ranks import RankIntervals
 from vlcpctl.report.render.week import (
     MOST_LOST,
     Change,
@@ -40,10 +39,9 @@ from vlcpctl.report.render.week import (
     week_name,
     week_page,
 )
-from vlcpctl.report.request import Files, ReportRequest
-from vlcpctl.report.scores.drops import Against, Drop, drops, earlier_tasks
-from vlcpctl.report.scores.saved_ranks import RankIntervals
-from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
+from vlcpctl.report.report import Document, Files, ReportRequest, build, drops_of
+from vlcpctl.report.scores import Against, Drop, earlier_tasks
+from vlcpctl.report.table import Column, RowGroup, Table, TableCell, number_cell
 from vlcpctl.training.config.settings import SIGMOID
 
 _CURVE_POINTS = 300
@@ -124,9 +122,7 @@ def _document(
     request = ReportRequest(
         runs=(attempt.settings.run,),
         guards=tuple(values("--guard")),
-        without=tuple(values("--without")),
         allow_missing=True,
-        examples=0,
     )
     return build(rows, request, Files(ranks)), ranks
 
@@ -163,7 +159,7 @@ class _Scores:
         losses: tuple[Against, ...] = ("step before", "learned")
         intervals = RankIntervals(document.curves, ranks, losses)
         self._of: dict[Against, list[Drop]] = {
-            one: drops(document.curves, lambda track: [document.key(track)], intervals.of, one)
+            one: drops_of(document.curves, lambda track: [document.key(track)], intervals, one)
             for one in losses
         }
 

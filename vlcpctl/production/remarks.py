@@ -16,7 +16,7 @@ from vlcpctl.production.layout import Layout
 from vlcpctl.production.ledger import Rejection, rejections, require_ledger
 from vlcpctl.production.lines import BEFORE, GUARDS, WEEKS, ranks_file, rows_file
 from vlcpctl.production.state import State, guard_ids
-from vlcpctl.report.scores.intervals import have_same_queries, intervals
+from vlcpctl.report.intervals import have_same_queries, intervals
 
 KEY = "rm"
 _LEARNED = 1.0  # points below which a week was hardly learned

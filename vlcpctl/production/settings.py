@@ -21,8 +21,7 @@ from vlcpctl.production.deploying import LATEST, check_deployment
 from vlcpctl.production.layout import relative_to_root
 from vlcpctl.production.left_out import TRAIN
 from vlcpctl.production.records import LATER
-from vlcpctl.report.gates.grammar import Gate, parse_gate
-from vlcpctl.report.gates.judging import POLICIES, UNRESOLVED
+from vlcpctl.report.gates import POLICIES, Gate, parse_gate
 from vlcpctl.training.config.composition import compose_with, settings_of_methods
 from vlcpctl.training.config.execution import check_processes
 from vlcpctl.training.config.request import TrainRequest
@@ -37,7 +36,6 @@ GATES: Final = ("worst_drop:gt:2", "step_drop:gt:2", "worst_week:gt:5", "bwt_gem
 NEW: Final[Mapping[str, Any]] = {
     "fail_if": GATES,
     "false_alarms": 1.0,
-    "unresolved": "accept",
     "retries": 1,
     "evaluated": 5000,
     "default_replay": "least=0.25",
@@ -47,7 +45,7 @@ _ON_GUARDS: Final = ("worst_drop", "step_drop")
 # Settings that do not decide what a week's training is asked for: with others, an unfinished week
 # goes on and a rejected one is judged again. If guards differ, its evaluations are made again; with
 # another device, other threads or train options, train-step resumes only with --accept-inexact.
-_OF_GATES: Final = frozenset({"fail_if", "undefined", "false_alarms", "unresolved", "retries"})
+_OF_GATES: Final = frozenset({"fail_if", "undefined", "false_alarms", "retries"})
 _OF_EVALUATION: Final = frozenset(
     {"guards", "classes", "data", "distractors", "index_week", "evaluated"}
 )
@@ -139,7 +137,6 @@ class Settings:
     fail_if: tuple[str, ...] | None = None
     undefined: str | None = None
     false_alarms: float | None = None  # a year of weekly updates; None: as the report has it
-    unresolved: str | None = None
     kept_weeks: int | None = None  # weeks with weights, buffer and pairs; None: all
     evaluated: int | None = None  # images of the test split of a week, with the lowest keys
     retries: int = 0  # trainings with other draws, after a rejection that is not clear
@@ -262,12 +259,9 @@ class Settings:
     def _check_gates(self) -> None:
         for gate in self.gates:  # only with sets of classes are there metrics of classification
             parse_gate(gate, _KEYS if self.classes else _RETRIEVAL)
-        for option, value, known in (
-            ("--undefined", self.undefined, POLICIES),
-            ("--unresolved", self.unresolved, UNRESOLVED),
-        ):
-            if value not in {None, *known}:
-                raise UsageError(f"{option} takes {' or '.join(known)}, not {value!r}")
+        if self.undefined not in {None, *POLICIES}:
+            known = " or ".join(POLICIES)
+            raise UsageError(f"--undefined takes {known}, not {self.undefined!r}")
         if self.false_alarms is not None and not 0 < self.false_alarms < math.inf:
             raise UsageError(f"--false-alarms must be a number above 0, not {self.false_alarms}")
 

@@ -47,7 +47,7 @@ from vlcpctl.production.attempt import (
     verdicts_of,
 )
 from vlcpctl.production.forecast import forecast
-from vlcpctl.production.guards import refuse_small, require_unchanged, sights, unresolved_weeks
+from vlcpctl.production.guards import refuse_small, require_unchanged, sights
 from vlcpctl.production.hooks import (
     ACCEPT,
     REJECT,
@@ -106,7 +106,7 @@ from vlcpctl.production.state import (
     unmeasured,
 )
 from vlcpctl.production.swapping import swap_in
-from vlcpctl.report.render.junit import check_junit_path, write_junit
+from vlcpctl.report.render.files import check_junit_path, write_junit
 from vlcpctl.report.render.week_lines import WIDTH, week_lines
 
 Observe = Callable[[str], None]
@@ -563,7 +563,7 @@ def _say_of_gates(place: Layout, state: State, settings: Settings, call: Call) -
     if not call.small_guard:
         known = {one.content for one in before}
         refuse_small(place.root, [one for one in settings.guards if one.content not in known])
-    same = ("gates", "false_alarms", "unresolved")
+    same = ("gates", "false_alarms")
     is_same = all(getattr(settings, name) == getattr(state.settings, name) for name in same)
     if settings.guards == before and is_same:
         return
@@ -572,9 +572,6 @@ def _say_of_gates(place: Layout, state: State, settings: Settings, call: Call) -
     for sight in found:
         speak = warn if sight.sees > 2 * sight.bound else say
         speak(f"guard {sight.sentence()}")
-    if found and settings.unresolved == "reject":
-        weeks = unresolved_weeks(found)
-        say(f"--unresolved reject: of 52 weeks that lost nothing, about {weeks:.1f} are rejected")
 
 
 def _refuse_unfinished_deletion(place: Layout) -> None:

@@ -31,7 +31,7 @@ from vlcpctl.report.charts import (
     outline,
     step_name,
 )
-from vlcpctl.report.scores.paper_names import with_paper_names
+from vlcpctl.report.formats import with_paper_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

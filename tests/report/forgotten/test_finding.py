@@ -43,12 +43,6 @@ def test_every_task_but_the_last_is_compared_on_its_own_gallery(world: Forgotten
     assert found.used == {world.ranks}
 
 
-def test_the_last_tasks_alone_are_compared(world: ForgottenWorld) -> None:
-    rows = read_rows([str(world.rows)])
-    found = find_forgotten(rows, [SavedRanks.open(world.ranks)], 12, recent=1)
-    assert [one.task for one in found.tasks] == ["01-part-1"]
-
-
 def test_a_merged_gallery_shows_only_the_queries_of_the_task(tmp_path: Path) -> None:
     world = make_world(tmp_path, gallery="merged")
     found = found_in(world)

@@ -84,19 +84,12 @@ def test_without_images_keys_stand_for_pictures_and_texts(
     assert {"images", "examples"}.isdisjoint(summary_of(out)["identity"])
 
 
-def test_the_options_are_part_of_what_a_report_is_made_of(
+def test_the_images_are_part_of_what_a_report_is_made_of(
     world: ForgottenWorld, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    out = report(capfd, tmp_path / "report", world, "--examples", 1, "--images", world.stream)
-    identity = summary_of(out)["identity"]
-    assert identity["examples"] == 1
-    assert identity["images"] == sorted(one.content for one in world.tasks)
-    for changed in summary_of(out)["forgotten"]["tasks"][0]["directions"].values():
-        assert (len(changed["forgotten"]), changed["n_forgotten"]) == (1, 2)
-    assert "1 shown, worst rank first" in page_of(out)
-    none = report(capfd, tmp_path / "none", world, "--examples", 0)
-    assert not (none / "forgotten").exists()
-    assert "forgotten" not in summary_of(none)
+    out = report(capfd, tmp_path / "report", world, "--images", world.stream)
+    found = summary_of(out)["identity"]["images"]
+    assert found == sorted(one.content for one in world.tasks)
     words = ("forgetting-report", world.rows, "--ranks", world.ranks, "-o", out)
     check_refused(
         run_program(capfd, *words), "forgetting-report", 4, "was made with other settings"
@@ -116,13 +109,7 @@ def test_the_terminal_does_not_list_queries(
     ("words", "message"),
     [
         (("--images", "S", "-o", "R"), "--images has no effect: pictures are of the queries"),
-        (("--examples", "3"), "--examples has no effect: examples are of the queries"),
         (("--ranks", "K", "--images", "S"), "--images has no effect: pictures are in the report"),
-        (
-            ("--ranks", "K", "--images", "S", "--examples", "0", "-o", "R"),
-            "--images has no effect with --examples 0",
-        ),
-        (("--ranks", "K", "--examples", "101"), "--examples: 101 is too large"),
     ],
 )
 def test_options_without_effect_are_refused(
@@ -190,7 +177,7 @@ def test_forget_removes_a_pair_from_reports_and_a_new_one_lacks_it(
     world = make_world(tmp_path / "world", tasks=2)
     images = ("--images", world.stream)
     out = report(capfd, tmp_path / "world/report", world, *images)
-    other = report(capfd, tmp_path / "world/other", world, *images, "--examples", 5)
+    other = report(capfd, tmp_path / "world/other", world, *images, "--metric", "i2t_r1")
     pair = pair_at(world.tasks[0].path, 0, "test")
     kept = pair_at(world.tasks[0].path, 1, "test")
     assert {"report/report.html", "report/report.md", "report/forgotten/00-part-0.html"} < set(

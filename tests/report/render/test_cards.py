@@ -12,12 +12,10 @@ from support.eval_rows import own_rows, read_back
 from support.run_checkpoints import log_lines, write_run, write_step
 
 from vlcpctl.files.rows import Row
-from vlcpctl.report.build import build
 from vlcpctl.report.cards import tables
 from vlcpctl.report.cards.runs import read_cards
-from vlcpctl.report.directory import write_report
-from vlcpctl.report.identity import identity
-from vlcpctl.report.request import Files, ReportRequest
+from vlcpctl.report.render.files import write_report
+from vlcpctl.report.report import Files, ReportRequest, build, identity
 
 ARGV = ["/usr/bin/vlcpctl", "train-step", "a stream/00", "-o", "<b>"]
 

@@ -13,12 +13,10 @@ from support.eval_rows import merged_rows, own_rows, read_back, row, write_rows
 from support.program import check_refused, run_program
 
 from vlcpctl.report import paper_charts
-from vlcpctl.report.build import build
+from vlcpctl.report.angles import MEASURES
 from vlcpctl.report.charts import HistogramChart
-from vlcpctl.report.identity import identity
-from vlcpctl.report.render.files import write_figures
-from vlcpctl.report.request import ReportRequest
-from vlcpctl.report.tables.angles import MEASURES
+from vlcpctl.report.render.files import _charts, write_figures
+from vlcpctl.report.report import ReportRequest, build, identity
 
 pytest.importorskip("matplotlib")
 
@@ -69,7 +67,6 @@ def test_a_chart_is_drawn_with_markers_that_can_be_read_in_grey(tmp_path: Path) 
 
 
 def _charts_of(rows: list[Any]) -> list[Any]:
-    from vlcpctl.report.render.files import _charts
 
     return [chart for _, chart in _charts(build(rows, ReportRequest()))]
 

@@ -16,15 +16,11 @@ from support.hostile_names import HOSTILE
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.files.rows import row_of
-from vlcpctl.report.build import build
-from vlcpctl.report.document import Document
-from vlcpctl.report.identity import identity
+from vlcpctl.report.formats import print_report
 from vlcpctl.report.render import templates as templates_py
-from vlcpctl.report.render.markdown import markdown
+from vlcpctl.report.render.files import markdown
 from vlcpctl.report.render.page import page
-from vlcpctl.report.render.terminal import print_report
-from vlcpctl.report.request import ReportRequest
-from vlcpctl.report.summary_json import as_json, as_line
+from vlcpctl.report.report import Document, ReportRequest, as_line, build, facts_csv, identity
 
 FIELDS = ("run", "method", "task", "split", "protocol", "evaluator", "stream", "checkpoint")
 MARKUP = re.compile(r"(?<!\\)(\[|\]\(|<(?!/?(b|i)>)|`|\$)|(?<!\\)https?:|www\.[a-z]")
@@ -87,16 +83,16 @@ def test_a_name_is_text_in_every_format(
         for line in re.sub(r"\\.", "", markdown(usual)).splitlines()
         if line.startswith("| ")
     } or field in {"method", "run"}  # a method that is not the run's name adds a column
-    assert as_json(document, {"rows": "x"})["tracks"]
+    assert facts_csv(document).replace("\n", "").isprintable()
 
 
 def test_the_summary_has_names_as_they_are(tmp_path: Path) -> None:
     name = HOSTILE["escape codes"]
     rows = read_back(tmp_path / "r", _rows(run=name))
-    document = build(rows, ReportRequest())
+    document = build(rows, ReportRequest(fail_if=["rm:lt:1"]))
     line = as_line(document, identity(rows, ReportRequest()))
     assert line.isprintable()
-    assert json.loads(line)["tracks"][0]["runs"][0]["run"] == name
+    assert json.loads(line)["verdicts"][0]["run"] == name
 
 
 NAMES = st.text(max_size=6) | st.sampled_from(sorted(HOSTILE.values()))

@@ -7,10 +7,9 @@ from typing import Any
 
 from support.eval_rows import own_rows, read_back
 
-from vlcpctl.report.build import build
 from vlcpctl.report.render.opening import opening_sentence
 from vlcpctl.report.render.page import page
-from vlcpctl.report.request import ReportRequest
+from vlcpctl.report.report import ReportRequest, build
 
 LESS = ((50.0,), (30.0, 60.0))  # 20 of 50 lost; the last task cannot lose anything yet
 MORE = ((20.0,), (21.0, 25.0))

@@ -13,12 +13,9 @@ import pytest
 from support.eval_rows import OWN, merged_rows, own_rows, read_back, row
 
 from vlcpctl.core.errors import OutputExists
-from vlcpctl.report.build import build
-from vlcpctl.report.directory import write_report
-from vlcpctl.report.identity import identity
-from vlcpctl.report.render.markdown import markdown
+from vlcpctl.report.render.files import markdown, write_report
 from vlcpctl.report.render.page import page
-from vlcpctl.report.request import ReportRequest
+from vlcpctl.report.report import ReportRequest, build, identity, read_facts
 
 HOSTILE = "<script>alert('x')</script>|`&\"*"
 
@@ -107,7 +104,7 @@ def test_the_same_rows_make_the_same_bytes(tmp_path: Path) -> None:
         request = ReportRequest()
         out = tmp_path / name
         write_report(build(found, request), identity(found, request), out, force=False)
-    for name in ("report.html", "report.md", "summary.json"):
+    for name in ("report.html", "report.md", "facts.csv", "summary.json"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
@@ -123,18 +120,20 @@ def test_a_report_that_is_there_is_kept_and_another_is_refused(tmp_path: Path) -
     assert (tmp_path / ".out.vlcpctl/replaced/out/report.html").exists()
 
 
-def test_the_summary_has_every_metric_for_every_key(tmp_path: Path) -> None:
+def test_the_facts_have_every_metric_for_every_key(tmp_path: Path) -> None:
     found = read_back(tmp_path / "r", own_rows() + merged_rows())
     request = ReportRequest(fail_if=("bwt_gem:lt:0",))
     write_report(build(found, request), identity(found, request), tmp_path / "o", force=False)
     summary = json.loads((tmp_path / "o/summary.json").read_text())
-    assert summary["schema"] == "vlcpctl.report/1"
-    (run,) = summary["tracks"][0]["runs"]
-    assert run["summary"]["bwt_gem"]["t2i_r1"] == {"mean": -4.5, "sd": None, "values": [-4.5]}
-    assert run["summary"]["bwt_ctp"]["rm"]["mean"] == 9.5
-    assert run["summary"]["fwt_gem"]["rm"] is None
-    assert run["matrices"]["own"]["rm"][0] == [60.0, None, None]
-    assert summary["gates"][0]["holds"] is True
+    assert summary["schema"] == "vlcpctl.report/2"
+    assert summary["verdicts"][0]["holds"] is True
+    facts = read_facts((tmp_path / "o/facts.csv").read_text())
+    of = {(one["metric"], one["key"]): one for one in facts}
+    assert (of["bwt_gem", "t2i_r1"]["value"], of["bwt_gem", "t2i_r1"]["values"]) == (-4.5, [-4.5])
+    assert of["bwt_ctp", "rm"]["value"] == 9.5
+    assert of["fwt_gem", "rm"]["value"] is None
+    scores = [one for one in facts if (one["metric"], one["key"]) == ("score", "rm")]
+    assert [one["value"] for one in scores if one["step"] == "1"] == [50.0, 40.0, 44.0]
 
 
 def test_markdown_shows_hostile_names_as_they_are(tmp_path: Path) -> None:
@@ -189,7 +188,7 @@ def test_metric_keys_are_spelled_out_before_the_first_table(tmp_path: Path) -> N
 
 
 def test_captions_name_the_line_that_is_drawn(tmp_path: Path) -> None:
-    text = _page(tmp_path, _rows(), gallery="own")
+    text = _page(tmp_path, [one for one in _rows() if one["gallery"] == "own"])
     assert "Dashed line without markers: evaluated at the last step only." in text
     assert "Dotted" not in text
 

@@ -12,9 +12,8 @@ import pytest
 from support.report_rows import run_rows
 
 from vlcpctl.files.rows import row_of
-from vlcpctl.report.build import build
 from vlcpctl.report.render.page import page
-from vlcpctl.report.request import ReportRequest
+from vlcpctl.report.report import ReportRequest, build
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 

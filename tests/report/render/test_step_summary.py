@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from support.eval_rows import merged_rows, own_rows, read_back
 
-from vlcpctl.report.build import build
-from vlcpctl.report.document import Document
-from vlcpctl.report.render.markdown import VARIABLE, append_step_summary, step_summary
-from vlcpctl.report.request import ReportRequest
+from vlcpctl.report.render.files import STEP_SUMMARY, append_step_summary, step_summary
+from vlcpctl.report.report import Document, ReportRequest, build
 
 
 def _document(path: Path, *conditions: str, run: str = "ctp", steps: int = 3) -> Document:
@@ -59,7 +57,7 @@ def test_many_verdicts_are_cut_and_failures_come_first(tmp_path: Path) -> None:
 def test_summaries_are_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "summary.md"
     out.write_text("before\n")
-    monkeypatch.setenv(VARIABLE, str(out))
+    monkeypatch.setenv(STEP_SUMMARY, str(out))
     document = _document(tmp_path, "rm:lt:1")
     append_step_summary(document)
     append_step_summary(document)
@@ -74,9 +72,9 @@ def test_a_summary_that_cannot_be_written_is_a_warning(
     document = _document(tmp_path, "rm:lt:1")
     os.mkfifo(tmp_path / "pipe")
     for name in ("", "none/summary.md", "pipe"):
-        monkeypatch.setenv(VARIABLE, str(tmp_path / name))
+        monkeypatch.setenv(STEP_SUMMARY, str(tmp_path / name))
         append_step_summary(document)
         assert capsys.readouterr().err.startswith("warning: cannot write the summary to ")
-    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setenv(STEP_SUMMARY, "")
     append_step_summary(document)
     assert capsys.readouterr().err == ""

@@ -13,11 +13,11 @@ from support.hostile_names import HOSTILE
 
 from vlcpctl.report.cards.training_log import TermCurve
 from vlcpctl.report.forgotten.changes import Changes, Example, Forgotten, TaskChanges
-from vlcpctl.report.gates.verdicts import Verdict
+from vlcpctl.report.gates import Verdict
 from vlcpctl.report.render.week import MOST_LOST, Change, LossCurve, WeekFacts, week_page
 from vlcpctl.report.render.week_lines import MOST_LINES, week_lines
-from vlcpctl.report.tables.roll_out import NEITHER
-from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
+from vlcpctl.report.rollout import NEITHER
+from vlcpctl.report.table import Column, RowGroup, Table, TableCell
 
 
 def verdict(**changed: Any) -> Verdict:

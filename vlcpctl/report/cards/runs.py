@@ -17,7 +17,7 @@ from vlcpctl.files.rows import Row, run_label
 from vlcpctl.models.checkpoint_files import LOG, WEIGHT_SUFFIXES, is_slot
 from vlcpctl.report.cards.search import FoundCheckpoint, find_checkpoints
 from vlcpctl.report.cards.training_log import TrainingLog, read_training_log
-from vlcpctl.report.scores.runs import START
+from vlcpctl.report.scores import START
 
 _MOST_ROWS = 200  # kept of each phase of a log
 _ALL_ROWS = 10_000  # kept of one phase of all logs together, unless that is fewer than _LEAST_ROWS

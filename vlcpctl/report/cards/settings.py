@@ -8,7 +8,7 @@ from typing import Any
 from vlcpctl.files.ids import canonical_json
 from vlcpctl.files.rows import Row
 from vlcpctl.report.cards.runs import Cards, settings_of
-from vlcpctl.report.scores.runs import START
+from vlcpctl.report.scores import START
 
 ABSENT = "-"  # a run does not have the setting
 

@@ -10,8 +10,8 @@ from vlcpctl.core.words import counted
 from vlcpctl.report.cards.runs import Cards, RunCard, StepCard
 from vlcpctl.report.cards.settings import ABSENT, SettingTexts, differing
 from vlcpctl.report.charts import step_name
-from vlcpctl.report.scores.summary import Spread
-from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
+from vlcpctl.report.scores import Spread
+from vlcpctl.report.table import Column, RowGroup, Table, TableCell, number_cell
 
 DIGITS = 12  # of a content id in a table
 MOST_LINES = 1000  # of tasks in the table of costs, and of checkpoints in those of all runs

@@ -18,12 +18,9 @@ from vlcpctl.report.forgotten.changes import (
     share_of_page,
 )
 from vlcpctl.report.forgotten.choice import changes, confusions
-from vlcpctl.report.scores.collect import TrackKey, track_key
-from vlcpctl.report.scores.drops import Against, Curve
-from vlcpctl.report.scores.intervals import scores_of
-from vlcpctl.report.scores.runs import step_of
+from vlcpctl.report.ranks import agrees
+from vlcpctl.report.scores import Against, Curve, TrackKey, step_of, track_key
 
-_CLOSE = 1e-6  # points between a score in a row and the same score computed from ranks
 _MOST_AT_ONCE = 2_000_000  # ranks of a run that are read at once: about 600 MB
 _LISTS = 4  # of a run on a page: two directions, or two lists of classes and two of images
 
@@ -49,7 +46,6 @@ class _Chain:
     own: dict[tuple[int, int], Row] = field(default_factory=dict)
     merged: dict[tuple[int, int], Row] = field(default_factory=dict)
     last: int = -1
-    recent: int | None = None  # of the learned tasks
 
     def add(self, row: Row, step: int) -> None:
         """Add a row of the model of a stream step."""
@@ -83,8 +79,9 @@ class _Chain:
 
     def learned(self) -> list[int]:
         """The tasks after which the run has learned another, by their step."""
-        known = {task for step, task in (*self.own, *self.merged) if step == task < self.last}
-        return sorted(known)[-self.recent :] if self.recent else sorted(known)
+        return sorted(
+            {task for step, task in (*self.own, *self.merged) if step == task < self.last}
+        )
 
 
 def _name(row: Row) -> str:
@@ -121,7 +118,7 @@ class _Ranks:
         places = ((row.checkpoint, data, row.split) for data in row.of_ranks)
         every = [one for place in places for one in found.get(place, ())]
         candidates = [one for one in every if one.may_be_of(row) and one.ways]
-        whole = [one for one in candidates if _agrees(one, row)]
+        whole = [one for one in candidates if agrees(one, row)]
         chosen = next(iter([*whole, *(one for one in candidates if one.is_reduced)]), None)
         if chosen is not None:
             self.used.add(chosen.path)
@@ -133,19 +130,8 @@ class _Ranks:
         return chosen
 
 
-def _agrees(ranks: GalleryRanks, row: Row) -> bool:
-    scores = scores_of(ranks)
-    return all(
-        abs(scores[key] - row.metrics[key]) < _CLOSE for key in scores.keys() & row.metrics.keys()
-    )
-
-
-def find_forgotten(
-    rows: Sequence[Row], files: Sequence[SavedRanks], most: int, recent: int | None = None
-) -> Forgotten:
+def find_forgotten(rows: Sequence[Row], files: Sequence[SavedRanks], most: int) -> Forgotten:
     """What each run forgot of each task but its last, with at most `most` examples in a list.
-
-    Only the last `recent` tasks count, if that is not None.
 
     `rows` are those of the report. Of several seeds, the first one with ranks is shown. The own
     gallery of a task is used if rows and ranks have it, else the merged gallery up to the task.
@@ -155,7 +141,7 @@ def find_forgotten(
     for row in rows:
         is_inside = row.gallery == "merged" or row.task_step is not None
         if row.since is None and row.step is not None and is_inside:
-            chain = chains.setdefault((track_key(row), row.run, row.seed), _Chain(recent=recent))
+            chain = chains.setdefault((track_key(row), row.run, row.seed), _Chain())
             chain.add(row, row.step)
     runs: dict[tuple[TrackKey, str], list[int]] = {}
     for track, run, seed in sorted(chains):
@@ -189,9 +175,8 @@ def find_lost(
         wanted = [one for pair in candidates if _has_ranks(one := _Wanted(*pair, "own"), of_rows)]
         for one in wanted[:1]:
             changed = _changes(one, of_rows, most)
-            seeds = tuple(member.seed for member in curve.seeds)
             name, learned = curve.data, step_of(one.then)
-            found.append(replace(changed, task=name, learned=learned, seeds=seeds))
+            found.append(replace(changed, task=name, learned=learned, seeds=curve.run.seeds))
     return found
 
 

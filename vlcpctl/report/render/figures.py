@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from vlcpctl.report.angles import SIDES, AngleMeasure, SpatialTrack
 from vlcpctl.report.cards.curves import has_several_tasks, term_panels
 from vlcpctl.report.cards.runs import Cards
 from vlcpctl.report.charts import (
@@ -28,22 +29,19 @@ from vlcpctl.report.charts import (
     scale_of,
     styles,
 )
-from vlcpctl.report.document import Document
-from vlcpctl.report.scores.drops import Curve
-from vlcpctl.report.scores.runs import START, RunScores, Track
-from vlcpctl.report.scores.summary import Spread
-from vlcpctl.report.tables.angles import SIDES, AngleMeasure, SpatialTrack
-from vlcpctl.report.tables.comparison import GROUPS, ordered_runs
-from vlcpctl.report.tables.matrices import (
+from vlcpctl.report.report import Document
+from vlcpctl.report.scores import GROUPS, START, Curve, Run, Spread, Track
+from vlcpctl.report.tables import (
     MOST_SHOWN,
-    has_start,
+    PLASTICITY,
+    STABILITY,
+    StabilityPoint,
+    ordered_runs,
     own_means,
     shown_steps,
     shown_tasks,
-    start_means,
     step_label,
 )
-from vlcpctl.report.tables.stability import PLASTICITY, STABILITY, StabilityPoint
 
 Styles = Mapping[str, RunStyle]
 
@@ -86,17 +84,16 @@ def track_charts(
     key = document.key(track)
     runs = ordered_runs(track, key)
     guards, note = data_charts(document.guards(track), key, of)
-    has_merged = any("merged" in run.galleries for run in track.runs)
-    is_merged = has_merged and "merged" in document.galleries
+    is_merged = any("merged" in run.galleries for run in track.runs)
     curves = _curves(runs, key, "merged" if is_merged else "own", of)
     own = [run for run in runs if run.steps and "own" in run.galleries]
-    if "own" not in document.galleries or not own:
+    if not own:
         return TrackCharts(guards, note, curves, None, None)
     heat = _heat_maps([run for run in own if not run.final_only], key, of, most)
     return TrackCharts(guards, note, curves, heat, _bars(own, key, of))
 
 
-def _curves(runs: Sequence[RunScores], key: str, gallery: str, of: Styles) -> LineChart:
+def _curves(runs: Sequence[Run], key: str, gallery: str, of: Styles) -> LineChart:
     """The score after each step: on the merged gallery, or the mean over tasks."""
     series = tuple(
         Series(run.name, of[run.name], tuple(_points(run, key, gallery)), run.final_only)
@@ -147,7 +144,7 @@ def _data_chart(data: str, curves: Sequence[Curve], of: Styles, key: str) -> Lin
         series.append(Series(one.run.name, of[one.run.name], points))
         baseline = one.before(key)
         if baseline is not None and one.is_apart:
-            levels.setdefault(f"baseline {' and '.join(one.run.models)}", baseline.mean)
+            levels.setdefault(f"baseline {' and '.join(one.run.of.models)}", baseline.mean)
     first = min(step for one in curves for step in one.steps)
     series += [
         # A number that no run has: a baseline is not hidden with a run.
@@ -162,7 +159,7 @@ def _data_chart(data: str, curves: Sequence[Curve], of: Styles, key: str) -> Lin
     return LineChart(name, f"{scores_of} after each step", scores_of, caption, tuple(series))
 
 
-def _heat_maps(runs: Sequence[RunScores], key: str, of: Styles, most: int) -> HeatChart | None:
+def _heat_maps(runs: Sequence[Run], key: str, of: Styles, most: int) -> HeatChart | None:
     """A step x task heat map per run, all on one scale; None without any.
 
     Of a long run, at most `most` steps and tasks are shown.
@@ -170,16 +167,15 @@ def _heat_maps(runs: Sequence[RunScores], key: str, of: Styles, most: int) -> He
     maps = []
     for run in runs:
         # The model before the first task is above, where that was evaluated.
-        steps = [*([START] if has_start(run) else []), *shown_steps(run, most)]
+        steps = [*([START] if run.has_start else []), *shown_steps(run, most)]
         tasks = shown_tasks(run, most)
-        own = np.vstack([own_means(run, key), start_means(run, key)])  # START is its last row
-        shown = own[np.ix_(steps, tasks)]
+        shown = own_means(run, key)[np.ix_([step + 1 for step in steps], tasks)]
         maps += (
             [HeatMap(run.name, of[run.name], tuple(steps), tuple(tasks), shown)] if steps else []
         )
     if not maps:
         return None
-    highest = max(float(np.nanmax(own_means(run, key), initial=0.0)) for run in runs)
+    highest = max(float(np.nanmax(own_means(run, key)[1:], initial=0.0)) for run in runs)
     title = f"{key} by step and task"
     caption = (
         f"{title}: a row for the model after each step, a column for each task; a stronger "
@@ -188,7 +184,7 @@ def _heat_maps(runs: Sequence[RunScores], key: str, of: Styles, most: int) -> He
     return HeatChart("heat-maps", title, caption, tuple(maps), highest or 1.0)
 
 
-def _bars(runs: Sequence[RunScores], key: str, of: Styles) -> BarChart | None:
+def _bars(runs: Sequence[Run], key: str, of: Styles) -> BarChart | None:
     """The last model's score on each task, with the score just after learning it."""
     longest = max(runs, key=lambda run: len(run.tasks))
     tasks = shown_tasks(longest)
@@ -196,7 +192,7 @@ def _bars(runs: Sequence[RunScores], key: str, of: Styles) -> BarChart | None:
         return None
     panels = []
     for run in runs:
-        own, last = own_means(run, key), run.steps - 1
+        own, last = own_means(run, key)[1:], run.steps - 1
         final = tuple(float(own[last, task]) if task <= last else math.nan for task in tasks)
         learned = tuple(float(own[task, task]) if task < last else math.nan for task in tasks)
         panels.append(BarPanel(run.name, of[run.name], final, learned))
@@ -312,19 +308,20 @@ def _band(series: Sequence[Series]) -> str:
     return " Band: lowest to highest seed." if any(one.has_band for one in series) else ""
 
 
-def _points(run: RunScores, key: str, gallery: str) -> Iterator[Point]:
+def _points(run: Run, key: str, gallery: str) -> Iterator[Point]:
     """(step, mean, lowest seed, highest seed) of each step at which every seed was evaluated.
 
     The first step is START, on the first task, if the model before it was evaluated there: that is
     also its score on the merged gallery of the first task alone.
     """
-    of_seeds = run.scores.get(key, ())
+    own, merged = run.own.get(key), run.merged.get(key)
     for step in range(0 if run.final_only or not run.steps else START, run.steps):
-        if step == START:
-            values = [float(scores.start[0]) for scores in of_seeds]
-        elif gallery == "merged":
-            values = [float(scores.merged[step, step]) for scores in of_seeds]
-        else:
-            values = [float(np.mean(scores.own[step, : step + 1])) for scores in of_seeds]
+        values: list[float] = []
+        if own is not None and step == START:
+            values = own[:, START + 1, 0].tolist()
+        elif merged is not None and gallery == "merged":
+            values = merged[:, step, step].tolist()
+        elif own is not None and gallery == "own":
+            values = [float(np.mean(seed[step + 1, : step + 1])) for seed in own]
         if values and not any(math.isnan(value) for value in values):
             yield step, float(np.mean(values)), min(values), max(values)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from vlcpctl.report.document import TITLE, Document
 from vlcpctl.report.forgotten.changes import (
     CLASSES,
     DIRECTORY,
@@ -25,10 +24,10 @@ from vlcpctl.report.forgotten.changes import (
 )
 from vlcpctl.report.markup import Markup
 from vlcpctl.report.render.templates import render, source
-from vlcpctl.report.scores.collect import track_key
-from vlcpctl.report.scores.runs import START
-from vlcpctl.report.tables.comparison import ordered_runs
-from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
+from vlcpctl.report.report import TITLE, Document
+from vlcpctl.report.scores import START, track_key
+from vlcpctl.report.table import Column, RowGroup, Table, TableCell
+from vlcpctl.report.tables import ordered_runs
 
 HEADING = "What was forgotten"
 ABOUT = (

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from vlcpctl.report.document import Document
-from vlcpctl.report.scores.runs import RunScores, Track
-from vlcpctl.report.scores.summary import Spread, over_seeds, summarise
-from vlcpctl.report.tables.comparison import GROUPS
-from vlcpctl.report.tables.table import fixed
+from vlcpctl.report.report import Document
+from vlcpctl.report.scores import GROUPS, Run, Spread, Track, over_seeds
+from vlcpctl.report.table import fixed
 
 _MOST_NAMED = 4  # of more runs, the highest and the lowest are named
 
@@ -22,7 +20,7 @@ def opening_sentence(document: Document, track: Track) -> str:
     highest score is not said to be better: the tables tell by their bold numbers.
     """
     chains = [run for run in track.runs if run.steps and not run.final_only]
-    gallery = _gallery(document, chains)
+    gallery = _gallery(chains)
     key = document.key(track)
     finals = dict(_ranked(chains, key, f"{gallery}_final")) if gallery else {}
     if not finals:
@@ -44,11 +42,11 @@ def _scores(finals: Mapping[str, float], names: Sequence[str]) -> str:
     return ", ".join(f"{fixed(finals[name])} for {name}" for name in names)
 
 
-def _lost(runs: Iterable[RunScores], key: str) -> str:
+def _lost(runs: Iterable[Run], key: str) -> str:
     """What each run lost on earlier tasks, of what it had learned."""
     parts = []
     for run in runs:
-        learned, change = _earlier_when_learned(run, key), summarise(run, key, "bwt_gem")
+        learned, change = _earlier_when_learned(run, key), run.summary(key, "bwt_gem")
         if learned is not None and change is not None:
             word = "lost" if change.mean <= 0 else "gained"
             of = "of" if change.mean <= 0 else "on"
@@ -59,30 +57,32 @@ def _lost(runs: Iterable[RunScores], key: str) -> str:
     return f"; on earlier tasks, since each was just learned, {', '.join(parts)}"
 
 
-def _earlier_when_learned(run: RunScores, key: str) -> Spread | None:
+def _earlier_when_learned(run: Run, key: str) -> Spread | None:
     """The mean score of the tasks before the last, each just after it was learned."""
     earlier = run.counted[:-1]
-    means = (float(np.mean(one.own[earlier, earlier])) for one in run.scores.get(key, ()))
-    return over_seeds(means) if earlier else None
+    own = run.own.get(key)
+    if own is None or not earlier:
+        return None
+    return over_seeds(float(np.mean(seed[1:][earlier, earlier])) for seed in own)
 
 
-def _gallery(document: Document, runs: Sequence[RunScores]) -> str | None:
+def _gallery(runs: Sequence[Run]) -> str | None:
     """The gallery of the sentence's scores: merged, or else own."""
     for gallery in ("merged", "own"):
-        if gallery in document.galleries and any(gallery in run.galleries for run in runs):
+        if any(gallery in run.galleries for run in runs):
             return gallery
     return None
 
 
-def _ranked(runs: Sequence[RunScores], key: str, name: str) -> list[tuple[str, float]]:
-    found = ((run.name, summarise(run, key, name)) for run in runs)
+def _ranked(runs: Sequence[Run], key: str, name: str) -> list[tuple[str, float]]:
+    found = ((run.name, run.summary(key, name)) for run in runs)
     return sorted(
         ((run, spread.mean) for run, spread in found if spread is not None),
         key=lambda one: -one[1],
     )
 
 
-def _tasks(runs: Sequence[RunScores]) -> str:
+def _tasks(runs: Sequence[Run]) -> str:
     most = max(run.steps for run in runs)
     count = f"{most} tasks" if most > 1 else "one task"
     return count if len({run.steps for run in runs}) == 1 else f"up to {count}"

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from vlcpctl.report.angles import MEASURES
 from vlcpctl.report.cards.runs import Cards
 from vlcpctl.report.cards.settings import differing
 from vlcpctl.report.cards.tables import (
@@ -19,8 +20,7 @@ from vlcpctl.report.cards.tables import (
     settings_table,
 )
 from vlcpctl.report.charts import BarChart, HeatChart, RunStyle
-from vlcpctl.report.document import TITLE, Document, definitions_table, verdicts_table
-from vlcpctl.report.gates.verdicts import overall
+from vlcpctl.report.gates import overall, verdicts_table
 from vlcpctl.report.markup import Markup
 from vlcpctl.report.render.figures import (
     Styles,
@@ -35,16 +35,21 @@ from vlcpctl.report.render.forgotten import forgotten_section
 from vlcpctl.report.render.metric_words import spelled_out
 from vlcpctl.report.render.opening import opening_sentence
 from vlcpctl.report.render.templates import FEW_RUNS, render, source
-from vlcpctl.report.scores.drops import Curve
-from vlcpctl.report.scores.runs import RunScores, Track
-from vlcpctl.report.scores.summary import summarise
-from vlcpctl.report.tables.angles import MEASURES
-from vlcpctl.report.tables.comparison import comparison_tables, headline, ordered_runs
-from vlcpctl.report.tables.matrices import MOST_SHOWN, matrix_table
-from vlcpctl.report.tables.per_task import per_task_tables
-from vlcpctl.report.tables.stability import stability_points, stability_table
-from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, fixed
-from vlcpctl.report.tables.transfer import every_step_tables
+from vlcpctl.report.report import TITLE, Document
+from vlcpctl.report.scores import Curve, Run, Track
+from vlcpctl.report.table import Column, RowGroup, Table, TableCell, fixed
+from vlcpctl.report.tables import (
+    MOST_SHOWN,
+    comparison_tables,
+    definitions_table,
+    every_step_tables,
+    headline,
+    matrix_table,
+    ordered_runs,
+    per_task_tables,
+    stability_points,
+    stability_table,
+)
 
 _MOST_CELLS = 300_000  # of all matrices of the page, half of them empty: 3 MB
 _LEAST_SHOWN = 10  # steps and tasks of a matrix
@@ -108,7 +113,7 @@ def _opening(document: Document, styles: Styles) -> dict[str, Any] | None:
 def _about(document: Document) -> str:
     if not any(track.runs for track in document.tracks):
         names = {pair.run for space in document.spatial_tracks for pair in space.pairs}
-        names |= {one.run for track in document.tracks for one in track.transfers}
+        names |= {run.name for track in document.tracks for run in track.every if run.outside}
         return _counted([len(names)], "run")
     runs = sorted({run.name for track in document.tracks for run in track.runs})
     seeds = {len(run.seeds) for track in document.tracks for run in track.runs}
@@ -133,7 +138,7 @@ def _run_list(
     The facts are its group, its method, and its score and forgetting where these are defined, in
     the first track that has the run.
     """
-    found: dict[str, tuple[Track, RunScores]] = {}
+    found: dict[str, tuple[Track, Run]] = {}
     for track in document.tracks:
         for run in track.runs:
             found.setdefault(run.name, (track, run))
@@ -143,7 +148,7 @@ def _run_list(
             continue
         track, run = found[name]
         key = document.key(track)
-        score, forgetting = headline(run, key), summarise(run, key, "forgetting_max")
+        score, forgetting = headline(run, key), run.summary(key, "forgetting_max")
         facts = {
             "data-group": run.group,
             "data-method": f"{run.method}, {run.buffer}" if run.buffer else run.method,
@@ -164,18 +169,16 @@ def _track(document: Document, track: Track, styles: Styles) -> dict[str, Any]:
         "title": track.title,
         "key": key,
         "meanings": spelled_out(track.keys),
-        "tables": comparison_tables(track, key, document.galleries),
+        "tables": comparison_tables(track, key),
         "charts": charts,
         "outside": document.outside_tables(track, has_every_metric=True),
         "has_runs": bool(runs),
-        "has_matrices": bool(runs) and "own" in document.galleries,
+        "has_matrices": bool(runs),
         **_transfer(document, track, styles),
     }
     if not facts["has_matrices"]:
         return facts
-    tables = {
-        run.name: matrix_table(run, key, document.galleries, most) for run in runs if run.steps
-    }
+    tables = {run.name: matrix_table(run, key, most) for run in runs if run.steps}
     points, missing = stability_points(track, key)
     drawn = {one.run for one in charts.heat.panels} if charts.heat else set()
     return facts | {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from vlcpctl.report.charts import LEVEL_DASH, MARKERS, SIDE_DASHES, picture, shade
 from vlcpctl.report.forgotten.changes import WAYS
 from vlcpctl.report.markup import Markup, attributes, escaped
-from vlcpctl.report.tables.table import Column, TableCell, upper_headings
+from vlcpctl.report.table import Column, TableCell, upper_headings
 
 if TYPE_CHECKING:
     import jinja2

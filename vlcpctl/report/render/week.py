@@ -18,14 +18,13 @@ from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.report.cards.training_log import TermCurve
 from vlcpctl.report.charts import Panel, PanelLine, RunStyle
 from vlcpctl.report.forgotten.changes import Example, Forgotten, TaskChanges
-from vlcpctl.report.gates.verdicts import GAINS, LOSSES, Verdict, in_words
+from vlcpctl.report.gates import GAINS, LOSSES, Verdict, in_words
 from vlcpctl.report.markup import Markup
 from vlcpctl.report.render.forgotten import lost_cards
 from vlcpctl.report.render.templates import render, source
-from vlcpctl.report.scores.drops import Drop
-from vlcpctl.report.scores.runs import START
-from vlcpctl.report.tables.roll_out import NEITHER
-from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, fixed
+from vlcpctl.report.rollout import NEITHER
+from vlcpctl.report.scores import START, Drop
+from vlcpctl.report.table import Column, RowGroup, Table, TableCell, fixed
 
 MOST_LOST = 20  # queries of guards that are shown
 UNKNOWN = "-"

@@ -1,0 +1,143 @@
+"""The section of calibration: only of rows with probabilities, by run, before and after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.eval_rows import current, own_rows, read_back, row
+
+from vlcpctl.core.errors import GateFailed
+from vlcpctl.report import tables as report_tables
+from vlcpctl.report.formats import styled
+from vlcpctl.report.gates import enforce
+from vlcpctl.report.render.files import markdown
+from vlcpctl.report.render.page import page
+from vlcpctl.report.report import Document, ReportRequest, build
+from vlcpctl.report.table import Table
+
+Rows = list[dict[str, Any]]
+
+
+def _probabilities(recall: float, precision: float, calibrated: float) -> dict[str, float]:
+    found = {"pair_recall": recall, "pair_precision": precision}
+    return {"rm": 50.0, **found, "pair_calibration": calibrated}
+
+
+def _rows(steps: int = 2) -> Rows:
+    """A run that loses 10, 3 and 20 points a step of the three metrics, and its start."""
+    start = {"run": "base", "method": "imported", "checkpoint": "S", "step": None}
+    found: Rows = current([row(task="golden", task_step=None, **start)], start="S", config=None)
+    found[0]["metrics"] = _probabilities(85.0, 75.0, 95.0)
+    for step in range(steps):
+        measured = _probabilities(80.0 - 10 * step, 70.0 - 3 * step, 90.0 - 20 * step)
+        rows = [row(step=step, task_step=task) for task in range(step + 1)]
+        rows.append(row(step=step, task="golden", task_step=None))
+        found += current([one | {"metrics": measured} for one in rows], start="S")
+    return found
+
+
+def _document(path: Path, rows: Rows, **fields: Any) -> Document:
+    return build(read_back(path / "r", rows), ReportRequest(**fields))
+
+
+def _table(document: Document) -> Table:
+    ((heading, (table,)),) = document.calibration_sections()
+    assert heading == "Calibration"
+    return table
+
+
+def _cells(table: Table) -> dict[tuple[str, str], list[str]]:
+    return {
+        (group.name, line[0].text): [cell.text for cell in line[1:]]
+        for group in table.groups
+        for line in group.rows
+    }
+
+
+def test_guards_and_tasks_have_the_start_the_step_before_and_the_last_model(
+    tmp_path: Path,
+) -> None:
+    table = _table(_document(tmp_path, _rows()))
+    assert [one.title for one in table.columns[1:4]] == [
+        *("recall: start", "recall: before", "recall: last")
+    ]
+    assert _cells(table) == {
+        ("ctp", "golden"): [
+            *("85.00", "80.00", "70.00", "75.00", "70.00", "67.00", "95.00", "90.00", "70.00")
+        ],
+        ("ctp", "00-smileys"): [
+            "-",
+            "80.00",
+            "70.00",
+            "-",
+            "70.00",
+            "67.00",
+            "-",
+            "90.00",
+            "70.00",
+        ],
+        ("ctp", "01-people"): ["-", "-", "70.00", "-", "-", "67.00", "-", "-", "70.00"],
+    }
+
+
+def test_after_the_first_step_the_start_is_the_model_before(tmp_path: Path) -> None:
+    table = _table(_document(tmp_path, _rows(1)))
+    assert [one.name for one in table.columns] == ["data", *["start", "last"] * 3]
+    golden = ["85.00", "80.00", "75.00", "70.00", "95.00", "90.00"]
+    assert _cells(table)["ctp", "golden"] == golden
+
+
+def test_every_format_has_the_section_and_a_terminal_its_columns(tmp_path: Path) -> None:
+    document = _document(tmp_path, _rows())
+    assert "## Calibration" in markdown(document)
+    assert "| *ctp* |" in markdown(document).partition("## Calibration")[2]
+    assert "<h2>Calibration</h2>" in page(document)
+    assert "Calibration" in dict(document.terminal_sections())
+    wide, narrow = (styled(_table(document), width).plain for width in (80, 60))
+    assert "left out" not in wide
+    assert "left out at this width: before" in narrow
+    for width, text in ((80, wide), (60, narrow)):
+        assert max(map(len, text.splitlines())) <= width
+
+
+def test_rows_without_probabilities_have_no_section(tmp_path: Path) -> None:
+    document = _document(tmp_path, current(own_rows()))
+    assert document.calibration_sections() == []
+    assert "Calibration" not in markdown(document) + page(document)
+
+
+def test_a_run_with_a_softmax_is_left_out(tmp_path: Path) -> None:
+    softmax = current(own_rows([[50.0], [50.0, 50.0]], run="clip"), start="S")
+    softmax = [one | {"checkpoint": f"clip-{one['step']}"} for one in softmax]
+    document = _document(tmp_path, [*_rows(), *softmax])
+    assert {run for run, _ in _cells(_table(document))} == {"ctp"}
+
+
+def test_a_long_table_is_cut_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_tables, "_MOST_CALIBRATED", 2)
+    table = _table(_document(tmp_path, _rows()))
+    assert sum(len(group.rows) for group in table.groups) == 2
+    assert table.notes[0] == "shows 2 of 3 rows; facts.csv has all"
+
+
+@pytest.mark.parametrize(
+    ("condition", "fails"),
+    [
+        ("pair_recall:lt:71", True),
+        ("pair_recall:lt:70", False),
+        ("worst_drop.pair_precision:gt:7", True),
+        ("worst_drop.pair_precision:gt:9", False),
+        ("step_drop.pair_calibration:gt:19", True),
+        ("drop.pair_calibration@data=golden:gt:30", False),
+        ("bwt_gem.pair_calibration:lt:-19", True),
+    ],
+)
+def test_conditions_are_as_of_other_metrics(tmp_path: Path, condition: str, fails: bool) -> None:
+    document = _document(tmp_path, _rows(), fail_if=(condition,))
+    (verdict,) = document.verdicts
+    assert (verdict.value is not None, verdict.passes) == (True, not fails)
+    if fails:
+        with pytest.raises(GateFailed, match="pair_"):
+            enforce(document.verdicts)

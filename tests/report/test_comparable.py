@@ -1,0 +1,199 @@
+"""Rows that share a cell, a matrix, a curve, a table or a mean agree about how they were made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+from support.eval_rows import current, merged_rows, own_rows, row, write_rows
+
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.files.rows import read_rows
+from vlcpctl.report.comparable import FIELDS, parse_fields, require_alike
+from vlcpctl.report.report import Document, ReportRequest, build
+
+
+def _build(path: Path, rows: list[dict[str, Any]], *allow_mixed: str) -> Document:
+    found = read_rows([write_rows(path / "r", rows)], parse_fields(allow_mixed))
+    return build(found, ReportRequest(allow_mixed=allow_mixed))
+
+
+def _changed(rows: list[dict[str, Any]], place: int, **fields: Any) -> list[dict[str, Any]]:
+    return [one | fields if number == place else one for number, one in enumerate(rows)]
+
+
+def _other_seed(**fields: Any) -> list[dict[str, Any]]:
+    return current(
+        [one | {"checkpoint": "other" + one["checkpoint"]} for one in own_rows(seed=1)], **fields
+    )
+
+
+SLOW = {"config": {"id": "slow", "values": {"lr": 0.01}}}
+SET = {"config": {"id": "set", "values": {"lr": 0.1, "set": {"ewc.weight": 3}}}}
+FULL = current(own_rows())
+MIXED = {
+    "a limited row beside full ones": (
+        _changed(FULL, 1, limit=10, n_images=10),
+        "limit",
+        "limit is not set in one row and 10 in another",
+    ),
+    "separate beside unite": (
+        _changed(FULL, 1, options={"duplicates": "separate"}),
+        "options",
+        "duplicates is unite in one row and separate in another",
+    ),
+    "a stream that was split again": (
+        _changed(FULL, 1, data="other", stream="again"),
+        "data",
+        "data is data of 00-smileys in one row and other in another",
+    ),
+    "other images in a column": (
+        _changed(FULL, 1, n_images=49),
+        "counts",
+        "n_images is 50 in one row and 49 in another",
+    ),
+    "two checkpoints of one step": (
+        _changed(FULL, 1, checkpoint="other"),
+        "checkpoint",
+        "checkpoint is other in one row and c1 in another",
+    ),
+    "seeds with other --lr": (
+        FULL + _other_seed(**SLOW),
+        "config",
+        "lr is 0.1 in one row and 0.01 in another",
+    ),
+    "seeds with other --set": (
+        FULL + _other_seed(**SET),
+        "config",
+        "set is not set in one row and {'ewc.weight': 3} in another",
+    ),
+    "other tasks in a merged gallery": (
+        _changed(merged_rows(), 2, tasks=["00-other"], data="data of 00-other"),
+        "data",
+        "data is data of 00-smileys in one row and data of 00-other in another",
+    ),
+    "other prompts for the same data": (
+        _changed(current(own_rows(), options={"prompts": "a"}), 1, options={"prompts": "b"}),
+        "options",
+        "prompts is a in one row and b in another",
+    ),
+    "one seed with two probe seeds": (
+        _changed(current(own_rows(), options={"seed": 0}), 1, options={"seed": 1}),
+        "options",
+        "seed is 0 in one row and 1 in another",
+    ),
+}
+
+
+@pytest.mark.parametrize(("rows", "field", "said"), MIXED.values(), ids=MIXED)
+def test_mixed_rows_are_refused_by_name_unless_allowed(
+    tmp_path: Path, rows: list[dict[str, Any]], field: str, said: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        _build(tmp_path, rows)
+    message = str(caught.value)
+    assert said in message
+    assert message.count(f"{tmp_path / 'r'}:") == 2
+    assert message.endswith(f"or use --allow-mixed {field}")
+    document = _build(tmp_path, rows, field)
+    (note,) = [note for note in document.notes if note.startswith("--allow-mixed")]
+    assert said in note
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"n_images": 10}, "counts is 'n_images 50' there and 'n_images 10' here"),
+        ({"data": "other"}, "data is 'data of 00-smileys' there and 'other' here"),
+        ({"limit": 10}, "limit is None there and 10 here"),
+    ],
+)
+def test_a_repeated_row_that_says_otherwise_is_a_contradiction(
+    tmp_path: Path, fields: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(BadInput, match=r"r:7 contradicts .*r:1 about run ctp") as caught:
+        _build(tmp_path, [*FULL, FULL[0] | fields])
+    assert said in str(caught.value)
+
+
+def test_rows_in_two_files_are_one(tmp_path: Path) -> None:
+    paths = [write_rows(tmp_path / name, FULL) for name in ("a", "b")]
+    assert len(read_rows(paths)) == len(FULL)
+
+
+def test_what_may_differ_is_not_refused(tmp_path: Path) -> None:
+    options = {"prompts": "a", "seed": 0}
+    rows = [one | {"options": options | {"prompts": one["task"]}} for one in FULL]
+    rows += [
+        one | {"options": one["options"] | {"seed": 1}, "seed": 1, "checkpoint": one["step"]}
+        for one in rows
+    ]
+    rows = [one | {"checkpoint": str(one["checkpoint"])} for one in rows]
+    outside = row(task="coco", task_step=None, step=2)
+    assert _build(tmp_path, [*rows, *current([outside], limit=10, options={"seed": 0})]).tracks
+
+
+def test_data_that_were_rewritten_are_the_same(tmp_path: Path) -> None:
+    last = [one | {"data_content": "new"} for one in FULL[3:4]]
+    assert _build(tmp_path, [*FULL[:3], *last, *FULL[4:]]).tracks
+
+
+def test_a_baseline_from_before_data_were_rewritten_may_have_more_images(tmp_path: Path) -> None:
+    new = {"data_content": "new", "n_images": 8}
+    rows = [FULL[0] | {"n_images": 9}, FULL[0] | {"step": 1, "checkpoint": "c1"} | new]
+    before, after = read_rows([write_rows(tmp_path / "r", rows)], frozenset())
+    require_alike([(before, after)])
+    with pytest.raises(BadInput, match="n_images is 9 in one row and 8 in another"):
+        require_alike([(before, structs.replace(before, n_images=after.n_images))])
+
+
+def test_rows_from_before_and_after_data_were_rewritten_have_one_note(tmp_path: Path) -> None:
+    """Also where runs or seeds differ in it: it is no reason for a note about other data."""
+    fewer = {"data_content": "new", "n_images": 3}
+    rows = [*FULL, *(one | fewer for one in [*_other_seed(), *current(own_rows(run="er"))])]
+    notes = _build(tmp_path, rows).notes
+    assert not [note for note in notes if "data" in note]
+    (note,) = [one for one in notes if "forget" in one]
+    assert "'00-smileys', '01-people' and '02-animals'" in note
+
+
+def test_seeds_may_have_other_data_with_a_note(tmp_path: Path) -> None:
+    rows = FULL + [one | {"data": one["data"] + " again"} for one in _other_seed()]
+    notes = _build(tmp_path, rows).notes
+    assert any("the seeds of run 'ctp' were evaluated on different data" in note for note in notes)
+
+
+def test_runs_with_other_data_have_a_note(tmp_path: Path) -> None:
+    rows = FULL + [one | {"data": one["data"] + " again"} for one in current(own_rows(run="er"))]
+    notes = _build(tmp_path, rows).notes
+    assert any("are not the same in all runs" in note for note in notes)
+
+
+def test_a_step_that_was_not_trained_from_the_one_before_has_a_note(tmp_path: Path) -> None:
+    rows = [one | {"parent": "c0" if one["step"] == 1 else "stranger"} for one in FULL]
+    (note,) = _build(tmp_path, rows).notes
+    assert note == "run 'ctp', seed 0: the model of step 2 was not trained from that of step 1"
+
+
+def test_an_unknown_field_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown field 'limits'; did you mean 'limit'"):
+        _build(tmp_path, FULL, "data,limits")
+
+
+def test_fields_can_be_given_together(tmp_path: Path) -> None:
+    rows = _changed(_changed(FULL, 1, limit=10, n_images=10), 2, data="other")
+    notes = _build(tmp_path, rows, "limit, data").notes
+    assert [note.split(":")[0] for note in notes[:2]] == [f"--allow-mixed {one}" for one in FIELDS][
+        :3:2
+    ]
+    assert len(FIELDS) == 7
+
+
+def test_a_copy_of_a_run_is_not_a_second_seed(tmp_path: Path) -> None:
+    """Its spread over seeds would be 0."""
+    copies = [one | {"seed": 1} for one in FULL]
+    with pytest.raises(BadInput, match="cannot share a checkpoint: seed is 0 in one row and 1"):
+        _build(tmp_path, FULL + copies)
+    assert _build(tmp_path, FULL + copies, "seed").notes

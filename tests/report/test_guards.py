@@ -1,0 +1,170 @@
+"""The tables and charts of guards: what they show, and what they leave out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from support.eval_rows import current, own_rows, read_back, row
+
+from vlcpctl.report.formats import styled
+from vlcpctl.report.render.files import markdown
+from vlcpctl.report.render.page import page
+from vlcpctl.report.report import Document, ReportRequest, build
+from vlcpctl.report.table import Table
+
+Rows = list[dict[str, Any]]
+WIDTH = 80
+
+
+def _run(name: str, scores: dict[str, list[float]], **fields: Any) -> Rows:
+    tasks = current(own_rows([[50.0] * (step + 1) for step in range(3)], run=name), start="S")
+    rows = [one | {"metrics": {"rm": 50.0, "i2t_r1": 20.0}} for one in tasks]
+    for data, found in scores.items():
+        for step, score in enumerate(found):
+            one = row(run=name, task=data, task_step=None, step=step)
+            rows += current([one | {"metrics": {"rm": score, "i2t_r1": score / 2}}], start="S")
+    return [one | {"checkpoint": f"{name}-{one['step']}"} | fields for one in rows]
+
+
+def _start(scores: dict[str, float]) -> Rows:
+    about = {"run": "production", "method": "imported", "checkpoint": "S", "step": None}
+    return [
+        one | about | {"config": None, "metrics": {"rm": score, "i2t_r1": score / 2}}
+        for data, score in scores.items()
+        for one in current([row(task=data, task_step=None)])
+    ]
+
+
+ROWS = [
+    *_run("ctp", {"coco": [79, 78, 76], "flickr": [60, 61, 62]}),
+    *_run("modx", {"coco": [70, 50, 36], "flickr": [55, 40, 30]}),
+    *_start({"coco": 80, "flickr": 60}),
+]
+
+
+def _document(path: Path, rows: Rows, **fields: Any) -> Document:
+    return build(read_back(path / "r", rows), ReportRequest(**fields))
+
+
+def _tables(document: Document, **fields: Any) -> dict[str, Table]:
+    return {table.title: table for _, tables in document.sections(**fields) for table in tables}
+
+
+def _lines(table: Table) -> list[str]:
+    return styled(table, WIDTH).plain.splitlines()
+
+
+def test_guards_have_baseline_steps_drop_and_the_largest_drop(tmp_path: Path) -> None:
+    table = _tables(_document(tmp_path, ROWS))["Guards: rm on data outside the stream"]
+    names = [column.name for column in table.columns]
+    assert names == ["run", "baseline", "after 0", "after 1", "after 2", "drop"]
+    rows = {
+        (group.name, line[0].text): [cell.text for cell in line[1:]]
+        for group in table.groups
+        for line in group.rows
+    }
+    assert rows["coco", "ctp"] == ["80.00", "79.00", "78.00", "76.00", "4.00"]
+    assert rows["flickr", "ctp"][-1] == "-2.00"
+    assert rows["Largest drop", "modx: coco"][-1] == "44.00"
+    assert rows["Largest drop", "ctp: coco"][-1] == "4.00"
+
+
+def test_the_terminal_leaves_out_early_steps_and_other_metrics(tmp_path: Path) -> None:
+    document = _document(tmp_path, ROWS)
+    table = _tables(document)["Guards: rm on data outside the stream"]
+    narrow = styled(table, 40).plain
+    assert all(len(line) <= 40 for line in narrow.splitlines()[1:])
+    assert "baseline: production" in narrow
+    assert "left out at this width: after 0, after 1" in " ".join(narrow.split())
+    assert re.search(r"ctp +80.00 +76.00 +4.00", narrow)
+    assert max(map(len, _lines(table))) <= WIDTH
+    assert "Guards: every metric" not in _tables(document)
+
+
+def test_a_file_shows_every_metric(tmp_path: Path) -> None:
+    document = _document(tmp_path, ROWS)
+    text = markdown(document)
+    assert "| i2t\\_r1 | modx | 40.00 | 18.00 | 22.00 | - | - |" in text
+    assert "Guards: every metric" in page(document)
+
+
+def test_a_page_shows_guards_before_matrices(tmp_path: Path) -> None:
+    text = page(_document(tmp_path, ROWS))
+    titles = ("Guards: rm on data", "rm by step and task", "Guards: every metric")
+    places = [text.index(title) for title in titles]
+    assert places == sorted(places)
+    assert "after N: score of the model after step N; step 0 is the first task" in text
+
+
+def test_a_long_run_shows_its_first_and_last_steps(tmp_path: Path) -> None:
+    tasks = [
+        one
+        for step in range(150)
+        for one in current(
+            [row() | {"step": step, "task_step": step, "task": f"{step:03d}"}], start="S"
+        )
+    ]
+    outside = [
+        one
+        for step in range(150)
+        for one in current([row(step=step, task_step=None, task="coco")], start="S")
+    ]
+    tasks = [one | {"checkpoint": f"c{one['step']}"} for one in tasks]
+    document = _document(tmp_path, [*tasks, *outside, *_start({"coco": 80})], allow_missing=True)
+    table = _tables(document)["Guards: rm on data outside the stream"]
+    shown = [column.name for column in table.columns]
+    assert shown == [
+        *("run", "baseline", "after 0", "after 1", "after 2"),
+        *(f"after {step}" for step in range(143, 150)),
+        "drop",
+    ]
+    assert "shows 10 of 150 steps" in table.notes
+    assert max(map(len, _lines(table))) <= WIDTH
+
+
+def test_a_chart_for_each_guard_starts_with_the_start(tmp_path: Path) -> None:
+    shown = page(_document(tmp_path, ROWS))
+    assert "rm on coco after each step. Start: the model before the first task." in shown
+    assert "rm on flickr after each step." in shown
+    assert "modx 36.0 after step 2" in shown
+
+
+def test_another_baseline_is_a_level_line(tmp_path: Path) -> None:
+    shown = page(_document(tmp_path, ROWS, baseline="modx"))
+    assert "Dashed line without markers: the baseline." in shown
+    assert re.search(r"baseline modx\b.{0,200}\b36\.0", shown, flags=re.DOTALL)
+
+
+def test_of_many_guards_the_largest_drops_are_drawn(tmp_path: Path) -> None:
+    names = [f"set-{number:02d}" for number in range(30)]
+    rows = [
+        *_run("ctp", {name: [60.0 - number] * 3 for number, name in enumerate(names)}),
+        *_start(dict.fromkeys(names, 60.0)),
+    ]
+    shown = page(_document(tmp_path, rows))
+    assert "Drawn: the 24 of 30 guards with the largest drops." in shown
+    assert "rm on set-29 after each step." in shown
+    assert "rm on set-05 after each step." not in shown
+
+
+def test_the_change_against_the_start_is_in_the_table_of_final_scores(tmp_path: Path) -> None:
+    names = ("00-smileys", "01-people", "02-animals")
+    rows = [*_run("ctp", {}), *_start(dict.fromkeys(names, 57.0))]
+    table = _tables(_document(tmp_path, rows))["Last model, mean over the tasks' own galleries"]
+    assert table.columns[-1].name == "change"
+    assert table.groups[-1].rows[0][-1].text == "-7.00"
+    assert table.readings[0].startswith("change (in rm): against the start")
+
+
+def test_two_averages_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    rows = ROWS[:0]
+    for one in [*_run("ctp", {"average of 2": [7, 6, 5]}), *_start({"average of 2": 8})]:
+        outside = one["task"] == "average of 2"
+        for members in (["a", "b"], ["c", "d"]) if outside else ([],):
+            data = {"data": str(members)} if outside else {}
+            rows.append(one | {"tasks": members} | data)
+    document = _document(tmp_path, rows)
+    guards = {one.data for one in document.drops if one.is_guard}
+    assert guards == {"average of 2: a, b", "average of 2: c, d"}

@@ -1,0 +1,245 @@
+"""A run's rows are joined: its start comes first, and its last checkpoint places the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.collected import facts_of, scores_on
+from support.eval_rows import NAMES, OWN, current, merged_rows, own_rows, read_back, row
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.report.render.files import markdown
+from vlcpctl.report.render.page import page
+from vlcpctl.report.report import Document, ReportRequest, build
+
+
+def _imported(names: tuple[str, ...] = NAMES[:3], **fields: Any) -> list[dict[str, Any]]:
+    """Rows of an imported model evaluated alone: it knows nothing of a stream."""
+    about = {"run": "openai", "method": "imported", "checkpoint": "S", "step": None, **fields}
+    return [
+        one | about | {"config": None}
+        for number, name in enumerate(names)
+        for one in current([row(task=name, task_step=None, metrics={"rm": 10.0 + number})])
+    ]
+
+
+def _document(path: Path, rows: list[dict[str, Any]], **fields: Any) -> Document:
+    return build(read_back(path / "r", rows), ReportRequest(**fields))
+
+
+def _text(document: Document) -> str:
+    return markdown(document)
+
+
+def _trained(**fields: Any) -> list[dict[str, Any]]:
+    rows = current(own_rows(**fields) + merged_rows(**fields), start="S")
+    return [one | {"metrics": {"rm": one["metrics"]["rm"]}} for one in rows]
+
+
+def test_an_imported_model_is_the_start_of_the_runs_that_start_from_it(tmp_path: Path) -> None:
+    document = _document(tmp_path, _trained() + _trained(run="er") + _imported())
+    (track,) = document.tracks
+    assert [(run.name, run.of.starts) for run in track.runs] == [
+        ("ctp", ("openai",)),
+        ("er", ("openai",)),
+    ]
+    assert not track.others
+    for run in track.runs:
+        np.testing.assert_array_equal(run.own["rm"][0, 0], [10, 11, 12])
+        assert run.summary("rm", "fwt_gem") is None  # no score on a task before learning it
+
+
+def test_the_start_is_in_every_table_and_chart(tmp_path: Path) -> None:
+    document = _document(tmp_path, _trained() + _trained(run="er") + _imported())
+    text = _text(document)
+    assert "| *Before the first task* |  |  |  |\n| openai |  | 11.00 |  |\n" in text
+    assert text.count("| start | 10.0 | 11.0 | 12.0 |  |") == 2
+    shown = page(document)
+    assert "Start: the model before the first task, on the first task." in shown
+    assert shown.count(">start</text>") == 1  # on the axis of the curves
+    assert shown.count('<th scope="row" class="words">start</th>') == 2  # the matrices of the runs
+    found = facts_of(document, "score", step="start", run="er")
+    assert [one["value"] for one in found] == [10.0, 11.0, 12.0]
+
+
+def test_a_seed_of_the_start_is_not_a_seed_of_the_run(tmp_path: Path) -> None:
+    rows = _trained() + _trained(seed=1) + _imported(seed=7)
+    ((run,),) = (track.runs for track in _document(tmp_path, rows).tracks)
+    assert run.seeds == (0, 1)
+    assert run.own["rm"][:, 0, 0].tolist() == [10, 10]
+    assert "| openai | 11.00 |" in _text(_document(tmp_path, rows))  # one model has no deviation
+
+
+def test_data_outside_the_stream_have_the_start_first(tmp_path: Path) -> None:
+    outside = [row(task="coco", task_step=None, step=step, metrics={"rm": 9.0}) for step in (0, 2)]
+    rows = _trained() + current(outside, start="S") + _imported((*NAMES[:3], "coco"))
+    (run,) = _document(tmp_path, rows).tracks[0].runs
+    assert scores_on(run, "coco") == {-1: 13.0, 0: 9.0, 2: 9.0}
+
+
+def test_an_untrained_model_alone_is_a_run(tmp_path: Path) -> None:
+    rows = [one | {"task_step": number} for number, one in enumerate(_imported())]
+    ((run,),) = (track.runs for track in _document(tmp_path, rows).tracks)
+    assert (run.name, run.steps) == ("openai", 0)
+    assert "| openai |  | 11.00 |" in _text(_document(tmp_path, rows))
+
+
+def test_a_start_that_is_asked_for_is_a_run_as_well(tmp_path: Path) -> None:
+    rows = _trained() + _imported()
+    (track,) = _document(tmp_path, rows, runs=("openai",)).tracks
+    assert {one.name for one in track.others} == {"openai"}
+    ((run,),) = (track.runs for track in _document(tmp_path, rows, runs=("ctp",)).tracks)
+    assert run.of.starts == ("openai",)
+
+
+def test_a_trained_start_is_a_run_of_its_own_too(tmp_path: Path) -> None:
+    about = {"run": "coco", "checkpoint": "S"}
+    coco = current([row(task="00-coco", metrics={"rm": 70.0})], **about)
+    tasks = [row(task=NAMES[task], task_step=None, metrics={"rm": 5.0}) for task in range(3)]
+    transfer = current(
+        [row(task="00-coco", task_step=None, step=2, metrics={"rm": 30.0})], start="S"
+    )
+    (track,) = _document(tmp_path, coco + current(tasks, **about) + _trained() + transfer).tracks
+    runs = {run.name: run for run in track.runs}
+    assert list(runs) == ["coco", "ctp"]
+    np.testing.assert_array_equal(runs["ctp"].own["rm"][0, 0, :3], [5, 5, 5])
+    assert scores_on(runs["ctp"], "00-coco") == {-1: 70.0, 2: 30.0}
+
+
+def test_the_last_checkpoint_places_the_data(tmp_path: Path) -> None:
+    """An early checkpoint, evaluated by itself, does not know the tasks that will follow."""
+    early = current([row(step=0, task_step=None, task="people", metrics={"rm": 20.0})])
+    early = [one | {"data": "data of 01-people"} for one in early]
+    rows = [one | {"metrics": {"rm": one["metrics"]["rm"]}} for one in current(own_rows())]
+    (track,) = _document(tmp_path, early + rows).tracks
+    assert not track.others
+    assert track.runs[0].own["rm"][0, 1, 1] == 20
+
+
+def test_data_outside_the_stream_have_one_name(tmp_path: Path) -> None:
+    rows = [
+        row(task=name, task_step=None, step=step, data="d", metrics={"rm": 9.0})
+        for step, name in ((0, "coco"), (2, "00-coco"))
+    ]
+    (track,) = _document(tmp_path, current(own_rows()) + current(rows, data="d")).tracks
+    assert scores_on(track.runs[0], "00-coco") == {0: 9.0, 2: 9.0}
+
+
+def test_a_start_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
+    again = [one | {"run": "ctp", "metrics": {"rm": 1.0}} for one in _imported(NAMES[:1])]
+    with pytest.raises(BadInput, match="contradicts"):
+        _document(tmp_path, _trained() + _imported() + again)
+
+
+def test_two_rows_for_one_cell_are_refused(tmp_path: Path) -> None:
+    again = row(gallery="merged", task="merged", task_step=1, step=1, tasks=["00-smileys", "x"])
+    with pytest.raises(BadInput, match=r"r:2 and .*r:6 "):
+        _document(tmp_path, [*merged_rows(), again], allow_mixed=("data",))
+
+
+def test_rows_of_one_run_do_not_hide_merged_rows_of_another(tmp_path: Path) -> None:
+    """A task of one run can be outside the stream of another run."""
+    outside = row(run="er", task=NAMES[0], task_step=None)
+    (track,) = _document(tmp_path, [*merged_rows(), outside]).tracks
+    assert [run.name for run in track.runs] == ["ctp"]
+    assert track.runs[0].summary("rm", "merged_final") is not None
+
+
+def test_an_upper_bound_has_the_places_of_the_runs(tmp_path: Path) -> None:
+    joint = own_rows((*[()] * 2, OWN[2]), run="joint", method="joint")
+    moved = [one | {"task_step": 2 - one["task_step"]} for one in current(joint)]
+    (track,) = _document(tmp_path, current(own_rows()) + moved).tracks
+    (bound,) = [run for run in track.runs if run.name == "joint"]
+    np.testing.assert_array_equal(bound.own["rm"][0, 3], [40, 42, 30])
+
+
+def test_an_upper_bound_of_runs_with_a_trained_start_is_not_placed_by_that_start(
+    tmp_path: Path,
+) -> None:
+    """COCO is task 0 of the run that made the start, and outside the stream of all others."""
+    about = {"run": "coco", "checkpoint": "S"}
+    coco = current([row(task="00-coco", metrics={"rm": 70.0})], **about)
+    transfer = current(
+        [row(task="00-coco", task_step=None, step=2, metrics={"rm": 30.0})], start="S"
+    )
+    joint = {"run": "joint", "method": "joint", "checkpoint": "J", "step": 2}
+    bound = current([row(task="00-coco", task_step=None, metrics={"rm": 60.0})], **joint)
+    (track,) = _document(tmp_path, coco + _trained() + transfer + bound).tracks
+    (of_joint,) = [one for one in track.every if one.name == "joint"]
+    assert scores_on(of_joint, "00-coco") == {2: 60.0}
+
+
+def _weeks() -> list[dict[str, Any]]:
+    """Weekly tasks of separate streams that all have one name, as has the model's own test set."""
+    ids = {0: "week 0", 1: "week 1", 2: "week 2", None: "prod"}
+    names = {None: "00-part", 0: "00-part", 1: "01-part", 2: "02-part"}
+    rows = []
+    for step in range(3):
+        for task in [None, *range(step + 1)]:
+            score = {"rm": 50.0 - step if task is None else 60.0 + task}
+            one = row(step=step, task_step=task, task=names[task], metrics=score, tasks=[])
+            rows += current([one], data=ids[task], stream=f"stream of {ids[task]}", start="S")
+    alone = {"run": "openai", "method": "imported", "checkpoint": "S", "step": None, "config": None}
+    return rows + [
+        one | alone
+        for number, name in enumerate(ids.values())
+        for one in current(
+            [row(task="00-part", task_step=None, metrics={"rm": 10.0 + number})],
+            data=name,
+            stream=f"stream of {name}",
+        )
+    ]
+
+
+def test_weekly_streams_with_one_name_are_reported_with_the_model_they_start_from(
+    tmp_path: Path,
+) -> None:
+    """The model that was imported knows nothing of the weeks: all four are 00-part to it."""
+    rows = _weeks()
+    for ordered in (rows, rows[::-1]):
+        (track,) = _document(tmp_path, ordered).tracks
+        (run,) = track.runs
+        assert run.tasks == ("00-part", "01-part", "02-part")
+        np.testing.assert_array_equal(run.own["rm"][0, 0, :3], [10, 11, 12])
+        assert scores_on(run, "00-part (prod)") == {-1: 13.0, 0: 50.0, 1: 49.0, 2: 48.0}
+
+
+def test_merged_galleries_survive_data_with_the_name_of_a_task(tmp_path: Path) -> None:
+    merged = [
+        one | {"task": "merged", "gallery": "merged", "tasks": ["00-part", "01-part"]}
+        for one in _weeks()
+        if (one["step"], one["task_step"]) == (1, 1)
+    ]
+    rows = [*_weeks(), *[one | {"data": "both"} for one in merged]]
+    ((run,),) = (track.runs for track in _document(tmp_path, rows, allow_missing=True).tracks)
+    assert "merged" in run.galleries
+
+
+def test_a_start_with_a_step_has_no_place_in_the_run(tmp_path: Path) -> None:
+    """import-checkpoint --step 0: its own test set is not task 0 of the run."""
+    rows = [one | {"step": 0, "task_step": 0, "task": "prod"} for one in _imported(("prod",))]
+    (track,) = _document(tmp_path, _trained() + rows).tracks
+    outside = {one.name: one.outside for one in track.every if one.outside}
+    assert outside == {"ctp": ("prod",)}
+    assert track.runs[0].name == "ctp"
+
+
+def test_data_of_one_name_that_changed_between_steps_are_refused(tmp_path: Path) -> None:
+    rows = [
+        one | {"data": f"version {step}"}
+        for step in (0, 2)
+        for one in current([row(task="coco", task_step=None, step=step)])
+    ]
+    with pytest.raises(BadInput, match=r"r:7 and .*r:8 cannot share a column: data is version 0"):
+        _document(tmp_path, [*current(own_rows()), *rows])
+
+
+def test_a_task_evaluated_through_two_streams_is_one(tmp_path: Path) -> None:
+    """Two directories of the same content, in two streams: the data decide."""
+    rows = current(own_rows())
+    again = [one | {"stream": "a copy"} for one in rows]
+    (track,) = _document(tmp_path, rows + again).tracks
+    assert track.runs[0].steps == 3

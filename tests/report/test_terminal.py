@@ -1,0 +1,79 @@
+"""Tables keep to their width and leave out the least important columns first."""
+
+from __future__ import annotations
+
+import pytest
+from rich.cells import cell_len
+
+from vlcpctl.report.formats import fitted, print_report, styled
+from vlcpctl.report.table import Column, RowGroup, Table, TableCell
+
+
+def _table(names: list[str], ranks: list[int], label: str = "ctp", sd: str = "1.00") -> Table:
+    columns = [Column("run", is_number=False)]
+    columns += [Column(name, rank=rank) for name, rank in zip(names, ranks, strict=True)]
+    cells = (TableCell(label), *(TableCell("50.00", sd) for _ in names))
+    return Table("title", tuple(columns), (RowGroup("group", (cells,)),), ("a note",))
+
+
+def test_a_table_that_fits_is_left_alone() -> None:
+    table = _table(["rm"], [0])
+    assert fitted(table, 80) == [table]
+
+
+def test_spreads_of_minor_columns_go_before_columns() -> None:
+    (table,) = fitted(_table(["r1", "rm"], [2, 0]), 26)
+    assert [cell.sd for cell in table.groups[0].rows[0]] == ["", "", "1.00"]
+
+
+def test_columns_of_one_rank_go_together_and_are_named() -> None:
+    (table,) = fitted(_table(["i2t_r5", "t2i_r5", "r1", "rm"], [2, 2, 1, 0]), 28)
+    assert [column.name for column in table.columns] == ["run", "r1", "rm"]
+    assert table.every_note[-1] == "left out at this width: i2t_r5, t2i_r5"
+
+
+def test_a_long_name_is_cut_to_leave_room_for_numbers() -> None:
+    table = _table(["rm"], [0], label="a-long-name-of-a-run", sd="")
+    assert "a-long-nam\u2026  50.00\n" in styled(table, 22).plain
+    assert "a-long-name-of-a-run  50.00\n" in styled(table, 60).plain
+
+
+def test_columns_that_must_stay_are_put_in_blocks() -> None:
+    blocks = fitted(_table([str(i) for i in range(6)], [0] * 6, sd=""), 24)
+    assert [len(block.columns) for block in blocks] == [4, 4]
+    assert {block.columns[0].name for block in blocks} == {"run"}
+    assert [block.notes for block in blocks] == [(), ("a note",)]
+
+
+def test_no_line_is_wider_than_asked() -> None:
+    for width in range(30, 120, 7):
+        text = styled(_table([f"metric_{i}" for i in range(9)], [i % 4 for i in range(9)]), width)
+        assert max(cell_len(line) for line in text.plain.splitlines()) <= width
+
+
+def test_wide_characters_keep_the_columns_aligned() -> None:
+    table = _table(["rm"], [0], label="日本", sd="")
+    lines = styled(table).plain.splitlines()
+    assert len({cell_len(line) for line in lines if "rm" in line or "50.00" in line}) == 1
+
+
+def test_bold_and_plain_say_the_same() -> None:
+    text = styled(_table(["rm"], [0]))
+    assert "ctp  50.00 (1.00)" in text.plain
+    assert any(span.style == "bold" for span in text.spans)
+
+
+def test_names_are_not_markup() -> None:
+    assert "[red]a[/red]\n" in styled(_table([], [], label="[red]a[/red]")).plain
+
+
+def test_a_name_with_a_line_break_stays_on_one_line() -> None:
+    assert r"a\nb  50.00 (1.00)" in styled(_table(["rm"], [0], label="a\nb")).plain
+
+
+def test_a_pipe_gets_no_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    print_report(["mind this"], [("heading", [_table(["rm"], [0])])])
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert out.startswith("heading\n\ntitle\n")
+    assert out.endswith("note: mind this\n\n")

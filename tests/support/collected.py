@@ -1,0 +1,56 @@
+"""What a report makes of rows, without files: tracks, and facts as records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.files.rows import Row
+from vlcpctl.report.formats import records_csv
+from vlcpctl.report.joined import JoinedRows, lineages
+from vlcpctl.report.report import FIELDS, Document, facts_csv, read_facts
+from vlcpctl.report.scores import Run, Spread, Track, tracks_of
+
+
+def collect(rows: Iterable[Row]) -> list[Track]:
+    """The tracks of rows that are not joined."""
+    rows = list(rows)
+    return tracks_of(rows, lineages(rows, JoinedRows(rows, {}), None))
+
+
+def facts_of(
+    document: Document, metric: str, key: str = "rm", **names: Any
+) -> list[dict[str, Any]]:
+    """The facts of a report in a metric and key, with these names."""
+    wanted = {"metric": metric, "key": key, **names}
+    every = read_facts(facts_csv(document))
+    return [one for one in every if all(one[name] == value for name, value in wanted.items())]
+
+
+def fact(document: Document, metric: str, key: str = "rm", **names: Any) -> dict[str, Any]:
+    """The only such fact."""
+    (found,) = facts_of(document, metric, key, **names)
+    return found
+
+
+def scores_on(run: Run, data: str, key: str = "rm") -> dict[int, float]:
+    """The scores of a run of one seed on some data, by step."""
+    column = run.data.index(data)
+    found = {step: run.at(key, step, column) for step in run.steps_on[column]}
+    return {step: one.mean for step, one in found.items() if one is not None}
+
+
+def scores_of(*values: float) -> dict[str, Any]:
+    """The numbers of a fact in rm, with a value for each seed."""
+    several = " ".join(map(str, values)) if len(values) > 1 else ""
+    found = Spread(values)
+    about = {"key": "rm", "value": found.mean, "sd": found.sd, "values": several}
+    return about | {"n": len(values), "seeds": " ".join(map(str, range(len(values))))}
+
+
+def write_facts(path: Path, facts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A file facts.csv of a report, and the facts as they are read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(records_csv(FIELDS, facts), encoding="utf-8")
+    return read_facts(path.read_text(encoding="utf-8"))

@@ -1,0 +1,342 @@
+"""What rows must agree about to share a cell, a matrix, a curve, a table or a mean over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from vlcpctl.core.errors import BadInput, UsageError, unknown_name
+from vlcpctl.core.words import printable
+from vlcpctl.files.rows import COUNTS, OPTIONS_OF_DATA, OPTIONS_OF_SEED, Row, different_options
+from vlcpctl.report.scores import is_outside, track_key
+
+# The fields of --allow-mixed: what rows cannot share if one of them differs, and what to do.
+FIELDS = {
+    "limit": ("a table", "evaluate them alike"),
+    "options": ("a table", "evaluate them alike"),
+    "data": ("a column", "evaluate one run on one stream"),
+    "counts": ("a column", "evaluate them again"),
+    "checkpoint": ("a step of one run", "give each its own run name"),
+    "seed": ("a checkpoint", "remove the copied rows"),
+    "config": ("a mean over seeds", "give each its own run name"),
+}
+_OF_MODEL = frozenset({"checkpoint", "seed", "config"})
+_SHOWN = 3  # differences named in a note, and names in one before "and N more"
+
+Difference = dict[str, tuple[object, object]]  # what differs, with both values
+
+
+class _Rule(NamedTuple):
+    """Rows of one group must not differ in a value; of None, nothing is compared."""
+
+    field: str
+    group: Callable[[Row], Hashable]
+    value: Callable[[Row], Hashable]
+    differ: Callable[[Row, Row], Difference]
+
+
+def parse_fields(texts: Iterable[str]) -> frozenset[str]:
+    """The fields of --allow-mixed FIELD,... . Raises UsageError for an unknown one.
+
+    >>> sorted(parse_fields(["data,limit", "config"]))
+    ['config', 'data', 'limit']
+    """
+    names = [name.strip() for text in texts for name in text.split(",")]
+    for name in names:
+        if name not in FIELDS:
+            raise UsageError(f"--allow-mixed: {unknown_name('field', name, FIELDS)}")
+    return frozenset(names)
+
+
+def require_comparable(rows: Sequence[Row], allow_mixed: Collection[str] = ()) -> list[str]:
+    """A note for each field of `allow_mixed` that made a difference.
+
+    Raises BadInput, naming two rows and both values, if rows that would share a cell, a matrix, a
+    curve, a table or a mean over seeds differ in any other field.
+    """
+    mixed: dict[str, list[tuple[str, str]]] = {}
+    models: dict[Hashable, Row] = {}  # a row of each: all others have the same checkpoint
+    for row in rows:
+        models.setdefault((row.run, row.seed, row.step, row.checkpoint, id(row.config)), row)
+    for rule in _RULES:
+        of_rule = list(models.values()) if rule.field in _OF_MODEL else rows
+        if len(set(map(rule.value, of_rule))) < 2:
+            continue  # as in most reports for most rules: no need to know the group of each row
+        groups: dict[Hashable, tuple[Row, Hashable]] = {}
+        found: dict[Hashable, tuple[str, str]] = {}
+        for row in of_rule:
+            value = rule.value(row)
+            group = None if value is None else rule.group(row)
+            if group is None:
+                continue
+            first, known = groups.setdefault(group, (row, value))
+            if value != known and group not in found and (differs := rule.differ(first, row)):
+                if rule.field not in allow_mixed:
+                    _refuse(rule.field, first, row, differs)
+                found[group] = _where(rule.field, row), _words(differs)
+        mixed.setdefault(rule.field, []).extend(sorted(found.values()))
+    return [
+        f"--allow-mixed {field}: {_some([': '.join(one) for one in found], '; ')}"
+        for field, found in mixed.items()
+        if found
+    ]
+
+
+def require_alike(pairs: Iterable[tuple[Row, Row]], allow_mixed: Collection[str] = ()) -> None:
+    """Raise BadInput, naming both rows, if a baseline was measured unlike what it is compared with.
+
+    The rows of a pair may differ in the fields of `allow_mixed`, and a baseline may be of another
+    run, seed and stream.
+    """
+    for one, other in pairs:
+        differs = {
+            "limit": _pair("limit", one.limit, other.limit),
+            "options": _options(one, other, lambda name: name not in OPTIONS_OF_SEED),
+            "data": _pair("data", one.data, other.data),
+            "counts": _counts(one, other),
+        }
+        for field, found in differs.items():
+            if found and field not in allow_mixed:
+                _refuse(field, one, other, found)
+
+
+def _refuse(field: str, first: Row, second: Row, differs: Difference) -> None:
+    shares, advice = FIELDS[field]
+    raise BadInput(
+        f"{first.place} and {second.place} cannot share {shares}: {printable(_words(differs))}; "
+        f"{advice}, or use --allow-mixed {field}"
+    )
+
+
+def _words(differs: Difference) -> str:
+    """Such as "lr is 0.1 in one row and 0.01 in another"."""
+    texts = [
+        f"{name} is {_text(one)} in one row and {_text(other)} in another"
+        for name, (one, other) in differs.items()
+    ]
+    more = len(texts) - _SHOWN
+    return ", ".join(texts[:_SHOWN]) + (f" and {more} more differences" if more > 0 else "")
+
+
+def _text(value: object) -> str:
+    return "not set" if value is None else f"{value!s:.80}"
+
+
+def _some(texts: Sequence[str], joint: str) -> str:
+    more = [f"and {len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []
+    return joint.join([*texts[:_SHOWN], *more])
+
+
+def _where(field: str, row: Row) -> str:
+    """Which table, column, step or run rows of a rule are in."""
+    run = f"run {row.run!r}"
+    if field == "config":
+        return f"{run}, step {row.step}"
+    if field == "checkpoint":
+        return f"{run}, seed {row.seed}, step {row.step}"
+    track = ", ".join(part for part in (row.evaluator, row.protocol, row.split) if part)
+    if field in {"limit", "options"}:
+        return track
+    return f"{track}, {run}, seed {row.seed}, {row.task if row.gallery == 'own' else _column(row)}"
+
+
+def _column(row: Row) -> Hashable:
+    """The column of a run's matrix, or what data outside the stream are called."""
+    if row.gallery == "merged":
+        return "merged", len(row.tasks)
+    return (row.task, row.tasks) if row.task_step is None else row.task_step
+
+
+def _table(row: Row) -> Hashable:
+    """The tables of a track are about its stream; data outside it have a line each."""
+    is_apart = row.since is not None or is_outside(row)
+    return *track_key(row), row.since is None, (row.task, row.tasks) if is_apart else None
+
+
+def _curve(row: Row) -> Hashable:
+    """A column of one seed's matrix, or its curve on data outside the stream."""
+    return *track_key(row), row.since is None, row.run, row.seed, row.gallery, _column(row)
+
+
+def _same_data(row: Row) -> Hashable:
+    """Rows of the same data, whatever their run."""
+    return *track_key(row), row.since is None, row.data, row.data_content
+
+
+def _counted(row: Row) -> Hashable:
+    """Rows of the same data that count the same things alike."""
+    return (
+        *track_key(row),
+        row.since is None,
+        row.data,
+        row.data_content,
+        row.limit,
+        id(row.options),
+    )
+
+
+def _pair(name: str, one: object, other: object) -> Difference:
+    return {} if one == other else {name: (one, other)}
+
+
+def _differ(name: str) -> Callable[[Row, Row], Difference]:
+    """Compares one field."""
+    return lambda one, other: _pair(name, getattr(one, name), getattr(other, name))
+
+
+def _counts(one: Row, other: Row) -> Difference:
+    if one.limit != other.limit or different_options(one, other):
+        return {}
+    if one.data == other.data and one.data_content != other.data_content:
+        return {}  # `vlcpctl forget` has removed pairs between the two; a note says so
+    mine, others = one.counts, other.counts
+    names = sorted(mine.keys() & others.keys())
+    return {name: (mine[name], others[name]) for name in names if mine[name] != others[name]}
+
+
+def _configs(one: Row, other: Row) -> Difference:
+    if one.config is None or other.config is None or one.config["id"] == other.config["id"]:
+        return {}
+    was, now = one.config["values"], other.config["values"]
+    return different_values(was, now) or {"config": (one.config["id"], other.config["id"])}
+
+
+def different_values(was: Mapping[str, object], now: Mapping[str, object]) -> Difference:
+    """The settings that differ, those inside objects by their path.
+
+    >>> different_values({"lr": 0.1, "set": {"a": 1}}, {"lr": 0.1, "set": {"a": 2}})
+    {'set.a': (1, 2)}
+    """
+    found: Difference = {}
+    for name in sorted(was.keys() | now.keys()):
+        one, other = was.get(name), now.get(name)
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            inner = different_values(one, other)
+            found |= {f"{name}.{path}": pair for path, pair in inner.items()}
+        elif one != other:
+            found[name] = (one, other)
+    return found
+
+
+def _options(one: Row, other: Row, is_wanted: Callable[[str], bool]) -> Difference:
+    return {n: pair for n, pair in different_options(one, other).items() if is_wanted(n)}
+
+
+# Rows share equal options, so that their identity tells most of them apart.
+_RULES = (
+    _Rule("limit", _table, lambda row: (row.limit,), _differ("limit")),
+    _Rule(
+        "options",
+        _table,
+        lambda row: id(row.options),
+        lambda one, other: _options(
+            one, other, lambda name: name not in {*OPTIONS_OF_DATA, *OPTIONS_OF_SEED}
+        ),
+    ),
+    _Rule(
+        "options",
+        _same_data,
+        lambda row: id(row.options),
+        lambda one, other: _options(one, other, lambda name: name in OPTIONS_OF_DATA),
+    ),
+    _Rule(
+        "options",
+        lambda row: (*track_key(row), row.run, row.seed),
+        lambda row: id(row.options),
+        lambda one, other: _options(one, other, lambda name: name in OPTIONS_OF_SEED),
+    ),
+    _Rule("data", _curve, lambda row: row.data, _differ("data")),
+    _Rule("counts", _counted, attrgetter(*COUNTS), _counts),
+    _Rule(
+        "checkpoint",
+        lambda row: (row.run, row.seed, row.step),
+        lambda row: row.checkpoint,
+        _differ("checkpoint"),
+    ),
+    _Rule(
+        "seed",
+        lambda row: None if row.step is None else (row.run, row.step, row.checkpoint),
+        lambda row: row.seed,
+        _differ("seed"),
+    ),
+    _Rule(
+        "config",
+        lambda row: None if row.step is None else (row.run, row.step),
+        lambda row: row.config and row.config["id"],
+        _configs,
+    ),
+)
+
+
+def row_notes(rows: Sequence[Row]) -> list[str]:
+    """Notes about rows that can be compared, but with care."""
+    # One of each run and seed on the same data, whatever the steps.
+    data: dict[Hashable, Row] = {}
+    for row in rows:
+        about = row.data, row.data_content, row.task, id(row.tasks), row.gallery, row.split
+        data.setdefault((row.run, row.seed, row.evaluator, row.protocol, *about), row)
+    return [*_data_notes(list(data.values())), *_chain_notes(rows)]
+
+
+def _data_notes(rows: Sequence[Row]) -> Iterator[str]:
+    """Runs whose seeds, tasks whose runs, and data of which rows are of different samples."""
+    by_seed: dict[tuple[Hashable, ...], dict[str, int]] = {}
+    by_run: dict[tuple[Hashable, ...], dict[str, set[str]]] = {}
+    contents: dict[tuple[Hashable, str], dict[str | None, str]] = {}
+    for row in rows:
+        track = track_key(row)
+        seeds = by_seed.setdefault((track, row.run, row.gallery, _column(row)), {})
+        seeds.setdefault(row.data, row.seed)
+        contents.setdefault((track, row.data), {}).setdefault(row.data_content, row.task)
+        if row.gallery == "own":
+            of_task = by_run.setdefault((track, row.tasks, row.task), {})
+            of_task.setdefault(row.run, set()).add(row.data)
+    unlike = {str(key[1]) for key, found in by_seed.items() if len(set(found.values())) > 1}
+    if unlike:
+        yield (
+            f"the seeds of {_listed('run', unlike)} were evaluated on different data; their "
+            "standard deviation includes the difference"
+        )
+    tasks = {
+        str(key[2])
+        for key, of_runs in by_run.items()
+        if any(not one & other for one in of_runs.values() for other in of_runs.values())
+    }
+    if tasks:
+        listed = _listed("task", tasks)
+        yield f"the data of {listed} are not the same in all runs: compare them with care"
+    rewritten = {next(iter(found.values())) for found in contents.values() if len(found) > 1}
+    if rewritten:
+        yield (
+            f"some rows of {_listed('task', rewritten)} were evaluated before 'vlcpctl forget' "
+            "removed pairs, others after it: compare them with care"
+        )
+
+
+def _chain_notes(rows: Iterable[Row]) -> list[str]:
+    """Steps that were not trained from the step before them."""
+    made: dict[tuple[str, int, int], str] = {}
+    parents: dict[tuple[str, int, int], str] = {}
+    for row in rows:
+        if row.step is not None:
+            made[row.run, row.seed, row.step] = row.checkpoint
+            if row.parent is not None:
+                parents[row.run, row.seed, row.step] = row.parent
+    broken = [
+        f"run {run!r}, seed {seed}: the model of step {step} was not trained from that of step "
+        f"{step - 1}"
+        for (run, seed, step), parent in sorted(parents.items())
+        if made.get((run, seed, step - 1), parent) != parent
+    ]
+    return broken[:_SHOWN]
+
+
+def _listed(kind: str, found: Collection[str]) -> str:
+    """Such as "run 'a'", "runs 'a' and 'b'", or the first few and their number."""
+    names = sorted(found)
+    shown = [repr(name) for name in names[:_SHOWN]]
+    if len(names) > _SHOWN:
+        shown.append(f"{len(names) - _SHOWN} more")
+    text = " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    return f"{kind}{'' if len(names) == 1 else 's'} {text}"

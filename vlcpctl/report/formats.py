@@ -1,0 +1,541 @@
+"""A table as text for a terminal, as Markdown, CSV and LaTeX; verdicts as JUnit XML."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+from vlcpctl.core.console import emit, results
+from vlcpctl.core.words import as_markdown, printable
+from vlcpctl.metrics.calibration import METRICS
+from vlcpctl.report.facts import WORST
+from vlcpctl.report.gates import Verdict, names_tracks
+from vlcpctl.report.table import UNDEFINED, Column, Table, TableCell, upper_headings
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+# The name of a summary in papers, and in a few words what it is.
+_SUMMARIES = {
+    "own_learned": ("Learned", ""),
+    "own_final": ("Final", ""),
+    "merged_final": ("Final", ""),
+    "bwt_gem": ("BWT", "as in GEM"),
+    "bwt_incclip": ("BWT (IncCLIP)", "mean over the steps"),
+    "bwt_ctp": ("BWT (CTP)", "loss on the galleries so far"),
+    "forgetting_max": ("Forgetting", "from the highest score (Chaudhry et al.)"),
+    "fr_dha": ("FR", "percent of what was learned (DHA)"),
+    "fwt_gem": ("FWT", "before learning, against the start (GEM)"),
+    "transfer_zscl": ("Transfer", "before learning (ZSCL)"),
+    "avg_zscl": ("Avg.", "over steps and tasks (ZSCL)"),
+    "last_zscl": ("Last", "as Final (ZSCL)"),
+    "ka_fomo": ("KA", "knowledge accumulation (FoMo-in-Flux)"),
+    "zs_fomo": ("ZS", "zero-shot retention (FoMo-in-Flux)"),
+    "mean_per_class_recall": ("Mean per class", ""),
+    "pair_recall": ("Pair recall", ""),
+    "pair_precision": ("Pair precision", ""),
+    "pair_calibration": ("Pair calibration", ""),
+    "rm": ("R@mean", "mean of R@1, R@5 and R@10"),
+    "change": ("Change", "against the start"),
+}
+_KEY = re.compile(r"(?:(i2t|t2i)_)?(rmean|r(?=\d)|acc(?=\d)|top(?=\d)|map_(?=\d))(\d*)")
+_STEMS = {"rmean": "R@mean", "r": "R@", "acc": "Top-", "top": "Top-", "map_": "mAP@"}
+_KEY_WORD = re.compile(rf"\b(?:{_KEY.pattern}|rm|mean_per_class_recall|{'|'.join(METRICS)})\b")
+
+_UNLIMITED = 10**4  # width if stdout is not a terminal
+_NOTE_WIDTH = 100  # at most
+_GAP = 2  # blanks between columns
+_ROOM = 28  # of two numbers with deviations
+
+# What would start a list or a rule at the start of a line of Markdown.
+_START = re.compile(r"^([-+=]|\d+(?=[.)]))")
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")  # the last four: full-width forms
+_SAFE = re.compile(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?((?: to)? [-+]?[0-9.]+(e[-+]?[0-9]+)?)*")
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+}
+# Two of these become one character in a font: en dashes, quotation marks.
+_JOINED = re.compile(r"([-`',])(?=\1)")
+_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
+_ARROWS = {None: "", True: r" $\uparrow$", False: r" $\downarrow$"}
+_HEADS = {"run": "Run", "method": "Method", "seeds": "Seeds"}
+_WAYS = {"i2t": "Image to text", "t2i": "Text to image", "both": "Both"}
+_LATIN = range(0x250)  # what pdfLaTeX reads without further packages, more or less
+_MANY = 8  # columns of numbers; more are set smaller
+_WIDE = 70  # characters of a line that may be wider than a page
+_NEEDS = r"% Needs \usepackage{booktabs} and \usepackage{siunitx}."
+_WIDE_NEEDS = (
+    r"% Needs \usepackage{booktabs}, \usepackage{siunitx} and \usepackage{graphicx}.",
+    r"% A table wider than the text is made smaller; on a page sideways (pdflscape) it is larger.",
+)
+_FOREIGN = "% Has characters that pdfLaTeX cannot set; LuaLaTeX can with a font that has them."
+_FITTED = (
+    r"  \end{lrbox}",
+    r"  \ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox0}\else\usebox0\fi",
+)
+_SET_UP = (
+    r"\sisetup{detect-weight = true, separate-uncertainty = true, retain-explicit-plus = true}"
+)
+SUITE = "vlcpctl forgetting-report"
+JUNIT_HEAD = f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="{SUITE}"'
+_NO_XML = re.compile("[\ufffe\uffff]")  # what XML 1.0 excludes and `printable` keeps
+
+
+def paper_name(key: str) -> tuple[str, str] | None:
+    """(direction or "", name) of a key of a metric or of a summary; None for any other word.
+
+    >>> paper_name("i2t_r1"), paper_name("rm"), paper_name("fr_dha"), paper_name("run")
+    (('i2t', 'R@1'), ('both', 'R@mean'), ('', 'FR'), None)
+    """
+    if key in _SUMMARIES:
+        return "both" if key == "rm" else "", _SUMMARIES[key][0]
+    match = _KEY.fullmatch(key)
+    return match and (match[1] or "", f"{_STEMS[match[2]]}{match[3]}")
+
+
+def on_one_line(key: str) -> str:
+    """The name with its direction, or the word itself.
+
+    >>> on_one_line("i2t_r1"), on_one_line("rm"), on_one_line("run")
+    ('i2t R@1', 'R@mean', 'run')
+    """
+    way, name = paper_name(key) or ("", key)
+    return f"{way} {name}" if way in {"i2t", "t2i"} else name
+
+
+def with_paper_names(text: str) -> str:
+    """The text with every key of a metric replaced by its name.
+
+    >>> with_paper_names("Forgetting in rm, own galleries")
+    'Forgetting in R@mean, own galleries'
+    """
+    return _KEY_WORD.sub(lambda word: on_one_line(word[0]), text)
+
+
+def print_report(notes: Iterable[str], sections: Iterable[tuple[str, list[Table]]]) -> None:
+    """Print each section's heading and tables on stdout, then the notes."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=results(), highlight=False)
+    width = console.width if console.is_terminal else _UNLIMITED
+
+    def show(text: Text) -> None:
+        if console.is_terminal:
+            console.print(text, soft_wrap=True)
+        else:  # rich would exit with 1, not 141, when the reader of a pipe has gone
+            for line in text.plain.split("\n"):
+                emit(line)
+
+    for heading, tables in sections:
+        if heading:
+            show(Text(f"{printable(heading)}\n", "bold underline"))
+        for table in tables:
+            show(styled(table, width))
+    for note in notes:
+        show(Text(_wrapped(f"note: {printable(note)}", width)))
+
+
+def styled(table: Table, width: int = _UNLIMITED) -> Text:
+    """The table as styled lines, fitted to `width` terminal cells; unsafe text is escaped."""
+    from rich.text import Text
+
+    blocks = fitted(table.with_texts(printable), width)
+    text = Text("\n").join(_block(block, width) for block in blocks)
+    for note in blocks[-1].every_note:
+        text.append(_wrapped(note, width), "dim")
+    return text
+
+
+def fitted(table: Table, width: int) -> list[Table]:
+    """The table without what does not fit, split into blocks of columns if necessary.
+
+    Deviations of minor columns go first, then minor columns by rank (a note names them), then all
+    deviations. (A table of rich would shrink every column until no number can be read.)
+    """
+
+    def is_too_wide() -> bool:
+        return _total(_widths(table, width)) > width
+
+    if is_too_wide():
+        table = table.without_deviations(min_rank=1)
+    left_out: list[str] = []
+    while is_too_wide() and (rank := max(c.rank for c in table.columns)):
+        left_out += [column.name for column in table.columns if column.rank == rank]
+        table = table.only([i for i, column in enumerate(table.columns) if column.rank < rank])
+    if is_too_wide():
+        has_sd = any(cell.sd for group in table.groups for row in group.rows for cell in row)
+        left_out += ["standard deviations"] if has_sd else []
+        table = table.without_deviations()
+    if left_out:
+        note = f"left out at this width: {', '.join(left_out)}"
+        table = replace(table, readings=(*table.readings, note))
+    # As few tables as possible that fit, each with the key columns, the last with the notes.
+    widths = _widths(table, width)
+    keys = _total(widths[: table.keys])
+    blocks: list[list[int]] = [[]]
+    used = keys
+    for place, needed in enumerate(widths[table.keys :], table.keys):
+        if blocks[-1] and used + _GAP + needed > width:
+            blocks.append([])
+            used = keys
+        blocks[-1].append(place)
+        used += _GAP + needed
+    tables = [table.only([*range(table.keys), *places]) for places in blocks]
+    return [*(replace(block, notes=(), readings=()) for block in tables[:-1]), tables[-1]]
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _widths(table: Table, width: int) -> list[int]:
+    """Terminal cells of each column; the first takes what leaves room for numbers.
+
+    The last column under an upper heading is as wide as this needs.
+    """
+    from rich.cells import cell_len
+
+    rows = [row for group in table.groups for row in group.rows]
+    first, *others = (
+        max(cell_len(text) for text in (column.name, *(row[place].line for row in rows)))
+        for place, column in enumerate(table.columns)
+    )
+    widths = [min(first, max(width // 2, width - _ROOM)), *others]
+    place = 0
+    for over, count in upper_headings(table.columns):
+        place += count
+        room = _total(widths[place - count : place])
+        widths[place - 1] += max(0, cell_len(over) + (_GAP if count > 1 else 0) - room)
+    return widths
+
+
+def _block(table: Table, width: int) -> Text:
+    """Title, header and groups between rules."""
+    from rich.text import Text
+
+    widths = _widths(table, width)
+    rule = Text("-" * _total(widths), "dim")
+    head = [TableCell(column.name, is_faint=True) for column in table.columns]
+    lines = [Text(table.title, "bold"), rule]
+    lines += [_upper_line(table, widths)] if upper_headings(table.columns) else []
+    lines.append(_line(head, table, widths))
+    for group in table.groups:
+        lines += [rule, *([Text(group.name, "italic")] if group.name else [])]
+        lines += [_line(row, table, widths) for row in group.rows]
+    return Text("\n").join([*lines, rule, Text()])
+
+
+def _upper_line(table: Table, widths: list[int]) -> Text:
+    """The upper headings, between dashes in the middle of their columns if there are several."""
+    from rich.text import Text
+
+    parts, place = [], 0
+    for over, count in upper_headings(table.columns):
+        room = _total(widths[place : place + count])
+        is_joined = over and count > 1
+        text = Text(f" {over} " if is_joined else over, overflow="ellipsis")
+        text.align("center" if is_joined else "right", room, "-" if is_joined else " ")
+        parts.append(text)
+        place += count
+    return _joined(parts, "dim")
+
+
+def _line(cells: Iterable[TableCell], table: Table, widths: list[int]) -> Text:
+    """Cells aligned in their columns, a name that is too long cut with an ellipsis."""
+    from rich.text import Text
+
+    texts = []
+    for cell, column, width in zip(cells, table.columns, widths, strict=True):
+        style = "bold" if cell.is_best or cell.is_strong else "dim" if cell.is_faint else ""
+        text = Text(cell.line, style, overflow="ellipsis")
+        text.align("right" if column.is_number else "left", width)
+        texts.append(text)
+    return _joined(texts)
+
+
+def _joined(parts: Iterable[Text], style: str = "") -> Text:
+    from rich.text import Text
+
+    line = Text(" " * _GAP).join(parts)
+    line.stylize(style)
+    line.rstrip()
+    return line
+
+
+def _wrapped(note: str, width: int) -> str:
+    return textwrap.fill(note, min(width, _NOTE_WIDTH), subsequent_indent="  ") + "\n"
+
+
+def table_markdown(table: Table) -> str:
+    """The table under a heading, and its notes as a list."""
+    heads = [as_markdown(column.title) for column in table.columns]
+    marks = ["---:" if column.is_number else ":---" for column in table.columns]
+    lines = [heads, marks]
+    for group in table.groups:
+        if group.name:
+            lines.append([f"*{as_markdown(group.name)}*"] + [""] * (len(heads) - 1))
+        lines += [[_markdown_cell(cell) for cell in row] for row in group.rows]
+    notes = ["", markdown_list(table.every_note)] if table.every_note else []
+    found = [f"| {' | '.join(cells)} |" for cells in lines]
+    return "\n".join([f"### {as_markdown(table.title)}", "", *found, *notes])
+
+
+def markdown_list(lines: Iterable[str]) -> str:
+    """The lines as a list."""
+    return "\n".join(f"- {markdown_line(line)}" for line in lines)
+
+
+def markdown_line(text: str) -> str:
+    """The escaped text for the start of a line: "1. a" is not the first item of a list."""
+    # A number starts a list because of the mark behind it, so the mark is escaped.
+    return _START.sub(
+        lambda found: f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}", as_markdown(text)
+    )
+
+
+def _markdown_cell(cell: TableCell) -> str:
+    text = as_markdown(cell.line)
+    return f"**{text}**" if text and (cell.is_best or cell.is_strong) else text
+
+
+def records_csv(fields: Sequence[str], records: Iterable[Mapping[str, object]]) -> str:
+    """A header and one line for each record; blank: none."""
+    return csv_text([fields, *([_value(one.get(name)) for name in fields] for one in records)])
+
+
+def _value(value: object) -> str:
+    return "" if value is None else number_text(value) if isinstance(value, float) else str(value)
+
+
+def number_text(value: float) -> str:
+    """The number with six decimals at most."""
+    return repr(round(value, 6) + 0.0)
+
+
+def table_csv(table: Table) -> str:
+    """A header and one line for each row; numbers are not rounded as they are shown.
+
+    A column with deviations is followed by them, and `group` has the headings of groups of rows.
+    Keys of metrics have the names of papers.
+    """
+    rows = [(group.name, row) for group in table.groups for row in group.rows]
+    has_groups = any(group.name for group in table.groups)
+    has_sd = [any(row[place].sd for _, row in rows) for place in range(len(table.columns))]
+    head = ["group"] if has_groups else []
+    for column, has in zip(table.columns, has_sd, strict=True):
+        is_key = column.is_number and not column.over
+        name = on_one_line(column.name) if is_key else column.title
+        head += [name, f"{name} sd"] if has else [name]
+    lines = [head]
+    for group, row in rows:
+        line = [group] if has_groups else []
+        for cell, has in zip(row, has_sd, strict=True):
+            word = "" if cell.text == UNDEFINED else cell.text
+            text = word if cell.value is None else number_text(cell.value)
+            line += [text, cell.sd] if has else [text]
+        lines.append(line)
+    return csv_text(lines)
+
+
+def csv_text(lines: Iterable[Iterable[str]]) -> str:
+    """The lines as CSV, in which a spreadsheet computes nothing."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerows([literal(printable(value)) for value in line] for line in lines)
+    return file.getvalue()
+
+
+def literal(text: str) -> str:
+    """The text, with an apostrophe if a spreadsheet would compute it.
+
+    >>> literal("=1+1"), literal("-1.5"), literal("-1.20 to 3.40")
+    ("'=1+1", '-1.5', '-1.20 to 3.40')
+    """
+    return f"'{text}" if _FORMULA.match(text) and not _SAFE.fullmatch(text) else text
+
+
+def table_latex(table: Table, label: str) -> str:
+    r"""The table as a table environment, for booktabs and siunitx: the title is its caption.
+
+    Keys of metrics have the names and arrows of papers. Numbers are in S columns with a deviation
+    as +-, the best of a column is bold. A table that may be wider than the text is scaled down to
+    its width, if it is, by graphicx.
+    """
+    meaning = ""
+    if not table.is_ordered:  # the tables of papers have their own headings
+        known = (_SUMMARIES.get(column.name, ("", "")) for column in table.columns)
+        meaning = "; ".join(f"{name}: {said}" for name, said in known if said)
+        table = replace(table, columns=tuple(map(_in_papers, table.columns)))
+    rows = [row for group in table.groups for row in group.rows]
+    cells = [[row[place] for row in rows] for place in range(len(table.columns))]
+    formats = list(map(_format, table.columns, cells))
+    longest = (
+        max([len(column.name), *(len(cell.line) for cell in found)])
+        for column, found in zip(table.columns, cells, strict=True)
+    )
+    is_wide = sum(2 + length for length in longest) > _WIDE
+    has_many = len(table.columns) - table.keys > _MANY
+    size = r"\scriptsize\setlength{\tabcolsep}{2.5pt}" if has_many else r"\small"
+    notes = [*table.notes, *([meaning] if meaning else [])]
+    lines = [
+        r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{latex(with_paper_names(table.title))}}}",
+        rf"  \label{{tab:{label}}}",
+        f"  {size}",
+        f"  {_SET_UP}",
+        *([r"  \begin{lrbox}{0}"] if is_wide else []),
+        r"  \begin{tabular}{",
+        *(f"    {one}" for one in formats),
+        "  }",
+        r"    \toprule",
+        *(f"    {line}" for line in _heads(table)),
+        *(f"    {line}" for line in _body(table, formats)),
+        r"    \bottomrule",
+        r"  \end{tabular}",
+        *(_FITTED if is_wide else ()),
+        # One small paragraph, so that they take few lines of a page.
+        *([r"  \par\smallskip", r"  \begin{minipage}{\linewidth}\scriptsize"] if notes else []),
+        *([f"    {latex('; '.join(notes))}", r"  \end{minipage}"] if notes else []),
+        r"\end{table}",
+    ]
+    is_foreign = any(ord(char) not in _LATIN for line in lines for char in line)
+    head = [*(_WIDE_NEEDS if is_wide else (_NEEDS,)), *([_FOREIGN] if is_foreign else [])]
+    return "\n".join([*head, *lines]) + "\n"
+
+
+def latex(text: str) -> str:
+    r"""The text on one line as LaTeX shows it literally.
+
+    >>> latex("50 % of a_b -- {x}")
+    '50 \\% of a\\_b -{}- \\{x\\}'
+    """
+    line = " ".join(printable(text).split())
+    return _JOINED.sub(r"\1{}", "".join(_SPECIAL.get(char, char) for char in line))
+
+
+def _format(column: Column, cells: Sequence[TableCell]) -> str:
+    """A column of numbers that are aligned at the decimal marker, or one of words."""
+    numbers = [cell for cell in cells if _NUMBER.fullmatch(cell.text)]
+    if not column.is_number or not numbers:
+        return "c" if column.is_number else "l"
+    signs = {cell.text[0] for cell in numbers} & {"-", "+"}
+    parts = [cell.text.lstrip("-+").partition(".") for cell in numbers]
+    whole, decimals = max(len(one[0]) for one in parts), max(len(one[2]) for one in parts)
+    sds = [len(cell.sd.replace(".", "").lstrip("0")) for cell in numbers if cell.sd]
+    sd = f"({max(1, *sds)})" if sds else ""
+    sign = "-" if signs else ""
+    return f"S[table-format={sign}{whole}{f'.{decimals}' if decimals else ''}{sd}]"
+
+
+def _heads(table: Table) -> Iterator[str]:
+    """The heading, below upper ones with a rule under each.
+
+    It is in braces: a column of numbers would read it as one.
+    """
+    spans = upper_headings(table.columns)
+    if spans:
+        cells = [
+            rf"\multicolumn{{{count}}}{{c}}{{{latex(over)}}}" if over else " & " * (count - 1)
+            for over, count in spans
+        ]
+        yield f"{' & '.join(cells)} \\\\"
+        first, rules = 1, []
+        for over, count in spans:
+            rules += [rf"\cmidrule(lr){{{first}-{first + count - 1}}}"] if over else []
+            first += count
+        yield " ".join(rules)
+    arrows = {} if table.is_ordered else _ARROWS
+    heads = (
+        f"{{{latex(column.name)}{arrows.get(column.higher_is_better, '')}}}"
+        for column in table.columns
+    )
+    yield f"{' & '.join(heads)} \\\\"
+
+
+def _body(table: Table, formats: Sequence[str]) -> Iterator[str]:
+    for group in table.groups:
+        yield r"\midrule"
+        if group.name:
+            name = rf"\textit{{{latex(group.name)}}}"
+            yield rf"\multicolumn{{{len(table.columns)}}}{{l}}{{{name}}} \\"
+        for number, row in enumerate(group.rows):
+            if table.is_ordered and number and row[0].text:
+                yield r"\addlinespace"
+            cells = map(_latex_cell, row, formats)
+            yield f"{' & '.join(cells)} \\\\"
+
+
+def _latex_cell(cell: TableCell, form: str) -> str:
+    is_bold = cell.is_best or cell.is_strong
+    if form.startswith("S") and _NUMBER.fullmatch(cell.text):
+        number = f"{cell.text} +- {cell.sd}" if cell.sd else cell.text
+        return rf"\bfseries {number}" if is_bold else number
+    text = "--" if cell.text == UNDEFINED and cell.is_faint else latex(cell.line)
+    if is_bold and text:
+        text = rf"\textbf{{{text}}}"
+    # Braces also keep a bracket at the start of a line from being an argument of the line before.
+    return f"{{{text}}}" if text and (form.startswith("S") or text[0] in "[*") else text
+
+
+def _in_papers(column: Column) -> Column:
+    """The column under the name that papers print, one direction of retrieval under a heading."""
+    # A column of words may have the name of a run, such as in the table of settings.
+    found = paper_name(column.name) if column.is_number else None
+    over, name = found or ("", _HEADS.get(column.name, column.name))
+    return replace(column, name=name, over=column.over or _WAYS.get(over, ""))
+
+
+def junit(verdicts: Sequence[Verdict]) -> str:
+    """One test suite, and a test case for each verdict; runs are classes.
+
+    A condition that holds is a failure, one that is undefined an error.
+    """
+    counts = {
+        "tests": len(verdicts),
+        "failures": sum(one.holds for one in verdicts),
+        "errors": sum(not one.passes and not one.holds for one in verdicts),
+        "skipped": 0,
+    }
+    # Nobody waits for a comparison; readers expect a time.
+    about = {"name": SUITE, **{k: str(v) for k, v in counts.items()}, "time": "0.000"}
+    root = ET.Element("testsuites", about)
+    suite = ET.SubElement(root, "testsuite", about)
+    tracks = names_tracks(verdicts)
+    for one in verdicts:
+        data = f" on {one.data}" if one.data is not None else ""
+        track = f" ({one.track})" if tracks and one.track else ""
+        # The data of the worst may be another every time, and a case keeps its name.
+        is_worst = one.metric.partition(".")[0] in WORST
+        name = one.condition if is_worst else f"{one.condition}: {one.metric}{data}{track}"
+        named = {"classname": _xml(f"vlcpctl.{one.run}"), "name": _xml(name), "time": "0.000"}
+        case = ET.SubElement(suite, "testcase", named)
+        text = _xml(one.sentence(names_track=tracks))
+        if one.passes:
+            ET.SubElement(case, "system-out").text = text
+            continue
+        text += _xml(f"; {one.advice}") if one.advice else ""
+        kind, type_ = ("failure", "gate") if one.holds else ("error", "undefined")
+        ET.SubElement(case, kind, {"message": text, "type": type_}).text = text
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _xml(text: str) -> str:
+    """The text on one line, of characters that XML can contain."""
+    return _NO_XML.sub(lambda found: f"\\u{ord(found[0]):04x}", printable(text))

@@ -1,0 +1,385 @@
+"""Rows of one run joined: each run gets its start, and its data the places that its chain gave it.
+
+Rows of a run are written at different times. An early checkpoint does not record which data will
+be tasks of the stream later, nor does the model that the run started from. Data are matched
+by their content id. Names of tasks start with the step, with two digits in a run's first hundred
+tasks and three in later ones; here they get as many digits in every row, so that they sort.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import structs
+
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
+from vlcpctl.files.rows import Row, distinct
+from vlcpctl.report.scores import (
+    BASE,
+    START,
+    Lineage,
+    grouped,
+    is_outside,
+    is_upper_bound,
+    step_of,
+)
+
+Chain = tuple[str, int]  # the run and seed
+_USUAL = 2  # digits of a task's number
+_DIGITS = 6  # of a content id that tells data of one name apart
+_PREFIX = re.compile(r"[0-9a-f]{6,}")
+_MOST_SHOWN = 200  # characters of an unknown name
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The model of --baseline: a checkpoint for each seed; `text` is how the user named it."""
+
+    text: str
+    by_seed: Mapping[int, str]
+
+    def of(self, seed: int) -> str | None:
+        """The checkpoint to compare a seed with: that of this seed, or the only one."""
+        only = set(self.by_seed.values())
+        return self.by_seed.get(seed, next(iter(only)) if len(only) == 1 else None)
+
+
+@dataclass(frozen=True)
+class JoinedRows:
+    """Rows with their start and places; `starts` has the names of each run's starting models.
+
+    `baseline` has the rows of the model given with --baseline, once for each run and seed that it
+    is compared with, as if they were that run's.
+    """
+
+    rows: list[Row]
+    starts: Mapping[str, tuple[str, ...]]
+    baseline: Sequence[Row] = ()
+
+
+class _Position(NamedTuple):
+    """The place of data in a run: task and name, according to a row of this step.
+
+    The row of a later checkpoint counts more, and a place in the stream more than none.
+    """
+
+    known_at: int
+    is_inside: bool
+    before: int  # minus its step in the stream
+    task: str
+
+    @property
+    def task_step(self) -> int | None:
+        """The place in the stream."""
+        return -self.before if self.is_inside else None
+
+
+def find_baseline(text: str, rows: Sequence[Row]) -> Baseline:
+    """The baseline named by a run in the rows, a checkpoint's directory or a prefix of its id.
+
+    Raises UsageError if the name is unknown or ambiguous, and BadInput if the rows have none of
+    the checkpoint.
+    """
+    by_seed: dict[int, Row] = {}
+    for row in rows:
+        if row.run == text and row.since is None:
+            first = by_seed.setdefault(row.seed, row)
+            if step_of(row) >= step_of(first):
+                by_seed[row.seed] = row
+    if by_seed:
+        return Baseline(text, {seed: by_seed[seed].checkpoint for seed in sorted(by_seed)})
+    content = _content(text) or _with_prefix(text, rows)
+    seeds = [row.seed for row in rows if row.checkpoint == content]
+    if not seeds:
+        raise BadInput(
+            f"--baseline: the rows have none of the checkpoint {text} ({content[:12]}); evaluate "
+            "it on the same data"
+        )
+    return Baseline(text, {min(seeds): content})
+
+
+def _content(text: str) -> str | None:
+    """The content id of a checkpoint's directory; None if there is no such path."""
+    try:
+        return CheckpointManifest.read(Path(text)).content if Path(text).exists() else None
+    except (OSError, ValueError):  # too long for a path, or with a NUL
+        return None
+
+
+def _with_prefix(text: str, rows: Sequence[Row]) -> str:
+    known = {row.checkpoint for row in rows}
+    found = sorted(one for one in known if one.startswith(text)) if _PREFIX.fullmatch(text) else []
+    if len(found) > 1:
+        ids = some_names([one[: len(text) + 12] for one in found])
+        raise UsageError(f"--baseline: {text} is the start of {len(found)} ids: {ids}")
+    if not found:
+        unknown = unknown_name("run", text[:_MOST_SHOWN], {row.run for row in rows})
+        raise UsageError(
+            f"--baseline: {unknown}; or give the directory of a checkpoint, or at least 6 digits "
+            "of its content id"
+        )
+    return found[0]
+
+
+def joined(
+    rows: Sequence[Row],
+    kept: Collection[str] = (),
+    allow_mixed: Collection[str] = (),
+    baseline: Baseline | None = None,
+) -> JoinedRows:
+    """The rows, each once, those of a run's start as rows before its first task.
+
+    An untrained model from which a run starts is shown there, and is no longer a run of its own,
+    unless its name is in `kept`. Raises BadInput for rows that contradict each other, and for a
+    baseline without rows on own galleries.
+    """
+    chains: dict[str, set[Chain]] = {}  # by the checkpoint that they start from
+    for row in rows:
+        if row.start and row.start != row.checkpoint:
+            chains.setdefault(row.start, set()).add((row.run, row.seed))
+    places = _places(rows, chains)
+    names: dict[str, set[str]] = {}
+    found, of_baseline = [], []
+    for row in rows:
+        is_score = row.since is None and row.gallery == "own"
+        starting = sorted(chains.get(row.checkpoint, ())) if is_score else []
+        for run, seed in starting:
+            names.setdefault(run, set()).add(row.run)
+            found.append(_as_start(row, run, seed, places))
+        if not starting or row.step is not None or row.run in kept:
+            place = places.get((row.run, row.seed), {})
+            found.append(_placed(_since_start(row, chains), place))
+        if baseline is not None and is_score:
+            of_baseline += [
+                _as_start(row, run, seed, places)
+                for run, seed in places
+                if baseline.of(seed) == row.checkpoint
+            ]
+    if baseline is not None and not of_baseline:
+        raise BadInput(
+            f"--baseline: {baseline.text} has no rows on the own gallery of any data; "
+            "evaluate it on the data to compare"
+        )
+    named = numbered_alike(_with_one_name([*found, *of_baseline], len(found)))
+    return JoinedRows(
+        distinct(named[: len(found)], allow_mixed),
+        {run: tuple(sorted(models)) for run, models in names.items()},
+        distinct(named[len(found) :], allow_mixed),
+    )
+
+
+def _as_start(row: Row, run: str, seed: int, places: Mapping[Chain, dict[str, _Position]]) -> Row:
+    """The row as one of a run's start, or of its baseline, where the run has placed its data."""
+    # The places of an untrained model are not those of the run.
+    is_untrained = row.config is None and row.step is None
+    start = structs.replace(row, run=run, seed=seed, step=None)
+    return _placed(start, places.get((run, seed), {}), keeps_place=is_untrained)
+
+
+def _places(rows: Sequence[Row], starts: Collection[str]) -> dict[Chain, dict[str, _Position]]:
+    """The place of each data id in each run, as the run's latest checkpoint has it.
+
+    An upper bound has the places on which all other runs with tasks agree: it is compared with
+    them. Runs with a checkpoint in `starts` do not count; the runs that start there are compared.
+    """
+    places: dict[Chain, dict[str, _Position]] = {}
+    bounds, before = set[Chain](), set[Chain]()
+    for row in rows:
+        chain = row.run, row.seed
+        if chain not in places and is_upper_bound(row.run, row.method):
+            bounds.add(chain)
+        of_run = places.setdefault(chain, {})
+        if row.checkpoint in starts:
+            before.add(chain)
+        if row.gallery == "own":
+            step = row.task_step
+            found = _Position(step_of(row), step is not None, -(step or 0), row.task)
+            if found >= of_run.setdefault(row.data, found):
+                of_run[row.data] = found
+    _share(places, bounds, before)
+    return places
+
+
+def _share(
+    places: Mapping[Chain, dict[str, _Position]], bounds: set[Chain], before: set[Chain]
+) -> None:
+    others = [of_run for chain, of_run in places.items() if chain not in bounds | before]
+    trained = [of_run for of_run in others if any(one.known_at >= 0 for one in of_run.values())]
+    for chain in bounds:
+        for data in places[chain]:
+            said = {one[data].task_step: one[data] for one in trained if data in one}
+            said.pop(None, None)  # a run that has not reached the last task of the upper bound
+            if len(said) == 1:
+                (places[chain][data],) = said.values()
+
+
+def _placed(row: Row, places: Mapping[str, _Position], *, keeps_place: bool = True) -> Row:
+    """The row with the place of its data in the run.
+
+    Data that the run does not know are outside its stream, unless the row `keeps_place`.
+    """
+    place = places.get(row.data) if row.gallery == "own" else None
+    if place is None:
+        is_kept = keeps_place or row.gallery != "own"
+        return row if is_kept else structs.replace(row, task_step=None)
+    if (place.task_step, place.task) == (row.task_step, row.task):
+        return row
+    return _named(structs.replace(row, task_step=place.task_step), place.task)
+
+
+def _named(row: Row, name: str) -> Row:
+    tasks = (name,) if len(row.tasks) == 1 else row.tasks
+    return row if row.task == name else structs.replace(row, task=name, tasks=tasks)
+
+
+def _since_start(row: Row, chains: Mapping[str, set[Chain]]) -> Row:
+    """A comparison with the start of the run as one with the run's own first model."""
+    since = row.since
+    if since is None or (row.run, row.seed) not in chains.get(since.checkpoint or "", ()):
+        return row
+    return structs.replace(row, since=replace(since, run=row.run, step=None))
+
+
+def _with_one_name(rows: Sequence[Row], first: int) -> list[Row]:
+    """The rows, with one name for data outside the stream that have several, and no other's.
+
+    The `first` of the rows are of other checkpoints than the rest, whatever their runs.
+    """
+    names: dict[str, str] = {}
+    for row in rows:
+        if is_outside(row):
+            names[row.data] = min(names.get(row.data, row.task), row.task)
+    if not names:
+        return list(rows)
+    named = [_named(row, names[row.data]) if is_outside(row) else row for row in rows]
+    taken = set(names.values())  # others cannot be the name of two
+    alike = [[row for row in part if row.task in taken] for part in (named[:first], named[first:])]
+    shared = set[str]().union(*map(_with_name_of_another, alike))
+    return [
+        _named(row, f"{row.task} ({row.data[:_DIGITS]})")
+        if row.data in shared and is_outside(row)
+        else row
+        for row in named
+    ]
+
+
+def _with_name_of_another(rows: Iterable[Row]) -> set[str]:
+    """The data outside the stream with the name of other data, evaluated on the same checkpoint.
+
+    Data of one name that no checkpoint was evaluated on together may be one data set that was
+    changed, which is an error elsewhere.
+    """
+    found: dict[object, dict[str, bool]] = {}  # for each id, whether it is outside
+    for row in rows:
+        if row.gallery == "own":
+            since = row.since and (row.since.run, row.since.step)
+            of_model = row.run, row.seed, row.step, row.evaluator, row.protocol, row.map_variant
+            searched = row.gallery_checkpoint and row.searched
+            subject = *of_model, row.split, row.task, row.tasks, since, searched
+            found.setdefault(subject, {})[row.data] = row.task_step is None
+    return {
+        data
+        for ids in found.values()
+        if len(ids) > 1
+        for data, is_outside_ in ids.items()
+        if is_outside_
+    }
+
+
+def numbered_alike(rows: Sequence[Row]) -> list[Row]:
+    """The rows, with the longest number of any task's name as the length of all.
+
+    Names that do not start with their step are left as they are.
+    """
+    named = set[tuple[int, str]]()
+    merged = set[tuple[str, ...]]()
+    for row in rows:
+        if row.gallery == "merged":
+            merged.add(row.tasks)
+        elif row.task_step is not None:
+            named.add((row.task_step, row.task))
+    named.update(pair for names in merged for pair in enumerate(names))
+    numbers = (number_of(name, step) for step, name in named)
+    digits = max((len(number) for number in numbers if number is not None), default=_USUAL)
+    if digits <= _USUAL:
+        return list(rows)
+    tasks = {
+        names: tuple(padded(one, step, digits) for step, one in enumerate(names))
+        for names in merged
+    }
+    return [_padded_row(row, digits, tasks) for row in rows]
+
+
+def _padded_row(row: Row, digits: int, merged: Mapping[tuple[str, ...], tuple[str, ...]]) -> Row:
+    if row.gallery == "merged":
+        tasks = merged[row.tasks]
+        return row if tasks == row.tasks else structs.replace(row, tasks=tasks)
+    if row.task_step is None:
+        return row
+    name = padded(row.task, row.task_step, digits)
+    if name == row.task:
+        return row
+    tasks = (name,) if row.tasks == (row.task,) else row.tasks
+    return structs.replace(row, task=name, tasks=tasks)
+
+
+def padded(name: str, step: int, digits: int) -> str:
+    """The name with its number padded to this many digits, if it starts with its step.
+
+    >>> padded("05-week", 5, 3), padded("week", 5, 3), padded("2024-week", 5, 3)
+    ('005-week', 'week', '2024-week')
+    """
+    number = number_of(name, step)
+    return name if number is None else number.rjust(digits, "0") + name[len(number) :]
+
+
+def number_of(name: str, step: int) -> str | None:
+    """The digits with which a name starts, if they are its step and a dash follows; else None.
+
+    >>> number_of("05-week", 5), number_of("05-week", 6), number_of("5 weeks", 5)
+    ('05', None, None)
+    """
+    number, dash, _ = name.partition("-")
+    is_step = dash and number.isascii() and number.isdigit() and int(number[:20]) == step
+    return number if is_step and _USUAL <= len(number) <= 4 else None
+
+
+def lineages(
+    rows: Iterable[Row], found: JoinedRows, baseline: Baseline | None
+) -> dict[str, Lineage]:
+    """Where each run of the rows is, and what it is compared with.
+
+    The baseline itself is not compared, nor, without one, models that other runs start from or
+    untrained ones.
+    """
+    rows = [row for row in rows if row.since is None]
+    begun = {row.start for row in rows if row.gallery == "own"}
+    of_runs = {}
+    for name, members in grouped(rows, lambda row: row.run).items():
+        steps = sorted({START, *map(step_of, members)})
+        last, before = steps[-1], steps[-2:][0]
+        models = {(row.seed, row.checkpoint) for row in members if step_of(row) == last}
+        starts = found.starts.get(name, ())
+        unknown = None
+        if baseline is not None:
+            is_compared = any(baseline.of(seed) != checkpoint for seed, checkpoint in models)
+            of_runs[name] = Lineage(
+                last, before, BASE, starts, (baseline.text,), unknown, is_compared
+            )
+            continue
+        if not any(row.step is None for row in members):
+            unknown = (
+                "the model that it started from was not evaluated"
+                if any(row.start for row in members)
+                else "it did not start from an imported model; use --baseline"
+            )
+        is_start = any(checkpoint in begun for _, checkpoint in models)
+        is_compared = last != START and not (unknown and is_start)
+        named = starts or (() if unknown else ("start",))
+        of_runs[name] = Lineage(last, before, START, starts, named, unknown, is_compared)
+    return of_runs

@@ -1,0 +1,452 @@
+"""Published tables as CSV that reads like the paper, and their cells filled from facts.
+
+Lines `# NAME: TEXT` say what the table is; then come a heading, with ` / ` between its two levels,
+and a line for each row of the paper: its group, its name, the runs that it is compared with (a
+pattern; blank: there is no such run here), selectors of its own, and the cells as they are printed,
+`12.3` or `12.3 ± 0.4`. A line without a name is about the columns of the rows below it: `select`
+has the METRIC[@FIELD=GLOB,...] of each, or `mean of A; B` over other columns, and `better` says
+where `lower` is, or `none`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name, unreadable
+from vlcpctl.core.words import printable
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import open_regular
+from vlcpctl.report.facts import (
+    LAST,
+    NAMES,
+    STEPS,
+    Fact,
+    Facts,
+    Metric,
+    Pairs,
+    Value,
+    parse,
+    parse_selectors,
+)
+from vlcpctl.report.scores import Spread
+from vlcpctl.report.table import (
+    BOLD,
+    Column,
+    RowGroup,
+    Table,
+    TableCell,
+    fixed,
+    with_best_marked,
+)
+
+SUFFIX = ".csv"
+MOST_BYTES = 1 << 20  # of a file
+FIELDS = ("table", "group", "row", "column", "paper", "paper_sd", "here", "sd", "n_seeds")
+_LEADING = ["group", "row", "run", "select"]
+_ABOUT = ("paper", "number", "caption", "citation", "data", "command", "emoji9")
+_BETTER = {"": True, "higher": True, "lower": False, "none": None}
+_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
+_DEVIATION = " ± "
+_MEAN = "mean of "
+_DECIMALS = 2  # of a column without a printed number
+_KEYS = (Column("row", is_number=False), Column("values", is_number=False))
+
+Printed = float | str | None  # None: blank in the paper
+
+
+@dataclass(frozen=True)
+class PaperCell:
+    """What a paper prints in a cell, and what is shown beside it: a fact, or a mean of columns."""
+
+    text: str
+    sd: str = ""
+    metric: Metric | None = None
+    selectors: Pairs = ()
+    mean_of: tuple[int, ...] = ()
+
+    @property
+    def printed(self) -> Printed:
+        """The number or text; None: blank."""
+        is_number = _NUMBER.fullmatch(self.text) and (
+            self.metric is None or self.metric.kind != "config"
+        )
+        return float(self.text) if is_number else self.text or None
+
+
+@dataclass(frozen=True)
+class PaperColumn:
+    """A column: its heading of one or two levels, its decimals, and which value is better."""
+
+    header: tuple[str, ...]
+    decimals: int = _DECIMALS
+    higher_is_better: bool | None = True
+
+    @property
+    def title(self) -> str:
+        """The heading on one line."""
+        return " ".join(self.header)
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """A row of a paper; `run` is a pattern of run names, empty: this toolkit has no such run."""
+
+    group: str
+    name: str
+    run: str
+    selectors: Pairs
+    cells: tuple[PaperCell, ...]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One table of a paper; `name` is that of its file, such as "ctp-1"."""
+
+    name: str
+    about: Mapping[str, str]
+    notes: tuple[str, ...]
+    selectors: Pairs
+    columns: tuple[PaperColumn, ...]
+    rows: tuple[PaperRow, ...]
+
+    @property
+    def title(self) -> str:
+        """Such as "CTP, Table 1: final scores on P9D"."""
+        return "{paper}, {number}: {caption}".format_map(
+            {**dict.fromkeys(_ABOUT, ""), **self.about}
+        )
+
+    @property
+    def has_printed(self) -> bool:
+        """Whether it has a published value; one of a user's own may have none."""
+        return any(cell.text for row in self.rows for cell in row.cells)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A published table with the values of rows, and the seeds of each, row by row."""
+
+    paper: Paper
+    here: tuple[tuple[Value, ...], ...]
+    seeds: tuple[tuple[tuple[int, ...], ...], ...] = field(repr=False)
+
+    @property
+    def missing_runs(self) -> list[str]:
+        """The patterns of runs of which the rows have no value."""
+        pairs = list(zip(self.paper.rows, self.here, strict=True))
+        shown = {row.run for row, line in pairs if any(one is not None for one in line)}
+        return [
+            run for run in dict.fromkeys(row.run for row, _ in pairs) if run and run not in shown
+        ]
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """A record with FIELDS for each cell, row by row; None where there is no value.
+
+        `paper` and `here` are numbers or text; `sd` is the standard deviation over `n_seeds`.
+        """
+        for row, line in zip(self.paper.rows, self.here, strict=True):
+            for column, cell, here in zip(self.paper.columns, row.cells, line, strict=True):
+                value = here if isinstance(here, Spread) else None
+                sd = None if value is None else value.sd
+                yield {
+                    "table": self.paper.name,
+                    "group": row.group,
+                    "row": row.name,
+                    "column": column.title,
+                    "paper": cell.printed,
+                    "paper_sd": float(cell.sd) if cell.sd else None,
+                    "here": here if value is None else round(value.mean, 6),
+                    "sd": None if sd is None else round(sd, 6),
+                    "n_seeds": None if value is None else len(value.values),
+                }
+
+
+def shipped_names() -> tuple[str, ...]:
+    """The names of the tables in the package: by paper, then by number, figures last."""
+    names = (one.name for one in _directory().iterdir() if one.name.endswith(SUFFIX))
+    return tuple(sorted((name.removesuffix(SUFFIX) for name in names), key=_in_order))
+
+
+def _in_order(name: str) -> tuple[str, bool, list[int], str]:
+    paper, _, number = name.partition("-")
+    return paper, number.startswith("fig"), [int(one) for one in re.findall(r"\d+", number)], name
+
+
+def _directory() -> Any:
+    return files("vlcpctl.report").joinpath("paper_tables")
+
+
+def is_file_name(name: str) -> bool:
+    """Whether --table means a file, not a table of the package."""
+    return name.endswith(SUFFIX) or "/" in name
+
+
+def table_id(name: str) -> dict[str, str]:
+    """The name and an id of the text of a table. Raises as `load_paper` does."""
+    return {"name": _stem(name), "content": content_id(_read(name)[0])}
+
+
+def _stem(name: str) -> str:
+    return Path(name).name.removesuffix(SUFFIX)
+
+
+def _read(name: str) -> tuple[str, str]:
+    """The text of a table, and how messages name it."""
+    if not is_file_name(name):
+        if name not in (known := shipped_names()):
+            guess = unknown_name("table", name, known).partition(" (known:")[0]
+            raise UsageError(
+                f"--table: {guess} (known: {', '.join(known)}); a file of your own ends in {SUFFIX}"
+            )
+        return _directory().joinpath(name + SUFFIX).read_text(encoding="utf-8"), f"table {name}"
+    place = printable(name)
+    try:
+        with open_regular(Path(name)) as file:
+            found = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise BadInput(unreadable(place, error)) from error
+    if len(found) > MOST_BYTES:
+        raise BadInput(f"{place} is larger than {MOST_BYTES} bytes")
+    try:
+        return found.decode("utf-8"), place
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{place} is not a table: {error}") from error
+
+
+def load_paper(name: str, keys: Collection[str] = ()) -> Paper:
+    """The table of this name in the package, or of this file; `keys` are those of the rows.
+
+    Raises UsageError for an unknown name, and BadInput for a file that cannot be read or has a
+    mistake.
+    """
+    text, place = _read(name)
+    about: dict[str, str] = {}
+    notes, lines = [], text.splitlines(keepends=True)
+    while lines and lines[0].startswith("#"):
+        what, _, said = lines.pop(0).lstrip("# ").partition(":")
+        if what == "note":
+            notes.append(said.strip())
+        else:
+            about[what] = said.strip()
+    try:
+        columns, rows = _parsed(list(csv.reader(io.StringIO("".join(lines)), strict=True)), keys)
+        selectors = _pairs(about.get("select", ""))
+        usual = int(about.get("decimals", _DECIMALS))
+    except (csv.Error, ValueError, UsageError) as error:
+        raise BadInput(f"{place} is not a table: {printable(str(error))}") from error
+    decimals = [_decimals([row.cells[n] for row in rows], usual) for n in range(len(columns))]
+    shaped = (
+        PaperColumn(tuple(head.split(" / ", 1)), decimals[n], better)
+        for n, (head, better) in enumerate(columns)
+    )
+    return Paper(_stem(name), about, tuple(notes), selectors, tuple(shaped), tuple(rows))
+
+
+def _decimals(cells: Iterable[PaperCell], usual: int) -> int:
+    """As many as the printed numbers have."""
+    texts = (cell.text for cell in cells if isinstance(cell.printed, float))
+    return max((len(text.partition(".")[2]) for text in texts), default=usual)
+
+
+def _pairs(text: str) -> Pairs:
+    return parse_selectors(text, "select", is_column=True) if text else ()
+
+
+def _parsed(
+    lines: Sequence[Sequence[str]], keys: Collection[str]
+) -> tuple[list[tuple[str, bool | None]], list[PaperRow]]:
+    """(heading, whether higher is better) of each column, and the rows. Raises ValueError."""
+    head = lines[0] if lines else []
+    if list(head[:4]) != _LEADING or len(head) < 5:
+        raise ValueError(f"it has no heading that begins with {','.join(_LEADING)}")
+    titles = list(head[4:])
+    better: list[bool | None] = [True] * len(titles)
+    chosen = [PaperCell("")] * len(titles)
+    rows = []
+    for number, line in enumerate(lines[1:], start=2):
+        if len(line) != len(head):
+            raise ValueError(f"line {number} has {len(line)} cells, not {len(head)}")
+        (group, name, run, select), cells = line[:4], line[4:]
+        if name:
+            found = tuple(map(_cell, cells, chosen))
+            rows.append(PaperRow(group, name, run, _pairs(select), found))
+        elif run or select:
+            raise ValueError(f"line {number} is about columns, so it has neither run nor select")
+        elif group == "better" and set(cells) <= _BETTER.keys():
+            better = [_BETTER[cell] for cell in cells]
+        elif group == "select":
+            chosen = [_chosen(cell, titles, keys) for cell in cells]
+        else:
+            raise ValueError(f"line {number} has neither the name of a row nor select or better")
+    return list(zip(titles, better, strict=True)), rows
+
+
+def _chosen(text: str, titles: Sequence[str], keys: Collection[str]) -> PaperCell:
+    """A cell without what is printed: what a column selects."""
+    if text.startswith(_MEAN):
+        parts = text.removeprefix(_MEAN).split("; ")
+        return PaperCell("", mean_of=tuple(map(titles.index, parts)))
+    metric, selectors = parse(text, "select", keys, is_column=True) if text else (None, ())
+    return PaperCell("", metric=metric, selectors=selectors)
+
+
+def _cell(text: str, chosen: PaperCell) -> PaperCell:
+    value, _, sd = text.partition(_DEVIATION)
+    return PaperCell(value, sd, chosen.metric, chosen.selectors, chosen.mean_of)
+
+
+def fill(paper: Paper, facts: Facts) -> Filled:
+    """The table with the values of rows.
+
+    Raises BadInput, naming what matches, if the selectors of a cell match several values.
+    """
+    here, seeds = [], []
+    for row in paper.rows:
+        found = [_found(paper, row, place, facts) for place in range(len(paper.columns))]
+        values = [fact.value if fact else None for fact in found]
+        of_seeds = [fact.seeds if fact else () for fact in found]
+        for place, cell in enumerate(row.cells):
+            if cell.mean_of:
+                values[place] = mean_of_values([values[part] for part in cell.mean_of])
+                shared = {of_seeds[part] for part in cell.mean_of}
+                of_seeds[place] = shared.pop() if len(shared) == 1 else ()
+        here.append(tuple(values))
+        seeds.append(tuple(of_seeds))
+    return Filled(paper, tuple(here), tuple(seeds))
+
+
+def _found(paper: Paper, row: PaperRow, place: int, facts: Facts) -> Fact | None:
+    """The fact that a cell shows; None if nothing that its selectors match has a value.
+
+    Selectors of the table give way to those of the row and the column; without step=, keys and
+    settings are those of the last step.
+    """
+    cell = row.cells[place]
+    metric = cell.metric
+    if metric is None or not row.run:
+        return None
+    own = [*cell.selectors, *row.selectors, ("run", row.run)]
+    fields = {name for name, _ in own}
+    last = [("step", LAST)] if metric.kind in {"key", "config"} else []
+    usual = [pair for pair in [*last, *paper.selectors] if pair[0] not in fields]
+    selectors = tuple((name, glob) for name, glob in [*usual, *own] if metric.takes(name))
+    found = facts.select(metric, selectors)
+    where = f"table {paper.name}, row {row.name!r}, column {paper.columns[place].title}"
+    _refuse_several(found, ("run",), where)
+    known: dict[object, Fact] = {}
+    for one in found:
+        if one.value is not None:
+            names = tuple(one.name(name) for name in (*NAMES, *STEPS))
+            known.setdefault((names, one.value), one)
+    _refuse_several(known.values(), (*NAMES, *STEPS), where)
+    if len(known) > 1:
+        values = (one.value for one in known.values())
+        shown = [str(one.mean) if isinstance(one, Spread) else str(one) for one in values]
+        raise BadInput(f"{where} matches several values ({some_names(shown)})")
+    return next(iter(known.values()), None)
+
+
+def _refuse_several(found: Iterable[Fact], fields: Iterable[str], where: str) -> None:
+    """Raise BadInput if the facts differ in one of these fields."""
+    found = list(found)
+    for name in fields:
+        names = list(dict.fromkeys(one.name(name) for one in found))
+        if len(names) > 1:
+            advice = "use --run, or " if name == "run" else ""
+            raise BadInput(
+                f"{where} matches several in {name} ({some_names(names)}); {advice}select one with "
+                f"{name}= in the table"
+            )
+
+
+def mean_of_values(values: Sequence[Value]) -> Spread | None:
+    """The mean of the values, seed by seed; None if one is missing, is text or has other seeds.
+
+    >>> mean_of_values([Spread((1.0, 2.0)), Spread((3.0, 4.0))])
+    Spread(values=(2.0, 3.0))
+    """
+    known = [value for value in values if isinstance(value, Spread)]
+    if not known or len(known) < len(values):
+        return None
+    if len({len(value.values) for value in known}) > 1:  # as of a model at the start: no seeds
+        return Spread((math.fsum(value.mean for value in known) / len(known),))
+    columns = zip(*(value.values for value in known), strict=True)
+    return Spread(tuple(math.fsum(column) / len(known) for column in columns))
+
+
+def paper_table(filled: Filled) -> Table:
+    """The table with a line of printed values, and one of the values of rows, per row."""
+    paper = filled.paper
+    columns = (*_KEYS, *(_column(column) for column in paper.columns))
+    groups = []
+    for name in dict.fromkeys(row.group for row in paper.rows):
+        places = [place for place, row in enumerate(paper.rows) if row.group == name]
+        groups.append(RowGroup(name, tuple(_lines(filled, columns, places))))
+    has_bold = any(cell.is_best for group in groups for row in group.rows for cell in row)
+    notes = tuple(_notes(filled, has_bold=has_bold))
+    return Table(paper.title, columns, tuple(groups), notes, keys=len(_KEYS), is_ordered=True)
+
+
+def _column(column: PaperColumn) -> Column:
+    *upper, name = column.header
+    return Column(name, higher_is_better=column.higher_is_better, over="".join(upper))
+
+
+def _lines(
+    filled: Filled, columns: Sequence[Column], places: Sequence[int]
+) -> Iterator[tuple[TableCell, ...]]:
+    paper = filled.paper
+    here = [list(map(_here, filled.here[place], paper.columns)) for place in places]
+    for number, column in enumerate(columns[len(_KEYS) :]):
+        cells = RowGroup("", tuple((line[number],) for line in here))
+        seeds = [filled.seeds[place][number] for place in places]
+        marked = with_best_marked((column,), cells, seeds)
+        for line, (cell,) in zip(here, marked.rows, strict=True):
+            line[number] = structs.replace(line[number], is_best=cell.is_best)
+    for place, line in zip(places, here, strict=True):
+        row = paper.rows[place]
+        name = TableCell(row.name)
+        if paper.has_printed:
+            yield name, TableCell("paper", is_faint=True), *map(_printed, row.cells)
+            name = TableCell("")
+        yield name, TableCell("here"), *line
+
+
+def _printed(cell: PaperCell) -> TableCell:
+    value = cell.printed
+    number = value if isinstance(value, float) else None
+    return TableCell(cell.text, cell.sd, number, is_faint=True)
+
+
+def _here(value: Value, column: PaperColumn) -> TableCell:
+    if not isinstance(value, Spread):
+        return TableCell(value or "")
+    sd = "" if value.sd is None else fixed(value.sd, column.decimals)
+    return TableCell(fixed(value.mean, column.decimals), sd, value.mean, values=value.values)
+
+
+def _notes(filled: Filled, *, has_bold: bool) -> Iterator[str]:
+    paper = filled.paper
+    source = [paper.about[name] for name in ("citation", "data") if paper.about.get(name)]
+    if source:
+        yield f"{'paper' if paper.has_printed else 'data'}: {', '.join(source)}"
+    values = [one for line in filled.here for one in line if isinstance(one, Spread)]
+    counts = sorted({len(one.values) for one in values})
+    if counts not in ([], [1]):
+        said = " or ".join(map(str, counts))
+        yield f"here: mean and sample standard deviation over {said} seeds"
+    if has_bold:
+        yield BOLD
+    if filled.missing_runs:
+        yield f"the rows have no values of: {some_names(filled.missing_runs)}"
+    yield from paper.notes

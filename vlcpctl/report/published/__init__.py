@@ -1,1 +1,0 @@
-"""Tables of published papers: their printed values beside those of rows."""

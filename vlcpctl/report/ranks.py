@@ -1,0 +1,121 @@
+"""Which saved ranks belong to a drop, and the intervals that follow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vlcpctl.files.rows import Row
+from vlcpctl.report.intervals import Interval, have_same_queries, intervals, scores_of
+from vlcpctl.report.scores import Against, Curve
+
+if TYPE_CHECKING:
+    from vlcpctl.evaluation.rank_files import GalleryRanks, SavedRanks
+
+Pair = tuple[Row, Row]  # of an earlier model, and of the last one
+_CLOSE = 1e-6  # points between a score in a row and the same score computed from ranks
+
+
+def agrees(ranks: GalleryRanks, row: Row) -> bool:
+    """Whether ranks give the scores of a row."""
+    found = scores_of(ranks)
+    keys = found.keys() & row.metrics.keys()
+    return all(abs(found[key] - row.metrics[key]) < _CLOSE for key in keys)
+
+
+class RankIntervals:
+    """The intervals of the drops on curves, from the ranks that --ranks gives.
+
+    `notes` says why ranks were not used: a file may have none of a baseline or a last model, and
+    ranks count only if they give the scores in the rows, and are of the same queries on both sides.
+    If `vlcpctl forget` has removed queries from a file, the queries count that are left.
+    """
+
+    def __init__(
+        self,
+        curves: Iterable[Curve],
+        files: Sequence[SavedRanks],
+        against: Collection[Against],
+        more: Iterable[Pair] = (),
+    ) -> None:
+        """`against` are the earlier models whose ranks are read, as those of the last ones are.
+
+        `more` are other pairs of rows whose ranks are read.
+        """
+        pairs = [pair for curve in curves for one in against for pair in curve.pairs(one)]
+        rows = [row for pair in (*pairs, *more) for row in pair] if files else []
+        self._found: dict[tuple[str, str, str], list[GalleryRanks]] = {}
+        self._used: set[object] = set()
+        self._notes: dict[str, None] = {}
+        wanted = {(row.checkpoint, data) for row in rows for data in row.of_ranks}
+        self._files = len(files)
+        for file in files:
+            for one in file.read(wanted):
+                self._found.setdefault((one.checkpoint, one.data, one.split), []).append(one)
+
+    def of(self, curve: Curve, against: Against = "baseline") -> Mapping[str, Interval]:
+        """The intervals on a curve by metric; empty if a seed has no ranks of the same queries."""
+        return self.of_pairs(curve, curve.pairs(against), against)
+
+    def of_pairs(
+        self, curve: Curve, rows: Sequence[Pair], against: Against
+    ) -> Mapping[str, Interval]:
+        """The intervals of the difference between these rows on the data of a curve, as `of`."""
+        pairs = []
+        for before, last in rows:
+            one, other = self._ranks(before, curve), self._ranks(last, curve)
+            if one is None or other is None:
+                return {}
+            if (one.is_reduced or other.is_reduced) and not have_same_queries(one, other):
+                one, other = one.shared_with(other), other.shared_with(one)
+                self._note_reduced(curve)
+            has_queries = any(len(queries.rank) for queries in one.ways.values())
+            if not have_same_queries(one, other) or not has_queries:
+                self._notes[
+                    f"the ranks of {curve.run.name!r} and its {against} on {curve.data!r} are not "
+                    "of the same queries: its drop there has no interval"
+                ] = None
+                return {}
+            pairs.append((one, other))
+        return intervals(pairs) if pairs and len(pairs) == len(curve.run.seeds) else {}
+
+    def note_used(self, paths: Iterable[Path]) -> None:
+        """Take note that files of ranks are used in the report, though not for intervals."""
+        self._used.update(paths)
+
+    @property
+    def notes(self) -> list[str]:
+        """Why ranks were not used, one sentence each."""
+        unused = self._files - len(self._used)
+        note = (
+            f"not used: {unused} of {self._files} files of --ranks, without ranks of a baseline "
+            "or a last model that belong to the rows"
+        )
+        return [*self._notes, *([note] if unused else [])]
+
+    def _ranks(self, row: Row, curve: Curve) -> GalleryRanks | None:
+        """The ranks that belong to a row: of its checkpoint and data, and with its scores."""
+        places = ((row.checkpoint, data, row.split) for data in row.of_ranks)
+        found = [one for place in places for one in self._found.get(place, ())]
+        found = [one for one in found if one.may_be_of(row)]
+        found.sort(key=lambda one: one.is_reduced)  # whole ones first
+        whole = [one for one in found if agrees(one, row)]
+        for one in whole or [one for one in found if one.is_reduced]:
+            self._used.add(one.path)
+            if not whole:
+                self._note_reduced(curve)
+            return one
+        if found:
+            self._notes[
+                f"the ranks of {curve.run.name!r} or its baseline on {curve.data!r} do not give "
+                "the scores in the rows, so they were made with another --limit or other options: "
+                "its drop there has no interval"
+            ] = None
+        return None
+
+    def _note_reduced(self, curve: Curve) -> None:
+        self._notes[
+            f"'vlcpctl forget' has removed queries from the ranks of {curve.run.name!r} or its "
+            f"baseline on {curve.data!r}: the interval of its drop there is over those left"
+        ] = None

@@ -1,0 +1,954 @@
+"""Rows become tracks, runs and score matrices: what every table, chart and condition is about.
+
+Shapes: S seeds; R steps, with the start before and another baseline behind them R + 2 rows; K tasks
+of the stream, and D columns: the tasks, then data outside of the stream.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vlcpctl.core.errors import BadInput, UsageError, some_names
+from vlcpctl.core.words import printable
+from vlcpctl.files.rows import EarlierCheckpoint, Row
+from vlcpctl.metrics.definitions import DEFINITIONS, Definition
+
+if TYPE_CHECKING:
+    from vlcpctl.report.intervals import Interval
+
+K = TypeVar("K")
+Matrix = NDArray[np.float64]
+Scores = dict[str, Matrix]  # by metric key
+Cell = tuple[int, int, int]  # number of the seed, step, column
+Place = tuple[str, tuple[str, ...]]  # the task and tasks of data outside the stream
+TrackKey = tuple[str, str, str, str]
+# What the last model is compared with: the baseline; the model of the step before; on a task of the
+# stream, the model that had just learned it; on an index, the model that built it, with its own
+# queries, or the last model on an index that it has built again.
+Against = Literal["baseline", "step before", "learned", "old index", "new index"]
+
+START = -1  # the step of a model not yet trained on the stream
+BASE = -2  # that of a baseline that is not the model at the start: step + 1 is the last row
+BOUND, FREE, BUFFER = GROUPS = ("Joint training (upper bound)", "Memory free", "Memory buffer")
+FEWEST_IMAGES = 50  # of an earlier task that is judged by itself
+# What one report can hold. A run of 1000 tasks with ten metrics, its merged galleries included,
+# takes a tenth of the cells.
+MOST_TRACKS, MOST_RUNS, MOST_OUTSIDE, MOST_CELLS = 100, 2000, 10_000, 2 * 10**8
+_SHOWN = 6  # cells named in a message before "and N more"
+_WHO: dict[Against, str] = {
+    "baseline": "its baseline",
+    "step before": "its model of the step before",
+    "learned": "its model that had just learned it",
+}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A number with one value per seed."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The arithmetic mean."""
+        return math.fsum(self.values) / len(self.values)
+
+    @property
+    def sd(self) -> float | None:
+        """The sample standard deviation; None for one seed.
+
+        >>> Spread((1.0, 2.0, 3.0)).sd
+        1.0
+        """
+        if len(self.values) < 2:
+            return None
+        squares = math.fsum((value - self.mean) ** 2 for value in self.values)
+        return math.sqrt(squares / (len(self.values) - 1))
+
+    def minus(self, other: Spread) -> Spread:
+        """The differences, seed by seed."""
+        return Spread(tuple(a - b for a, b in zip(self.values, other.values, strict=True)))
+
+
+def over_seeds(values: Iterable[float | None]) -> Spread | None:
+    """The values of all seeds; None without any, or if that of a seed is None or NaN.
+
+    >>> over_seeds([1.0, 2.0]), over_seeds([1.0, None])
+    (Spread(values=(1.0, 2.0)), None)
+    """
+    known = []
+    for value in values:
+        if value is None or math.isnan(value):
+            return None
+        known.append(value)
+    return Spread(tuple(known)) if known else None
+
+
+def step_of(model: Row | EarlierCheckpoint) -> int:
+    """The step of a checkpoint; START for a model not yet trained on the stream."""
+    return START if model.step is None else model.step
+
+
+def is_outside(row: Row) -> bool:
+    """Whether a row is of data outside the stream of its run."""
+    return row.gallery == "own" and row.task_step is None
+
+
+def is_upper_bound(run: str, method: str) -> bool:
+    """Whether a run is joint training, by its method or its name."""
+    return method == "joint" or "joint" in run.lower().replace("_", "-").split("-")
+
+
+def track_key(row: Row | Track) -> TrackKey:
+    """What separates tracks: evaluator, protocol, variant and split."""
+    return row.evaluator, row.protocol, row.map_variant or "", row.split
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Where a run is: its last step and the one evaluated before it, over all tracks, or START.
+
+    `models` are the names of what it is compared with; empty if `unknown` says why there is none.
+    The rows of these are START, or with --baseline BASE.
+    """
+
+    last: int
+    before: int
+    base: int = START
+    starts: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    unknown: str | None = None
+    is_compared: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run: `own` has its scores by metric key (S, R + 2, D), `merged` (S, R, K); NaN: no row.
+
+    `steps` are those on its stream in this track: 0 without any, as of a model at the start.
+    `averages` are the data outside that are means over several, `guards` those that must not get
+    worse. `rows` has those on own galleries by number of the seed, step and column.
+    """
+
+    name: str
+    method: str
+    buffer: str | None
+    seeds: tuple[int, ...]
+    tasks: tuple[str, ...]
+    outside: tuple[str, ...]
+    averages: frozenset[str]
+    guards: frozenset[str]
+    steps: int
+    final_only: bool
+    galleries: frozenset[str]
+    own: Scores = field(repr=False)
+    merged: Scores = field(repr=False)
+    rows: Mapping[Cell, Row] = field(repr=False)
+    of: Lineage
+    unmeasured: frozenset[int] = frozenset()  # tasks that no last model was evaluated on
+    summaries: dict[tuple[str, str], Spread | None] = field(default_factory=dict, repr=False)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The metric keys that it has, in order."""
+        return tuple(self.own)
+
+    @cached_property
+    def data(self) -> tuple[str, ...]:
+        """What the columns are."""
+        return (*self.tasks, *self.outside)
+
+    @property
+    def group(self) -> str:
+        """The block of the comparison table that the run belongs to, as papers group them."""
+        if is_upper_bound(self.name, self.method):
+            return BOUND
+        return BUFFER if self.buffer else FREE
+
+    @cached_property
+    def counted(self) -> list[int]:
+        """The tasks that count, of those that it has learned, or of all without a step."""
+        tasks = range(self.steps or len(self.tasks))
+        return [task for task in tasks if task not in self.unmeasured]
+
+    @cached_property
+    def has_start(self) -> bool:
+        """Whether the model before the first task was evaluated on any task."""
+        tasks = slice(len(self.tasks))
+        return any(not np.isnan(own[:, START + 1, tasks]).all() for own in self.own.values())
+
+    @cached_property
+    def steps_on(self) -> dict[int, list[int]]:
+        """By column, the steps after which any seed was evaluated on it, START included."""
+        found: dict[int, set[int]] = {}
+        for _, step, column in self.rows:
+            if step != BASE:
+                found.setdefault(column, set()).add(step)
+        return {column: sorted(steps) for column, steps in sorted(found.items())}
+
+    def at(self, key: str, step: int, column: int) -> Spread | None:
+        """The score on a column after a step, or START; None if a seed lacks it."""
+        own = self.own.get(key)
+        if own is None or step + 1 >= own.shape[1] - 1:
+            return None
+        return over_seeds(own[:, step + 1, column].tolist())
+
+    def on_merged(self, key: str, step: int) -> Spread | None:
+        """The score after a step on the tasks up to it."""
+        merged = self.merged.get(key)
+        return None if merged is None else over_seeds(merged[:, step, step].tolist())
+
+    def mean_at(self, key: str, step: int) -> Spread | None:
+        """The mean score after a step over the tasks up to it, or at START over those it learns.
+
+        Of START, one value stands for seeds that start from the same scores.
+        """
+        tasks = self.counted if step == START else list(range(step + 1))
+        means = self._means(key, step, tasks)
+        return over_seeds(means[:1] if step == START and len(set(means)) == 1 else means)
+
+    def _means(self, key: str, step: int, tasks: Sequence[int]) -> list[float]:
+        found = self.own.get(key)
+        if found is None or not tasks or step + 1 >= found.shape[1] - 1:
+            return []
+        return [float(np.mean(seed[step + 1, tasks])) for seed in found]
+
+    def mean_over(self, key: str, tasks: Sequence[int]) -> Spread | None:
+        """The mean score of the last model over some tasks."""
+        is_known = bool(tasks) and max(tasks) < len(self.tasks)
+        return over_seeds(self._means(key, self.steps - 1, tasks)) if is_known else None
+
+    def change(self, key: str) -> Spread | None:
+        """The final score minus that of the model before the first task, means over the tasks."""
+        final = self.summary(key, "own_final")
+        start = over_seeds(self._means(key, START, self.counted))
+        return None if final is None or start is None else final.minus(start)
+
+    def summary(self, key: str, name: str) -> Spread | None:
+        """A metric of DEFINITIONS; None if it is undefined for any seed."""
+        if (key, name) not in self.summaries:  # tables, charts and facts show the same ones
+            one = DEFINITIONS[name]
+            known = key in self.own and self.why_undefined(one) is None
+            values = map(one.value, self._matrices(key, one.gallery)) if known else ()
+            self.summaries[key, name] = over_seeds(values)
+        return self.summaries[key, name]
+
+    def _matrices(self, key: str, gallery: str) -> Iterator[Matrix]:
+        """What a definition takes, for each seed: steps and tasks that count, as they are learned.
+
+        That of `outside` has one row, of the last model, and the data that have the metric.
+        """
+        own, ahead = self.own[key], range(self.steps, len(self.tasks))
+        if gallery == "merged":
+            yield from self.merged[key][:, : self.steps]
+        elif gallery == "outside":
+            yield from self._last_outside(key)
+        else:
+            steps = self.counted if gallery == "own" else [START, *self.counted]
+            rows, columns = [step + 1 for step in steps], [*self.counted, *ahead]
+            for seed in own:  # in C order, on which the last digit of a sum depends
+                yield np.ascontiguousarray(seed[np.ix_(rows, columns)])
+
+    def _last_outside(self, key: str) -> Matrix:
+        """(S, 1, sets) of the last model, on data outside that have the metric, but averages."""
+        own, last = self.own[key], self.of.last
+        outside = enumerate(self.outside, len(self.tasks))
+        sets = [
+            n
+            for n, name in outside
+            if name not in self.averages and not np.isnan(own[:, :-1, n]).all()
+        ]
+        if last + 1 < own.shape[1] - 1:
+            return own[:, last + 1 : last + 2, sets]
+        return np.full((len(own), 1, len(sets)), np.nan)  # it was evaluated in another track
+
+    @cached_property
+    def looked_ahead(self) -> bool:
+        """Whether every model was evaluated on the tasks after its own, in any metric key."""
+        return any(
+            not any(
+                np.isnan(own[:, step + 1, [task for task in self.counted if task > step]]).any()
+                for step in self.counted
+            )
+            for own in self.own.values()
+        )
+
+    def needs_second_task(self, one: Definition) -> bool:
+        """Whether a run of a single task so far lacks only another one for a summary."""
+        has_rows = one.gallery != "merged" or "merged" in self.galleries
+        return len(self.counted) == 1 and self.steps > 0 and one.least_tasks > 1 and has_rows
+
+    def why_undefined(self, one: Definition) -> str | None:
+        """Why a summary is undefined for a run in any metric key; None if it can be defined."""
+        if one.gallery == "outside":
+            return self._why_no_outside()
+        gallery = "own" if one.gallery == "start" else one.gallery
+        if gallery not in self.galleries:
+            return f"it has no rows on {gallery} galleries"
+        if self.steps == 0:
+            return "it has not been trained on the stream"
+        if self.final_only and one.compares_steps:
+            return "it was evaluated at its last step only"
+        if self.needs_second_task(one):
+            needs = "it needs" if one.looks_ahead else "forgetting needs"
+            return f"it has one step, and {needs} two"
+        lacks = "it lacks rows of tasks before they were learned; evaluate every checkpoint on all "
+        return f"{lacks}tasks" if one.looks_ahead and not self.looked_ahead else None
+
+    def _why_no_outside(self) -> str | None:
+        sets = [one for one in self.outside if one not in self.averages]
+        if not sets:
+            return "it was not evaluated on data outside the stream"
+        if self.of.last == START:
+            return "it has not been trained on the stream"
+        found = [one for one in map(self._last_outside, self.own) if one.size]
+        if all(np.isnan(one).any() for one in found):
+            return (
+                "its last model was not evaluated on all data outside the stream: "
+                f"{some_names(sets)}"
+            )
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """Runs that can be compared, of one evaluator, protocol, variant and split.
+
+    `runs` have rows on their stream; `others` were evaluated here on data outside of it only.
+    """
+
+    evaluator: str
+    protocol: str
+    map_variant: str | None
+    split: str
+    keys: tuple[str, ...]
+    runs: tuple[Run, ...]
+    others: tuple[Run, ...] = ()
+    oracle: Run | None = None  # whose final scores those of the other runs are compared with
+
+    def to_oracle(self, run: Run, key: str, gallery: str) -> tuple[Spread, Spread] | None:
+        """The final scores of a run and of the oracle on the same data; None without either.
+
+        On own galleries they are means over the tasks that the run has learned.
+        """
+        oracle = self.oracle
+        if oracle is None or run is oracle or not run.steps or not oracle.steps:
+            return None
+        if gallery == "merged":
+            is_same = run.tasks[: run.steps] == oracle.tasks[: oracle.steps]
+            found = run.summary(key, "merged_final"), oracle.summary(key, "merged_final")
+        else:
+            ends = [(one.steps - 1, column) for one in (run, oracle) for column in run.counted]
+            half = len(run.counted)
+            is_same = all(
+                _data_at(run, *one) == _data_at(oracle, *other)
+                for one, other in zip(ends[:half], ends[half:], strict=True)
+            )
+            found = run.summary(key, "own_final"), oracle.mean_over(key, run.counted)
+        return (found[0], found[1]) if is_same and found[0] and found[1] else None
+
+    @property
+    def every(self) -> tuple[Run, ...]:
+        """All runs by name."""
+        return tuple(sorted((*self.runs, *self.others), key=attrgetter("name")))
+
+    def runs_with(self, gallery: str) -> tuple[Run, ...]:
+        """The runs that a number on this gallery is about."""
+        others = [run for run in self.others if run.of.last != START]
+        return (*self.runs, *others) if gallery == "outside" else self.runs
+
+    @property
+    def title(self) -> str:
+        """Such as "retrieval, cross-modal, test split"."""
+        variant = f"map_variant {self.map_variant}" if self.map_variant else ""
+        parts = (self.evaluator, self.protocol, variant, f"{self.split} split")
+        return ", ".join(part for part in parts if part)
+
+
+def _data_at(run: Run, step: int, column: int) -> str | None:
+    """The id of the data that the first seed was evaluated on after a step."""
+    row = run.rows.get((0, step, column))
+    return None if row is None else row.data
+
+
+def with_oracle(track: Track, name: str | None) -> Track:
+    """The track with a run of this name as its oracle, or its only one of joint training."""
+    found = [run for run in track.runs if (run.name == name if name else run.group == BOUND)]
+    return replace(track, oracle=found[0]) if len(found) == 1 else track
+
+
+@dataclass(frozen=True)
+class Drop:
+    """The score of an earlier model minus that of the last one, in points: positive is worse.
+
+    `data` is a task of the run's stream, of the step `task`, or data outside of it. `drop` is None,
+    and `undefined` says why, if either side was not measured. `images` are those of the evaluation,
+    if rows have their number.
+    """
+
+    track: Track
+    run: str
+    data: str
+    is_guard: bool
+    key: str
+    baseline: Spread | None
+    last: Spread | None
+    drop: Spread | None
+    interval: Interval | None = None
+    undefined: str | None = None
+    against: Against = "baseline"
+    task: int | None = None
+    images: int | None = None
+    method: str = ""
+    step: int = START
+    seeds: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A run that is compared, on one data set: a column of its matrices, with its rows."""
+
+    track: Track
+    run: Run
+    column: int
+
+    @cached_property
+    def data(self) -> str:
+        """What the column is called."""
+        return self.run.data[self.column]
+
+    @property
+    def task(self) -> int | None:
+        """The step of a task of the stream; None for data outside of it."""
+        return self.column if self.column < len(self.run.tasks) else None
+
+    @cached_property
+    def is_guard(self) -> bool:
+        """Whether these data are outside the stream, and must not get worse."""
+        return self.task is None and self.data in self.run.guards
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps at which any seed was measured, START included, in order."""
+        return self.run.steps_on.get(self.column, [])
+
+    def row(self, seed: int, step: int) -> Row | None:
+        """The row of the model of a step, by the number of the seed."""
+        return self.run.rows.get((seed, step, self.column))
+
+    def earlier(self, against: Against) -> int | None:
+        """The step of the model that the last one is compared with; None without one."""
+        if against == "learned":
+            return self.task
+        return self.run.of.base if against == "baseline" else self.run.of.before
+
+    def pairs(self, against: Against = "baseline") -> list[tuple[Row, Row]]:
+        """The rows of an earlier model and of the last one, of the seeds that have both."""
+        step, last = self.earlier(against), self.run.of.last
+        if step is None:
+            return []
+        found = ((self.row(n, step), self.row(n, last)) for n in range(len(self.run.seeds)))
+        return [(before, now) for before, now in found if before and now]
+
+    def at(self, step: int, key: str) -> Spread | None:
+        """The scores after a step; None if a seed lacks one."""
+        return self.run.at(key, step, self.column)
+
+    def before(self, key: str, against: Against = "baseline") -> Spread | None:
+        """The scores of the earlier model; None if a seed lacks one."""
+        step = self.earlier(against)
+        return None if step is None else self.at(step, key)
+
+    @property
+    def last_rows(self) -> list[Row]:
+        """The rows of the last model."""
+        found = (self.row(n, self.run.of.last) for n in range(len(self.run.seeds)))
+        return [row for row in found if row]
+
+    @cached_property
+    def images(self) -> int | None:
+        """The fewest images that the last model was evaluated on; None if rows do not say."""
+        found = (row.n_images for row in self.last_rows if row.n_images is not None)
+        return min(found, default=None)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the baseline is another model than the one that the run started from."""
+        for number in range(len(self.run.seeds)):
+            base, start = self.row(number, self.run.of.base), self.row(number, START)
+            if base is not None and (start is None or start.models != base.models):
+                return True
+        return False
+
+    def drop(self, key: str, against: Against = "baseline") -> Drop:
+        """The drop in one metric, without an interval."""
+        before, last = self.before(key, against), self.at(self.run.of.last, key)
+        is_known = before is not None and last is not None
+        return Drop(
+            track=self.track,
+            run=self.run.name,
+            data=self.data,
+            is_guard=self.is_guard,
+            key=key,
+            baseline=before,
+            last=last,
+            drop=before.minus(last) if before is not None and last is not None else None,
+            undefined=None if is_known else self._why_undefined(key, against),
+            against=against,
+            task=self.task,
+            images=self.images,
+            method=self.run.method,
+            step=self.run.of.last,
+            seeds=self.run.seeds,
+        )
+
+    def _why_undefined(self, key: str, against: Against) -> str:
+        if self.run.of.unknown and against == "baseline":
+            return self.run.of.unknown
+        step, seeds = self.earlier(against), list(enumerate(self.run.seeds))
+        no_baseline = [seed for n, seed in seeds if step is None or self.row(n, step) is None]
+        no_last = [seed for n, seed in seeds if self.row(n, self.run.of.last) is None]
+        if not no_baseline and not no_last:
+            return f"{_WHO[against]} or its last model has no {key} on {self.data}"
+        who = _WHO[against] if no_baseline else f"its last model (step {self.run.of.last})"
+        lacking = ", ".join(map(str, no_baseline or no_last))
+        return f"{who} was not evaluated on {self.data}" + (
+            f", seed {lacking}" if len(seeds) > 1 else ""
+        )
+
+
+def tracks_of(
+    rows: Iterable[Row],
+    lineages: Mapping[str, Lineage],
+    guards: Sequence[str] = (),
+    baseline: Iterable[Row] = (),
+) -> list[Track]:
+    """The tracks of these rows, in order, whatever that of the rows is.
+
+    `lineages` are those of the runs, and `guards` the patterns of --guard: data outside the stream
+    that match none of them are not guards. `baseline` has rows of each run's. Raises UsageError for
+    a pattern that matches nothing, and BadInput for a row that fits into no score matrix, for rows
+    of one run that contradict each other, and for more than one report can hold.
+    """
+    tracks = grouped([row for row in rows if row.since is None], track_key)
+    _refuse_more(len(tracks), MOST_TRACKS, "combinations of evaluator, protocol and split")
+    runs, outside = 0, 0
+    for members in tracks.values():
+        runs += len({(row.run, row.seed) for row in members if not is_outside(row)})
+        outside += len({(row.run, row.task, row.tasks) for row in members if is_outside(row)})
+    _refuse_more(runs, MOST_RUNS, "combinations of run and seed")
+    _refuse_more(outside, MOST_OUTSIDE, "lines on data outside the stream")
+    names = [_outside_names(members) for members in tracks.values()]
+    known = sorted({name for one in names for name in one.values()})
+    for pattern in guards:
+        if not any(fnmatchcase(name, pattern) for name in known):
+            raise UsageError(
+                f"--guard: {pattern!r} matches no data outside the stream "
+                f"(known: {some_names(known) or 'none'})"
+            )
+    kept = frozenset(
+        name for name in known if not guards or any(fnmatchcase(name, one) for one in guards)
+    )
+    bases = grouped(baseline, lambda row: (track_key(row), row.run))
+    found = []
+    for (key, members), of_track in zip(tracks.items(), names, strict=True):
+        rows_of = _runs(members)
+        of_runs = [
+            _run(rows_of[name], bases.get((key, name), []), lineages[name], of_track, kept)
+            for name in sorted(rows_of)
+        ]
+        found.append(_track(members, of_runs))
+    return sorted(found, key=track_key)
+
+
+def _outside_names(rows: Iterable[Row]) -> dict[Place, str]:
+    """A name for all data outside the stream in these rows, by their task and tasks.
+
+    Averages over different data sets share a name ("average of 2"); `tasks` keeps them apart.
+    """
+    known = dict.fromkeys((row.task, row.tasks) for row in rows if is_outside(row))
+    count = Counter(task for task, _ in known)
+    return {
+        (task, tasks): task if count[task] == 1 or len(tasks) < 2 else f"{task}: {', '.join(tasks)}"
+        for task, tasks in known
+    }
+
+
+def _refuse_more(count: int, most: int, what: str) -> None:
+    if count > most:
+        raise BadInput(f"the rows have {count} {what}, more than {most}; report fewer at a time")
+
+
+def _track(rows: Sequence[Row], runs: Sequence[Run]) -> Track:
+    first = rows[0]
+    return Track(
+        evaluator=first.evaluator,
+        protocol=first.protocol,
+        map_variant=first.map_variant,
+        split=first.split,
+        keys=tuple(dict.fromkeys(chain.from_iterable(row.metrics for row in rows))),
+        runs=tuple(run for run in runs if run.galleries),
+        others=tuple(run for run in runs if not run.galleries),
+    )
+
+
+def _runs(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of a track by run. Raises BadInput for what fits into no matrix, or is too much."""
+    foreign: dict[str, set[str]] = {}
+    for row in rows:
+        _check(row)
+        if is_outside(row):
+            foreign.setdefault(row.run, set()).add(row.task)
+    if foreign:  # a merged gallery with data outside the stream of its run shows nothing of it
+        rows = [
+            row
+            for row in rows
+            if row.gallery != "merged" or foreign.get(row.run, set()).isdisjoint(row.tasks)
+        ]
+    runs = grouped(rows, attrgetter("run"))
+    keys = {
+        name: len({key for row in of_run for key in row.metrics}) for name, of_run in runs.items()
+    }
+    if not any(keys.values()):
+        raise BadInput(f"{rows[0].place} has no metric, and no other row of its evaluator has one")
+    cells = sum(keys[name] * _cells(of_run) for name, of_run in runs.items())
+    _refuse_more(cells, MOST_CELLS, "cells of score matrices")
+    return runs
+
+
+def _check(row: Row) -> None:
+    """Raise BadInput if a row does not fit into a score matrix."""
+    if row.gallery == "own":
+        return
+    if row.gallery != "merged":
+        raise BadInput(f"{row.place}: gallery is {row.gallery!r}, not 'own' or 'merged'")
+    if _column(row) < 0:
+        raise BadInput(f"{row.place}: a merged gallery must list its tasks in 'tasks'")
+    if row.tasks and _column(row) != len(row.tasks) - 1:
+        raise BadInput(
+            f"{row.place}: task_step is {row.task_step}, but the merged gallery has "
+            f"{len(row.tasks)} tasks"
+        )
+
+
+def _column(row: Row) -> int:
+    """The matrix column: the task of an own gallery, or the last task of a merged one."""
+    return len(row.tasks) - 1 if row.task_step is None else row.task_step
+
+
+def _cells(rows: Sequence[Row]) -> int:
+    """How many cells the score matrices of a run have in each metric."""
+    steps = max(map(step_of, rows)) + 1
+    inside = [row for row in rows if not is_outside(row)]
+    tasks = max(steps, *(_column(row) + 1 for row in inside), 0)
+    outside = len({row.task for row in rows if is_outside(row)})
+    galleries = len({row.gallery for row in inside})
+    return max(steps, 1) * (galleries * tasks + outside) * len({row.seed for row in rows})
+
+
+def _run(
+    rows: Sequence[Row],
+    base: Sequence[Row],
+    of: Lineage,
+    names: Mapping[Place, str],
+    guards: frozenset[str],
+) -> Run:
+    inside = [row for row in rows if not is_outside(row)]
+    trained = {step_of(row) for row in inside} - {START, BASE}
+    steps, name = max(trained, default=START) + 1, rows[0].run
+    places = sorted({(row.task, row.tasks) for row in rows if is_outside(row)})
+    tasks = _task_names(inside, steps)
+    columns = {place: len(tasks) + number for number, place in enumerate(places)}
+    seeds = sorted({row.seed for row in rows})
+    own, merged, cells = _matrices(rows, base, seeds, len(tasks), columns)
+    method, buffer = _recipe(name, inside or rows)
+    outside = tuple(names[place] for place in places)
+    return Run(
+        name=name,
+        method=method,
+        buffer=buffer,
+        seeds=tuple(seeds),
+        tasks=tasks,
+        outside=outside,
+        averages=frozenset(names[place] for place in places if len(place[1]) > 1),
+        guards=guards.intersection(outside),
+        steps=steps,
+        final_only=steps > 1 and trained == {steps - 1},
+        galleries=frozenset(row.gallery for row in inside),
+        own=own,
+        merged=merged,
+        rows=cells,
+        of=of,
+    )
+
+
+def _matrices(
+    rows: Sequence[Row],
+    base: Sequence[Row],
+    seeds: Sequence[int],
+    tasks: int,
+    columns: Mapping[Place, int],
+) -> tuple[Scores, Scores, dict[Cell, Row]]:
+    """The scores on own and on merged galleries by metric, and the rows of the former by cell."""
+    numbers = {seed: number for number, seed in enumerate(seeds)}
+    steps = max(map(step_of, rows)) + 1
+    cells: dict[str, dict[Cell, Row]] = {"own": {}, "merged": {}}
+    for row in rows:
+        column = columns[row.task, row.tasks] if is_outside(row) else _column(row)
+        first = cells[row.gallery].setdefault((numbers[row.seed], step_of(row), column), row)
+        if first is not row:
+            raise BadInput(
+                f"{first.place} and {row.place} are both step {row.step}, task {column} of "
+                f"run {row.run!r}, seed {row.seed} ({row.gallery} gallery); remove one of them"
+            )
+    for row in base:
+        own_place = columns.get((row.task, row.tasks), -1)
+        inside = _column(row) if _column(row) < tasks else -1
+        column = own_place if is_outside(row) else inside
+        if row.seed in numbers and column >= 0:
+            cells["own"][numbers[row.seed], BASE, column] = row
+    keys = dict.fromkeys(key for row in rows for key in row.metrics)
+    own = _filled(cells["own"], keys, (len(seeds), steps + 2, tasks + len(columns)))
+    if not cells["merged"]:
+        return own, {}, cells["own"]
+    merged = _filled(cells["merged"], keys, (len(seeds), steps + 1, tasks))
+    return own, {key: of_key[:, 1:] for key, of_key in merged.items()}, cells["own"]
+
+
+def _filled(
+    cells: Mapping[Cell, Row], keys: Iterable[str], shape: tuple[int, int, int]
+) -> dict[str, Matrix]:
+    """By metric, the scores by seed, step + 1 and column; at once for all rows with the same."""
+    found = {key: np.full(shape, np.nan) for key in keys}
+    alike: defaultdict[tuple[str, ...], list[Cell]] = defaultdict(list)
+    for cell, row in cells.items():
+        alike[tuple(row.metrics)].append(cell)
+    for names, members in alike.items():
+        scores = chain.from_iterable(cells[cell].metrics.values() for cell in members)
+        values = np.fromiter(scores, np.float64).reshape(len(members), len(names))
+        seed, step, column = np.array(members).T
+        for key, of_key in zip(names, values.T, strict=True):
+            if key in found:
+                found[key][seed, step + 1, column] = of_key
+    return found
+
+
+def _task_names(rows: Iterable[Row], steps: int) -> tuple[str, ...]:
+    names: dict[int, Row] = {}
+    merged: tuple[str, ...] = ()
+    for row in rows:
+        if row.gallery == "own":
+            first = names.setdefault(_column(row), row)
+            if first.task != row.task:
+                raise BadInput(
+                    f"{row.place}: task {_column(row)} of run {row.run!r} is {row.task!r}, but "
+                    f"{first.task!r} in {first.place}; give each stream its own run name"
+                )
+        elif len(row.tasks) > len(merged):
+            merged = row.tasks
+    count = max([steps, len(merged), *(step + 1 for step in names)])
+    known = dict(enumerate(merged)) | {step: row.task for step, row in names.items()}
+    return tuple(known.get(step, f"task {step}") for step in range(count))
+
+
+def _recipe(name: str, rows: Sequence[Row]) -> tuple[str, str | None]:
+    """Method and buffer of a run; BadInput if its seeds or tasks disagree about them."""
+    # Compared step by step, because the first step of a run has no buffer to replay yet. Models
+    # that seeds start from may have been trained in different ways.
+    firsts: dict[int, Row] = {}
+    for row in rows:
+        first = firsts.setdefault(step_of(row), row)
+        same = first.method == row.method and (
+            first.buffer is row.buffer or first.buffer == row.buffer
+        )
+        if not same and row.step is not None:
+            raise BadInput(
+                f"run {name!r} mixes methods or buffers at step {row.step}: "
+                f"{_described(first)} ({first.place}) and {_described(row)} ({row.place}); "
+                "give each its own run name"
+            )
+    final = firsts[max(firsts)]
+    return final.method, _buffer_text(final)
+
+
+def _described(row: Row) -> str:
+    return f"{row.method}, buffer {_buffer_text(row) or 'none'}"
+
+
+def _buffer_text(row: Row) -> str | None:
+    if not row.buffer:
+        return None
+    parts = (row.buffer.get(name) for name in ("policy", "size"))
+    return " ".join(f"{part!s:.100}" for part in parts if part is not None) or "yes"
+
+
+def grouped(rows: Iterable[Row], key: Callable[[Row], K]) -> dict[K, list[Row]]:
+    """The rows by a key, in their order."""
+    groups: defaultdict[K, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+    return groups
+
+
+def curves_of(tracks: Iterable[Track]) -> list[Curve]:
+    """Every run that is compared on every data set; starts and the baseline itself are not runs."""
+    found = [
+        Curve(track, run, column)
+        for track in tracks
+        for run in track.every
+        if run.of.is_compared
+        for column in run.steps_on
+    ]
+    return sorted(
+        found, key=lambda one: (one.track.title, not one.is_guard, one.data, one.run.name)
+    )
+
+
+def earlier_tasks(curves: Iterable[Curve]) -> list[Curve]:
+    """The curves on tasks that were learned before the last one and count in summary metrics."""
+    return [
+        one
+        for one in curves
+        if one.task is not None and one.task < one.run.of.last and one.task in one.run.counted
+    ]
+
+
+def require_complete(track: Track) -> None:
+    """Raise BadInput, naming the missing cells, if a run of the track is incomplete."""
+    complaints = missing_cells(track)
+    if complaints:
+        said = "; ".join(complaints[:_SHOWN])
+        more = f"; and {len(complaints) - _SHOWN} more" if len(complaints) > _SHOWN else ""
+        raise BadInput(
+            f"{printable(f'{track.title}: {said}')}{more}; evaluate them, or use --allow-missing "
+            "to leave the metrics that need them undefined"
+        )
+
+
+def missing_cells(track: Track) -> list[str]:
+    """A phrase per run and set of missing cells, naming the seeds and metrics that lack them."""
+    return [phrase for run in track.runs for phrase in _missing(run)]
+
+
+def _missing(run: Run) -> list[str]:
+    lacking: dict[str, tuple[list[int], list[str]]] = {}  # cells: seeds and metrics without them
+    tasks, steps = len(run.tasks), run.steps
+    if not steps:
+        return []
+    measured = {  # (K,) by metric: whether any row of a trained model has it
+        key: ~np.isnan(own[:, 1 : steps + 1, :tasks]).all(axis=(0, 1))
+        | ~np.isnan(run.merged.get(key, np.full((1, 1, tasks), np.nan))).all(axis=(0, 1))
+        for key, own in run.own.items()
+    }
+    of_any = np.any(list(measured.values()), axis=0)
+    for key, own in run.own.items():
+        # A metric that no row has although the task has rows, such as acc5 of four classes.
+        counts = ~(of_any & ~measured[key])
+        counts[list(run.unmeasured)] = False
+        for number, seed in enumerate(run.seeds):
+            merged = run.merged[key][number, :steps] if run.merged else None
+            cells = _absent(run, own[number, 1 : steps + 1, :tasks], merged, counts)
+            if cells:
+                seeds, keys = lacking.setdefault(cells, ([], []))
+                seeds += [] if seed in seeds else [seed]
+                keys += [] if key in keys else [key]
+    return [
+        f"run {run.name!r} seed {', '.join(map(str, seeds))} "
+        f"has no {'row' if len(keys) == len(run.own) else ', '.join(keys)} at {cells}"
+        for cells, (seeds, keys) in lacking.items()
+    ]
+
+
+def _absent(run: Run, own: Matrix, merged: Matrix | None, counts: NDArray[np.bool_]) -> str:
+    """The cells that are needed and are NaN, the first few of them by name; empty without any.
+
+    Needed are the tasks up to each step, and of merged galleries the diagonal, and the last row,
+    for bwt_ctp, if any other cell of it is there; of a run evaluated at its last step, only there.
+    """
+    last, found = run.steps - 1, []
+    needed_own = np.tri(*own.shape, dtype=np.bool_)
+    needed_own[:last] &= not run.final_only
+    if "own" in run.galleries:
+        holes = np.isnan(own) & needed_own & counts
+        found += [(step, run.tasks[task]) for step, task in np.argwhere(holes).tolist()]
+    if merged is not None:
+        needed = np.eye(*merged.shape, dtype=np.bool_)
+        if run.final_only:
+            needed[:last] = False
+        elif not np.all(np.isnan(merged[last, :last])):
+            needed[last, :last] = True
+        holes = np.isnan(merged) & needed & counts
+        found += [(step, f"merged 0..{task}") for step, task in np.argwhere(holes).tolist()]
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return ", ".join(f"(step {step}, {name})" for step, name in found[:_SHOWN]) + more
+
+
+def score_notes(tracks: Sequence[Track]) -> tuple[str, ...]:
+    """What is missing or unequal in the scores, one sentence each, without duplicates."""
+    runs = [run for track in tracks for run in track.runs]
+    unmeasured = dict.fromkeys(run.tasks[n] for run in runs for n in sorted(run.unmeasured))
+    found = []
+    if unmeasured:
+        found.append(
+            f"no last model was evaluated on {some_names(list(unmeasured))}: metrics over all "
+            "tasks leave out what none has"
+        )
+    for track in tracks:
+        found += [
+            f"{track.title}: {complaint}; metrics that need it are undefined"
+            for complaint in missing_cells(track)
+        ]
+        found += _unequal(track)
+    return tuple(dict.fromkeys(found))
+
+
+def _unequal(track: Track) -> list[str]:
+    trained = [run for run in track.runs if run.steps]
+    longest = max((run.steps for run in trained), default=0)
+    found = [
+        f"run {run.name!r} has {run.steps} of {longest} steps: its numbers are not comparable yet"
+        for run in trained
+        if run.steps < longest
+    ]
+    full = {run.tasks[:longest]: run.name for run in trained if run.steps == longest}
+    if len(full) > 1:
+        names = " and ".join(repr(name) for name in full.values())
+        found.append(
+            f"runs {names} were trained on different tasks or in another order: "
+            "compare them with care"
+        )
+    return found
+
+
+def without_unmeasured(track: Track) -> Track:
+    """The track, with the tasks that no run's last model was evaluated on marked as not counted.
+
+    For --allow-missing: a task that one run alone lacks still leaves its metrics undefined.
+    """
+    learned = [run for run in track.runs if run.steps and "own" in run.galleries]
+    last = {run.steps - 1 for run in learned}
+    ends = (
+        (run, column) for run in learned for _, step, column in run.rows if step == run.steps - 1
+    )
+    known = {column for run, column in ends if column < len(run.tasks)}
+    tasks = range(max((run.steps for run in learned), default=0))
+    lacking = frozenset(task for task in tasks if task not in known | last)
+    if not lacking or not known:
+        return track
+    runs = (
+        # Of those that it has learned, but the last one.
+        replace(run, unmeasured=lacking & set(range(run.steps - 1)), summaries={})
+        for run in track.runs
+    )
+    return replace(track, runs=tuple(runs))

@@ -1,1 +1,0 @@
-"""From rows to scores: the matrices of each run, and their summaries."""

@@ -1,0 +1,297 @@
+"""Sweeps: runs grouped by their settings (--group-by), and the best of a method (--best)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from msgspec import structs
+
+from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
+from vlcpctl.files.rows import Row
+from vlcpctl.metrics.definitions import DEFINITIONS
+from vlcpctl.report.comparable import different_values
+from vlcpctl.report.facts import Fact, Facts, Metric, Unmatched, parse, setting_of, setting_text
+from vlcpctl.report.joined import JoinedRows, lineages
+from vlcpctl.report.scores import Track, grouped, require_complete, step_of, tracks_of
+
+VALIDATION = "val"
+METHOD, PRESET, BUFFER = "method", "preset", "buffer"
+
+Chain = tuple[str, int]  # a run and a seed
+_SHOWN = 3  # settings named in a message
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Rows whose runs are named after their settings.
+
+    `runs` are the new names of those that --run selects; `members` has, by new name, the runs that
+    it stands for, and `first` the value of the first field.
+    """
+
+    rows: Sequence[Row]
+    runs: tuple[str, ...]
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    first: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_group_by(texts: Iterable[str]) -> tuple[str, ...]:
+    """The fields of --group-by FIELD,... , each once. Raises UsageError for an empty one.
+
+    >>> parse_group_by(["method,lr", "lr"])
+    ('method', 'lr')
+    """
+    names = [name.strip() for text in texts for name in text.split(",")]
+    if "" in names:
+        raise UsageError("--group-by: a field is empty; give names such as method,lr")
+    return tuple(dict.fromkeys(names))
+
+
+def grouped_by(
+    rows: Sequence[Row], fields: Sequence[str], runs: Sequence[str], allow_mixed: Collection[str]
+) -> Grouped:
+    """The rows of trained runs under the values of these fields; other rows as they are.
+
+    Only the `runs` are grouped; without any, all. Raises UsageError for a field that no row
+    records, and BadInput if runs of one line differ in another setting (unless `allow_mixed` has
+    "config") or have a seed in common, or if a row does not record its settings.
+    """
+    if not fields:
+        return Grouped(rows, tuple(runs))
+    trained = (row for row in rows if row.step is not None and (not runs or row.run in runs))
+    chains = grouped(trained, lambda row: (row.run, row.seed))
+    _check_fields(fields, [row for members in chains.values() for row in members])
+    # A row of the last model records the settings that a run is named after.
+    last = {chain: max(chains[chain], key=step_of) for chain in sorted(chains)}
+    labels = {chain: _label(row, fields) for chain, row in last.items()}
+    if "config" not in allow_mixed:
+        _refuse_other_settings(fields, chains, labels)
+    by = f"--group-by {','.join(fields)}"
+    seeds: dict[tuple[str, int], str] = {}
+    members: dict[str, dict[str, None]] = {}
+    for (run, seed), label in labels.items():
+        members.setdefault(label, {})[run] = None
+        other = seeds.setdefault((label, seed), run)
+        if other != run:
+            raise BadInput(
+                f"{by}: runs {other!r} and {run!r} are one line with the same settings, and both "
+                f"have seed {seed}; select one of them with --run"
+            )
+    untrained = {row.run for row in rows if row.step is None and row.run in runs}
+    unknown = [run for run in runs if run not in {row.run for row in rows}]
+    return Grouped(
+        # A run that was not selected must not get into a line that happens to have its name.
+        [
+            _renamed(row, labels)
+            for row in rows
+            if (row.run, row.seed) in labels or row.step is None or row.run not in members
+        ],
+        (*sorted(members), *sorted(untrained), *unknown) if runs else (),
+        {label: tuple(found) for label, found in members.items()},
+        {labels[chain]: _text(row, fields[0]) for chain, row in last.items()},
+    )
+
+
+def group_notes(found: Grouped, fields: Sequence[str]) -> list[str]:
+    """A note about how many runs became how many lines; empty if none was joined."""
+    runs = {run for members in found.members.values() for run in members}
+    if len(runs) <= len(found.members):
+        return []
+    return [f"--group-by {','.join(fields)}: {len(runs)} runs in {len(found.members)} lines"]
+
+
+def _check_fields(fields: Sequence[str], rows: Iterable[Row]) -> None:
+    known = {METHOD, PRESET, BUFFER}
+    configs = {id(row.config): row.config for row in rows if row.config}
+    for config in configs.values():
+        values = config["values"]
+        hyper = values.get("hyper")
+        parts = [values.get("settings"), *(hyper.values() if isinstance(hyper, Mapping) else ())]
+        known |= {name for part in parts if isinstance(part, Mapping) for name in part}
+        known |= values.keys() - {"settings", "hyper"}
+    for name in fields:
+        if name not in known and all(setting_of(one, name) is None for one in configs.values()):
+            raise UsageError(f"--group-by: {unknown_name('field', name, known)}")
+
+
+def _label(row: Row, fields: Sequence[str]) -> str:
+    """Such as "ctp, lr=0.0001"."""
+    if row.config is None and not {METHOD, BUFFER}.issuperset(fields):
+        name = next(one for one in fields if one not in {METHOD, BUFFER})
+        raise BadInput(
+            f"--group-by {name}: {row.place} of run {row.run!r} has no settings: its checkpoint "
+            "was not trained by train-step; select the other runs with --run"
+        )
+    parts = [(name, _text(row, name)) for name in fields]
+    return ", ".join(text if name == METHOD else f"{name}={text}" for name, text in parts)
+
+
+def _text(row: Row, name: str) -> str:
+    if name == METHOD:
+        return row.method
+    if name == PRESET:
+        return row.preset or setting_text(None)
+    if name == BUFFER:
+        parts = ((row.buffer or {}).get(part) for part in ("policy", "size"))
+        return " ".join(str(part) for part in parts if part is not None) or setting_text(None)
+    return setting_text(setting_of(row.config, name))
+
+
+def _refuse_other_settings(
+    fields: Sequence[str], chains: Mapping[Chain, list[Row]], labels: Mapping[Chain, str]
+) -> None:
+    """Raise BadInput, naming the settings, if models of one line and step differ in them."""
+    first: dict[tuple[str, int | None], Row] = {}
+    for chain, label in labels.items():
+        for row in chains[chain]:
+            known = first.setdefault((label, row.step), row)
+            if known.run == row.run or known.config is None or row.config is None:
+                continue  # seeds of one run are compared with the rest of its rows
+            if known.config["id"] == row.config["id"]:
+                continue
+            pairs = different_values(known.config["values"], row.config["values"])
+            if METHOD in pairs:  # which has hyper-parameters of its own
+                pairs = {METHOD: pairs[METHOD]}
+            paths = {path: path.removeprefix("settings.").removeprefix("hyper.") for path in pairs}
+            texts = [
+                f"{paths[path]} is {_value(one)} in one and {_value(other)} in the other"
+                for path, (one, other) in list(pairs.items())[:_SHOWN]
+            ]
+            more = f" and {len(pairs) - _SHOWN} more differences" if len(pairs) > _SHOWN else ""
+            named = dict.fromkeys(
+                BUFFER if path.startswith(BUFFER) else name for path, name in paths.items()
+            )
+            raise BadInput(
+                f"--group-by {','.join(fields)}: runs {known.run!r} and {row.run!r} are one line, "
+                f"but {', '.join(texts)}{more}; add {','.join(list(named)[:_SHOWN])} to "
+                "--group-by, select runs with --run, or use --allow-mixed config"
+            )
+
+
+def _value(value: object) -> str:
+    return "not set" if value is None else f"{value!s:.80}"
+
+
+def _renamed(row: Row, labels: Mapping[Chain, str]) -> Row:
+    label = labels.get((row.run, row.seed)) if row.step is not None else None
+    since = row.since
+    if since is not None and (since.run, row.seed) in labels:
+        since = replace(since, run=labels[since.run, row.seed])
+    if label is None and since is row.since:
+        return row
+    return structs.replace(row, run=row.run if label is None else label, since=since)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The setting that was chosen for a method, and the metric of all of them, the best first."""
+
+    of: str
+    metric: str
+    values: tuple[tuple[str, float], ...]
+
+    def sentence(self) -> str:
+        """Such as "ctp, lr=0.1 was chosen among 2 settings of ctp by ..."."""
+        values = some_names([f"{value:.2f} ({run})" for run, value in self.values])
+        return (
+            f"{self.values[0][0]} was chosen among {len(self.values)} settings of {self.of} by "
+            f"{self.metric} on the validation split: {values}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields, with the settings as objects."""
+        settings = [{"run": run, "value": round(value, 6)} for run, value in self.values]
+        chosen = self.values[0][0]
+        return {"of": self.of, "chosen": chosen, "metric": self.metric, "settings": settings}
+
+
+def best_settings(
+    rows: Sequence[Row],
+    text: str,
+    first: Mapping[str, str],
+    key: Callable[[Track], str],
+    *,
+    allow_missing: bool,
+) -> tuple[list[Row], tuple[Choice, ...]]:
+    """The rows of the best setting of every method, without those of the validation split.
+
+    `text` is METRIC[@FIELD=GLOB,...]; `first` has the value of the first field of --group-by for
+    each run, instead of its method; `key` gives a track's main metric. A run that is the only one
+    of its method is kept in any case. Raises UsageError for a metric that is unknown or that a run
+    has more than once, and BadInput if validation rows are missing or it is undefined for a run.
+    """
+    trained = sorted((row.step, row.run, row.method) for row in rows if row.step is not None)
+    methods = {run: method for _, run, method in trained}  # those of the last step
+    of = {run: first.get(run, method) for run, method in methods.items()}
+    validated = [row for row in rows if row.split == VALIDATION and row.since is None]
+    if not validated:
+        raise BadInput(
+            f"--best {text}: the rows have none of the validation split; evaluate the runs with "
+            "--split val and add the rows"
+        )
+    values, metric = _values(validated, text, key, allow_missing)
+    choices = []
+    for name in sorted(set(of.values())):
+        runs = [run for run in sorted(of) if of[run] == name]
+        if len(runs) > 1:
+            choices.append(_choice(name, text, runs, values, metric))
+    lost = {run for one in choices for run, _ in one.values[1:]}
+    kept = [row for row in rows if row.split != VALIDATION and row.run not in lost]
+    if not any(row.run in of for row in kept):
+        raise BadInput(
+            f"--best {text}: the rows have only the validation split; evaluate the chosen runs "
+            "with --split test and add the rows"
+        )
+    return kept, tuple(choices)
+
+
+def _values(
+    rows: Sequence[Row], text: str, key: Callable[[Track], str], allow_missing: bool
+) -> tuple[dict[str, Fact], Metric]:
+    """What the metric is measured on, by run."""
+    joined = JoinedRows(list(rows), {})
+    tracks = tracks_of(rows, lineages(rows, joined, None))
+    for track in tracks if not allow_missing else ():
+        require_complete(track)
+    keys = dict.fromkeys(key for one in tracks for key in one.keys)
+    metric, selectors = parse(text, f"--best {text}", keys)
+    if metric.kind == "drop" or "data" in dict(selectors):
+        raise UsageError(f"--best {text}: it takes a metric over the tasks of a run, without data=")
+    facts = Facts(tracks, key, joined).of_runs(metric, selectors)
+    if isinstance(facts, Unmatched):
+        advice = f"; {facts.advice}" if facts.advice else ""
+        raise BadInput(f"--best {text}: {facts.undefined} on the validation split{advice}")
+    found: dict[str, Fact] = {}
+    for one in facts:
+        other = found.setdefault(one.run, one)
+        if other is not one:
+            places = some_names([f"{o.metric} ({o.title})" for o in (other, one)])
+            raise UsageError(
+                f"--best {text}: run {one.run!r} has it more than once: {places}; choose with "
+                "@evaluator=GLOB or @gallery=GLOB"
+            )
+    return found, metric
+
+
+def _choice(
+    of: str, text: str, runs: Sequence[str], found: Mapping[str, Fact], metric: Metric
+) -> Choice:
+    values = {}
+    for run in runs:
+        if run not in found:
+            raise BadInput(
+                f"--best {text}: run {run!r} has no rows of the validation split with it; evaluate "
+                "it with --split val and add the rows, or leave it out with --run"
+            )
+        number = found[run].number
+        if number is None:
+            raise BadInput(
+                f"--best {text}: {found[run].metric} of run {run!r} is undefined on the validation "
+                f"split: {found[run].undefined}"
+            )
+        values[run] = number
+    higher = not metric.name or DEFINITIONS[metric.name].higher_is_better
+    ordered = sorted(values.items(), key=lambda pair: (-pair[1] if higher else pair[1], pair[0]))
+    return Choice(of, found[ordered[0][0]].metric, tuple(ordered))

@@ -1,0 +1,914 @@
+"""The tables of a track: final scores, forgetting, matrices, tasks, guards, other data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from vlcpctl.core.errors import some_names
+from vlcpctl.metrics.calibration import METRICS
+from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
+from vlcpctl.metrics.forgetting import NOTHING
+from vlcpctl.report.joined import number_of, padded
+from vlcpctl.report.scores import (
+    GROUPS,
+    START,
+    Against,
+    Curve,
+    Drop,
+    Matrix,
+    Run,
+    Spread,
+    Track,
+    over_seeds,
+)
+from vlcpctl.report.table import (
+    UNDEFINED,
+    Column,
+    RowGroup,
+    Table,
+    TableCell,
+    fixed,
+    number_cell,
+    seed_interval,
+    seed_note,
+    seed_notes,
+    with_best_marked,
+)
+
+MOST_SHOWN = 100  # steps, and tasks, that the matrices of a report show
+_FIRST, _LAST = 3, 7  # steps of a long run that a table of guards shows
+_MOST_ROWS = 5000  # of the table of guards in every metric
+_MOST_CALIBRATED = 200  # rows
+_MOST_CELLS = 12_000  # of all tables of tasks of a track, and of all those of data outside
+_REASONS = 6  # reasons for undefined drops that are shown
+_BLANK = TableCell("", is_faint=True)
+_DASH = TableCell(UNDEFINED, is_faint=True)
+
+_START = "Before the first task"
+_CHANGE_READING = (
+    "against the start, the model before the first task, on the same tasks; negative is worse"
+)
+_RANKS = {**dict.fromkeys(METRICS, 6), "_rmean": 4, "_r10": 3, "_10": 3, "_r5": 2, "_5": 2}
+_WORDS_RANK = 5
+# The numbers of newer benchmarks have a table of their own.
+_BENCHMARKS = ("transfer_zscl", "avg_zscl", "last_zscl", "ka_fomo", "zs_fomo")
+_OWN = tuple(
+    name for name, one in DEFINITIONS.items() if one.gallery != "merged" and name not in _BENCHMARKS
+)
+# The R@mean of each direction and of both, under the names of the papers.
+_DIRECTIONS = {"i2t_rmean": "i2t R@mean", "t2i_rmean": "t2i R@mean", "rm": "both, R@mean"}
+MEASURES = ("learned", "final", "forgotten", "fr_dha")
+PLASTICITY = "plasticity = 1/T sum_j R[j][j]: the score on each task just after learning it"
+STABILITY = (
+    "stability = 100 sum_{j<T-1} R[T-1][j] / sum_{j<T-1} R[j][j]: the percentage of what was "
+    "learned on the earlier tasks that the last model retains"
+)
+_AFTER = "after N: score of the model after step N; step 0 is the first task"
+_DROP = "drop: baseline minus last model, in points; positive is worse"
+_TRANSFER = (
+    "after N: the model after step N; start: the model before the first task; these data are not "
+    "part of the stream and count in no metric of forgetting"
+)
+_CALIBRATION = (
+    "recall: percent of true pairs with a probability of 0.5 or more",
+    "precision: percent of the pairs with 0.5 or more that are true",
+    "calibration: 100 if in each tenth of the probabilities as many pairs are true as they promise",
+    "they depend on the size of the gallery: compare models on the same data only",
+)
+_MODELS: dict[str, Against] = {"start": "baseline", "before": "step before"}
+
+_Values = Mapping[str, Sequence[Spread | TableCell | None]]
+_Words = list[tuple[Column, dict[str, str]]]  # leading columns with the text of each run
+
+
+def ordered_runs(track: Track, key: str) -> list[Run]:
+    """Runs by group, and in a group by ascending final score, as in the papers."""
+    return _ordered(track.runs, key)
+
+
+def _ordered(runs: Iterable[Run], key: str) -> list[Run]:
+    return sorted(runs, key=lambda run: (GROUPS.index(run.group), headline(run, key), run.name))
+
+
+def headline(run: Run, key: str) -> float:
+    """The final merged score, else the final own score; minus infinity if both are undefined."""
+    spread = run.summary(key, "merged_final") or run.summary(key, "own_final")
+    return -math.inf if spread is None else spread.mean
+
+
+def comparison_tables(track: Track, key: str) -> list[Table]:
+    """Tables of final scores per gallery in every metric key, and of forgetting in `key`.
+
+    The last one, if it is defined for any run, has the numbers of newer benchmarks in `key`.
+    """
+    runs = ordered_runs(track, key)
+    galleries = {gallery for run in runs for gallery in run.galleries}
+    tables = [_merged_final(track, runs, key)] if "merged" in galleries else []
+    if "own" in galleries:
+        tables += [_own_final(track, runs, key), _forgetting(runs, key)]
+    benchmarks = _benchmarks(track, key)
+    return tables if benchmarks is None else [*tables, benchmarks]
+
+
+def _merged_final(track: Track, runs: Sequence[Run], key: str) -> Table:
+    measures = [("merged_final", one) for one in track.keys]
+    has_loss = _is_defined(runs, key, "bwt_ctp")
+    measures += [("bwt_ctp", key)] if has_loss else []
+    columns = [*_key_columns(track, key), *([_column("bwt_ctp")] if has_loss else [])]
+    more, cells = _oracle_columns(track, key, "merged")
+    values: _Values = {
+        run.name: [*(run.summary(k, name) for name, k in measures), *cells.get(run.name, ())]
+        for run in runs
+    }
+    readings = [f"bwt_ctp (in {key}): {DEFINITIONS['bwt_ctp'].reading}"] if has_loss else []
+    return _comparison(
+        "Last model, merged gallery of all tasks", runs, runs, [*columns, *more], values,
+        readings=(*readings, *_oracle_reading(more, key)), name="merged-final",
+    )  # fmt: skip
+
+
+def _own_final(track: Track, runs: Sequence[Run], key: str) -> Table:
+    changes = {run.name: run.change(key) for run in runs}
+    has_change = any(changes.values())
+    more, cells = _oracle_columns(track, key, "own")
+    values: _Values = {
+        run.name: [
+            *(run.summary(one, "own_final") for one in track.keys),
+            *([changes[run.name]] if has_change else []),
+            *cells.get(run.name, ()),
+        ]
+        for run in runs
+    }
+    columns = _key_columns(track, key)
+    columns += [Column("change", higher_is_better=True)] if has_change else []
+    trained = [run for run in runs if run.steps]
+    readings = [f"change (in {key}): {_CHANGE_READING}"] if has_change else []
+    found = _comparison(
+        "Last model, mean over the tasks' own galleries", runs, trained, [*columns, *more], values,
+        readings=(*readings, *_oracle_reading(more, key)), name="own-final",
+    )  # fmt: skip
+    return replace(found, groups=(*_starts(track, runs, len(found.columns)), *found.groups))
+
+
+def oracle_gap(
+    track: Track, run: Run, key: str, gallery: str
+) -> tuple[Spread, tuple[float, float] | None] | None:
+    """A final score minus the oracle's on the same data, and its 95 % interval over seeds.
+
+    Seed by seed if both have the same, or else of the means. None without either score.
+    """
+    pair = track.to_oracle(run, key, gallery)
+    if pair is None or track.oracle is None:
+        return None
+    are_paired = run.seeds == track.oracle.seeds
+    gap = pair[0].minus(pair[1]) if are_paired else Spread((pair[0].mean - pair[1].mean,))
+    return gap, seed_interval(*pair, are_paired=are_paired)
+
+
+def _oracle_columns(
+    track: Track, key: str, gallery: str
+) -> tuple[list[Column], dict[str, list[TableCell]]]:
+    """The columns of the distance to the oracle, and the cells of each run; none without one."""
+    gaps = {run.name: oracle_gap(track, run, key, gallery) for run in track.runs}
+    known = [one for one in gaps.values() if one is not None]
+    if not known or track.oracle is None:
+        return [], {}
+    cells = {}
+    for name, one in gaps.items():
+        gap, ends = one or (None, None)
+        interval = TableCell(f"{fixed(ends[0])} to {fixed(ends[1])}") if ends else _DASH
+        cells[name] = [number_cell(gap), interval]
+    columns = [Column(f"to {track.oracle.name}"), Column("95 % interval", rank=1)]
+    if all(ends is None for _, ends in known):
+        return columns[:1], {name: found[:1] for name, found in cells.items()}
+    return columns, cells
+
+
+def _oracle_reading(columns: Sequence[Column], key: str) -> list[str]:
+    said = f"(in {key}): final score minus that of the oracle on the same data, interval over seeds"
+    return [f"{one.name} {said}" for one in columns[:1]]
+
+
+def _starts(track: Track, runs: Sequence[Run], width: int) -> tuple[RowGroup, ...]:
+    """The models that runs start from, and those not trained on a stream, each on one line.
+
+    A line has `width` cells, of which those after the scores are empty.
+    """
+    found: dict[tuple[str, tuple[Spread | None, ...]], Run] = {}
+    for run in runs:
+        scores = tuple(run.mean_at(key, START) for key in track.keys)
+        if any(scores):
+            name = " and ".join(run.of.starts) or ("start" if run.steps else run.name)
+            found.setdefault((name, scores), run)
+    names = [name for name, _ in found]
+    rows = []
+    for (name, scores), first in found.items():
+        of = f" (of {first.name})" if names.count(name) > 1 else ""
+        words = [f"{name}{of}", *("" for _ in _words(runs)[1:])]
+        cells = (*map(TableCell, words), *map(number_cell, scores))
+        rows.append((*cells, *[TableCell("")] * (width - len(cells))))
+    return (RowGroup(_START, tuple(rows)),) if rows else ()
+
+
+def _forgetting(runs: Sequence[Run], key: str) -> Table:
+    names = [name for name in _OWN if name != "fwt_gem" or _is_defined(runs, key, name)]
+    found = _summaries(f"Forgetting in {key}, own galleries", runs, key, names, name="forgetting")
+    reasons = ((run.name, run.why_undefined(DEFINITIONS["bwt_gem"])) for run in runs)
+    said = tuple(f"{name} has no forgetting metrics: {why}" for name, why in reasons if why)
+    return replace(found, readings=(*said, *found.readings))
+
+
+def _benchmarks(track: Track, key: str) -> Table | None:
+    """The numbers of ZSCL and FoMo-in-Flux, a row per run; None if no run has one of its own.
+
+    `last_zscl` and `ka_fomo` alone are `own_final` by other names.
+    """
+    runs = [run for run in _ordered(track.runs_with("outside"), key) if run.of.last != START]
+    if not any(_is_defined(runs, key, name) for name in ("transfer_zscl", "zs_fomo")):
+        return None
+    names = [name for name in _BENCHMARKS if _is_defined(runs, key, name)]
+    sets = {one for run in runs if (one := tuple(n for n in run.outside if n not in run.averages))}
+    about = [f"zs_fomo: mean over {some_names(one)}" for one in sets]
+    if len(sets) > 1:
+        about = ["zs_fomo: the runs were evaluated on different data sets; compare it with care"]
+    found = _summaries(f"Metrics of newer benchmarks in {key}", runs, key, names, name="benchmarks")
+    return replace(found, notes=(*about, *found.notes))
+
+
+def _summaries(
+    title: str, runs: Sequence[Run], key: str, names: Sequence[str], *, name: str
+) -> Table:
+    """A column for each summary of DEFINITIONS, with how to read it."""
+    values = {run.name: [run.summary(key, one) for one in names] for run in runs}
+    trained = [run for run in runs if run.steps or name == "benchmarks"]
+    return _comparison(
+        title, runs, trained, [_column(one) for one in names], values,
+        readings=tuple(f"{one}: {DEFINITIONS[one].reading}" for one in names), name=name,
+    )  # fmt: skip
+
+
+def _comparison(
+    title: str,
+    every: Sequence[Run],
+    runs: Sequence[Run],
+    columns: Sequence[Column],
+    values: _Values,
+    **more: Any,
+) -> Table:
+    """A row for each of the runs in the groups of papers, the best of each column marked."""
+    words = _words(every)
+    heads = (*(column for column, _ in words), *columns)
+    groups = []
+    for name in GROUPS:
+        members = [run for run in runs if run.group == name]
+        rows = tuple(
+            (
+                *(TableCell(texts[run.name]) for _, texts in words),
+                *(
+                    one if isinstance(one, TableCell) else number_cell(one)
+                    for one in values[run.name]
+                ),
+            )
+            for run in members
+        )
+        if rows:
+            seeds = [run.seeds for run in members]
+            groups.append(with_best_marked(heads, RowGroup(name, rows), seeds))
+    notes = seed_notes(groups, [len(run.seeds) for run in every])
+    return Table(title, heads, tuple(groups), notes, **more)
+
+
+def _words(runs: Sequence[Run]) -> _Words:
+    """The run, its method and buffer if these say more, and its seeds if runs differ in them."""
+    recipes = {
+        run.name: f"{run.method}, {run.buffer}" if run.buffer else run.method for run in runs
+    }
+    words: _Words = [(Column("run", is_number=False), {run.name: run.name for run in runs})]
+    if any(recipe != name for name, recipe in recipes.items()):
+        words.append((Column("method", is_number=False, rank=_WORDS_RANK), recipes))
+    if len({len(run.seeds) for run in runs}) > 1:
+        words.append((Column("seeds"), {run.name: str(len(run.seeds)) for run in runs}))
+    return words
+
+
+def _key_columns(track: Track, key: str) -> list[Column]:
+    """A column for each metric; those of low cut-offs are left out last of a narrow table."""
+    ranks = {
+        one: next((rank for ending, rank in _RANKS.items() if one.endswith(ending)), 1)
+        for one in track.keys
+    } | {key: 0}
+    return [Column(one, rank=ranks[one], higher_is_better=True) for one in track.keys]
+
+
+def _column(name: str) -> Column:
+    return Column(name, higher_is_better=DEFINITIONS[name].higher_is_better)
+
+
+def _is_defined(runs: Iterable[Run], key: str, name: str) -> bool:
+    return any(run.summary(key, name) for run in runs)
+
+
+@dataclass(frozen=True)
+class StabilityPoint:
+    """One run: what it learned and the share that it retains, over its seeds."""
+
+    run: Run
+    plasticity: Spread
+    stability: Spread
+
+
+def stability_points(track: Track, key: str) -> tuple[list[StabilityPoint], dict[str, str]]:
+    """The runs that have both measures, in their order, and why each other run has not."""
+    points, missing = [], {}
+    for run in ordered_runs(track, key):
+        learned = run.summary(key, "own_learned")
+        why = run.why_undefined(DEFINITIONS["bwt_gem"])
+        own = () if why or key not in run.own else run.own[key][:, 1 : run.steps + 1]
+        retained = over_seeds(retained_share(seed) for seed in own)
+        if learned is not None and retained is not None:
+            points.append(StabilityPoint(run, learned, retained))
+        else:
+            missing[run.name] = why or "scores are missing or zero"
+    return points, missing
+
+
+def retained_share(own: Matrix) -> float:
+    """The percentage of R[j][j] that R[T-1][j] is, summed over all tasks but the last.
+
+    `own` is R, (steps, tasks). NaN if a score is missing, or nothing was learned.
+
+    >>> retained_share(np.array([[50.0, 0.0], [40.0, 30.0]]))
+    80.0
+    """
+    earlier = min(own.shape) - 1
+    learned, last = np.diagonal(own)[:earlier].sum(), own[-1, :earlier].sum()
+    return float(100 * last / learned) if learned > NOTHING else math.nan
+
+
+def stability_table(points: Sequence[StabilityPoint], key: str) -> Table:
+    """Plasticity and stability of each run, with both formulas."""
+    columns = (Column("run", is_number=False), Column("plasticity"), Column("stability (%)"))
+    rows = tuple(
+        (TableCell(one.run.name), number_cell(one.plasticity), number_cell(one.stability))
+        for one in points
+    )
+    title = f"Stability and plasticity in {key}, own galleries"
+    return Table(title, columns, (RowGroup("", rows),), (PLASTICITY, STABILITY))
+
+
+def matrix_table(run: Run, key: str, most: int = MOST_SHOWN) -> Table:
+    """Scores of a run after each step (rows) on each task and the merged gallery (columns).
+
+    The first row is the model before the first task, if it was evaluated. Of a long run, at most
+    `most` steps and tasks are shown.
+    """
+    tasks = shown_tasks(run, most)
+    steps = [run.steps - 1] if run.final_only else shown_steps(run, most)
+    trained = len(steps)
+    steps = [START, *steps] if run.has_start else steps
+    columns = [Column("after task", is_number=False)]
+    rows = [[TableCell(step_label(run, step))] for step in steps]
+    forgotten = [TableCell("forgotten", is_faint=True)]
+    if "own" in run.galleries:
+        columns += [Column(str(task)) for task in tasks]
+        means = own_means(run, key)
+        for step, row in zip(steps, rows, strict=True):
+            row += [
+                _own_cell(step, task, mean)
+                for task, mean in zip(tasks, means[step + 1, tasks].tolist(), strict=True)
+            ]
+        at = np.array(tasks, dtype=np.int64)
+        lost = means[np.minimum(at, run.steps - 1) + 1, at] - means[run.steps, at]
+        forgotten += [
+            TableCell(_text(value), is_faint=True) if task < run.steps - 1 else TableCell("")
+            for task, value in zip(tasks, lost.tolist(), strict=True)
+        ]
+    if "merged" in run.galleries:
+        columns.append(Column("merged"))
+        for step, row in zip(steps, rows, strict=True):
+            found = None if step == START else run.on_merged(key, step)
+            absent = "" if step == START else UNDEFINED
+            row.append(
+                TableCell(absent)
+                if found is None
+                else TableCell(fixed(found.mean, 1), value=found.mean)
+            )
+        forgotten.append(TableCell(""))
+    groups = [RowGroup("", tuple(map(tuple, rows)))]
+    if trained > 1 and "own" in run.galleries:
+        groups.append(RowGroup("", (tuple(forgotten),)))
+    seeds = f", mean of {len(run.seeds)} seeds" if len(run.seeds) > 1 else ""
+    title = f"{run.name}: {key} of each task (columns) after each task (rows){seeds}"
+    return Table(title, tuple(columns), tuple(groups), cut_notes(run, most))
+
+
+def _text(value: float) -> str:
+    return UNDEFINED if math.isnan(value) else fixed(value, 1)
+
+
+def _own_cell(step: int, task: int, mean: float) -> TableCell:
+    is_learned = task <= step  # START is below all tasks
+    if math.isnan(mean):
+        return TableCell(UNDEFINED, is_strong=task == step) if is_learned else _BLANK
+    return TableCell(fixed(mean, 1), value=mean, is_strong=task == step, is_faint=not is_learned)
+
+
+def own_means(run: Run, key: str) -> Matrix:
+    """(1 + R, K) scores from the start on, averaged over seeds; NaN where a seed lacks a cell.
+
+    The number of rows is that of all steps, R, and one for the start.
+    """
+    found = run.own.get(key)
+    if found is None:
+        return np.full((run.steps + 1, len(run.tasks)), np.nan)
+    own = found[:, :-1, : len(run.tasks)]
+    if len(own) == 1:
+        only: Matrix = own[0]
+        return only
+    # fsum, as of every mean over seeds: numpy's may differ in the last digit.
+    rows = zip(*own.tolist(), strict=True)
+    sums = [[math.fsum(cell) for cell in zip(*row, strict=True)] for row in rows]
+    mean: Matrix = np.array(sums).reshape(own.shape[1:]) / len(own)
+    return mean
+
+
+def shown_steps(run: Run, most: int = MOST_SHOWN) -> list[int]:
+    """The steps that matrices show: all, or of a long run some that have scores."""
+    return _shown(run, run.steps, most, axis=1)
+
+
+def shown_tasks(run: Run, most: int = MOST_SHOWN) -> list[int]:
+    """The tasks that matrices show: all, or of a long run some that have scores."""
+    found = _shown(run, len(run.tasks), most, axis=0)
+    return [task for task in found if task not in run.unmeasured or task in run.steps_on]
+
+
+def _shown(run: Run, count: int, most: int, axis: int) -> list[int]:
+    if count <= most:
+        return list(range(count))
+    has_scores = np.zeros(count, dtype=np.bool_)
+    for key, own in run.own.items():
+        first = 0 if axis == 0 else 1  # the start is a row of its own
+        parts = [own[:, first : run.steps + 1, : len(run.tasks)]]
+        parts += [run.merged[key][:, : run.steps]] if key in run.merged else []
+        for part in parts:
+            has_scores |= ~np.isnan(part).all(axis=(0, 1 + axis))
+    found = np.flatnonzero(has_scores)
+    if len(found) > most:
+        found = found[np.linspace(0, len(found) - 1, most).round().astype(int)]
+    return [int(place) for place in found]
+
+
+def cut_notes(run: Run, most: int = MOST_SHOWN) -> tuple[str, ...]:
+    """What a matrix of a long run leaves out; empty for any other."""
+    steps, tasks = len(shown_steps(run, most)), len(shown_tasks(run, most))
+    if run.final_only or (steps == run.steps and tasks == len(run.tasks)):
+        return ()
+    return (f"shows {steps} of {run.steps} steps and {tasks} of {len(run.tasks)} tasks",)
+
+
+def step_label(run: Run, step: int) -> str:
+    """The step and its task, such as "02 food"; a slug that starts with its number is kept.
+
+    All labels of a run have as many digits, so that they sort.
+    """
+    if step == START:
+        return "start"
+    name, digits = run.tasks[step], max(2, len(str(len(run.tasks) - 1)))
+    is_numbered = number_of(name, step) is not None
+    return padded(name, step, digits) if is_numbered else f"{step:0{digits}d} {name}"
+
+
+def losses(run: Run, key: str) -> dict[str, Matrix] | None:
+    """What a run lost in a metric by each of MEASURES, (S, tasks that it has learned).
+
+    `forgotten` is what was lost since a task was learned, in points, `fr_dha` the same in percent
+    of what was learned, NaN where that is nothing; the last task has lost nothing yet. None without
+    own galleries.
+    """
+    if not run.steps or "own" not in run.galleries or key not in run.own:
+        return None
+    own = run.own[key][:, 1 : run.steps + 1, : run.steps]
+    learned, final = own.diagonal(axis1=1, axis2=2), own[:, -1]
+    lost = learned - final
+    lost[:, -1] = math.nan
+    rate = np.full(learned.shape, math.nan)
+    np.divide(100 * lost, learned, out=rate, where=learned > NOTHING)
+    return dict(zip(MEASURES, (learned, final, lost, rate), strict=True))
+
+
+def direction_keys(track: Track, key: str) -> tuple[str, ...]:
+    """The metric keys of both directions of retrieval and their mean, or `key` alone."""
+    found = tuple(name for name in _DIRECTIONS if name in track.keys)
+    return found if len(found) > 1 else (key,)
+
+
+def per_task_tables(track: Track, key: str, runs: Sequence[Run]) -> list[Table]:
+    """A table for each run evaluated on own galleries after several steps, tasks by direction.
+
+    Of many runs of many tasks only the first have a table; the note of the last one says so.
+    """
+    keys = direction_keys(track, key)
+    known = [
+        run
+        for run in runs
+        if run.steps > 1 and not run.final_only and losses(run, keys[0]) is not None
+    ]
+    cells, made = 0, list[Table]()
+    for run in known:
+        cells += len(_learned(run)) * len(keys) * len(MEASURES)
+        if made and cells > _MOST_CELLS:
+            note = f"shows {len(made)} of {len(known)} runs; facts.csv has all"
+            made[-1] = replace(made[-1], notes=(*made[-1].notes, note))
+            break
+        made.append(_per_task(run, keys))
+    return made
+
+
+def _learned(run: Run) -> list[int]:
+    return [task for task in shown_tasks(run) if task < run.steps]
+
+
+def _per_task(run: Run, keys: Sequence[str]) -> Table:
+    columns = [Column("task", is_number=False)]
+    rows = [[TableCell(step_label(run, task))] for task in _learned(run)]
+    mean = [TableCell("mean", is_strong=True)]
+    for key in keys:
+        over = _DIRECTIONS.get(key, key)
+        columns += [Column(name, over=over) for name in MEASURES]
+        found = losses(run, key) or {}
+        for task, row in zip(_learned(run), rows, strict=True):
+            row += [
+                number_cell(over_seeds(found[name][:, task].tolist()) if found else None)
+                for name in MEASURES
+            ]
+        lost = over_seeds(found["forgotten"][:, :-1].mean(axis=1).tolist()) if found else None
+        whole = [run.summary(key, name) for name in ("own_learned", "own_final", "fr_dha")]
+        mean += [number_cell(one) for one in (*whole[:2], lost, whole[2])]
+    groups = (RowGroup("", tuple(map(tuple, rows))), RowGroup("", (tuple(mean),)))
+    seeds = seed_note([len(run.seeds)])
+    notes = (
+        *cut_notes(run),
+        *([seeds] if seeds else []),
+        "learned: just after its task; final: the last model",
+        "forgotten: learned minus final, in points; fr_dha: the same in percent of learned",
+        "mean: over all tasks, forgotten and fr_dha over those before the last",
+    )
+    return Table(f"{run.name}: forgetting by task", tuple(columns), groups, notes)
+
+
+def shown_guards(curves: Iterable[Curve]) -> list[Curve]:
+    """The curves on guards of the runs that have a baseline."""
+    return [one for one in curves if one.is_guard and not one.run.of.unknown]
+
+
+def guards_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Table | None:
+    """A row for each guard and run: baseline, score after every step, drop; None without any."""
+    curves = [one for one in curves if any(one.at(step, key) for step in one.steps)]
+    if not curves:
+        return None
+    of = {(one.run, one.data): one for one in drops if one.key == key}
+    # The start is a step only where it is not the baseline itself.
+    every = sorted({step for one in curves for step in one.steps if step != START or one.is_apart})
+    is_long = len(every) > _FIRST + _LAST
+    steps = [*every[:_FIRST], *every[-_LAST:]] if is_long else every
+    has_intervals = any(one.interval for one in of.values())
+    names = ["start" if step == START else f"after {step}" for step in steps]
+    columns = (
+        Column("run", is_number=False),
+        Column("baseline", higher_is_better=None),
+        *(Column(name, rank=0 if name == names[-1] else 1) for name in names),
+        Column("drop", higher_is_better=False),
+        *([Column("95 % interval")] if has_intervals else []),
+    )
+
+    def row(curve: Curve, name: str) -> tuple[TableCell, ...]:
+        drop = of[curve.run.name, curve.data]
+        scores = (number_cell(curve.at(step, key)) for step in steps)
+        ends = [interval_cell(drop)] if has_intervals else []
+        return (
+            TableCell(name), _baseline_cell(drop.baseline), *scores, number_cell(drop.drop), *ends
+        )  # fmt: skip
+
+    groups = []
+    for data in dict.fromkeys(one.data for one in curves):
+        members = [one for one in curves if one.data == data]
+        rows = tuple(row(one, one.run.name) for one in members)
+        seeds = [one.run.seeds for one in members]
+        groups.append(with_best_marked(columns, RowGroup(data, rows), seeds))
+    worst = _worst(curves, of)
+    if len(groups) > 1 and worst:
+        rows = tuple(row(one, f"{one.run.name}: {one.data}") for one in worst)
+        groups.append(RowGroup("Largest drop", rows))
+    count = len([step for step in every if step != START])
+    shown = len([step for step in steps if step != START])
+    notes = (
+        *([f"shows {shown} of {count} steps"] if is_long else []),
+        *_baselines(curves),
+        *_reasons(of[one.run.name, one.data] for one in curves),
+        _AFTER,
+        _DROP,
+        *(
+            ["95 % interval: of the drop, over resampled queries (--ranks)"]
+            if has_intervals
+            else []
+        ),
+        *seed_notes(groups, [len(one.run.seeds) for one in curves]),
+    )
+    title = f"Guards: {key} on data outside the stream"
+    return Table(title, columns, tuple(groups), notes, name="guards")
+
+
+def _worst(curves: Iterable[Curve], of: Mapping[tuple[str, str], Drop]) -> list[Curve]:
+    """The curve of the largest drop of each run."""
+    worst: dict[str, tuple[float, Curve]] = {}
+    for one in curves:
+        drop = of[one.run.name, one.data].drop
+        if drop is not None and drop.mean > worst.get(one.run.name, (-math.inf,))[0]:
+            worst[one.run.name] = drop.mean, one
+    return [curve for _, (_, curve) in sorted(worst.items())]
+
+
+def _baselines(curves: Sequence[Curve]) -> list[str]:
+    """The baseline in words, or that of each run where they differ."""
+    runs = {one.run.of.models: one.run.name for one in curves}
+    if len(runs) == 1:
+        return [f"baseline: {' and '.join(*runs)}"]
+    found = [f"baseline of {name}: {' and '.join(models)}" for models, name in runs.items()]
+    more = [f"and {len(found) - _REASONS} more baselines"] if len(found) > _REASONS else []
+    return [*found[:_REASONS], *more]
+
+
+def _reasons(drops: Iterable[Drop]) -> list[str]:
+    """Why drops are undefined: the first few."""
+    found = [f"{one.run} has no drop: {one.undefined}" for one in drops if one.undefined]
+    found = list(dict.fromkeys(found))
+    more = [f"and {len(found) - _REASONS} more drops"] if len(found) > _REASONS else []
+    return [*found[:_REASONS], *more]
+
+
+def interval_cell(drop: Drop) -> TableCell:
+    """Such as "1.20 to 3.40"."""
+    ends = drop.interval
+    return TableCell(f"{fixed(ends.low)} to {fixed(ends.high)}") if ends else _DASH
+
+
+def _baseline_cell(baseline: Spread | None) -> TableCell:
+    """The score; one value stands for seeds that start from the same model."""
+    if baseline is not None and len(set(baseline.values)) == 1:
+        baseline = Spread(baseline.values[:1])
+    return number_cell(baseline)
+
+
+def every_metric_table(
+    drops: Iterable[Drop], compared: Collection[tuple[str, str]]
+) -> Table | None:
+    """A row for each guard, metric and run of those that are compared; None without any."""
+    every = [one for one in drops if (one.run, one.data) in compared]
+    if not every:
+        return None
+    found = every[:_MOST_ROWS]
+    names = ("baseline", "last", "drop", "low", "high")
+    columns = (
+        Column("metric", is_number=False), Column("run", is_number=False), *map(Column, names)
+    )  # fmt: skip
+    groups = []
+    for data in dict.fromkeys(one.data for one in found):
+        of_data = [one for one in found if one.data == data]
+        keys = dict.fromkeys(one.key for one in of_data)
+        rows = [_metric_row(one) for key in keys for one in of_data if one.key == key]
+        groups.append(RowGroup(data, tuple(rows)))
+    cut = [f"shows {len(found)} of {len(every)} rows; facts.csv has all"]
+    notes = (*(cut if len(found) < len(every) else []), _DROP)
+    return Table("Guards: every metric", columns, tuple(groups), notes)
+
+
+def _metric_row(drop: Drop) -> tuple[TableCell, ...]:
+    ends = (drop.interval.low, drop.interval.high) if drop.interval else ()
+    return (
+        TableCell(drop.key),
+        TableCell(drop.run),
+        _baseline_cell(drop.baseline),
+        number_cell(drop.last),
+        number_cell(drop.drop),
+        *([number_cell(Spread((end,))) for end in ends] or [_DASH, _DASH]),
+    )
+
+
+def calibration_table(curves: Iterable[Curve], title: str) -> Table | None:
+    """What the probabilities of a sigmoid's model meant, and mean now; None without any.
+
+    A group for each run, a row for each guard and task, and three columns for each metric: the
+    baseline, the model of the step before, if any run has one that is not its start, and the last.
+    """
+    every = [one for one in curves if any(one.at(one.run.of.last, key) for key in METRICS)]
+    if not every:
+        return None
+    found = every[:_MOST_CALIBRATED]
+    has_before = any(one.run.of.before != START for one in found)
+    models = [*(_MODELS if has_before else ["start"]), "last"]
+    columns = [Column("data", is_number=False)]
+    for key in METRICS:
+        over = key.removeprefix("pair_")
+        columns += [Column(one, rank=one == "before", over=over) for one in models]
+    groups = []
+    for run in dict.fromkeys(one.run.name for one in found):
+        rows = tuple(
+            (
+                TableCell(one.data),
+                *(
+                    number_cell(
+                        one.at(one.run.of.last, key)
+                        if model == "last"
+                        else one.before(key, _MODELS[model])
+                    )
+                    for key in METRICS
+                    for model in models
+                ),
+            )
+            for one in found
+            if one.run.name == run
+        )
+        groups.append(RowGroup(run, rows))
+    cut = [f"shows {len(found)} of {len(every)} rows; facts.csv has all"]
+    notes = (*(cut if len(found) < len(every) else []), *_CALIBRATION)
+    notes = (*notes, *seed_notes(groups, [len(one.run.seeds) for one in found]))
+    return Table(title, tuple(columns), tuple(groups), notes, name="calibration")
+
+
+def every_step_tables(track: Track) -> list[Table]:
+    """A table for each data set outside the stream: a line for each run and step, all metrics.
+
+    Runs of many steps show their first and last ones if the whole would be too long for a page,
+    and if that does not suffice, only the first data sets have a table.
+    """
+    by_data: dict[str, list[tuple[Run, int]]] = {}
+    for run in track.every:
+        for column, data in enumerate(run.outside, len(run.tasks)):
+            by_data.setdefault(data, []).append((run, column))
+    size = sum(
+        len(run.steps_on[column]) * len(run.keys)
+        for members in by_data.values()
+        for run, column in members
+    )
+    tables: list[Table] = []
+    cells = 0
+    for data, members in sorted(by_data.items()):
+        table = _every_step(data, members, track.keys, is_cut=size > _MOST_CELLS)
+        cells += sum(len(group.rows) for group in table.groups) * len(table.columns)
+        if tables and cells > _MOST_CELLS:
+            note = f"shows {len(tables)} of {len(by_data)} data sets; facts.csv has all"
+            tables[-1] = replace(tables[-1], notes=(*tables[-1].notes, note))
+            return tables
+        tables.append(table)
+    return tables
+
+
+def _every_step(
+    data: str, members: Sequence[tuple[Run, int]], keys: Sequence[str], *, is_cut: bool
+) -> Table:
+    shown = [
+        key
+        for key in keys
+        if any(run.at(key, step, n) for run, n in members for step in run.steps_on[n])
+    ]
+    columns = (Column("model", is_number=False), *(Column(key) for key in shown))
+    groups, notes = [], []
+    for run, column in members:
+        steps = run.steps_on[column]
+        if is_cut and len(steps) > _FIRST + _LAST:
+            notes.append(f"{run.name}: shows {_FIRST + _LAST} of {len(steps)} steps")
+            steps = [*steps[:_FIRST], *steps[-_LAST:]]
+        rows = tuple(
+            (
+                TableCell("start" if step == START else f"after {step}"),
+                *(number_cell(run.at(key, step, column)) for key in shown),
+            )
+            for step in steps
+        )
+        groups.append(RowGroup(run.name, rows))
+    seeds = seed_note([len(run.seeds) for run, _ in members])
+    title = f"Transfer to {data}, every metric after every step"
+    notes = [*notes[:_FIRST], *([seeds] if seeds else []), _TRANSFER]
+    return Table(title, columns, tuple(groups), tuple(notes))
+
+
+def transfer_table(
+    track: Track, key: str, left_out: Collection[tuple[str, str]], order: Sequence[str]
+) -> Table | None:
+    """Scores on data outside the stream at the first and last evaluated step; None without any.
+
+    The runs and data in `left_out` are in another table; the runs of `order` come in that order.
+    """
+    rows = [
+        row
+        for run in track.every
+        for column, data in enumerate(run.outside, len(run.tasks))
+        if (run.name, data) not in left_out and (row := _transfer_row(run, column, key))
+    ]
+    if not rows:
+        return None
+    columns = (
+        Column("data", is_number=False),
+        Column("run", is_number=False),
+        Column("first step", rank=1),
+        Column("score", rank=1),
+        Column("last step"),
+        Column("score"),
+        Column("change"),
+    )
+    places = {name: place for place, name in enumerate(order)}
+    rows.sort(key=lambda row: (row[0].text, places.get(row[1].text, len(places)), row[1].text))
+    notes = ("not part of the stream, so not counted in any forgetting metric",)
+    title = f"Transfer: {key} on data outside the stream"
+    return Table(title, columns, (RowGroup("", tuple(rows)),), notes, name="transfer")
+
+
+def _transfer_row(run: Run, column: int, key: str) -> tuple[TableCell, ...] | None:
+    steps = [(step, one) for step in run.steps_on[column] if (one := run.at(key, step, column))]
+    if not steps:
+        return None
+    (first, before), (last, after) = steps[0], steps[-1]
+    return (
+        TableCell(run.data[column]),
+        TableCell(run.name),
+        TableCell("start" if first == START else str(first)),
+        number_cell(before),
+        TableCell("start" if last == START else str(last)),
+        number_cell(after),
+        number_cell(after.minus(before) if first != last else None),
+    )
+
+
+def definitions_table() -> Table:
+    """A table of the summary metrics: name, formula, how to read the sign, and the source."""
+    names = ("metric", "formula", "reading", "source")
+    columns = tuple(Column(name, is_number=False) for name in names)
+    rows = tuple(
+        tuple(map(TableCell, (one.name, one.formula, one.reading, one.source)))
+        for one in DEFINITIONS.values()
+    )
+    return Table("Definitions", columns, (RowGroup("", rows),), (LEGEND,))
+
+
+def measured_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The metrics and counts of evaluation rows, grouped by checkpoint, in the order of the rows.
+
+    The columns are the metric keys that rows and --fail-if have, in percent.
+    """
+    keys = list(dict.fromkeys(key for row in rows for key in row["metrics"]))
+    counts = list(dict.fromkeys(name for row in rows for name in row if name.startswith("n_")))
+    # What a narrow terminal leaves out first, after counts.
+    ranks = {"_rmean": 2, "_r5": 1, "_r10": 1, "_5": 1, "_10": 1, "acc5": 1}
+    columns = (
+        Column("data", is_number=False),
+        *(
+            Column(key, rank=next((r for end, r in ranks.items() if key.endswith(end)), 0))
+            for key in keys
+        ),
+        *(Column(name, rank=3) for name in counts),
+    )
+    groups: dict[str, list[tuple[TableCell, ...]]] = {}
+    for row in rows:
+        values = (row["metrics"].get(key) for key in keys)
+        cells = (
+            TableCell(_data(row)),
+            *(_DASH if value is None else TableCell(fixed(value)) for value in values),
+            *(TableCell(str(row.get(name, UNDEFINED)), is_faint=True) for name in counts),
+        )
+        groups.setdefault(_checkpoint(row), []).append(cells)
+    found = tuple(RowGroup(name, tuple(cells)) for name, cells in groups.items())
+    splits = _names(row["split"] for row in rows)
+    parts = [_names(row["evaluator"] for row in rows), _names(row.get("protocol") for row in rows)]
+    title = ", ".join(filter(None, (*parts, f"split {splits}", "in percent")))
+    note = "-o FILE writes these rows for forgetting-report; --json prints them"
+    return Table(title, columns, found, (note,))
+
+
+def _data(row: Mapping[str, Any]) -> str:
+    """The evaluated data; of a merged gallery, the number of its tasks.
+
+    >>> _data({"gallery": "merged", "task": "merged", "tasks": ["00-a", "01-b"]})
+    'merged (2 tasks)'
+    """
+    count = len(row["tasks"])
+    if row["gallery"] != "merged":
+        return str(row["task"])
+    return f"{row['task']} ({count} task{'' if count == 1 else 's'})"
+
+
+def _checkpoint(row: Mapping[str, Any]) -> str:
+    """The run and how far it has trained, with the share of an average of two checkpoints."""
+    alpha = "" if row.get("alpha") is None else f", alpha {row['alpha']:g}"
+    seed = f", seed {row['seed']}" if row["seed"] else ""
+    learned = "before any task" if row["step"] is None else f"after task {row['step']}"
+    return f"{row['run']}{alpha}{seed}, {learned}"
+
+
+def _names(found: Iterable[str | None]) -> str:
+    return ", ".join(dict.fromkeys(one for one in found if one))

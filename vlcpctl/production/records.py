@@ -86,6 +86,8 @@ def read_record(
     body = {name: value for name, value in found.items() if name not in _OF_RECORD | retired}
     if isinstance(body.get("settings"), dict):
         body["settings"].pop("cache_size", None)  # an option of 0.3
+        if body["settings"].get("unresolved") in {None, "accept"}:  # another, at its default
+            body["settings"].pop("unresolved", None)
     record = converted(body, kind, path)
     later = next(fields_beyond(body, msgspec.to_builtins(record)), None)
     if later is not None:

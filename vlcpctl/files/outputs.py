@@ -104,14 +104,19 @@ class Output:
 
     def _open_lock(self) -> int:
         """Open the file of the lock, in a directory that is made here or ours."""
-        for _ in range(_TRIES):
-            with suppress(FileExistsError, FileNotFoundError):  # its last user has just removed it
+        for tries_left in reversed(range(_TRIES)):
+            try:
                 self.hidden.mkdir(parents=True, exist_ok=True)
                 # One listing: between two listings, its last user may remove the lock.
                 names = {path.name for path in self.hidden.iterdir()}
                 if names and _LOCK not in names:
                     break
                 return _open(self.lock)
+            except FileExistsError:
+                continue
+            except FileNotFoundError:  # its last user has just removed it, or nobody can make it
+                if not tries_left:
+                    raise
         raise OutputExists(
             f"{self.hidden} was not made by vlcpctl, which needs this name for temporary files; "
             "move it away, or choose another --out"

@@ -85,7 +85,7 @@ def _step(run: TrainRun, mode: str) -> dict[str, float]:
 
 
 def _still(run: TrainRun) -> Optimizer:
-    settings = replace(run.settings, optimizer="sgd", lr=0.0, weight_decay=0.0)
+    settings = replace(run.settings, optimizer="sgd", lr=1e-30, weight_decay=0.0)
     return new_optimizer(run.weights, settings)
 
 

@@ -28,7 +28,7 @@ from vlcpctl.files.rows import read_rows
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.configuration import checkpoint_transform
-from vlcpctl.report.render import terminal as terminal_tables
+from vlcpctl.report import formats
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 KEYS = [
@@ -255,7 +255,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     found = Terminal()
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(console, "results", lambda: found)
-    monkeypatch.setattr(terminal_tables, "results", lambda: found)
+    monkeypatch.setattr(formats, "results", lambda: found)
     return found
 
 

@@ -207,7 +207,7 @@ def test_forget_empties_the_cache_that_a_state_has_recorded(
     done = run(*request)
     assert done.code == 0, done.err
     assert f"emptied the cache {cache}" in done.err
-    assert "not searched: the object stores" in done.err
+    assert "object store behind a cache" in done.err
     assert not kept(cache)
     assert json.loads((state / done.out.strip()).read_text())["caches"] == [str(cache)]
     # The source has the pair still, and so has the cache when the source is read again.

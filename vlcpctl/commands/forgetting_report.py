@@ -292,6 +292,10 @@ class ForgettingReport(Quiet, Json):
         names = ("out", "csv", "latex", "figures", "junit")
         places = {f"--{name}": getattr(self, name) for name in names}
         _check_places(places, self.table)
+        if self.images and self.out is None:
+            from vlcpctl.core.errors import UsageError
+
+            raise UsageError("--images has no effect: pictures are in the report that --out writes")
         with _without_collector():
             document, identity_ = _built(
                 self.rows, self.ranks, self.images, self.checkpoint, request

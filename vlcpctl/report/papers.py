@@ -3,9 +3,9 @@
 Lines `# NAME: TEXT` say what the table is; then come a heading, with ` / ` between its two levels,
 and a line for each row of the paper: its group, its name, the runs that it is compared with (a
 pattern; blank: there is no such run here), selectors of its own, and the cells as they are printed,
-`12.3` or `12.3 ± 0.4`. A line without a name is about the columns of the rows below it: `select`
-has the METRIC[@FIELD=GLOB,...] of each, or `mean of A; B` over other columns, and `better` says
-where `lower` is, or `none`.
+`12.3`, with a standard deviation behind the sign of plus and minus. A line without a name is about
+the columns of the rows below it: `select` has the METRIC[@FIELD=GLOB,...] of each, or `mean of A;
+B` over other columns, and `better` says where `lower` is, or `none`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LEADING = ["group", "row", "run", "select"]
 _ABOUT = ("paper", "number", "caption", "citation", "data", "command", "emoji9")
 _BETTER = {"": True, "higher": True, "lower": False, "none": None}
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
-_DEVIATION = " ± "
+_DEVIATION = " \u00b1 "
 _MEAN = "mean of "
 _DECIMALS = 2  # of a column without a printed number
 _KEYS = (Column("row", is_number=False), Column("values", is_number=False))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -30,6 +30,7 @@ from vlcpctl.testing.battery import (
     require_exact_resume,
 )
 from vlcpctl.training.config.request import TrainRequest
+from vlcpctl.training.config.settings import Settings
 from vlcpctl.training.loop.metrics_log import MetricsLog
 from vlcpctl.training.loop.state import ResumeDirectory, SavedProgress
 from vlcpctl.training.train_step import train_step
@@ -270,27 +271,35 @@ def test_the_digest_of_the_log_is_that_of_its_bytes(tmp_path: Path) -> None:
     resumed.close()
 
 
-def _diverging(world: TrainingWorld, root: Path, **how: object) -> TrainRequest:
-    step = request(world, "ema", 0, root, buffered=False, **how)
-    settings = replace(step.settings, optimizer="sgd", schedule="constant")
-    object.__setattr__(settings, "lr", float("inf"))  # which no option takes
-    return replace(step, settings=settings)
+@pytest.fixture
+def diverging(
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., TrainRequest]:
+    """A training whose first step makes the weights infinite, at a rate that no option takes."""
+    monkeypatch.setattr(Settings, "__post_init__", lambda _: None)
+
+    def made(steps: int | None = None, **how: object) -> TrainRequest:
+        step = request(world, "ema", 0, tmp_path, buffered=False, **how)
+        rate: dict[str, Any] = {"lr": float("inf"), "steps": steps or step.settings.steps}
+        settings = replace(step.settings, optimizer="sgd", schedule="constant", **rate)
+        return replace(step, settings=settings)
+
+    return made
 
 
 def test_weights_that_diverge_in_the_last_step_are_not_published(
-    world: TrainingWorld, tmp_path: Path
+    diverging: Callable[..., TrainRequest], tmp_path: Path
 ) -> None:
-    step = _diverging(world, tmp_path)
-    step = replace(step, settings=replace(step.settings, steps=1))
+    step = diverging(steps=1)
     with pytest.raises(Diverged, match=r"contains NaN or infinity; no state had been saved; a low"):
         train_step(step)
     assert not (tmp_path / "00").exists()
 
 
 def test_a_state_with_weights_that_are_not_finite_is_not_saved(
-    world: TrainingWorld, tmp_path: Path
+    diverging: Callable[..., TrainRequest],
 ) -> None:
-    step = _diverging(world, tmp_path, save_every="1")
+    step = diverging(save_every="1")
     with pytest.raises(Diverged, match=r"the weights diverged at step 0 of training: .* no state"):
         train_step(step)
     assert ResumeDirectory(step.out).newest() is None

@@ -11,11 +11,11 @@ from support.object_store import Store, object_store
 from support.processes import exit_code_of, run_line, run_together, start_child
 from support.program import check_refused, run_program
 
-from vlcpctl.core.errors import BadInput, VlcpError
+from vlcpctl.core.errors import VlcpError
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.files import stores
 from vlcpctl.files.inputs import open_regular
-from vlcpctl.files.stores import is_cache, stored, use_cache, whole
+from vlcpctl.files.stores import stored, use_cache, whole
 from vlcpctl.testing.tiny_stream import make_pair, make_task
 
 fsspec, s3fs = pytest.importorskip("fsspec"), pytest.importorskip("s3fs")
@@ -189,13 +189,3 @@ def test_each_of_eight_nodes_fetches_an_eighth(tmp_path: Path, task: Path, store
     fetched = [store.sent_to[f"node-{rank}"] - indexes for rank in range(8)]
     assert max(fetched) < 1.05 * images / 8
     assert sum(fetched) == pytest.approx(images, rel=0.01)  # each image by one node
-
-
-def test_a_directory_with_files_of_others_is_no_cache(tmp_path: Path, store: Store) -> None:
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos/holiday.jpg").touch()
-    with pytest.raises(BadInput, match="other files"):
-        use_cache(tmp_path / "photos")
-    (tmp_path / "empty").mkdir()
-    for name in ("new", "empty", "empty"):
-        assert is_cache(use_cache(tmp_path / name))

@@ -50,7 +50,7 @@ def unfinished(pending: Path) -> None:
         ("weeks/0001/buffer", shutil.rmtree, [], 3, "weeks/0001/buffer"),
         ("embeddings", a_file, [], 3, "embeddings.*move it away"),
         ("pending", unfinished, [], 4, "--force"),
-        ("", lambda _: None, ["--junit", "{place}"], 4, "already exists"),
+        ("", lambda _: None, ["--junit", "{place}"], 4, "another --junit"),
         ("", lambda _: None, ["--accept-inexact"], 2, "--accept-inexact"),
         ("", lambda _: None, ["{known}", "--lr", "1"], 4, "--lr"),
     ],

@@ -123,7 +123,7 @@ def check_empty(run: Run, words: list[object], out: Path) -> None:
         assert list(out.iterdir())
         assert not list(out.parent.glob(f".{out.name}.vlcpctl"))
     else:
-        check_refused(ended, str(words[0]), 4, "choose another --out")
+        check_refused(ended, str(words[0]), 4, "choose another --")
         assert not list(out.iterdir())
 
 

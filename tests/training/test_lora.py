@@ -15,6 +15,7 @@ from vlcpctl.core.errors import OutputExists, UsageError
 from vlcpctl.files.tensors import read_tensors
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.models import encoders
+from vlcpctl.models.checkpoint_files import count_weights
 from vlcpctl.models.embed import as_features
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.testing.battery import (
@@ -146,6 +147,7 @@ def test_the_adapter_beside_the_weights_is_their_change(
     for name in adapted(old):
         change = 3.0 * pairs[f"{name}.lora_B"] @ pairs[f"{name}.lora_A"]
         torch.testing.assert_close(new[name], old[name] + change, rtol=0, atol=1e-7)
+    assert count_weights(tmp_path / "01") == sum(one.numel() for one in new.values())
 
 
 def test_no_learning_rate_is_the_previous_model(

@@ -205,7 +205,8 @@ def _timings_to(path: Path | None, command: str) -> Iterator[Note]:
 
     is_ours = functools.partial(starts_with_schema, schema=_TIMINGS)
     if path is not None and not is_pipe_or_device(path):
-        refuse_foreign(path, is_ours, is_file=True)  # before the work, not after it
+        # Before the work, not after it.
+        refuse_foreign(path, is_ours, is_file=True, option="--timings")
     found: list[dict[str, Any]] = []
     yield found.append
     for what in ("embed", "search"):

@@ -73,7 +73,7 @@ def checked_paths(request: Command) -> Command:
 def _readable(one: Any) -> Any:
     from vlcpctl.files.outputs import read_path
 
-    return read_path(one) if isinstance(one, Path) else one  # "none" of update is no path
+    return read_path(one) if isinstance(one, Path) else one  # update also takes "none"
 
 
 def _inputs(request: Command, name: str) -> list[Path]:

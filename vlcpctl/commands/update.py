@@ -220,7 +220,7 @@ class Update(Quiet, Json):
     )
     index_week: MaybeAmount = option(
         "Week whose model the index of users was built with; the report says what they lose if "
-        "it stays. With none, there is no index to evaluate",
+        "it stays; none: users have no index",
         "WEEK|none",
         INPUT,
         offers=("none",),

@@ -140,7 +140,11 @@ def option(
     default: Any = None,
     **more: Any,
 ) -> Any:
-    """A field that is an option; it is no field specifier, so that it always has a default."""
+    """A dataclass field that is an option, with a default.
+
+    It is not among the `field_specifiers` of `dataclass_transform`: mypy would take a field
+    without `default=` as required.
+    """
     return _field(Option(text, metavar, section, **more), default)
 
 
@@ -225,8 +229,8 @@ class Options:
 class Command(Options):
     """The request of a command line; its docstring is the help.
 
-    Of options that it inherits from a class that is no command, those whose value comes from
-    elsewhere if they are not given, such as from a preset, are None then.
+    Options can be inherited from a class of settings. Where a setting may come from elsewhere,
+    such as a preset, its option is None if it was not given.
     """
 
     def __init_subclass__(cls) -> None:

@@ -87,7 +87,7 @@ def receipts_about(top: Path, given: Path | None) -> list[Receipt]:
     """
     if given is None:
         return [*_receipts_in(top.parent), *_receipts_in(top)]
-    refuse_foreign(given, lambda _: True, is_file=True)
+    refuse_foreign(given, lambda _: True, is_file=True, option="--receipt")
     if (artifact := around(Path(os.path.realpath(given)))) is not None:
         shown = as_given(artifact, [given])
         raise UsageError(f"--receipt {given} is inside {shown}; give a path outside of it")

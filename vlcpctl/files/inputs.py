@@ -114,8 +114,8 @@ def _naming(error: OSError, path: Path | str) -> OSError:
 def reading(path: Path, what: str = "", *, error: type[VlcpError] = BadInput) -> Iterator[None]:
     """Within the block, what a library raises for bytes that it cannot read is `error`.
 
-    Its message is `what`, or "cannot read PATH", and the library's first line. What is no fault of
-    the file, such as of a failing disk, is raised as OSError, named after the file.
+    Its message is `what`, or "cannot read PATH", and the library's first line. An error
+    of the system, such as a failing disk, stays an OSError and gets the name of the file.
 
     >>> with reading(Path("pairs.json")):
     ...     raise ValueError("cut short")

@@ -317,21 +317,26 @@ def check_output_path(out: Path, inputs: Iterable[Path] = (), option: str = "--o
 
 
 def refuse_foreign(
-    out: Path, is_ours: Callable[[Path], bool], *, is_file: bool, is_read: bool = False
+    out: Path,
+    is_ours: Callable[[Path], bool],
+    *,
+    is_file: bool,
+    is_read: bool = False,
+    option: str = "--out",
 ) -> None:
     """Raise OutputExists if a file, or else a directory, cannot be made at `out`.
 
     It may be free, or what `is_ours` recognises. Unless that is only read, it may be no link, whose
     target is not what was named and may be shared, and no mount point. Raises UsageError as
-    `check_output_path` does.
+    `check_output_path` does. `option` is the one to give another value, for messages.
     """
-    check_output_path(out)
+    check_output_path(out, option=option)
     real = Path(os.path.realpath(out))
     if out.exists() and (out.is_dir() is is_file or not (is_free(real) or is_ours(out))):
         what = "file" if is_file else "directory"
         raise OutputExists(
             f"{out} already exists and is not a {what} of vlcpctl that this command replaces; "
-            "choose another --out"
+            f"choose another {option}"
         )
     if out.is_symlink() and not is_read:
         raise OutputExists(

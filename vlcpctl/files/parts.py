@@ -201,7 +201,8 @@ class Parts:
 def parts_of(out: Path, count: int | None, index: int | None, *, force: bool) -> Parts | None:
     """The parts that --num-shards and --shard-index mean; None for a command without them.
 
-    Raises UsageError for values that do not fit, or an output that is no file or directory.
+    Raises UsageError for values that do not fit, or an output that is neither a file nor a
+    directory.
     """
     if count is None:
         if index is not None:

@@ -14,6 +14,7 @@ import glob
 import hashlib
 import io
 import os
+import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,7 +33,12 @@ _AT_ONCE: Final = 16  # requests
 _GAP: Final = 1 << 14  # bytes between two images that are fetched with them rather than left out
 _DEADLINE = 30.0  # seconds after which nothing is asked again
 _LISTING: Final = 600.0  # seconds of a listing, which may take many requests
-_TAG, _SIGNATURE = "CACHEDIR.TAG", b"Signature: 8a477f597d28d172789f06886806bc55"  # for backups
+_TAG = "CACHEDIR.TAG"  # by which programs for backups know a cache: https://bford.info/cachedir/
+# The first line is that of any program; by the second `forget` knows which caches it may empty.
+_SIGNATURE = (
+    b"Signature: 8a477f597d28d172789f06886806bc55\n"
+    b"# What vlcpctl has read of object stores; it may be removed while no command runs.\n"
+)
 _LOCAL = ("file", "local", "http", "https")  # read as paths, or without a way to list a directory
 _OF_HOSTS = ("ftp", "sftp", "ssh", "smb", "webhdfs", "webdav")  # names in fsspec lack the host
 # What stores say of one version of an object; the first that is there is taken.
@@ -62,10 +68,13 @@ def use_cache(directory: Path) -> Path:
     root = Path(os.path.realpath(directory))
     with _writing(root):
         root.mkdir(parents=True, exist_ok=True)
-        if not is_cache(root):  # another process may be making it
-            if {one.name for one in root.iterdir()} - {_TAG, "tree", "data"}:
+        if not is_cache(root):
+            # Another process may be making it: its tag may be missing, or still be empty.
+            tag, known = root / _TAG, {_TAG, "tree", "data"}
+            has_tag = tag.exists() and tag.read_bytes() != b""
+            if has_tag or {one.name for one in root.iterdir()} - known:
                 raise BadInput(f"--cache: {root} has other files; give a new or empty directory")
-            (root / _TAG).write_bytes(_SIGNATURE)
+            tag.write_bytes(_SIGNATURE)
         for name in ("tree", "data"):
             (root / name).mkdir(exist_ok=True)
     os.environ[CACHE_SETTING] = str(root)
@@ -75,7 +84,7 @@ def use_cache(directory: Path) -> Path:
 def is_cache(directory: Path) -> bool:
     """Whether a directory is a cache that `use_cache` made."""
     path = directory / _TAG
-    return path.is_file() and path.read_bytes().startswith(_SIGNATURE)
+    return path.is_file() and path.read_bytes() == _SIGNATURE
 
 
 def empty_cache(directory: Path) -> None:
@@ -148,7 +157,8 @@ def _list(path: Path, size: int, time_ns: int) -> None:
         if _stamp_at(path) == (size, time_ns):
             return
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{os.getpid()}")
+    # Hosts that share the cache may have processes of the same number.
+    temporary = path.with_name(f".{secrets.token_hex(8)}")
     temporary.touch()
     os.truncate(temporary, size)
     os.utime(temporary, ns=(time_ns, time_ns))

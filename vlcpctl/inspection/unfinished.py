@@ -23,7 +23,7 @@ KIND: Final = "unfinished run"
 _ENDED = {Diverged.exit_code: "diverged", Interrupted.exit_code: "interrupted"}
 _REMOTE_S = 120.0  # since the last row, for which a process on another host counts as running
 _MOST_BYTES = 1 << 20  # at the end of the journal, that are read
-_NOT_TERMS = frozenset({"phase", "step", "lr"})  # numbers of a row that are no terms of the loss
+_NOT_TERMS = frozenset({"phase", "step", "lr"})  # numbers of a row beside the terms of the loss
 
 
 def run_facts(out: Path) -> dict[str, Any] | None:

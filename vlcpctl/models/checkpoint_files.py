@@ -13,7 +13,7 @@ from safetensors import safe_open
 
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.files.digests import RESTORE, FileDigest, unlisted_files, verify_files
-from vlcpctl.files.inputs import converted
+from vlcpctl.files.inputs import converted, reading
 from vlcpctl.files.manifest import MANIFESTS, is_artifact, read_manifest
 from vlcpctl.models.configuration import CONFIG_FILE
 from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FILE
@@ -80,10 +80,13 @@ def would_be_loaded(name: str) -> bool:
 
 
 def count_weights(checkpoint: Path) -> int:
-    """The number of weights of a checkpoint's model, buffers included, by the headers of files."""
+    """The number of weights of a checkpoint's model, buffers included, by the header of its file.
+
+    Raises BadInput if that cannot be read.
+    """
     count = 0
-    for path in checkpoint.glob("*.safetensors"):
-        with safe_open(path, framework="numpy") as file:
+    for path in checkpoint.glob("*model.safetensors"):  # an adapter beside it is merged in it
+        with reading(path), safe_open(path, framework="numpy") as file:
             count += sum(math.prod(file.get_slice(name).get_shape()) for name in file.offset_keys())
     return count
 

@@ -276,7 +276,8 @@ def record_of(
 ) -> Record:
     """The record of a sample: its .json, and with names of their own the other members.
 
-    `texts` are bytes by extension, or why one is not read; `flaw` says why there is no image.
+    `texts` has by extension the bytes, or None and why they were not read; without an image, `flaw`
+    says why.
     """
     read: dict[str, str] = {}
     try:

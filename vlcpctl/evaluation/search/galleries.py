@@ -245,8 +245,8 @@ def _growing(whole: Search, part_A: Ids, ends_M: Ids) -> Search:
 class ClassSearch:
     """Queries of a class in a gallery, where others of the class are right answers.
 
-    `itself_Q` is the gallery row of the query itself, or -1; it is no answer. `query_ends` and
-    `ends_M` (M,) are the numbers of rows of the first 1, 2, ... M parts.
+    `itself_Q` is the gallery row of the query itself, or -1; it does not count as an answer.
+    `query_ends` and `ends_M` (M,) are the numbers of rows of the first 1, 2, ... M parts.
     """
 
     query_QD: AnyVectors

@@ -236,7 +236,7 @@ def check_junit_path(out: Path, report: Path | None) -> None:
             "outside it"
         )
     if not is_pipe_or_device(out):
-        refuse_foreign(out, is_junit, is_file=True)
+        refuse_foreign(out, is_junit, is_file=True, option="--junit")
 
 
 def write_junit(verdicts: Sequence[Verdict], out: Path) -> None:

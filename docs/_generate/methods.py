@@ -17,7 +17,7 @@ from _generate.markdown import table as table_of
 from vlcpctl.commands.methods import bibtex, cited, describe
 from vlcpctl.core.method import TRAIN, Method, Needs, Phase
 from vlcpctl.methods import TABLE
-from vlcpctl.training.config.presets import INSTEAD, presets_that_set
+from vlcpctl.training.presets import INSTEAD, presets_that_set
 
 PAGES = Path(__file__).parents[1] / "methods"
 LEADERBOARD = PAGES.parent / "results" / "leaderboard.md"

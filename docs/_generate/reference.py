@@ -10,8 +10,8 @@ from vlcpctl.core import errors
 from vlcpctl.core.options import options_of
 from vlcpctl.files.rows import Row
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
-from vlcpctl.training.config.presets import names, preset
-from vlcpctl.training.config.settings import PRESET, Settings
+from vlcpctl.training.presets import names, preset
+from vlcpctl.training.settings import PRESET, Settings
 
 QUICKSTART = Path(__file__).parents[2] / "recipes" / "quickstart_output.txt"
 

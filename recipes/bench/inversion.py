@@ -22,13 +22,13 @@ from vlcpctl.core.console import emit
 from vlcpctl.methods.incclip import Incclip
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, NewModelOptions
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.phases import PhasePlan
-from vlcpctl.training.config.resolution import resolve
-from vlcpctl.training.loop.optim import new_optimizer
-from vlcpctl.training.loop.slots import start_slots
-from vlcpctl.training.loop.step import OptimizerStep
-from vlcpctl.training.loop.train_run import TrainRun
+from vlcpctl.training.method_run import start_slots
+from vlcpctl.training.methods import compose
+from vlcpctl.training.optimizers import new_optimizer
+from vlcpctl.training.phases import PhasePlan
+from vlcpctl.training.presets import resolve
+from vlcpctl.training.run import TrainRun
+from vlcpctl.training.step import OptimizerStep
 
 
 def main() -> None:

@@ -60,7 +60,7 @@ from vlcpctl.__main__ import main
 main()
 """
 STOPS = {
-    "train-step": ("vlcpctl.training.loop.step", "OptimizerStep", "__call__"),
+    "train-step": ("vlcpctl.training.step", "OptimizerStep", "__call__"),
     "eval-retrieval": ("vlcpctl.data.loading.eval_batches", "EvalImages", "__getitem__"),
 }
 

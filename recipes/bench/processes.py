@@ -42,13 +42,13 @@ from vlcpctl.models import encoders
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.embed import as_features
 from vlcpctl.models.encoders import Encoder, NewModelOptions
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.phases import PhasePlan
-from vlcpctl.training.config.resolution import resolve
-from vlcpctl.training.loop.loss_share import LossShare
-from vlcpctl.training.loop.optim import new_optimizer
-from vlcpctl.training.loop.step import OptimizerStep
-from vlcpctl.training.loop.train_run import TrainRun
+from vlcpctl.training.gradients import LossShare
+from vlcpctl.training.methods import compose
+from vlcpctl.training.optimizers import new_optimizer
+from vlcpctl.training.phases import PhasePlan
+from vlcpctl.training.presets import resolve
+from vlcpctl.training.run import TrainRun
+from vlcpctl.training.step import OptimizerStep
 
 WIDTH, LAYERS, PAIRS, CHANNELS = 384, 6, 16, 512
 

@@ -45,16 +45,15 @@ from vlcpctl.core.console import emit
 from vlcpctl.data.loading.masking import Masking
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, NewModelOptions
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.phases import PhasePlan
-from vlcpctl.training.config.resolution import resolve
-from vlcpctl.training.config.settings import Settings
-from vlcpctl.training.loop.optim import new_optimizer
-from vlcpctl.training.loop.optimizers import Optimizer
-from vlcpctl.training.loop.slots import start_slots
-from vlcpctl.training.loop.step import OptimizerStep
-from vlcpctl.training.loop.token_terms import TokenTerms
-from vlcpctl.training.loop.train_run import TrainRun
+from vlcpctl.training.beside import TokenTerms
+from vlcpctl.training.method_run import start_slots
+from vlcpctl.training.methods import compose
+from vlcpctl.training.optimizers import Optimizer, new_optimizer
+from vlcpctl.training.phases import PhasePlan
+from vlcpctl.training.presets import resolve
+from vlcpctl.training.run import TrainRun
+from vlcpctl.training.settings import Settings
+from vlcpctl.training.step import OptimizerStep
 
 METHODS = "seqf,ewc,mas,si,rwalk,lwf,modx,dha,ctp"
 BASE = "seqf"

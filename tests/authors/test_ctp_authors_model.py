@@ -19,13 +19,12 @@ from vlcpctl.core.batch import Batch
 from vlcpctl.core.method import Method
 from vlcpctl.methods.ctp import Ctp
 from vlcpctl.methods.seqf import Seqf
-from vlcpctl.training.config.phases import PhasePlan
-from vlcpctl.training.config.settings import Settings
-from vlcpctl.training.loop.optim import new_optimizer
-from vlcpctl.training.loop.optimizers import Optimizer
-from vlcpctl.training.loop.slots import start_slots
-from vlcpctl.training.loop.step import OptimizerStep
-from vlcpctl.training.loop.train_run import TrainRun
+from vlcpctl.training.method_run import start_slots
+from vlcpctl.training.optimizers import Optimizer, new_optimizer
+from vlcpctl.training.phases import PhasePlan
+from vlcpctl.training.run import TrainRun
+from vlcpctl.training.settings import Settings
+from vlcpctl.training.step import OptimizerStep
 
 pytestmark = pytest.mark.golden
 

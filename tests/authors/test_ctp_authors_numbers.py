@@ -15,8 +15,8 @@ from vlcpctl.losses.contrastive import image_text
 from vlcpctl.losses.momentum import enqueue_
 from vlcpctl.methods.ctp import Ctp
 from vlcpctl.methods.lwf import Lwf
-from vlcpctl.training.config.settings import Settings
-from vlcpctl.training.loop.optim import learning_rate
+from vlcpctl.training.optimizers import learning_rate
+from vlcpctl.training.settings import Settings
 
 GOLDEN = np.load(Path(__file__).parent / "data" / "ctp_functional.npz")
 BATCH = fake_batch(6)

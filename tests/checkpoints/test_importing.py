@@ -32,8 +32,8 @@ from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.models.fusion.key_mapping import ctp_names
 from vlcpctl.models.imports import open_clip
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
-from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.plan import make_plan
+from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 NAME = "visual.proj"

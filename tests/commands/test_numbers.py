@@ -15,10 +15,9 @@ from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.models.temperature import parse_temperature
 from vlcpctl.production.settings import Settings as WeekSettings
 from vlcpctl.report.gates import parse_gate
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.per_step import parse_scale
-from vlcpctl.training.config.resolution import parse_replay
-from vlcpctl.training.config.settings import Settings, save_every
+from vlcpctl.training.methods import compose, parse_scale
+from vlcpctl.training.presets import parse_replay
+from vlcpctl.training.settings import Settings, save_every
 
 COUNTED = parse_holdout("test=5")
 PARSERS: dict[str, Callable[[str], object]] = {

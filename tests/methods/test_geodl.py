@@ -13,7 +13,7 @@ from torch import Tensor
 from vlcpctl.core.errors import UsageError
 from vlcpctl.losses.geodesic import Flow, flow, path_angle, subspace
 from vlcpctl.methods.geodl import Geodl
-from vlcpctl.training.config.composition import compose
+from vlcpctl.training.methods import compose
 
 
 def basis(dimension: int, k: int, seed: int) -> Tensor:

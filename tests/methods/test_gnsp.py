@@ -25,11 +25,11 @@ from vlcpctl.losses import null_space
 from vlcpctl.methods.gnsp import Gnsp
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.loop.input_moments import input_moments
-from vlcpctl.training.loop.train_run import TrainRun
+from vlcpctl.training.method_run import input_moments
+from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan
+from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.run import TrainRun
 from vlcpctl.training.train_step import train_step
 
 # Of single functions of the authors' code; see the names in the file.

@@ -23,8 +23,8 @@ from vlcpctl.models.execution import (
     place,
     use_channels_last,
 )
-from vlcpctl.training.config.settings import Settings
-from vlcpctl.training.loop.train_run import TrainRun
+from vlcpctl.training.run import TrainRun
+from vlcpctl.training.settings import Settings
 
 TEXTS = ["a red heart", "grinning cat face", "x", "a dog"]
 

@@ -37,9 +37,9 @@ from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.distill import distill
 from vlcpctl.precompute.distill_plan import DistillPlan, DistillRequest, make_plan
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.resolution import resolve
+from vlcpctl.training.methods import compose
+from vlcpctl.training.presets import resolve
+from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 FLAGS = {"model": "micro", "batch_size": 4, "epochs": 1, "image_size": 16, "crop": "random"}

@@ -528,7 +528,7 @@ def test_a_run_with_too_many_tasks_is_refused_before_it_trains(
     run: Run, place: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert MOST_WEEKS < MOST_TASKS
-    monkeypatch.setattr("vlcpctl.training.task_history.MOST_TASKS", 1)
+    monkeypatch.setattr("vlcpctl.training.history.MOST_TASKS", 1)
     words = ["train-step", place / "golden" / "00-golden", "--method", "seqf", "--dry-run"]
     words += ["--preset", "tiny", "--batch-size", "4", "--run", "prod"]
     previous = ["--previous", state / "weeks/0001/checkpoint", "-o", state / "checkpoint"]

@@ -19,7 +19,7 @@ from support.processes import exit_code_of, run_line, start_child
 from support.program import check_refused, run_program
 from support.writers import lines, make_place
 
-from vlcpctl.training.loop.state import ResumeDirectory
+from vlcpctl.training.state import ResumeDirectory
 
 SAMPLE = ["sample", "emoji9", "--limit", "30", "--views", "2", "--size", "16", "-q", "-o", "out"]
 each_signal = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -14,7 +14,7 @@ from support.eval_rows import row
 from support.recipe_lines import RECIPES, dry_run_of, options_of, options_of_command, script
 
 from vlcpctl.methods import TABLE
-from vlcpctl.training.config.composition import compose
+from vlcpctl.training.methods import compose
 
 CHOOSE = RECIPES / "leaderboard_choose.py"
 BOARDS = ("memory-free", "buffered", "ablations")

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import vlcpctl
-from vlcpctl.training.loop.train_run import TrainRun
+from vlcpctl.training.run import TrainRun
 
 META = torch.device("meta")
 PACKAGE = f"{Path(vlcpctl.__file__).parent}/"

@@ -21,7 +21,7 @@ from vlcpctl.data.sources.find import distinct_names
 from vlcpctl.data.splitting.rules import SplitBy, numbered
 from vlcpctl.data.tasks.manifests import slug
 from vlcpctl.jobs.script import CommandLine, parse
-from vlcpctl.training.config.request import TrainRequest
+from vlcpctl.training.request import TrainRequest
 
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
 DATA = "some where/data"  # a space must survive

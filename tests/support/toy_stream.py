@@ -14,7 +14,7 @@ from torch import Tensor
 from vlcpctl.core.batch import Features, Weights
 from vlcpctl.core.method import Method
 from vlcpctl.core.params import copy_of
-from vlcpctl.training.config.phases import plan_phases
+from vlcpctl.training.phases import plan_phases
 
 # The loss of a batch of a task, and the raw features that MAS takes the length of.
 Model = Callable[[Weights, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]

@@ -29,9 +29,9 @@ from vlcpctl.testing.battery import (
     with_fusion_model,
 )
 from vlcpctl.testing.tiny_stream import make_task
-from vlcpctl.training.config.composition import compose, settings_of_methods
-from vlcpctl.training.config.request import TrainRequest
+from vlcpctl.training.methods import compose, settings_of_methods
 from vlcpctl.training.plan import make_plan
+from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 WEIGHTS = "open_clip_model.safetensors"

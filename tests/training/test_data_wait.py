@@ -12,7 +12,7 @@ from support.program import run_program
 
 from vlcpctl.testing.tiny_stream import make_stream
 from vlcpctl.training import data_wait
-from vlcpctl.training.data_wait import LEAST_STEPS, with_speeds_said
+from vlcpctl.training.batches import LEAST_STEPS, with_speeds_said
 
 SETTINGS: Any = SimpleNamespace(batch_size=10, jpeg_decode="exact", resize="pillow")
 FAST: Any = SimpleNamespace(batch_size=10, jpeg_decode="scaled", resize="torch")

@@ -15,9 +15,9 @@ from torch.nn.functional import cross_entropy, normalize
 from vlcpctl.core.batch import Batch
 from vlcpctl.models import encoders
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.loop.loop import TrainingLoop
+from vlcpctl.training.loop import TrainingLoop
+from vlcpctl.training.methods import compose
+from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 WEIGHTS = "open_clip_model.safetensors"

@@ -18,7 +18,7 @@ from vlcpctl.core.params import copy_, copy_of
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.testing.tiny_stream import make_task
-from vlcpctl.training.config.composition import compose
+from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 

@@ -23,10 +23,10 @@ from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.invert_plan import InversionRequest, make_plan
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training import launch
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.loop import step as steps
+from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan as plan_training
+from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 FEW = ["incclip.count=6", "incclip.iterations=2"]

@@ -26,10 +26,10 @@ from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fus
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training import launch
 from vlcpctl.training import train_step as train
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.loop import loop
-from vlcpctl.training.loop.train_run import TrainRun
+from vlcpctl.training.methods import compose
+from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.run import TrainRun
 from vlcpctl.training.train_step import train_step
 
 pytestmark = pytest.mark.dist

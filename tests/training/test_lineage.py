@@ -12,8 +12,8 @@ from support.program import run_program
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
-from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.plan import make_plan
+from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 
@@ -56,7 +56,7 @@ def test_a_chain_as_it_is_meant_has_no_warning(second: TrainRequest) -> None:
 def test_a_checkpoint_of_another_run_is_told(
     second: TrainRequest, change: dict[str, object], said: str
 ) -> None:
-    from vlcpctl.training.config.composition import compose
+    from vlcpctl.training.methods import compose
 
     if "methods" in change:
         change = change | {"methods": compose(str(change["methods"]))}
@@ -203,7 +203,7 @@ def test_a_stream_that_was_split_again_is_told(second: TrainRequest, tmp_path: P
 
 
 def with_seqf(step: TrainRequest) -> TrainRequest:
-    from vlcpctl.training.config.composition import compose
+    from vlcpctl.training.methods import compose
 
     return replace(step, methods=compose("seqf"))
 

@@ -27,13 +27,13 @@ from vlcpctl.testing.battery import (
     with_fusion_model,
 )
 from vlcpctl.testing.tiny_stream import make_task
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.lora import LoraSize, adapted, parse_lora
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.settings import Settings
-from vlcpctl.training.loop.adapters import AdapterOptimizer, Adapters
-from vlcpctl.training.loop.optim import new_optimizer
+from vlcpctl.training.adapters import AdapterOptimizer, Adapters
+from vlcpctl.training.lora import LoraSize, adapted, parse_lora
+from vlcpctl.training.methods import compose
+from vlcpctl.training.optimizers import new_optimizer
 from vlcpctl.training.plan import make_plan
+from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.settings import Settings
 from vlcpctl.training.train_step import train_step
 
 SIZE = LoraSize(2, 3.0)

@@ -20,8 +20,8 @@ from vlcpctl.distributed.world import World
 from vlcpctl.models.imports import preload
 from vlcpctl.testing.battery import TrainingWorld, kill_at, make_world, request
 from vlcpctl.training import launch
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.loop.state import ResumeDirectory
+from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.state import ResumeDirectory
 from vlcpctl.training.train_step import train_step
 
 pytestmark = pytest.mark.dist

@@ -22,8 +22,8 @@ from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fus
 from vlcpctl.testing.tiny_stream import repeating_pair
 from vlcpctl.training import launch
 from vlcpctl.training import train_step as train
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import TrainRequest
+from vlcpctl.training.methods import compose
+from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 pytestmark = pytest.mark.dist

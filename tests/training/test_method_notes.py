@@ -9,9 +9,9 @@ import pytest
 
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import TrainRequest
+from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan
+from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 

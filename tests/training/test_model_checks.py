@@ -17,8 +17,8 @@ from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.dual_encoder import WEIGHTS_FILE as WEIGHTS
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.training.adaptation import adapted
-from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.plan import make_plan
+from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 RESNET = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}

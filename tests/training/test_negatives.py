@@ -24,11 +24,11 @@ from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.testing.tiny_stream import make_task, repeating_pair
 from vlcpctl.training import plan
 from vlcpctl.training import train_step as train
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.loop.step import OptimizerStep
-from vlcpctl.training.negatives import Negatives, warnings_if_distinct
+from vlcpctl.training.methods import compose
+from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.step import OptimizerStep
 from vlcpctl.training.train_step import train_step
+from vlcpctl.training.warnings import Negatives, warnings_if_distinct
 
 QUEUE = 10
 

@@ -36,11 +36,11 @@ from vlcpctl.testing.battery import (
 )
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 from vlcpctl.training import launch
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.loop.method_context import MethodRun
-from vlcpctl.training.loop.train_run import TrainRun
+from vlcpctl.training.method_run import MethodRun
+from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan
+from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.run import TrainRun
 from vlcpctl.training.train_step import train_step
 
 EPOCHS = 3

@@ -43,8 +43,8 @@ from vlcpctl.testing.tiny_stream import repeating_pair
 from vlcpctl.training import train_step as training
 from vlcpctl.training import validation
 from vlcpctl.training.batches import training_batches
-from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.plan import make_plan
+from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 TEXTS = ["grinning face", "a flag", ""]

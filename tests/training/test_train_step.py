@@ -22,9 +22,9 @@ from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.testing.tiny_stream import make_pair, make_task
 from vlcpctl.training import identity
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.loop.state import ResumeDirectory
+from vlcpctl.training.methods import compose
+from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.state import ResumeDirectory
 from vlcpctl.training.train_step import train_step
 
 WEIGHTS = "open_clip_model.safetensors"

@@ -19,9 +19,9 @@ from vlcpctl.distributed.world import World
 from vlcpctl.testing.battery import BATCH, TrainingWorld, make_world, request
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training import launch, validation
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.settings import Settings
-from vlcpctl.training.loop.train_run import TrainRun
+from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.run import TrainRun
+from vlcpctl.training.settings import Settings
 from vlcpctl.training.train_step import train_step
 
 pytestmark = pytest.mark.dist

@@ -22,7 +22,7 @@ from vlcpctl.core.options import (
     option,
     required,
 )
-from vlcpctl.training.config.settings import Settings
+from vlcpctl.training.settings import Settings
 
 if TYPE_CHECKING:
     from vlcpctl.files.parts import Parts

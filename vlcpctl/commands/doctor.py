@@ -140,7 +140,7 @@ def _arithmetic(torch: Any) -> str:
 
 def _compiler() -> Check:
     """Whether --compile would find a compiler."""
-    from vlcpctl.training.config.execution import require_compiler
+    from vlcpctl.training.execution import require_compiler
 
     try:
         require_compiler(on_gpu=is_gpu("auto"))

@@ -30,7 +30,7 @@ from vlcpctl.core.options import (
 )
 from vlcpctl.core.words import counted, parse_number
 from vlcpctl.files.rows import share_text
-from vlcpctl.training.config.composition import parse_hyper
+from vlcpctl.training.methods import parse_hyper
 
 
 class Merge(Planned, Stored):

@@ -20,8 +20,8 @@ from vlcpctl.core.options import MaybePath, Paths, Texts, argument, like, option
 from vlcpctl.core.words import as_argument
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.methods.plugins.source import source_of
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.presets import INSTEAD, presets_that_set
+from vlcpctl.training.methods import compose
+from vlcpctl.training.presets import INSTEAD, presets_that_set
 
 SCHEMA = "vlcpctl.methods/1"
 # The kind of a BibTeX entry, and its field for the venue, where that is not a conference.

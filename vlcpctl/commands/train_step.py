@@ -25,10 +25,10 @@ from vlcpctl.core.options import (
     several,
 )
 from vlcpctl.core.words import printable
-from vlcpctl.training.config.settings import SETTINGS, RunOptions, Settings
+from vlcpctl.training.settings import SETTINGS, RunOptions, Settings
 
 if TYPE_CHECKING:
-    from vlcpctl.training.config.request import TrainRequest
+    from vlcpctl.training.request import TrainRequest
 
 
 _CARRIED = ("out", "seed", "limit", "force", "device", "workers", "threads")
@@ -102,19 +102,16 @@ class TrainStep(Settings, RunOptions, Planned, Stored):
             _print_configuration(request, as_json=self.json)
             return
         if self.dry_run:
-            _say_plan(request)
+            from vlcpctl.training.notes import announced
+
+            announced(request)
             if self.method_file:
                 _try_hooks(request, self.method_file)
             console.emit(request.out)
             return
         given = (request.buffer, request.targets, request.reference, request.pseudo_texts)
         require_paths(*request.tasks, *given)
-        from vlcpctl.files.manifest import content_of
         from vlcpctl.files.outputs import naming_output
-
-        for model in (request.previous, request.teacher):
-            if model is not None:
-                content_of(model, "checkpoint")  # refuses another path before torch is imported
         from vlcpctl.training.launch import train
 
         with naming_output(self.out):
@@ -127,15 +124,9 @@ class TrainStep(Settings, RunOptions, Planned, Stored):
         from vlcpctl.distributed.ranks import processes
         from vlcpctl.methods.plugins.registry import MethodRegistry
         from vlcpctl.tracking.destinations import destinations
-        from vlcpctl.training.config.composition import (
-            compose,
-            compose_with,
-            preset_of,
-            settings_of_methods,
-        )
-        from vlcpctl.training.config.presets import INSTEAD
-        from vlcpctl.training.config.request import TrainRequest
-        from vlcpctl.training.config.resolution import resolve
+        from vlcpctl.training.methods import compose, compose_with, preset_of, settings_of_methods
+        from vlcpctl.training.presets import INSTEAD, resolve
+        from vlcpctl.training.request import TrainRequest
 
         registry = MethodRegistry.of(self.method_file)
         words = self.method, self.set, registry
@@ -173,24 +164,6 @@ def _preset_of_previous(previous: Path | None) -> str | None:
     return preset_of(CheckpointManifest.read(previous))
 
 
-def _say_plan(request: TrainRequest) -> None:
-    from vlcpctl.training.adaptation import adapted
-    from vlcpctl.training.foresight import require_possible
-    from vlcpctl.training.identity import already_trained, semantic
-    from vlcpctl.training.plan import make_plan
-
-    request = adapted(request)
-    if already_trained(request, semantic(request)):
-        console.say(f"{request.out} is already finished")
-    else:
-        require_possible(request)
-        plan = make_plan(request)
-        for line in plan.lines():
-            console.say(line)
-        for warning in plan.all_warnings():
-            console.warn(warning)
-
-
 def _try_hooks(request: TrainRequest, files: Sequence[Path]) -> None:
     """Call the hooks of the user's methods on a tiny stream: the run would find a mistake late.
 
@@ -208,7 +181,7 @@ def _try_hooks(request: TrainRequest, files: Sequence[Path]) -> None:
 
 def _print_configuration(request: TrainRequest, *, as_json: bool) -> None:
     from vlcpctl.training.adaptation import adapted_as_far_as_known
-    from vlcpctl.training.config.resolution import configuration
+    from vlcpctl.training.presets import configuration
 
     request = adapted_as_far_as_known(request)
     rows = [

@@ -42,7 +42,7 @@ from vlcpctl.core.options import (
     value_of,
 )
 from vlcpctl.core.words import shown
-from vlcpctl.training.config.settings import SETTINGS, Settings
+from vlcpctl.training.settings import SETTINGS, Settings
 
 if TYPE_CHECKING:
     from vlcpctl.production.redo import RedoRequest
@@ -657,7 +657,7 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
 
 def _train_words(text: str) -> tuple[str, ...]:
     """The words of --train-option. Raises UsageError for an option that it does not take."""
-    from vlcpctl.training.config.settings import MACHINE_OPTIONS
+    from vlcpctl.training.settings import MACHINE_OPTIONS
 
     try:
         words = tuple(shlex.split(text))

@@ -105,7 +105,7 @@ def joined_fields(_given: Mapping[str, Any], incomplete: str) -> Iterator[str]:
 
 def presets(_given: Mapping[str, Any], _incomplete: str) -> Iterable[str]:
     """The names of the presets."""
-    from vlcpctl.training.config.presets import names
+    from vlcpctl.training.presets import names
 
     return names()
 

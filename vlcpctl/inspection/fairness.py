@@ -26,7 +26,7 @@ from vlcpctl.inspection.split_columns import (
     id_hashes,
 )
 from vlcpctl.metrics.recall import CUTOFFS
-from vlcpctl.training.config.presets import names, preset
+from vlcpctl.training.presets import names, preset
 
 _MOST_SHOWN = 60  # characters of a caption
 _RANKED = ("val", "test", "gallery")  # splits that are a gallery

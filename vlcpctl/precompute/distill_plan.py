@@ -17,8 +17,8 @@ from vlcpctl.data.buffer.update import open_buffer
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.models.configuration import checkpoint_transform
-from vlcpctl.training.config.resolution import refuse_idle_settings, resolve
-from vlcpctl.training.config.settings import Settings
+from vlcpctl.training.presets import refuse_idle_settings, resolve
+from vlcpctl.training.settings import Settings
 
 AUGMENTATION = ("crop", "crop_scale", "flip", "randaugment", "jpeg_decode", "resize")
 VIEWS = 4

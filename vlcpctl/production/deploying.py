@@ -11,7 +11,7 @@ from typing import Final
 
 from vlcpctl.checkpoints.merge_rules import Average, Ema
 from vlcpctl.core.errors import UsageError
-from vlcpctl.training.config.composition import parse_hyper
+from vlcpctl.training.methods import parse_hyper
 
 LATEST: Final = "latest"  # as trained last
 MERGED: Final = "merged"  # the mean since the start; of --start-from, what is deployed

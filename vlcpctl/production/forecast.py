@@ -37,9 +37,9 @@ from vlcpctl.production.left_out import TRAIN, described
 from vlcpctl.production.lines import Lines, is_pretrained
 from vlcpctl.production.seconds import read_seconds
 from vlcpctl.production.sources import split_options
-from vlcpctl.training.config.composition import settings_of_methods
-from vlcpctl.training.config.phases import plan_phases
-from vlcpctl.training.config.resolution import parse_replay, resolve
+from vlcpctl.training.methods import settings_of_methods
+from vlcpctl.training.phases import plan_phases
+from vlcpctl.training.presets import parse_replay, resolve
 
 _TRAINING = "train-step"
 _SLOW_S = 1.0  # reading that takes longer is said

@@ -25,7 +25,7 @@ from vlcpctl.production.layout import TASK, TRAINED, Layout, local_source, shown
 from vlcpctl.production.left_out import TRAIN, StopLists
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import State, guard_ids, unmeasured
-from vlcpctl.training.loop.state import STATE
+from vlcpctl.training.state import STATE
 
 Words = list[str]
 

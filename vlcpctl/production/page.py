@@ -42,7 +42,7 @@ from vlcpctl.report.render.week import (
 from vlcpctl.report.report import Document, Files, ReportRequest, build, drops_of
 from vlcpctl.report.scores import Against, Drop, earlier_tasks
 from vlcpctl.report.table import Column, RowGroup, Table, TableCell, number_cell
-from vlcpctl.training.config.settings import SIGMOID
+from vlcpctl.training.settings import SIGMOID
 
 _CURVE_POINTS = 300
 _TERMS = ("contrastive", "loss")  # the first that a log has is shown

@@ -22,12 +22,12 @@ from vlcpctl.production.layout import relative_to_root
 from vlcpctl.production.left_out import TRAIN
 from vlcpctl.production.records import LATER
 from vlcpctl.report.gates import POLICIES, Gate, parse_gate
-from vlcpctl.training.config.composition import compose_with, settings_of_methods
-from vlcpctl.training.config.execution import check_processes
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.resolution import resolve
-from vlcpctl.training.config.settings import SETTINGS, parse_machine_options
-from vlcpctl.training.config.settings import Settings as TrainSettings
+from vlcpctl.training.execution import check_processes
+from vlcpctl.training.methods import compose_with, settings_of_methods
+from vlcpctl.training.presets import resolve
+from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.settings import SETTINGS, parse_machine_options
+from vlcpctl.training.settings import Settings as TrainSettings
 
 NONE: Final = "none"  # the value of an option that empties a list
 DEFAULT: Final = "default"  # the value of --fail-if for the conditions of this version

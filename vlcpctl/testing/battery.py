@@ -23,10 +23,10 @@ from vlcpctl.data.tasks.task import Split, open_stream, open_task
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
-from vlcpctl.training.config.composition import compose, settings_of_methods
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.resolution import resolve
+from vlcpctl.training.methods import compose, settings_of_methods
 from vlcpctl.training.plan import make_plan
+from vlcpctl.training.presets import resolve
+from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 ENDS = ["before-rename", "renamed"]  # the last points of a run

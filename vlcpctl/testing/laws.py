@@ -11,9 +11,9 @@ from vlcpctl.core.method import TRAIN, Method
 from vlcpctl.core.options import lies_within
 from vlcpctl.data.buffer.policies import POLICIES
 from vlcpctl.methods.plugins.registry import MethodRegistry
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.presets import names
-from vlcpctl.training.config.settings import SETTINGS
+from vlcpctl.training.methods import compose
+from vlcpctl.training.presets import names
+from vlcpctl.training.settings import SETTINGS
 
 
 def broken_laws(method: type[Method], registry: MethodRegistry | None = None) -> list[str]:

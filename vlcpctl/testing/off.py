@@ -9,8 +9,8 @@ from pathlib import Path
 from vlcpctl.core.method import Method
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.testing.battery import TrainingWorld, policy_of, request
-from vlcpctl.training.config.composition import compose, settings_of_methods
-from vlcpctl.training.config.resolution import resolve
+from vlcpctl.training.methods import compose, settings_of_methods
+from vlcpctl.training.presets import resolve
 from vlcpctl.training.train_step import train_step
 
 

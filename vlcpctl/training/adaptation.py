@@ -1,11 +1,12 @@
-"""A request with the settings that depend on its data, its device and the previous checkpoint.
+"""A request with the settings that depend on its previous checkpoint, its device and its data.
 
 Torch-free on CPUs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,18 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.machine import is_gpu
 from vlcpctl.data.loading.replay import replayed_pairs
 from vlcpctl.data.loading.sampler import count_pairs
-from vlcpctl.data.tasks.task import Task, open_task
+from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.files.digests import file_sha256
-from vlcpctl.models.configuration import configuration_here, has_logit_bias, is_missing_file
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.resolution import parse_replay
-from vlcpctl.training.config.settings import (
+from vlcpctl.models.configuration import (
+    find_configuration,
+    fusion_configuration,
+    has_logit_bias,
+    is_missing_file,
+    is_of_a_hub,
+)
+from vlcpctl.training.presets import parse_replay
+from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.settings import (
     OF_ITS_MODEL,
     OF_MODEL,
     PREVIOUS,
@@ -38,92 +45,50 @@ def adapted(request: TrainRequest) -> TrainRequest:
     Raises UsageError if no model or no batch follows from it, and BadInput if an input is not what
     its option needs.
     """
-    return with_batch(with_precision(with_loss(with_model(request))))
+    return _with_batch(_with_precision(_with_loss(_with_model(request))))
 
 
 def adapted_as_far_as_known(request: TrainRequest) -> TrainRequest:
-    """The request to show, whose tasks and model need not exist yet.
-
-    Raises BadInput if an input that does exist is not what its option needs.
-    """
+    """The request to show, whose tasks and model need not exist yet; raises as `adapted` does."""
     if request.previous is not None:
-        request = with_model(request)
+        request = _with_model(request)
     if request.model and not is_missing_file(request.model):
-        request = with_loss(request)
+        request = _with_loss(request)
+    request = _with_precision(request)
     inputs = [*request.tasks, *([request.buffer] if request.buffer else [])]
-    is_complete = all(path.exists() for path in inputs)
-    return with_batch(with_precision(request)) if is_complete else with_precision(request)
+    return _with_batch(request) if all(path.exists() for path in inputs) else request
 
 
-def with_model(request: TrainRequest) -> TrainRequest:
-    """The request with the settings of the model as they are in --previous.
+def training_split(task: Task) -> Split:
+    """The pairs to train on. Raises BadInput if there are none, as in an empty buffer."""
+    task.require("train")
+    return task.split("train")
 
-    Options that --previous makes idle stay as given; they are refused later. Raises UsageError if
-    there is neither a previous checkpoint nor a model, and BadInput if the checkpoint cannot be
-    read.
+
+def _with_model(request: TrainRequest) -> TrainRequest:
+    """With the settings of the model in --previous; options that it makes idle are refused later.
+
+    Raises UsageError if there is neither a previous checkpoint nor a model.
     """
+    settings, origins = request.settings, request.origins
     if request.previous is None:
-        _require_model(request)
+        presets = [one for one in origins.values() if one.startswith("preset ")]
+        if not settings.model:
+            raise UsageError(
+                f"{presets[0].split(',')[0] if presets else 'the preset'} names no model; give "
+                "--previous with a checkpoint ('vlcpctl import-checkpoint' makes one of a "
+                "pretrained model), or --model"
+            )
         return request
-    made = CheckpointManifest.read(request.previous)
-    facts = model_facts(request.previous, made)
-    facts = {name: facts["name" if name == "model" else name] for name in OF_MODEL}
-    decided = [name for name in OF_MODEL if request.origins.get(name) != "flag"]
-    values = {
-        name: facts[name] for name in decided if not _agrees(name, request.settings, facts[name])
-    }
+    facts = model_facts(request.previous, CheckpointManifest.read(request.previous))
+    facts |= {"model": facts["name"]}
+    decided = {name: facts[name] for name in OF_MODEL if origins.get(name) != "flag"}
+    other = {name: fact for name, fact in decided.items() if not _agrees(name, settings, fact)}
     return replace(
         request,
-        settings=replace(request.settings, **values),
-        origins={**request.origins, **dict.fromkeys(decided, PREVIOUS)},
-        inherited={name: facts[name] for name in decided},
-    )
-
-
-def with_loss(request: TrainRequest) -> TrainRequest:
-    """The request with the loss that its model is made for, unless --loss is given.
-
-    The configuration of a hub's model is not known before it is built: a softmax is assumed. What a
-    preset says of a softmax alone does not hold with a sigmoid: the temperature, and the reduction.
-    Raises BadInput for a path that is not a model.
-    """
-    settings, origins = request.settings, dict(request.origins)
-    if settings.loss is None:
-        dual = configuration_here(request.model)
-        is_sigmoid = dual is not None and has_logit_bias(dual.model)
-        settings = replace(settings, loss=SIGMOID if is_sigmoid else SOFTMAX)
-        origins["loss"] = OF_ITS_MODEL
-    if settings.loss == SOFTMAX:
-        return replace(request, settings=settings, origins=origins)
-    usual: dict[str, Any] = {"base_loss": Settings.base_loss}
-    if request.previous is None:
-        usual["temperature"] = None
-    changes = {
-        name: value
-        for name, value in usual.items()
-        if origins.get(name) != "flag" and getattr(settings, name) != value
-    }
-    notes = [
-        f"{origins.get(name, 'default').partition(',')[0]}: --{name.replace('_', '-')} "
-        f"{getattr(settings, name)} is for a softmax, and has no effect with a sigmoid loss"
-        for name in changes
-    ]
-    return replace(
-        request,
-        settings=replace(settings, **changes),
-        origins=origins | dict.fromkeys(changes, "sigmoid loss"),
-        notes=(*request.notes, *notes),
-    )
-
-
-def _require_model(request: TrainRequest) -> None:
-    if request.settings.model:
-        return
-    origins = [one for one in request.origins.values() if one.startswith("preset ")]
-    raise UsageError(
-        f"{origins[0].split(',')[0] if origins else 'the preset'} names no model; give --previous "
-        "with a checkpoint ('vlcpctl import-checkpoint' makes one of a pretrained model), or "
-        "--model"
+        settings=replace(settings, **other),
+        origins={**origins, **dict.fromkeys(decided, PREVIOUS)},
+        inherited=decided,
     )
 
 
@@ -140,11 +105,43 @@ def _agrees(name: str, settings: Settings, fact: str | int | None) -> bool:
     return is_file and f"sha256:{file_sha256(value)}" == fact
 
 
-def with_precision(request: TrainRequest) -> TrainRequest:
-    """The request with `auto` replaced by the precision that its device has.
+def _with_loss(request: TrainRequest) -> TrainRequest:
+    """With the loss that the model is made for; that of a hub's, not known yet, is a softmax.
 
-    Imports torch only where there is a GPU that could have bfloat16.
+    What a preset says of a softmax alone does not hold with a sigmoid. Raises UsageError for an
+    unknown model, and BadInput for a path that is not one.
     """
+    settings, origins, model = request.settings, dict(request.origins), request.model
+    is_known = not is_of_a_hub(model) and fusion_configuration(model) is None
+    is_sigmoid = is_known and has_logit_bias(find_configuration(model).model)
+    if settings.loss is None:
+        settings = replace(settings, loss=SIGMOID if is_sigmoid else SOFTMAX)
+        origins["loss"] = OF_ITS_MODEL
+    usual: dict[str, Any] = {"base_loss": Settings.base_loss, "temperature": None}
+    if request.previous is not None:
+        del usual["temperature"]
+    changes = {
+        name: value
+        for name, value in usual.items()
+        if settings.loss == SIGMOID
+        and origins.get(name) != "flag"
+        and getattr(settings, name) != value
+    }
+    notes = [
+        f"{origins.get(name, 'default').partition(',')[0]}: --{name.replace('_', '-')} "
+        f"{getattr(settings, name)} is for a softmax, and has no effect with a sigmoid loss"
+        for name in changes
+    ]
+    return replace(
+        request,
+        settings=replace(settings, **changes),
+        origins=origins | dict.fromkeys(changes, "sigmoid loss"),
+        notes=(*request.notes, *notes),
+    )
+
+
+def _with_precision(request: TrainRequest) -> TrainRequest:
+    """With the precision that the device has for `auto`; imports torch only on a GPU."""
     if request.settings.precision != "auto":
         return request
     precision = "fp32"
@@ -157,100 +154,68 @@ def with_precision(request: TrainRequest) -> TrainRequest:
     return replace(request, settings=replace(request.settings, precision=precision))
 
 
-def with_batch(request: TrainRequest) -> TrainRequest:
-    """The request with a batch that its data can fill, which is recorded as `asked` before.
+def _with_batch(request: TrainRequest) -> TrainRequest:
+    """With a batch that the data can fill, and `asked` before; one given as an option stays.
 
-    A batch size given as an option stays, and is refused later if it is too large. Raises BadInput
-    if there are fewer than two pairs, UsageError if there are fewer pairs than processes, and what
-    `open_task` raises.
+    Raises BadInput if there are fewer than two pairs, and UsageError if there are fewer than
+    processes.
     """
+    asked = request.settings.batch_size
     if request.origins.get("batch_size") == "flag":
         return request
     tasks = [open_task(path) for path in request.tasks]
     # All pairs of the first task count, whatever the others repeat: for most data this decides, and
     # no index needs to be read.
     images = int(tasks[0].counts.get("train", 0))
-    if min(images, request.limit or images) >= request.settings.batch_size:
+    if min(images, request.limit or images) >= asked:
         return request
-    available = _available(request, tasks)
-    if available.new(request.settings.batch_size) <= available.pairs:
-        return request
-    return _cut(request, available)
-
-
-@dataclass(frozen=True)
-class _Available:
-    """The number of pairs to train on, of those replayed beside them, and these pairs' share."""
-
-    pairs: int
-    replayable: int
-    share: float | None
-
-    def new(self, size: int) -> int:
-        """The number of new pairs in a batch of this size."""
-        return size - replayed_pairs(size, self.share, self.replayable)
-
-    def largest(self, most: int) -> int:
-        """The size of the largest batch that can be made, at most this one; 0 if there is none."""
-        sizes = range(most, 0, -1)
-        return next((size for size in sizes if 0 < self.new(size) <= self.pairs), 0)
-
-
-def _available(request: TrainRequest, tasks: list[Task]) -> _Available:
-    for task in tasks:
-        task.require("train")
-    splits = [task.split("train") for task in tasks]
+    splits = [training_split(task) for task in tasks]
+    buffer = training_split(open_task(request.buffer)) if request.buffer else None
     replay = parse_replay(request.settings.replay)
-    buffer = None
-    if request.buffer is not None:
-        held = open_task(request.buffer)
-        held.require("train")
-        buffer = held.split("train")
-    return _Available(*count_pairs(splits, buffer, replay, request.limit))
-
-
-def _cut(request: TrainRequest, available: _Available) -> TrainRequest:
-    asked, most = request.settings.batch_size, available.largest(request.settings.batch_size)
+    pairs, replayable, share = count_pairs(splits, buffer, replay, request.limit)
+    new = {size: size - replayed_pairs(size, share, replayable) for size in range(1, asked + 1)}
+    if new[asked] <= pairs:
+        return request
+    most = max((size for size, count in new.items() if 0 < count <= pairs), default=0)
     if most < _LEAST:
         raise BadInput(
-            f"{request.tasks[0]} has too few pairs to train on ({available.pairs}): a contrastive "
-            f"loss compares at least {_LEAST}; train on it together with other tasks, or a --buffer"
+            f"{request.tasks[0]} has too few pairs to train on ({pairs}): a contrastive loss "
+            f"compares at least {_LEAST}; train on it together with other tasks, or a --buffer"
         )
     if most < request.nproc:
         raise UsageError(
-            f"{available.pairs} pairs are too few for --nproc {request.nproc}; use at most {most}"
+            f"{pairs} pairs are too few for --nproc {request.nproc}; use at most {most}"
         )
-    changes = _evenly(most, request.nproc, request.settings.micro_batch)
-    size = changes["batch_size"]
-    origin = request.origins.get("batch_size", "default")
-    replayed = replayed_pairs(size, available.share, available.replayable)
-    beside = f" with {replayed} replayed ones" if replayed else ""
-    parts = f", in micro-batches of {changes['micro_batch']}" if "micro_batch" in changes else ""
+    return _cut(request, most, pairs, lambda size: replayed_pairs(size, share, replayable))
+
+
+def _cut(
+    request: TrainRequest, most: int, pairs: int, replayed: Callable[[int], int]
+) -> TrainRequest:
+    """With a batch of at most `most` pairs, and the micro-batch, cut so that they leave no rest."""
+    settings, origins = request.settings, dict(request.origins)
+    asked, micro = settings.batch_size, settings.micro_batch
+    # Each process encodes its part in equal chunks: at most as large as before, for the memory,
+    # and the batch loses as few pairs as possible.
+    local = most // request.nproc
+    chunks = 1 if micro is None else -(-local // micro)
+    chunk = local // chunks
+    size, parts = chunk * chunks * request.nproc, ""
+    origin = origins.get("batch_size", "default")
+    origins["batch_size"] = f"{origin}, cut from {asked}"
+    changes: dict[str, Any] = {"batch_size": size}
+    if micro is not None:
+        changes["micro_batch"], parts = chunk, f", in micro-batches of {chunk}"
+        origins["micro_batch"] = f"flag, cut from {micro}"
+    beside = f" with {replayed(size)} replayed ones" if replayed(size) else ""
     note = (
-        f"batch size {asked} from {origin.split(',')[0]} is larger than the {available.pairs} "
-        f"pairs{beside}; using {size}{parts}"
+        f"batch size {asked} from {origin.split(',')[0]} is larger than the {pairs} pairs{beside}; "
+        f"using {size}{parts}"
     )
-    origins = {"batch_size": f"{origin}, cut from {asked}"}
-    if parts:
-        origins["micro_batch"] = f"flag, cut from {request.settings.micro_batch}"
     return replace(
         request,
-        settings=replace(request.settings, **changes),
-        origins={**request.origins, **origins},
+        settings=replace(settings, **changes),
+        origins=origins,
         notes=(*request.notes, note),
         asked={**request.asked, "batch_size": asked},
     )
-
-
-def _evenly(most: int, processes: int, micro_batch: int | None) -> dict[str, Any]:
-    """The batch size, at most `most`, and a micro-batch if there is one, that leave no rest.
-
-    The micro-batch is at most as large as before, for the memory, and the batch loses as few pairs
-    as possible: each process encodes its part in equal chunks.
-    """
-    local = most // processes
-    if micro_batch is None:
-        return {"batch_size": local * processes}
-    chunks = -(-local // micro_batch)
-    size = local // chunks
-    return {"batch_size": size * chunks * processes, "micro_batch": size}

@@ -1,99 +1,117 @@
-"""Whether a model and its methods can train with `--lora`, and how many weights. Torch-free."""
+"""Low-rank adapters (LoRA: Hu et al., ICLR 2022, eq. 3) that train in place of a model's weights.
+
+A weight W (O, I) becomes W0 + (alpha / r) B A, with A (r, I) random and B (O, r) zero at the start.
+The model's own parameters hold this sum, computed anew from W0, A and B after each update, so that
+nothing drifts. Methods, processes and micro-batches therefore work as without adapters: they see,
+average and penalise W, and the gradient of W, under its name. The loss reaches A and B through W
+alone, and W is linear in each of them, so that their gradients follow from that of W:
+
+    dL/dA = (alpha / r) B^T dL/dW,    dL/dB = (alpha / r) dL/dW A^T
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
 
-from safetensors import safe_open
+import torch
+from torch import Tensor
+from torch.nn.init import kaiming_uniform_
 
-from vlcpctl.core.errors import Incompatible, UsageError
-from vlcpctl.core.method import Method
-from vlcpctl.files.inputs import reading
-from vlcpctl.models.configuration import fusion_configuration
-from vlcpctl.training.config.lora import LoraSize, adapted, parse_lora
-from vlcpctl.training.config.request import TrainRequest
+from vlcpctl.core.batch import Weights
+from vlcpctl.core.params import copy_of
+from vlcpctl.core.seeds import torch_seed
+from vlcpctl.training.lora import LoraSize, adapted
+from vlcpctl.training.optimizers import Group, Optimizer
 
-WEIGHTS_FILE = "open_clip_model.safetensors"  # of models.dual_encoder, which imports torch
-
-
-def check_lora(request: TrainRequest) -> None:
-    """Raise UsageError where adapters of the rank cannot hold what the run would train."""
-    if request.settings.lora is None:
-        return
-    size, previous = parse_lora(request.settings.lora), request.previous
-    if previous is None:
-        raise UsageError(
-            "--lora needs --previous: adapters change a model that has learned; 'vlcpctl "
-            "import-checkpoint' makes a checkpoint of a pretrained one"
-        )
-    _check_methods(request.methods, first=False)
-    shapes = _shapes(previous)
-    for tower in ("image", "text"):
-        if not adapted(shapes, tower):
-            raise UsageError(
-                f"--lora is for open_clip's transformers: the {tower} encoder of {request.model} "
-                "has none; train all its weights, without --lora"
-            )
-    name = min(adapted(shapes), key=lambda one: min(shapes[one]))
-    if size.rank > min(shapes[name]):
-        raise UsageError(
-            f"--lora {request.settings.lora}: the rank is above {min(shapes[name])}, the smaller "
-            f"side of {name}; use a smaller one"
-        )
+FILE = "adapter.safetensors"  # in a checkpoint, beside the merged weights
 
 
-def lora_lines(request: TrainRequest) -> Iterator[str]:
-    """Lines of the plan: the weights that train, and an adapter that is not written."""
-    if request.settings.lora is None or request.previous is None:
-        return
-    size, shapes = parse_lora(request.settings.lora), _shapes(request.previous)
-    names = adapted(shapes)
-    trained = sum(size.rank * sum(shapes[name]) for name in names)
-    weights = sum(map(math.prod, shapes.values()))
-    yield (
-        f"lora: rank {size.rank}, alpha {size.alpha:g}, in {len(names)} matrices: {trained} "
-        f"weights train, beside the model's {weights}"
-    )
-    for method in request.methods:
-        if method.keeps:
-            yield (
-                f"note: {method.name} writes an average of weights, whose change has no rank: the "
-                "checkpoint has no adapter beside it"
-            )
+@final
+@dataclass(frozen=True)
+class Adapters:
+    """The adapters of a model: the weights that they change, live, and what these started from."""
+
+    size: LoraSize
+    everything: Weights  # the model's parameters, live
+    base: Weights  # W0 of the adapted ones
+    tensors: Weights  # A and B, named WEIGHT.lora_A and WEIGHT.lora_B
+
+    @classmethod
+    def of(cls, weights: Mapping[str, Tensor], size: LoraSize, seed: int) -> Adapters:
+        """New adapters of a model with these weights, which they do not change yet.
+
+        A is uniform within 1 / sqrt(I), as in the authors' code and in peft.
+        """
+        names = adapted(weights)
+        tensors: Weights = {}
+        for name in names:
+            weight = weights[name]
+            generator = torch.Generator().manual_seed(torch_seed(seed, "lora", name))
+            start = torch.empty(size.rank, weight.shape[1], dtype=weight.dtype)
+            kaiming_uniform_(start, a=math.sqrt(5), generator=generator)
+            tensors[f"{name}.lora_A"] = start.to(weight.device).requires_grad_()
+            tensors[f"{name}.lora_B"] = weight.new_zeros(
+                weight.shape[0], size.rank
+            ).requires_grad_()
+        return cls(size, dict(weights), copy_of({name: weights[name] for name in names}), tensors)
+
+    @torch.no_grad()
+    def pull_back(self) -> None:
+        """Set the gradients of A and B from those of the weights; None where there is none."""
+        for name in self.base:
+            a_rI, b_Or = self._pair(name)
+            grad_OI = self.everything[name].grad
+            if grad_OI is not None:
+                a_rI.grad = self.size.scale * (b_Or.T @ grad_OI)
+                b_Or.grad = self.size.scale * (grad_OI @ a_rI.T)
+
+    @torch.no_grad()
+    def merge_(self) -> None:
+        """Compute the weights from what they started from and the adapters, in place."""
+        for name, start_OI in self.base.items():
+            a_rI, b_Or = self._pair(name)
+            weight_OI = self.everything[name]
+            torch.addmm(start_OI, b_Or, a_rI, alpha=self.size.scale, out=weight_OI)
+
+    def _pair(self, name: str) -> tuple[Tensor, Tensor]:
+        return self.tensors[f"{name}.lora_A"], self.tensors[f"{name}.lora_B"]
 
 
-def _check_methods(methods: Sequence[Method], *, first: bool) -> None:
-    for method in methods:
-        if type(method).replace_gradients is not Method.replace_gradients:
-            raise UsageError(
-                f"--lora cannot be used with method {method.name}, which replaces the gradients of "
-                "the weights: adapters would change the weights in other directions than these; "
-                "train all weights, without --lora"
-            )
-        if method.overwrites:
-            raise UsageError(
-                f"--lora cannot be used with method {method.name}, whose hooks change the weights "
-                "themselves: an adapter of fixed rank cannot hold that"
-                f"{method.overwrites_unless and f'; give --set {method.overwrites_unless}'}"
-            )
-        if any(phase.weights for phase in method.phases(first=first)):
-            raise UsageError(
-                f"--lora cannot be used with method {method.name}, which trains a second model "
-                "beside this one"
-            )
+@final
+class AdapterOptimizer:
+    """An optimizer of adapters that the training step uses as one of the model's weights.
 
+    Its groups contain the weights as well, so that their gradients are set to None and unscaled
+    with fp16; only the adapters are updated.
+    """
 
-def _shapes(checkpoint: Path) -> Mapping[str, tuple[int, ...]]:
-    """The shapes of a dual encoder's weights and buffers, by name; {} of a fusion model."""
-    if fusion_configuration(str(checkpoint)) is not None:
-        return {}
-    path = checkpoint / WEIGHTS_FILE
-    with reading(path, error=Incompatible), safe_open(path, "numpy") as file:
-        return {name: tuple(file.get_slice(name).get_shape()) for name in sorted(file.keys())}
+    halted: Tensor | None = None
+    found_inf: Tensor | None = None
+    grad_scale: Tensor | None = None
 
+    def __init__(self, inner: Optimizer, adapters: Adapters) -> None:
+        self.inner, self.adapters = inner, adapters
+        self.state = inner.state
+        self.param_groups: list[Group] = [
+            *inner.param_groups,
+            {"params": [*adapters.everything.values()]},
+        ]
+        # GradScaler asks for the second name, and then leaves it to `step` to suppress an update.
+        self.suppresses = self._step_supports_amp_scaling = inner.suppresses
 
-def size_of(request: TrainRequest) -> LoraSize | None:
-    """The size of the adapters; None without --lora."""
-    return None if request.settings.lora is None else parse_lora(request.settings.lora)
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Set the gradients of the weights and the adapters to None, or to 0."""
+        self.inner.zero_grad(set_to_none)
+        for weight in self.adapters.everything.values():
+            weight.grad = None if set_to_none or weight.grad is None else weight.grad.zero_()
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Update the adapters by the gradients that `pull_back` has set, and merge them."""
+        self.inner.halted, self.inner.found_inf = self.halted, self.found_inf
+        self.inner.step()
+        self.inner.found_inf = None
+        self.adapters.merge_()

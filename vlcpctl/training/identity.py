@@ -16,14 +16,13 @@ from vlcpctl.core.transform import PILLOW
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.digests import file_sha256
-from vlcpctl.files.finished import already_made
 from vlcpctl.files.manifest import content_of
 from vlcpctl.methods.plugins.source import facts_of
-from vlcpctl.training.config.composition import hyper_of
-from vlcpctl.training.config.execution import numeric_options
-from vlcpctl.training.config.lora import parse_lora
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.settings import PREVIOUS, SOFTMAX
+from vlcpctl.training.execution import numeric_options
+from vlcpctl.training.lora import parse_lora
+from vlcpctl.training.methods import hyper_of
+from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.settings import PREVIOUS, SOFTMAX
 
 if TYPE_CHECKING:
     import torch
@@ -71,14 +70,6 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
         "fresh_state": request.fresh_state,
         "limit": request.limit,
     }
-
-
-def already_trained(request: TrainRequest, identity: dict[str, Any]) -> bool:
-    """Whether the finished checkpoint of this very run exists.
-
-    `identity` is what `semantic` returns for the request. Raises as `already_made` does.
-    """
-    return already_made(request.out, "checkpoint", identity, force=request.force)
 
 
 def numeric(request: TrainRequest, device: torch.device) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""train-step in one process or several."""
+"""train-step in one process or several; what needs no torch is done before it is imported."""
 
 from __future__ import annotations
 
@@ -6,25 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from vlcpctl.core import console
-from vlcpctl.distributed.launch import (
-    Launch,
-    enter_process,
-    process_device,
-    reporting_errors,
-    start_method,
-    start_processes,
-)
 from vlcpctl.distributed.ranks import ProcessRanks, process_ranks
-from vlcpctl.distributed.world import join_processes
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.locks import patience, set_patience
-from vlcpctl.files.outputs import Output
-from vlcpctl.models.imports import preload
-from vlcpctl.training.adaptation import adapted
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.identity import already_trained, semantic
-from vlcpctl.training.plan import make_plan
-from vlcpctl.training.train_step import train_step
+from vlcpctl.training.notes import announced
+from vlcpctl.training.plan import TrainPlan
+from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.state import ResumeDirectory
 
 
 def train(request: TrainRequest, *, quiet: bool = False) -> Path | None:
@@ -37,37 +25,47 @@ def train(request: TrainRequest, *, quiet: bool = False) -> Path | None:
     if ranks is not None and ranks.size > 1:
         take_part(request, ranks)
         return request.out if ranks.rank == 0 else None
-    if request.nproc > 1:
-        return _launch(request, quiet=quiet)
-    return train_step(request)
+    partial = ResumeDirectory(request.out)
+    with partial.output.locked():
+        plan = announced(request, says=request.nproc == 1)
+        if plan is None:
+            partial.remove()
+            return request.out
+        if request.nproc == 1:
+            from vlcpctl.training.train_step import train_planned
+
+            train_planned(plan)
+            return request.out
+    # Without the lock: rank 0 takes it, so that it is held for as long as there is a writer, not
+    # for as long as there is a launcher.
+    return request.out if _leads_among(plan, quiet=quiet) else None
 
 
-def _launch(request: TrainRequest, *, quiet: bool) -> Path | None:
-    request = adapted(request)
-    identity = semantic(request)
-    # Rank 0 takes the lock again, so that it is held for as long as there is a writer, not for as
-    # long as there is a launcher.
-    with Output(request.out).locked():
-        is_made = already_trained(request, identity)
-    if is_made:
-        return request.out
-    make_plan(request)  # so that wrong input gives one error, before any process starts
+def _leads_among(plan: TrainPlan, *, quiet: bool) -> bool:
+    """Start the processes of this machine, and wait for them; whether rank 0 was among them."""
+    from vlcpctl.distributed.launch import Launch, start_method, start_processes
+    from vlcpctl.models.imports import preload
+
+    request = plan.request
     method = start_method(request.device)
     if method == "fork":
         preload()
     launch = Launch(
         nproc=request.nproc,
         method=method,
-        run_id=content_id(identity),
+        run_id=content_id(plan.identity),
         nodes=request.nodes,
         rendezvous=request.rendezvous,
     )
-    results = start_processes(launch, run_process, request, quiet, patience())
-    return request.out if 0 in results else None
+    return 0 in start_processes(launch, run_process, request, quiet, patience())
 
 
 def take_part(request: TrainRequest, ranks: ProcessRanks) -> None:
     """Train as one of the processes that a launcher started; only rank 0 prints."""
+    from vlcpctl.distributed.launch import enter_process, process_device
+    from vlcpctl.distributed.world import join_processes
+    from vlcpctl.training.train_step import train_step
+
     enter_process(ranks)
     device = process_device(request.device, ranks)
     with join_processes(ranks, device) as world:
@@ -79,6 +77,8 @@ def run_process(request: TrainRequest, quiet: bool, wait_s: float = 0.0) -> None
 
     An error is passed to the launcher in a file, and its exit code becomes the process's.
     """
+    from vlcpctl.distributed.launch import reporting_errors
+
     ranks = process_ranks()
     assert ranks is not None
     console.set_quiet(quiet)

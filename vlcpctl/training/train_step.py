@@ -1,11 +1,10 @@
-"""train_step: train as requested and write the checkpoint, resuming an unfinished run."""
+"""train_step: train as planned and write the checkpoint, resuming an unfinished run."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial as bound
 from pathlib import Path
 from typing import Any
@@ -22,47 +21,38 @@ from vlcpctl.checkpoints.checkpoint import (
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.core import console
-from vlcpctl.core.batch import Weights
 from vlcpctl.core.devices import set_arithmetic, torch_device
 from vlcpctl.core.errors import Diverged, Incompatible, UsageError
 from vlcpctl.core.machine import peak_memory
-from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory
 from vlcpctl.data.tasks.task import ids_by_content, open_task
 from vlcpctl.distributed.signals import StopFlag, stop_flag
 from vlcpctl.distributed.world import World
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.tensors import write_tensors
 from vlcpctl.models import encoders
+from vlcpctl.models.configuration import has_logit_bias
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.models.execution import place
 from vlcpctl.tracking.destinations import TRAINING, TrackedRun
 from vlcpctl.tracking.trackers import Trackers, closing_with_code
-from vlcpctl.training import identity
-from vlcpctl.training.adaptation import adapted
-from vlcpctl.training.adapters import size_of
+from vlcpctl.training.adapters import FILE as ADAPTER
+from vlcpctl.training.adapters import Adapters
 from vlcpctl.training.batches import training_batches, training_transform, validation_batches
-from vlcpctl.training.config.execution import BENCHMARK
-from vlcpctl.training.config.phases import steps_before
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.resolution import configuration
-from vlcpctl.training.config.settings import OF_ITS_MODEL, SIGMOID, save_every
-from vlcpctl.training.loop.adapters import FILE as ADAPTER
-from vlcpctl.training.loop.adapters import Adapters
-from vlcpctl.training.loop.loop import (
-    Observer,
-    TrainingLoop,
-    ignore_point,
-    restore_run,
-)
-from vlcpctl.training.loop.metrics_log import FILE_NAME as METRICS
-from vlcpctl.training.loop.metrics_log import MetricsLog
-from vlcpctl.training.loop.outcome import Outcome
-from vlcpctl.training.loop.slots import carried_slots, check_slots, start_slots, stream_slots
-from vlcpctl.training.loop.state import PhaseSteps, ProgressFile, ResumeDirectory, SavedProgress
-from vlcpctl.training.loop.train_run import TrainRun
-from vlcpctl.training.model_checks import require_known_loss
-from vlcpctl.training.offline_teacher import check_transform, refuse_tokens, weight_users
-from vlcpctl.training.plan import TrainPlan, make_plan
+from vlcpctl.training.execution import BENCHMARK
+from vlcpctl.training.identity import numeric
+from vlcpctl.training.log import MetricsLog, outcome
+from vlcpctl.training.loop import Observer, TrainingLoop, ignore_point, restore_run
+from vlcpctl.training.lora import parse_lora
+from vlcpctl.training.method_run import carried_slots, check_slots, start_slots, stream_slots
+from vlcpctl.training.notes import announced
+from vlcpctl.training.phases import steps_before
+from vlcpctl.training.plan import TrainPlan
+from vlcpctl.training.presets import configuration
+from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.run import TrainRun
+from vlcpctl.training.settings import OF_ITS_MODEL, SIGMOID, save_every
+from vlcpctl.training.state import PhaseSteps, ProgressFile, ResumeDirectory, SavedProgress
+from vlcpctl.training.teachers import check_targets, weight_users
 from vlcpctl.training.validation import validate
 
 _LOOKED_AT = 200  # images of a task whose captions are measured
@@ -83,49 +73,34 @@ def train_step(
     # The other processes write nothing, and must not look at the output before rank 0 may.
     with partial.output.locked() if world.rank == 0 else nullcontext():
         world.barrier()
-        return _locked_train_step(request, partial, observe, world)
-
-
-def _locked_train_step(
-    request: TrainRequest, partial: ResumeDirectory, observe: Observer, world: World
-) -> Path:
-    request = adapted(request)
-    semantic = identity.semantic(request)
-    if identity.already_trained(request, semantic):
-        if world.rank == 0:
+        plan = announced(request, says=world.rank == 0)
+        if plan is not None:
+            train_planned(plan, observe, world)
+        elif world.rank == 0:
             partial.remove()
-            console.say(f"train-step: {request.out} is already finished")
-        return request.out
-    plan = make_plan(request)
-    if world.rank == 0:
-        for line in plan.lines():
-            console.say(line)
-        for warning in plan.all_warnings():
-            console.warn(warning)
-    torch.set_num_threads(request.threads)
-    with stop_flag() as stop:
-        _train(plan, partial, semantic, world, stop, observe)
     return request.out
 
 
-def _train(
-    plan: TrainPlan,
-    partial: ResumeDirectory,
-    semantic: dict[str, Any],
-    world: World,
-    stop: StopFlag,
-    observe: Observer,
+def train_planned(
+    plan: TrainPlan, observe: Observer = ignore_point, world: World | None = None
 ) -> None:
+    """Train as planned, with the output locked; raises as `train_step` does."""
+    torch.set_num_threads(plan.request.threads)
+    with stop_flag() as stop:
+        _train(plan, world or World(), stop, observe)
+
+
+def _train(plan: TrainPlan, world: World, stop: StopFlag, observe: Observer) -> None:
     request, leads = plan.request, world.rank == 0
+    partial = ResumeDirectory(request.out)
     parent = open_parent(request.previous) if request.previous else None
     run = _new_run(plan, parent, world)
     validation = _validation(plan, run)
     if leads:
         _say_of_long_captions(plan, run.encoder)
-        numeric = identity.numeric(request, run.device)
         partial.claim(
-            semantic,
-            numeric,
+            plan.identity,
+            numeric(request, run.device),
             force=request.force,
             accept_inexact=request.accept_inexact,
         )
@@ -139,7 +114,7 @@ def _train(
         phase = plan.phases[saved.phase].name
         console.say(f"resuming {request.out} at step {saved.step} of phase {phase}")
     with (
-        _tracking(plan, semantic, saved) if leads else nullcontext(Trackers()) as trackers,
+        _tracking(plan, saved) if leads else nullcontext(Trackers()) as trackers,
         _progress(plan, saved).kept_in(partial.path) if leads else nullcontext(),
     ):
         loop = TrainingLoop(
@@ -156,7 +131,18 @@ def _train(
             observe=observe,
             saved=saved,
         )
-        _finish(plan, partial, semantic, loop, tensors, parent)
+        resumed = bool(tensors)
+        with closing(loop):
+            best = loop.train(tensors)
+        if best:
+            run.load(best)
+        if leads:
+            _write(plan, loop, parent)
+            since = " since it resumed" if resumed else ""
+            rate = f" ({loop.pairs_per_second():.0f} pairs/s{since})"
+            journal, keep = request.out / partial.journal.name, request.settings.keep
+            for line in outcome(journal, loop.seconds(), saved.pairs, rate, keep):
+                console.say(line)
     world.barrier()  # no process returns before the checkpoint exists
 
 
@@ -179,46 +165,30 @@ def _say_of_long_captions(plan: TrainPlan, encoder: Encoder) -> None:
         )
 
 
-def _finish(
-    plan: TrainPlan,
-    partial: ResumeDirectory,
-    semantic: dict[str, Any],
-    loop: TrainingLoop,
-    tensors: Weights,
-    parent: ParentCheckpoint | None,
-) -> None:
-    """Train to the end; rank 0 then writes the checkpoint and reports the outcome."""
-    request, run, saved, observe = plan.request, loop.run, loop.saved, loop.observe
-    resumed = bool(tensors)
-    with closing(loop):
-        best = loop.train(tensors)
-    if best:
-        run.load(best)
-    if run.world.rank == 0:
-        facts = _model_facts(plan, semantic, run.encoder)
-        manifest = replace(
-            _manifest(plan, semantic, saved, loop.seconds(), run.inverting_seconds), model=facts
+def _write(plan: TrainPlan, loop: TrainingLoop, parent: ParentCheckpoint | None) -> None:
+    """Write the checkpoint in the place of the saved state."""
+    run, partial = loop.run, loop.partial
+
+    def finish(directory: Path) -> None:
+        shutil.copyfile(partial.journal, directory / partial.journal.name)
+        # The change of averaged weights has no rank.
+        if run.lora is not None and not run.written_slot:
+            write_tensors(directory / ADAPTER, run.lora.tensors)
+        loop.observe("before-rename")
+
+    try:
+        write_checkpoint(
+            plan.request.out,
+            run.encoder,
+            _manifest(plan, loop),
+            slots=stream_slots(run),
+            parent=parent,
+            finish=finish,
         )
-
-        def finish(directory: Path) -> None:
-            shutil.copyfile(partial.journal, directory / partial.journal.name)
-            # The change of averaged weights has no rank.
-            if run.lora is not None and not run.written_slot:
-                write_tensors(directory / ADAPTER, run.lora.tensors)
-            observe("before-rename")
-
-        with _last_step(loop):
-            write_checkpoint(
-                request.out,
-                run.encoder,
-                manifest,
-                slots=stream_slots(run),
-                parent=parent,
-                finish=finish,
-            )
-        observe("renamed")
-        partial.remove()
-        _say_outcome(request, loop, resumed=resumed)
+    except Diverged as error:  # in the last step, which no later loss shows: said as the loop does
+        raise Diverged(loop.diverged(str(error))) from error
+    loop.observe("renamed")
+    partial.remove()
 
 
 def _progress(plan: TrainPlan, saved: SavedProgress) -> ProgressFile:
@@ -236,21 +206,25 @@ def _progress(plan: TrainPlan, saved: SavedProgress) -> ProgressFile:
 
 
 @contextmanager
-def _tracking(
-    plan: TrainPlan, semantic: dict[str, Any], saved: SavedProgress
-) -> Iterator[Trackers]:
+def _tracking(plan: TrainPlan, saved: SavedProgress) -> Iterator[Trackers]:
     """The trackers of --log; they are closed after the checkpoint is written.
 
     Uploads can then take their time, or fail.
     """
     request, more = plan.request, len(plan.tasks) - 1
+    settings = configuration(request.settings, request.origins, request.methods)
     run = TrackedRun(
         run=request.run,
         seed=request.seed,
         kind=TRAINING,
         part=plan.tasks[0].slug + (f"+{more}" if more else ""),
-        id=content_id(semantic),
-        config=_configuration(plan),
+        id=content_id(plan.identity),
+        config={
+            "method": request.method_name,
+            "tasks": [task.slug for task in plan.tasks],
+            "seed": request.seed,
+            **{name: value for name, value, _ in settings},
+        },
         first=steps_before(plan.phases, saved.phase) + saved.step,
     )
     trackers = Trackers.of(request.log, run)
@@ -258,40 +232,21 @@ def _tracking(
         yield trackers
 
 
-def _configuration(plan: TrainPlan) -> dict[str, Any]:
-    """The settings and hyper-parameters that trackers record, by the names of --print-config."""
-    request = plan.request
-    settings = configuration(request.settings, request.origins, request.methods)
-    about = {"method": request.method_name, "tasks": [task.slug for task in plan.tasks]}
-    return {**about, "seed": request.seed, **{name: value for name, value, _ in settings}}
-
-
-def _say_outcome(request: TrainRequest, loop: TrainingLoop, *, resumed: bool) -> None:
-    outcome = Outcome.read(request.out / METRICS)
-    rate = f" ({loop.pairs_per_second():.0f} pairs/s{' since it resumed' if resumed else ''})"
-    seconds, pairs = loop.seconds(), loop.saved.pairs
-    for line in outcome.lines(seconds, pairs, rate, request.settings.keep):
-        console.say(line)
-
-
-@contextmanager
-def _last_step(loop: TrainingLoop) -> Iterator[None]:
-    """Report weights that diverged in the last step as the loop does: no later loss shows it."""
-    try:
-        yield
-    except Diverged as error:
-        raise Diverged(loop.diverged(str(error))) from error
-
-
 def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> TrainRun:
     request, device = plan.request, torch_device(plan.request.device)
     targets = plan.taught.targets if plan.taught else None
     encoder = _encoder(request, parent)
-    _set_execution(request, encoder, device)
+    set_arithmetic(tf32=request.tf32, times_convolutions=request.cudnn == BENCHMARK)
+    place(encoder.module, device)
+    encoder.compiles = request.compile
+    if request.grad_checkpointing:
+        encoder.checkpoint_gradients()
     # With precomputed targets, the teacher is loaded only for methods that need its weights.
     needs_teacher = targets is None or weight_users(request.methods)
-    frozen = _frozen(request, encoder, parent) if needs_teacher else {}
-    size = size_of(request)
+    teacher = open_parent(request.teacher).encoder() if needs_teacher and request.teacher else None
+    source = teacher or (encoder if needs_teacher and parent else None)
+    frozen = all_tensors(source) if source else {}
+    lora = request.settings.lora
     penalises = any(one.needs(first=False).previous_weights for one in request.methods)
     run = TrainRun(
         encoder=encoder,
@@ -306,56 +261,31 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
         targets_scale=targets.scale if targets else None,
         world=world,
         local_loss=request.local_loss,
-        lora=None if size is None else Adapters.of(encoder.weights(), size, request.drawn_seed),
+        lora=Adapters.of(encoder.weights(), parse_lora(lora), request.drawn_seed) if lora else None,
     )
     if targets is not None:
-        _check_targets(targets, run)
+        distils = run.methods if encoder.family == "fusion" else ()
+        check_targets(targets, training_transform(run), run.width, distils)
     if frozen and frozen.keys() != run.everything().keys():
         student = request.previous or request.settings.model
         raise Incompatible(f"the teacher {request.teacher} is a different model than {student}")
-    require_known_loss(request, encoder.config)
-    _check_family(request, encoder.family)
-    _check_blend(request, encoder)
+    _check_built(request, encoder)
     parent_slots = carried_slots(parent, request.methods, fresh_state=request.fresh_state)
     start_slots(run, parent_slots)
     check_slots(run, parent_slots, request.previous)
     return run
 
 
-def _set_execution(request: TrainRequest, encoder: Encoder, device: torch.device) -> None:
-    """Move the model to its device, and make it run as the options say."""
-    set_arithmetic(tf32=request.tf32, times_convolutions=request.cudnn == BENCHMARK)
-    place(encoder.module, device)
-    encoder.compiles = request.compile
-    if request.grad_checkpointing:
-        encoder.checkpoint_gradients()
-
-
-def _frozen(request: TrainRequest, encoder: Encoder, parent: ParentCheckpoint | None) -> Weights:
-    """Copies of the teacher's tensors, else of the previous model's; {} if there is neither."""
-    teacher = open_parent(request.teacher) if request.teacher else None
-    source = teacher.encoder() if teacher else encoder if parent else None
-    return all_tensors(source) if source else {}
-
-
-def _check_targets(targets: TargetsDirectory, run: TrainRun) -> None:
-    """Refuse targets that do not fit the model's width, image transform or methods."""
-    check_transform(targets, training_transform(run))
-    if run.encoder.family == "fusion":
-        refuse_tokens(targets, run.methods)
-    if targets.width != run.width:
-        raise Incompatible(
-            f"{targets.path} has embeddings of {targets.width} channels, "
-            f"but the model has {run.width}"
-        )
-
-
 def _encoder(request: TrainRequest, parent: ParentCheckpoint | None) -> Encoder:
-    """The parent's model, or a new one."""
+    """The parent's model, or a new one. Raises UsageError for another image size than its own."""
     settings = request.settings
     if parent:
         encoder = parent.encoder()
-        _refuse_other_shape(request, encoder.transform.image_size)
+        if settings.image_size not in (None, encoder.transform.image_size):
+            raise UsageError(
+                f"--image-size {settings.image_size} has no effect with --previous: "
+                f"the previous checkpoint fixes it at {encoder.transform.image_size}"
+            )
         return encoder
     origin = request.origins.get("loss")
     start = NewModelOptions(
@@ -372,38 +302,29 @@ def _encoder(request: TrainRequest, parent: ParentCheckpoint | None) -> Encoder:
     return encoders.build(settings.model, start)
 
 
-def _check_family(request: TrainRequest, family: str) -> None:
-    """Refuse options and methods that need a fusion model if the model is a dual encoder."""
-    if family == "fusion":
+def _check_built(request: TrainRequest, encoder: Encoder) -> None:
+    """Refuse options and methods that the model, now that it is built, turns out not to fit."""
+    if has_logit_bias(encoder.config) and request.settings.loss != SIGMOID:
+        raise UsageError(
+            f"{request.model} is made for a sigmoid loss (its configuration has init_logit_bias), "
+            "which is known only now; give --loss sigmoid, or --loss softmax to train it without "
+            "the bias"
+        )
+    averages = any(one.is_floating_point() for one in encoder.buffers().values())
+    if "blend_buffers" in request.flags and not averages:
+        raise UsageError("--blend-buffers has no effect: the model has no BatchNorm statistics")
+    if encoder.family == "fusion":
         return
     for name in ("mask_share", "masking", "heads"):
-        if request.origins.get(name) == "flag":
+        if name in request.flags:
             option = f"--{name.replace('_', '-')}"
             raise UsageError(f"{option} has no effect: the model is not a fusion model")
     for method in request.methods:
         if method.needs(first=False).fusion:
             raise UsageError(
                 f"method {method.name} with its current settings needs a fusion model, such as "
-                "albef-tiny; "
-                f"see 'vlcpctl methods {method.name}'"
+                f"albef-tiny; see 'vlcpctl methods {method.name}'"
             )
-
-
-def _check_blend(request: TrainRequest, encoder: Encoder) -> None:
-    """Refuse --blend-buffers for a model without statistics that could be averaged."""
-    is_given = request.origins.get("blend_buffers") == "flag"
-    if is_given and not any(one.is_floating_point() for one in encoder.buffers().values()):
-        raise UsageError("--blend-buffers has no effect: the model has no BatchNorm statistics")
-
-
-def _refuse_other_shape(request: TrainRequest, image_size: int) -> None:
-    """Refuse an image size other than the one that the previous checkpoint fixes."""
-    wanted = request.settings.image_size
-    if wanted not in (None, image_size):
-        raise UsageError(
-            f"--image-size {wanted} has no effect with --previous: "
-            f"the previous checkpoint fixes it at {image_size}"
-        )
 
 
 def _validation(plan: TrainPlan, run: TrainRun) -> Callable[[], dict[str, float]] | None:
@@ -412,9 +333,8 @@ def _validation(plan: TrainPlan, run: TrainRun) -> Callable[[], dict[str, float]
     Raises UsageError if a setting depends on validation and a task lacks the split.
     """
     settings = plan.request.settings
-    needed = settings.schedule == "plateau" or settings.keep != "last"
     missing = [task for task in plan.tasks if "val" not in task.counts]
-    if missing and needed:
+    if missing and (settings.schedule == "plateau" or settings.keep != "last"):
         what = "--schedule plateau" if settings.schedule == "plateau" else f"--keep {settings.keep}"
         raise UsageError(
             f"{what} needs a validation split, but {missing[0].path} has none; "
@@ -422,46 +342,39 @@ def _validation(plan: TrainPlan, run: TrainRun) -> Callable[[], dict[str, float]
         )
     if missing:
         return None
-    return lambda: validate(
-        run, validation_batches(plan, run), recalls=settings.keep == "best:val_rmean"
-    )
+    recalls = settings.keep == "best:val_rmean"
+    return lambda: validate(run, validation_batches(plan, run), recalls=recalls)
 
 
-def _model_facts(plan: TrainPlan, semantic: dict[str, Any], encoder: Encoder) -> dict[str, Any]:
+def _model_facts(plan: TrainPlan, encoder: Encoder) -> dict[str, Any]:
     """The facts about the trained model: a step with --previous keeps its name and source."""
     if plan.parent is not None and plan.request.previous is not None:
         inherited = model_facts(plan.request.previous, plan.parent)
         names = inherited["name"], inherited["pretrained"]
         return facts_of_encoder(encoder, *names, inherited.get("files"))
-    settings, given = semantic["settings"], plan.request.settings
-    names = settings["model"], settings["pretrained"]
+    settings, given = plan.identity["settings"], plan.request.settings
     files = {"name": Path(given.model).name, "pretrained": Path(given.pretrained or "").name}
-    return facts_of_encoder(encoder, *names, files)
+    return facts_of_encoder(encoder, settings["model"], settings["pretrained"], files)
 
 
-def _manifest(
-    plan: TrainPlan,
-    semantic: dict[str, Any],
-    saved: SavedProgress,
-    seconds: float,
-    inverting: float,
-) -> CheckpointManifest:
+def _manifest(plan: TrainPlan, loop: TrainingLoop) -> CheckpointManifest:
     """The manifest of the trained checkpoint; reports the time spent on pseudo texts, if any."""
+    request, seconds, inverting = plan.request, loop.seconds(), loop.run.inverting_seconds
     if inverting:
         share = f"{inverting / seconds:.0%} of the {seconds:.0f} s of training"
         console.say(f"generating pseudo texts took {share}")
-    request = plan.request
     buffer = plan.buffer.buffer if plan.buffer else None
     paths = [path for path in (request.buffer, request.reference) if path is not None]
     return CheckpointManifest(
-        identity=semantic,
+        identity=plan.identity,
         ids=ids_by_content([*plan.tasks, *map(open_task, paths)]),
+        model=_model_facts(plan, loop.run.encoder),
         run=request.run,
         method=request.method_name,
         seed=request.seed,
         buffer={"policy": buffer.policy, "size": buffer.size} if buffer else None,
         **plan.history.body(),
-        pairs=saved.pairs,
+        pairs=loop.saved.pairs,
         train_seconds=round(seconds, 3),
         parent=plan.parent.content if plan.parent else None,
         **plan.history.start(),

@@ -16,7 +16,7 @@ from vlcpctl.evaluation.retrieval.cross_modal import cross_modal
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.losses.rows import ALL
 from vlcpctl.models.embed import as_features
-from vlcpctl.training.loop.train_run import TrainRun
+from vlcpctl.training.run import TrainRun
 
 
 class ValidationBatches(Protocol):

@@ -11,8 +11,8 @@ import pytest
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.tasks.keys import Keys
-from vlcpctl.training.config.resolution import parse_replay
-from vlcpctl.training.config.settings import Settings
+from vlcpctl.training.presets import parse_replay
+from vlcpctl.training.settings import Settings
 
 
 @dataclass

@@ -14,7 +14,7 @@ from vlcpctl.methods import TABLE
 from vlcpctl.methods.plugins import registry as module
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.methods.plugins.source import source_of
-from vlcpctl.training.config.composition import compose
+from vlcpctl.training.methods import compose
 
 
 def test_a_built_in_method_does_not_look_for_others(monkeypatch: pytest.MonkeyPatch) -> None:

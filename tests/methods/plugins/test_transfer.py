@@ -11,9 +11,9 @@ from pathlib import Path
 from support.method_files import write_method
 
 from vlcpctl.methods.plugins.registry import MethodRegistry
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.settings import Settings
+from vlcpctl.training.methods import compose
+from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.settings import Settings
 
 
 def test_another_process_gets_the_code_that_was_read(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_a_pipe_in_place_of_a_log_does_not_block(tmp_path: Path) -> None:
 
 def test_the_rows_are_those_of_a_training(tmp_path: Path) -> None:
     """The reader relies on phase and step coming first, as `MetricsLog` writes them."""
-    from vlcpctl.training.loop.metrics_log import MetricsLog
+    from vlcpctl.training.log import MetricsLog
 
     log = MetricsLog(tmp_path / "metrics.jsonl", 0)
     log.append({"phase": "train", "step": 0, "loss": 1.5, "lr": 0.1})

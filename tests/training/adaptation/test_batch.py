@@ -14,9 +14,9 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.adaptation import _evenly, adapted, with_batch
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import TrainRequest
+from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan
+from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 

@@ -9,9 +9,9 @@ import torch
 
 from vlcpctl.core import machine
 from vlcpctl.training.adaptation import with_precision
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.settings import Settings
+from vlcpctl.training.methods import compose
+from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.settings import Settings
 
 
 def resolved(device: str, wanted: str = "auto") -> str:

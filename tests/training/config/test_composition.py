@@ -10,7 +10,7 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
 from vlcpctl.core.options import lies_within
 from vlcpctl.methods import TABLE
-from vlcpctl.training.config.composition import compose
+from vlcpctl.training.methods import compose
 
 
 def test_order_of_names_does_not_matter() -> None:

@@ -12,10 +12,10 @@ from vlcpctl.core import machine
 from vlcpctl.core.devices import set_arithmetic
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
-from vlcpctl.training.config.execution import check_execution, execution_notes, numeric_options
-from vlcpctl.training.config.request import TrainRequest
+from vlcpctl.training.execution import check_execution, execution_notes, numeric_options
 from vlcpctl.training.identity import numeric
 from vlcpctl.training.plan import make_plan
+from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 

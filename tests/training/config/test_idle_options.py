@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.resolution import refuse_idle_settings, resolve
+from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import refuse_idle_inputs
+from vlcpctl.training.presets import refuse_idle_settings, resolve
+from vlcpctl.training.request import TrainRequest
 
 
 @pytest.mark.parametrize(

@@ -14,17 +14,17 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.methods import TABLE
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.per_step import (
+from vlcpctl.training.methods import (
+    compose,
     dependence,
     refuse_idle_scale,
     scale_lines,
     scaled,
     scaled_weight,
 )
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.config.resolution import resolve
 from vlcpctl.training.plan import make_plan
+from vlcpctl.training.presets import resolve
+from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 WEIGHTS = "open_clip_model.safetensors"

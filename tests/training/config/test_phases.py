@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.phases import plan_phases
+from vlcpctl.training.methods import compose
+from vlcpctl.training.phases import plan_phases
 
 
 def test_phases_before_an_epoch_read_its_batches_and_end_nothing() -> None:

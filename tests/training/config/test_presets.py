@@ -8,10 +8,9 @@ import pytest
 from support.program import run_program
 
 from vlcpctl.production.settings import Settings as StateSettings
-from vlcpctl.training.config.composition import compose, hyper_of
-from vlcpctl.training.config.presets import names, preset
-from vlcpctl.training.config.resolution import resolve
-from vlcpctl.training.config.settings import SETTINGS
+from vlcpctl.training.methods import compose, hyper_of
+from vlcpctl.training.presets import names, preset, resolve
+from vlcpctl.training.settings import SETTINGS
 
 # The values as the papers print them, transcribed: CTP, section 5.1; IncCLIP, section 4.1; Mod-X,
 # appendix B.1 with table 4; DHA, sections 3.2 and 4.2. The text encoder is part of each model.

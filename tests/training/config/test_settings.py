@@ -12,19 +12,12 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.core.options import Options, Takes, lies_within, options_of
 from vlcpctl.data.images.randaugment import MAX_MAGNITUDE, OPERATIONS
 from vlcpctl.data.loading.replay import Replay
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.phases import plan_phases
-from vlcpctl.training.config.presets import names
-from vlcpctl.training.config.resolution import parse_replay, resolve
-from vlcpctl.training.config.settings import (
-    RANDAUGMENT_MOST,
-    RunOptions,
-    SaveEvery,
-    Settings,
-    save_every,
-)
-from vlcpctl.training.loop.optim import learning_rate
-from vlcpctl.training.loop.state import Plateau
+from vlcpctl.training.methods import compose
+from vlcpctl.training.optimizers import learning_rate
+from vlcpctl.training.phases import plan_phases
+from vlcpctl.training.presets import names, parse_replay, resolve
+from vlcpctl.training.settings import RANDAUGMENT_MOST, RunOptions, SaveEvery, Settings, save_every
+from vlcpctl.training.state import Plateau
 
 PRESET, METHOD, USER = "preset dha, not in the paper", "method", "flag"
 

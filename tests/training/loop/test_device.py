@@ -30,11 +30,10 @@ from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.distill import distill
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.testing.tiny_stream import make_task
-from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.loop.loop import TrainingLoop
-from vlcpctl.training.loop.optim import new_optimizer
-from vlcpctl.training.loop.optimizers import FusedAdam, Lamb, Optimizer
+from vlcpctl.training.loop import TrainingLoop
+from vlcpctl.training.methods import compose
+from vlcpctl.training.optimizers import FusedAdam, Lamb, Optimizer, new_optimizer
+from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 # How often a step of each method waits for the device, where its values are read at once; in both
@@ -92,7 +91,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
 @pytest.fixture
 def every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read values after each step."""
-    monkeypatch.setattr("vlcpctl.training.loop.loop.steps_per_read", lambda device: 1)
+    monkeypatch.setattr("vlcpctl.training.loop.steps_per_read", lambda device: 1)
 
 
 @dataclass
@@ -143,7 +142,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
         found.device.syncs.clear()  # those of loading
         return loop_starts(loop, states)
 
-    monkeypatch.setattr("vlcpctl.training.loop.loop.new_optimizer", made)
+    monkeypatch.setattr("vlcpctl.training.loop.new_optimizer", made)
     monkeypatch.setattr(TrainingLoop, "train", train)
     return found
 
@@ -206,7 +205,7 @@ def test_values_are_read_once_in_several_steps(
     *,
     fuses: bool,
 ) -> None:
-    monkeypatch.setattr("vlcpctl.training.loop.step_values.STEPS_PER_READ", 4)
+    monkeypatch.setattr("vlcpctl.training.step_values.STEPS_PER_READ", 4)
     step = step_of(world, "ctp", 0, tmp_path, fuses=fuses)
     watched.train(replace(step, settings=replace(step.settings, steps=5)))
     counts = [sum(waits.values()) for waits in watched.waits]

@@ -10,9 +10,14 @@ from typing import cast
 import pytest
 import torch
 
-from vlcpctl.training.config.settings import Settings
-from vlcpctl.training.loop.optim import decay_groups, new_optimizer, restore, state_tensors
-from vlcpctl.training.loop.optimizers import Optimizer
+from vlcpctl.training.optimizers import (
+    Optimizer,
+    decay_groups,
+    new_optimizer,
+    restore,
+    state_tensors,
+)
+from vlcpctl.training.settings import Settings
 
 NAMES = ["adamw", "adam", "sgd", "lamb"]
 

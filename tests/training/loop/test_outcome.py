@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from vlcpctl.training.loop.outcome import Outcome
+from vlcpctl.training.log import Outcome
 
 ROWS = [
     {"phase": "train", "step": 0, "loss": 5.0, "contrastive": 5.0, "lr": 1e-3},

@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 import torch
 
-from vlcpctl.training.config.settings import SaveEvery
+from vlcpctl.training.loop import TrainingLoop
 from vlcpctl.training.loop import loop as loop_module
-from vlcpctl.training.loop.loop import TrainingLoop
-from vlcpctl.training.loop.state import SavedProgress
-from vlcpctl.training.loop.step_values import StepValues
+from vlcpctl.training.settings import SaveEvery
+from vlcpctl.training.state import SavedProgress
+from vlcpctl.training.step_values import StepValues
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from vlcpctl.methods.gift import Gift
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.training import train_step as train
-from vlcpctl.training.loop.reference_encoder import ReferenceEncoder
-from vlcpctl.training.loop.step import OptimizerStep
-from vlcpctl.training.loop.train_run import TrainRun
+from vlcpctl.training.beside import ReferenceEncoder
+from vlcpctl.training.run import TrainRun
+from vlcpctl.training.step import OptimizerStep
 from vlcpctl.training.train_step import train_step
 
 Gradients = dict[str, Tensor]

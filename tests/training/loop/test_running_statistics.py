@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from vlcpctl.training.loop.running_statistics import RunningStatistics
-from vlcpctl.training.loop.train_run import TrainRun
+from vlcpctl.training.gradients import RunningStatistics
+from vlcpctl.training.run import TrainRun
 
 PARTS = [slice(0, 2), slice(2, 4), slice(4, 6)]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from vlcpctl.training.config.settings import SaveEvery
-from vlcpctl.training.loop.loop import TrainingLoop
+from vlcpctl.training.loop import TrainingLoop
+from vlcpctl.training.settings import SaveEvery
 
 
 def test_processes_are_asked_only_when_values_were_read() -> None:

@@ -7,9 +7,9 @@ import torch
 from vlcpctl.methods.ctp import Ctp
 from vlcpctl.methods.ewc import Ewc
 from vlcpctl.models import encoders
-from vlcpctl.training.config.settings import Settings
-from vlcpctl.training.loop.slots import start_slots
-from vlcpctl.training.loop.train_run import Slots, TrainRun
+from vlcpctl.training.method_run import start_slots
+from vlcpctl.training.run import Slots, TrainRun
+from vlcpctl.training.settings import Settings
 
 DEVICE = torch.device("meta")  # stands for an accelerator
 

@@ -24,11 +24,11 @@ from vlcpctl.testing.battery import (
     make_world,
     request,
 )
-from vlcpctl.training.config.phases import PhasePlan
-from vlcpctl.training.config.request import TrainRequest
-from vlcpctl.training.loop.state import ResumeDirectory
-from vlcpctl.training.loop.step import OptimizerStep
-from vlcpctl.training.loop.step_values import StepValues, read_in_order, steps_per_read
+from vlcpctl.training.phases import PhasePlan
+from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.state import ResumeDirectory
+from vlcpctl.training.step import OptimizerStep
+from vlcpctl.training.step_values import StepValues, read_in_order, steps_per_read
 from vlcpctl.training.train_step import train_step
 
 LATE = 16
@@ -43,7 +43,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read values as seldom as on a GPU."""
-    monkeypatch.setattr("vlcpctl.training.loop.loop.steps_per_read", lambda device: LATE)
+    monkeypatch.setattr("vlcpctl.training.loop.steps_per_read", lambda device: LATE)
 
 
 def _step(world: TrainingWorld, root: Path, names: str = "ema", **how: object) -> TrainRequest:
@@ -97,7 +97,7 @@ def test_reading_late_gives_the_same_bytes(
     for point in ("step=1", "saved", "step=4"):
         assert in_child(saved, kill_at(point)) == -signal.SIGKILL
     train_step(saved)
-    monkeypatch.setattr("vlcpctl.training.loop.loop.steps_per_read", lambda device: 1)
+    monkeypatch.setattr("vlcpctl.training.loop.steps_per_read", lambda device: 1)
     train_step(_step(world, tmp_path / "now", names))
     expected = checkpoint_bytes(tmp_path / "now")
     assert len(expected) >= 2

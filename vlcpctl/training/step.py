@@ -24,17 +24,18 @@ from vlcpctl.core.params import add_
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.models.embed import as_features
-from vlcpctl.training.loop.adapters import AdapterOptimizer
-from vlcpctl.training.loop.loss_share import LossShare
-from vlcpctl.training.loop.method_context import MethodRun
-from vlcpctl.training.loop.optimizers import Optimizer
-from vlcpctl.training.loop.pseudo_texts import PseudoTextEncoder, with_pseudo_texts
-from vlcpctl.training.loop.reduction import GradientSum
-from vlcpctl.training.loop.reference_encoder import ReferenceEncoder
-from vlcpctl.training.loop.running_statistics import RunningStatistics
-from vlcpctl.training.loop.step_values import StepValues
-from vlcpctl.training.loop.token_terms import TokenTerms
-from vlcpctl.training.loop.train_run import TrainRun
+from vlcpctl.training.adapters import AdapterOptimizer
+from vlcpctl.training.beside import (
+    PseudoTextEncoder,
+    ReferenceEncoder,
+    TokenTerms,
+    with_pseudo_texts,
+)
+from vlcpctl.training.gradients import GradientSum, LossShare, RunningStatistics
+from vlcpctl.training.method_run import MethodRun
+from vlcpctl.training.optimizers import Optimizer
+from vlcpctl.training.run import TrainRun
+from vlcpctl.training.step_values import StepValues
 
 
 class OptimizerStep:

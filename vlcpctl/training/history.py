@@ -86,17 +86,6 @@ class TaskHistory:
                 f"{MOST_TASKS - 1}; continue under another --run"
             )
 
-    def notes(self) -> Iterator[str]:
-        """Notes for the plan if the order of tasks may not be what the user intends."""
-        if self.parent is None or self.parent.step is None:
-            return
-        steps = self.steps()
-        if self._same_run and not self._same_stream and steps != [one.step for one in self.tasks]:
-            yield (
-                "the task belongs to a different stream than earlier tasks; "
-                f"counted as step {steps[0]}"
-            )
-
     def left_out(self) -> Iterator[str]:
         """A warning if tasks between the parent's last one and these were skipped."""
         if self.parent is None or self.parent.step is None or not self._same_stream:

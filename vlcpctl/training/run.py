@@ -25,9 +25,9 @@ from vlcpctl.losses.rows import Sigmoid, Softmax, row_loss
 from vlcpctl.models.embed import as_features
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.execution import pixels_for_gradients
-from vlcpctl.training.config.phases import PhasePlan
-from vlcpctl.training.config.settings import Settings
-from vlcpctl.training.loop.adapters import Adapters
+from vlcpctl.training.adapters import Adapters
+from vlcpctl.training.phases import PhasePlan
+from vlcpctl.training.settings import Settings
 
 Slots = dict[str, dict[str, Weights]]  # method, slot, name
 

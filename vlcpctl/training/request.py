@@ -12,7 +12,7 @@ from vlcpctl.core.seeds import torch_seed
 from vlcpctl.files.outputs import read_path
 from vlcpctl.methods.plugins.transfer import packed, unpacked
 from vlcpctl.tracking.destinations import Destination
-from vlcpctl.training.config.settings import RunOptions, Settings
+from vlcpctl.training.settings import RunOptions, Settings
 
 
 class TrainRequest(RunOptions):
@@ -49,6 +49,16 @@ class TrainRequest(RunOptions):
     def drawn_seed(self) -> int:
         """The seed of all draws of the training: `seed`, or of a later attempt one of its own."""
         return torch_seed(self.seed, "attempt", self.attempt) if self.attempt else self.seed
+
+    @property
+    def is_first(self) -> bool:
+        """Whether there is neither a previous model nor a teacher."""
+        return self.previous is None and self.teacher is None
+
+    @property
+    def flags(self) -> set[str]:
+        """The names of the settings that the user has given."""
+        return {name for name, origin in self.origins.items() if origin == "flag"}
 
     @property
     def model(self) -> str:

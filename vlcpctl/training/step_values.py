@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vlcpctl.core.batch import Terms
 from vlcpctl.core.errors import Diverged
-from vlcpctl.training.config.phases import PhasePlan
+from vlcpctl.training.phases import PhasePlan
 
 # Reading a value waits until the device has done all work so far. A GPU then has nothing to do
 # while the host prepares the next step, so its values are read this many steps at a time.

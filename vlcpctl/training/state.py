@@ -32,7 +32,7 @@ from vlcpctl.files.inputs import converted, parse_json, read_json_object, readin
 from vlcpctl.files.manifest import identity_differences
 from vlcpctl.files.outputs import Output, new_part
 from vlcpctl.files.tensors import writing_tensors
-from vlcpctl.training.loop.metrics_log import FILE_NAME
+from vlcpctl.training.log import FILE_NAME
 
 if TYPE_CHECKING:
     from torch import Tensor

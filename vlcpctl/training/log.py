@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
+from vlcpctl.core.words import counted, duration
 from vlcpctl.files.digests import ALGORITHM, FileDigest
 
 FILE_NAME = "metrics.jsonl"
@@ -54,3 +56,32 @@ class MetricsLog:
         """Flush and close."""
         if self._file:
             self._file.close()
+
+
+def outcome(
+    journal: Path, seconds: float, pairs: int, rate: str, keep: str = "last"
+) -> Iterator[str]:
+    """One line about the training in a complete metrics.jsonl, and one about its validation.
+
+    `rate` is text to add to the number of pairs, such as " (200 pairs/s)"; `keep` says which epoch
+    has been kept.
+    """
+    steps, last = 0, b""
+    validations: list[dict[str, Any]] = []
+    with journal.open("rb") as file:
+        for line in file:
+            if b'"val_loss"' in line:
+                validations.append(json.loads(line))
+            elif line.startswith(b'{"phase": "train"'):
+                steps, last = steps + 1, line
+    loss = f"; final loss {json.loads(last)['loss']:.3f}" if last else ""
+    yield f"trained {counted(steps, 'step')} on {pairs} pairs in {duration(seconds)}{rate}{loss}"
+    if validations:
+        kept, best = validations[-1], ""
+        if keep != "last":
+            name = keep.removeprefix("best:")
+            sign = 1.0 if name == "val_rmean" else -1.0
+            kept = max(validations, key=lambda row: sign * row[name])
+            best = f", the best of {len(validations)}"
+        recall = f", R@mean {kept['val_rmean']:.2f}" if "val_rmean" in kept else ""
+        yield f"validation after step {kept['step'] + 1}{best}: loss {kept['val_loss']:.3f}{recall}"

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.machine import has_tf32, in_words, is_gpu
-from vlcpctl.core.words import size
-from vlcpctl.training.config.request import TrainRequest
+from vlcpctl.core.machine import has_tf32, in_words, is_gpu, own_cores
+from vlcpctl.training.request import TrainRequest
 
 BENCHMARK = "benchmark"  # of --cudnn
-_MANY_PAIRS = 8192  # whose similarities take 256 MiB
-
 _OPTIONS = {
     "compile": "compiled",
     "tf32": "TF32",
@@ -47,7 +43,14 @@ def check_processes(request: TrainRequest) -> None:
 
 
 def check_execution(request: TrainRequest) -> None:
-    """Raise UsageError for options of a GPU on a CPU, and for --compile without a compiler."""
+    """Raise UsageError for a device that is not there, and for options that the device lacks.
+
+    Imports torch only for a device that is named, and on a GPU.
+    """
+    if request.device not in {"auto", "cpu"}:
+        from vlcpctl.core.devices import torch_device
+
+        torch_device(request.device)
     on_gpu = is_gpu(request.device)
     if request.tf32 and not on_gpu:
         raise UsageError("--tf32 has no effect: only GPUs have TF32, and the device is a CPU")
@@ -77,26 +80,12 @@ def numeric_options(request: TrainRequest) -> dict[str, bool | str]:
     return found | ({"cudnn": BENCHMARK} if request.cudnn == BENCHMARK else {})
 
 
-def execution_notes(request: TrainRequest) -> Iterator[str]:
-    """What leaves much of a GPU unused, or repeats much work in every process."""
-    precision = request.settings.precision
-    if precision == "fp32" and not request.tf32 and is_gpu(request.device) and has_tf32():
-        yield (
-            "fp32 leaves the tensor cores unused, most of what the GPU computes with; --tf32 or "
-            "--precision bf16 uses them"
-        )
-    pairs = request.settings.batch_size
-    if request.nproc > 1 and not request.local_loss and pairs >= _MANY_PAIRS:
-        yield (
-            f"each of {request.nproc} processes computes the same loss over {pairs} x {pairs} "
-            f"similarities ({size(4 * pairs**2)} a matrix); with --local-loss it computes "
-            "its own rows"
-        )
-
-
 def execution_line(request: TrainRequest) -> str:
-    """The device, the workers, the precision and the options, for the plan."""
+    """The device, its cores, the workers, the precision and the options, for the plan."""
     names = [words for name, words in _OPTIONS.items() if getattr(request, name)]
     where = in_words(request.workers, request.device)
     names += ["cudnn benchmark"] if request.cudnn == BENCHMARK else []
+    cores = own_cores()
+    if request.threads < cores and request.nproc == 1 and not is_gpu(request.device):
+        names.append(f"{request.threads} of {cores} cores; --threads auto")
     return ", ".join((where, request.settings.precision, *names))

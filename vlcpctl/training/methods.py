@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from vlcpctl.core.errors import UsageError, unknown_name
@@ -11,7 +11,7 @@ from vlcpctl.core.method import Method
 from vlcpctl.core.options import lies_within
 from vlcpctl.core.words import parse_number, parse_whole_number
 from vlcpctl.methods.plugins.registry import MethodRegistry
-from vlcpctl.training.config.presets import ASKS_FOR, INSTEAD, hyper_of_preset
+from vlcpctl.training.presets import ASKS_FOR, INSTEAD, hyper_of_preset, parse_scale
 
 _LARGEST = 2**31 - 1  # of whole numbers: torch cannot size a tensor by much larger ones
 
@@ -169,3 +169,90 @@ def _refuse_clashes(methods: Sequence[Method]) -> None:
         names = [method.name for method in methods if _claims(method, claim)]
         if len(names) > 1:
             raise UsageError(f"{' and '.join(names)} both {what}; they cannot be combined")
+
+
+def refuse_idle_scale(methods: Sequence[Method], text: str) -> None:
+    """Raise UsageError if `--scale-per-step` has nothing to scale, or lacks a number of steps."""
+    names = "+".join(method.name for method in methods)
+    having = [method for method in methods if method.per_step(first=False)]
+    if not having:
+        raise UsageError(
+            f"--scale-per-step has no effect with --method {names}: with its current settings it "
+            "averages no weights at each step"
+        )
+    unpublished = [method for method in having if not method.steps_per_task]
+    if parse_scale(text) is None and unpublished:
+        method = unpublished[0]
+        share = f"{method.name}.{method.per_step(first=False)[0]}"
+        raise UsageError(
+            f"--scale-per-step paper: no paper gives {share}; give the number of steps that it was "
+            "chosen for"
+        )
+
+
+def scaled(
+    methods: Sequence[Method], text: str | None, steps: int, *, first: bool
+) -> tuple[Method, ...]:
+    """The methods with their shares per step scaled to a training of `steps`.
+
+    `text` is the value of `--scale-per-step`; None changes nothing.
+    """
+    if text is None:
+        return tuple(methods)
+    return tuple(_scaled(method, text, steps, first=first) for method in methods)
+
+
+def scaled_weight(weight: float, chosen_for: int, steps: int) -> float:
+    """The weight that keeps as much over `steps` as `weight` keeps over `chosen_for` steps.
+
+    >>> scaled_weight(0.5, 20, 10), scaled_weight(0.9, 100, 100)
+    (0.25, 0.9)
+    """
+    return float(weight ** (chosen_for / steps))
+
+
+def scale_lines(
+    methods: Sequence[Method], text: str | None, steps: int, *, first: bool
+) -> Iterator[str]:
+    """What `--scale-per-step` changes, a line per hyper-parameter, for the plan."""
+    if text is None:
+        return
+    for method, other in zip(methods, scaled(methods, text, steps, first=first), strict=True):
+        for name in method.per_step(first=first):
+            yield (
+                f"{method.name}.{name} {getattr(method, name):.6g} at {_chosen_for(method, text)} "
+                f"steps -> {getattr(other, name):.6g} at {steps} steps"
+            )
+
+
+def dependence(method: Method, text: str | None, *, first: bool) -> str:
+    """What the values of a method depend on that are still its defaults, for the plan; "" if none.
+
+    Left out are those that `--scale-per-step` (`text`) scales, and shares without use in a first
+    task.
+    """
+    left_out = set(method.per_step(first=False))
+    if text is None:
+        left_out -= set(method.per_step(first=first))
+    names: dict[str, list[str]] = {}
+    for field in dataclasses.fields(method):
+        depends, value = field.metadata["depends"], getattr(method, field.name)
+        if depends and value == field.default and field.name not in left_out:
+            names.setdefault(depends.split(":")[0], []).append(field.name)
+    parts = [f"{' and '.join(some)} on {what}" for what, some in names.items()]
+    if not parts:
+        return ""
+    return f"good values depend on the run: {'; '.join(parts)} ('vlcpctl methods {method.name}')"
+
+
+def _scaled(method: Method, text: str, steps: int, *, first: bool) -> Method:
+    chosen_for = _chosen_for(method, text)
+    values = {
+        name: scaled_weight(getattr(method, name), chosen_for, steps)
+        for name in method.per_step(first=first)
+    }
+    return dataclasses.replace(method, **values)
+
+
+def _chosen_for(method: Method, text: str) -> int:
+    return parse_scale(text) or method.steps_per_task

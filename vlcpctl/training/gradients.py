@@ -13,15 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
+from typing import final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from vlcpctl.core.batch import Features, Terms
 from vlcpctl.core.devices import to_device
+from vlcpctl.core.method import Method
 from vlcpctl.core.params import trainable
 from vlcpctl.distributed.world import World
+from vlcpctl.models.execution import BATCH_NORMS
+from vlcpctl.training.run import TrainRun
 
 BUCKET_BYTES = 25 * 2**20  # DistributedDataParallel's default
 
@@ -158,3 +164,99 @@ def _shaped(flat: Tensor, weight: Tensor) -> Tensor:
         if dense
         else (flat.view(weight.shape))
     )
+
+
+class LossShare:
+    """Cuts features and terms to this process's share, and adds up what processes computed."""
+
+    def __init__(self, run: TrainRun, methods: Sequence[Method]) -> None:
+        self.world = run.world
+        self.is_local = run.local_loss and run.world.size > 1
+        self._by_rows = {"contrastive"} | {
+            f"{method.name}/{term}" for method in methods for term in method.by_rows
+        }
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether this process's gradient of weights that the loss uses directly counts.
+
+        It is complete in every process if all of them compute the whole loss: summed over
+        processes it would count once for each of them.
+        """
+        return self.is_local or self.world.rank == 0
+
+    def features(self, out: Features) -> Features:
+        """The features of the global batch, with the pairs whose rows are computed here."""
+        return replace(out, own=self.world.slice_of(len(out.image))) if self.is_local else out
+
+    def terms(self, terms: Terms) -> Terms:
+        """This process's share of the loss terms, () each, by name; the shares add up."""
+        if not self.is_local:
+            return terms
+        # A term that is not cut into rows is the same in all processes.
+        return {
+            name: value if name in self._by_rows else value / self.world.size
+            for name, value in terms.items()
+        }
+
+    def whole(self, values: Tensor) -> Tensor:
+        """The values of the whole loss, of this process's share (n,); without gradient."""
+        values = values.detach()
+        if self.is_local:
+            self.world.sum_([values])
+        return values
+
+    def own_rows(self, gradient_BD: Tensor) -> Tensor:
+        """The gradient (b, D) of the own features, of this process's gradient of all features."""
+        if self.is_local:
+            return self.world.sum_own(gradient_BD)
+        return gradient_BD[self.world.slice_of(len(gradient_BD))]
+
+
+@final
+class RunningStatistics:
+    """Those of all batch norms of a module, live."""
+
+    def __init__(self, module: nn.Module) -> None:
+        norms = [part for part in module.modules() if isinstance(part, BATCH_NORMS)]
+        self._norms = [norm for norm in norms if norm.track_running_stats]
+        both = [(norm.running_mean, norm.running_var) for norm in self._norms]
+        self._values = [value for pair in both for value in pair if value is not None]
+        counts = [norm.num_batches_tracked for norm in self._norms]
+        self._counts = [count for count in counts if count is not None]
+
+    @torch.no_grad()
+    def averaged(self, parts: Sequence[slice]) -> Iterator[slice]:
+        """Yield each part of a batch, to be encoded; after the last one they have counted once."""
+        if not any(norm.training for norm in self._norms):
+            yield from parts
+            return
+        live = [*self._values, *self._counts]
+        before = [one.clone() for one in live]
+        sums = [torch.zeros_like(one) for one in self._values]
+        sizes = [part.stop - part.start for part in parts]
+        shares = [size / sizes[0] for size in sizes]  # 1 if all are equal, which rounds nothing
+        for part, share in zip(parts, shares, strict=True):
+            torch._foreach_copy_(live, before)
+            yield part
+            torch._foreach_add_(sums, self._values, alpha=share)
+        for value, total in zip(self._values, sums, strict=True):
+            value.copy_(total.div_(sum(shares)))
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Within the block batch norms normalise as before, and count nothing."""
+        for norm in self._norms:
+            norm.track_running_stats = False
+        try:
+            yield
+        finally:
+            for norm in self._norms:
+                norm.track_running_stats = True
+
+    def share(self, world: World) -> None:
+        """Continue with the average over all processes, so that they keep equal models."""
+        if world.size > 1 and self._values:
+            world.sum_(self._values)
+            for value in self._values:
+                value.div_(world.size)

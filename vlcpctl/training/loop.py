@@ -21,15 +21,20 @@ from vlcpctl.distributed.signals import StopFlag
 from vlcpctl.files.tensors import first_not_finite, require_same_names
 from vlcpctl.metrics.chance import loss_at_chance
 from vlcpctl.tracking.trackers import Trackers
-from vlcpctl.training.config.phases import PhasePlan, steps_before
-from vlcpctl.training.config.settings import SIGMOID, SaveEvery
-from vlcpctl.training.loop.metrics_log import MetricsLog
-from vlcpctl.training.loop.optim import learning_rate, new_optimizer, restore, state_tensors
-from vlcpctl.training.loop.optimizers import Optimizer
-from vlcpctl.training.loop.state import START_OVER, ResumeDirectory, SavedProgress
-from vlcpctl.training.loop.step import OptimizerStep
-from vlcpctl.training.loop.step_values import StepValues, read_in_order, steps_per_read
-from vlcpctl.training.loop.train_run import TrainRun
+from vlcpctl.training.log import MetricsLog
+from vlcpctl.training.optimizers import (
+    Optimizer,
+    learning_rate,
+    new_optimizer,
+    restore,
+    state_tensors,
+)
+from vlcpctl.training.phases import PhasePlan, steps_before
+from vlcpctl.training.run import TrainRun
+from vlcpctl.training.settings import SIGMOID, SaveEvery
+from vlcpctl.training.state import START_OVER, ResumeDirectory, SavedProgress
+from vlcpctl.training.step import OptimizerStep
+from vlcpctl.training.step_values import StepValues, read_in_order, steps_per_read
 
 # How the names of tensors in a saved state begin; a name of its own follows.
 MODEL, BEST, SLOTS, OPTIMIZERS = "model:", "best:", "slots/", "optimizers/"

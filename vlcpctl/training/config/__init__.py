@@ -1,1 +1,0 @@
-"""The configuration of a train-step: settings, presets, methods, phases."""

@@ -1,1 +1,0 @@
-"""The training loop, its state and exact resume."""

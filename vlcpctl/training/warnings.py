@@ -1,0 +1,264 @@
+"""Warnings about what a train-step continues from and contrasts, and errors for clear mistakes.
+
+Pairs that are evaluated on, another stream, a stale buffer, negatives that match. All but those on
+negatives are recorded in the checkpoint. Torch-free.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.step_config import METHOD_CODE
+from vlcpctl.core.errors import UsageError, some_names
+from vlcpctl.core.method import Method
+from vlcpctl.data.loading.groups import sizes
+from vlcpctl.data.loading.sampler import PairSampler
+from vlcpctl.data.tasks.neighbours import shared_with_evaluation, stream_entries
+from vlcpctl.data.tasks.task import Split, Task
+from vlcpctl.methods.plugins.source import facts_of
+from vlcpctl.models.configuration import shared_width
+from vlcpctl.training.history import TaskHistory
+from vlcpctl.training.request import TrainRequest
+
+# Names that 'split' gives to tasks of every stream: the same name does not mean the same task.
+_NUMBERED = re.compile(r"(part|classes)-\d+")
+# Pairs to be contrasted with, times this: the most training pairs whose negatives are looked at.
+# Hashing the captions of a million takes seconds, and a task with so many rarely repeats what a
+# queue holds.
+_LOOKED_AT = 50
+
+
+def warnings_of(
+    request: TrainRequest,
+    history: TaskHistory,
+    sampler: PairSampler,
+    buffer: Task | None,
+    reference: Split | None,
+) -> tuple[str, ...]:
+    """One line for everything that may not be intended and that the checkpoint records.
+
+    Raises UsageError for a buffer with pairs of a later task of the stream, and BadInput if an
+    index of the stream cannot be read.
+    """
+    parent, tasks, splits = history.parent, history.tasks, sampler.splits
+    found = [*history.left_out(), *history.out_of_order(), *_leaks(tasks, splits, buffer)]
+    if reference is not None:
+        found += _shared(reference, tasks, "the pairs of --reference")
+    if parent is not None and parent.tasks:
+        found += [*_of_run(request, parent), *_of_stream(tasks, parent)]
+    if buffer is not None:
+        found += [*_of_buffer(tasks, buffer, parent), *_of_features(request, buffer, parent)]
+    for method, width in with_width(request):
+        warning = method.shape_warning(pairs=request.settings.batch_size, width=width)
+        found += [warning] if warning else []
+    share, size = sampler.replay_share, request.settings.batch_size
+    if share is not None and not round(share * size):
+        found.append(
+            f"no pair of the buffer is replayed: {share:g} of a batch of {size} rounds to 0; "
+            "use a larger share or a larger --batch-size"
+        )
+    return tuple(found)
+
+
+def with_width(request: TrainRequest) -> Iterator[tuple[Method, int]]:
+    """The methods with a `shape_note` that use a previous model, and the width of the model."""
+    used = request.previous is not None or request.teacher is not None
+    asked = [
+        method
+        for method in request.methods
+        if used
+        and type(method).shape_note is not Method.shape_note
+        and method.needs(first=False).previous
+    ]
+    # The configuration is read for them alone.
+    width = shared_width(request.model) if asked else None
+    yield from ((method, width) for method in asked if width is not None)
+
+
+def _leaks(tasks: Sequence[Task], splits: Sequence[Split], buffer: Task | None) -> Iterator[str]:
+    """Training pairs that are also evaluated, and replayed pairs that the tasks have too."""
+    for task, split in zip(tasks, splits, strict=False):
+        yield from _shared(split, [task], f"the training pairs of {task.slug}")
+    if buffer is None:
+        return
+    held = splits[-1]
+    for task, split in zip(tasks, splits, strict=False):
+        yield from _shared(held, [task], "the pairs of --buffer")
+        repeated = int(held.keys.among(split.keys).sum())
+        if repeated:
+            yield f"{repeated} of the pairs of --buffer are also in {task.slug}; they count once"
+
+
+def _shared(pairs: Split, tasks: Sequence[Task], what: str) -> Iterator[str]:
+    for shared in (one for task in tasks for one in shared_with_evaluation(pairs.keys, task)):
+        yield (
+            f"{shared.count} of {what} are also in split {shared.split!r} of {shared.task} "
+            f"(such as key {shared.example}): the model is evaluated on what it was trained on"
+        )
+
+
+def _of_run(request: TrainRequest, parent: CheckpointManifest) -> Iterator[str]:
+    """What --previous was trained as, where this run is trained otherwise."""
+    # A merged one has no method, and the seed of one of several checkpoints.
+    names = ("run",) if parent.is_merged else ("run", "seed", "method")
+    here = {"run": request.run, "seed": request.seed, "method": request.method_name}
+    there = {name: getattr(parent, name) for name in names}
+    other = [f"{n} {there[n]!r}, not {here[n]!r}" for n in names if there[n] != here[n]]
+    if other:
+        yield f"--previous is a checkpoint of another run: {'; '.join(other)}"
+    before = parent.identity.get(METHOD_CODE) or {}
+    for name, code in facts_of(request.methods).items():
+        if name in before and before[name] != code:
+            yield f"--previous was trained with other code of method {name!r}: it has changed since"
+
+
+def _of_stream(tasks: Sequence[Task], parent: CheckpointManifest) -> Iterator[str]:
+    """Tasks of another stream than the parent's that cannot be a continuation of it."""
+    for task in tasks:
+        stream = task.manifest.stream
+        if None in {stream, parent.stream} or stream == parent.stream:
+            continue
+        entries = stream_entries(task)
+        new = [
+            one.slug for one in entries[: task.step or 0] if set(one.ids).isdisjoint(parent.tasks)
+        ]
+        is_grown = bool(task.step and entries and not new)
+        if task.step and not is_grown:
+            which = f": {some_names(new)} of that stream" if new else "; its other tasks"
+            yield (
+                f"{task.slug} belongs to a different stream from the tasks that --previous was "
+                f"trained on{which} {'was' if len(new) == 1 else 'were'} not learned; "
+                "was the stream split again?"
+            )
+        elif task.name in parent.task_names and not (is_grown or _NUMBERED.fullmatch(task.name)):
+            yield (
+                f"--previous was trained on a task {task.name!r} of another stream; "
+                "was the stream split again?"
+            )
+
+
+def _of_buffer(
+    tasks: Sequence[Task], buffer: Task, parent: CheckpointManifest | None
+) -> Iterator[str]:
+    """Tasks that only the buffer or only the model has seen."""
+    seen = buffer.buffer.seen
+    learned = parent.tasks if parent is not None else ()
+    unknown = [one for one in seen if one not in learned]
+    # An imported model is not known to have learned any task: its buffer may hold what it did.
+    if unknown and (parent is None or learned):
+        _refuse_later(tasks, buffer, unknown)
+        # Nor is the start of a run: what its first buffer was filled with stays in later ones.
+        before = list(takewhile(lambda one: one not in learned, seen))
+        unknown = unknown[len(before) :] if parent and parent.start else unknown
+    if unknown and (parent is None or learned):
+        streams = {*(task.manifest.stream for task in tasks), parent and parent.stream}
+        other = " of another stream" if buffer.manifest.stream not in streams else ""
+        model = " that --previous was not trained on" if parent else ", but there is no --previous"
+        yield f"--buffer contains pairs of {_tasks(len(unknown))}{other}{model}"
+    names = dict(zip(learned, parent.task_names, strict=False)) if parent is not None else {}
+    lacking = [str(names.get(content, content)) for content in learned if content not in seen]
+    if lacking:
+        whose = "its" if len(lacking) == 1 else "their"
+        yield (
+            f"--buffer was not updated with {_tasks(len(lacking))} that --previous was trained on "
+            f"({some_names(lacking)}): {whose} pairs are not replayed"
+        )
+
+
+def _of_features(
+    request: TrainRequest, buffer: Task, parent: CheckpointManifest | None
+) -> Iterator[str]:
+    """Stored features that another model than the parent added last, where a method uses them."""
+    entry = buffer.buffer
+    used = any(method.needs(first=False).stored_features for method in request.methods)
+    made_by = entry.checkpoint if entry.features else None
+    if not used or parent is None or made_by is None:
+        return
+    # A buffer that was not updated with the parent's last task is told of by `_of_buffer`.
+    is_current = not parent.tasks or parent.tasks[-1] in entry.seen
+    if is_current and made_by not in {parent.content, *(parent.parents or ())}:
+        yield (
+            "--buffer was last updated with the features of another checkpoint than --previous: "
+            f"content {made_by}, not {parent.content}"
+        )
+
+
+def _refuse_later(tasks: Sequence[Task], buffer: Task, unknown: Sequence[str]) -> None:
+    """Refuse a buffer with pairs of a task that comes later in the stream."""
+    for task in tasks:
+        later = stream_entries(task)[(task.step or 0) + 1 :]
+        found = [one.slug for one in later if not set(one.ids).isdisjoint(unknown)]
+        if found:
+            raise UsageError(
+                f"--buffer {buffer.path} contains pairs of {some_names(found)}, later in the "
+                f"stream than {task.slug}; use the buffer made before this task"
+            )
+
+
+def _tasks(count: int) -> str:
+    return "a task" if count == 1 else f"{count} tasks"
+
+
+def negative_warnings(
+    request: TrainRequest,
+    sampler: PairSampler,
+    steps: int,
+    groups: Callable[[], Sequence[np.ndarray[Any, Any]]],
+) -> Iterator[str]:
+    """Warnings about the negatives of a run of so many steps: true matches, or hardly any.
+
+    `groups` computes those of the rows of each split; it is not called for large tasks.
+    """
+    batch, visited = request.settings.batch_size, sampler.visited_rows()
+    queue = min(max(method.queued for method in request.methods), batch * (steps - 1))
+    if sum(map(len, visited)) > _LOOKED_AT * (batch + queue):
+        return
+    sizes_G = sizes([group[rows] for group, rows in zip(groups(), visited, strict=True)])
+    if request.settings.negatives == "distinct":
+        yield from distinct_warnings(sizes_G)
+    else:
+        yield from match_warnings(batch, queue, sizes_G)
+
+
+def true_matches(batch: int, queue: int, sizes_G: np.ndarray[Any, Any]) -> float:
+    """The expected number of negatives of a pair that are in its group, of these sizes.
+
+    A batch has a pair once; a queue has pairs of several epochs, the same one included.
+    """
+    pairs = sizes_G.sum()
+    mean = (sizes_G**2).sum() / pairs  # the size of the group of a pair
+    return float((mean - 1) * (batch - 1) / max(pairs - 1, 1) + mean * queue / pairs)
+
+
+def match_warnings(batch: int, queue: int, sizes_G: np.ndarray[Any, Any]) -> Iterator[str]:
+    """A warning if there are fewer groups than pairs in batch and queue, and true matches."""
+    matches = f"{true_matches(batch, queue, sizes_G):.1f}"
+    if len(sizes_G) >= batch + queue or float(matches) == 0:
+        return
+    where = " (batch and queue)" if queue else ""
+    yield (
+        f"each of the {sizes_G.sum()} training pairs has {batch + queue - 1} negatives{where}, of "
+        f"which about {matches} are true matches: the pair itself, or pairs "
+        "that share its image or a caption; --negatives distinct leaves them out"
+    )
+
+
+def distinct_warnings(sizes_G: np.ndarray[Any, Any]) -> Iterator[str]:
+    """A warning if most pairs are in one group, and so are not negatives of each other."""
+    pairs, largest = int(sizes_G.sum()), int(sizes_G.max())
+    if 2 * largest <= pairs:
+        return
+    how_many, effect = "all", "the contrastive loss is 0"
+    if largest < pairs:
+        how_many, effect = f"{largest} of the", "they are not negatives of each other"
+    yield (
+        f"{how_many} {pairs} training pairs are in one group, as they share images or captions, "
+        f"directly or through others: with --negatives distinct {effect}; --negatives all uses "
+        "them all"
+    )

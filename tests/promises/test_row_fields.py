@@ -41,7 +41,7 @@ FIELDS = {
     "seed": int,
     "tasks": list,
 }
-DESCRIBED = (Path(__file__).parents[2] / "docs/reference/rows.md").read_text("utf-8")
+DESCRIBED = generator("reference").rows()
 MADE = {
     "buffer": "task",
     "average": "checkpoint",

@@ -16,8 +16,8 @@ from support.hostile_names import HOSTILE
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.files.rows import row_of
-from vlcpctl.report.formats import print_report
 from vlcpctl.report import html
+from vlcpctl.report.formats import print_report
 from vlcpctl.report.page import page
 from vlcpctl.report.report import Document, ReportRequest, as_line, build, facts_csv, identity
 from vlcpctl.report.write import markdown

@@ -255,7 +255,7 @@ def test_the_distance_to_the_oracle_is_below_its_column_and_one_number_is_one_co
     tmp_path: Path,
 ) -> None:
     outside = [row(step=2, task="coco", task_step=None, seed=seed) for seed in (0, 1)]
-    joint = [one | {"seed": 1} for one in own_rows(((), (), (70.0, 70.0, 70.0)), run="joint")]
+    joint = own_rows(((), (), (70.0, 70.0, 70.0)), run="joint", seed=1, checkpoint="j-1")
     text = _page(tmp_path, [*_rows(), *joint, *outside])
     assert '<span class="below">95 % interval</span>' in text
     (table,) = re.findall(r"<caption>Metrics of newer benchmarks.*?</table>", text)

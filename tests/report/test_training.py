@@ -94,9 +94,10 @@ def test_checkpoints_are_found_in_directories_and_what_has_none_is_refused(
     assert str(tmp_path) not in note
     (tmp_path / "task").mkdir()
     (tmp_path / "task/task.json").write_text("{}")
-    for name, word in (("none", "none"), ("task", "it is a task"), ("runs/.a.vlcpctl", "")):
+    (tmp_path / "empty").mkdir()
+    for name, word in (("none", "none"), ("task", "it is a task"), ("empty", "4 levels deep")):
         with pytest.raises(BadInput, match=word):
-            read_cards([tmp_path / name / "x" if not word else tmp_path / name], rows)
+            read_cards([tmp_path / name], rows)
 
 
 def test_a_damaged_log_is_a_note_without_a_path(tmp_path: Path) -> None:

@@ -31,6 +31,17 @@ def write_page(place: Layout, attempt: Attempt, line: CommandLine, width: int | 
 
     `line` is that of its report. Raises BadInput if a file of the week cannot be read.
     """
+    week, document, ranks = read_week(place, attempt, line)
+    page, lines = week_page(week, document, ranks, width)
+    with new_part(place.pending / "report" / PAGE) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return lines
+
+
+def read_week(
+    place: Layout, attempt: Attempt, line: CommandLine
+) -> tuple[Week, Document, Sequence[Any]]:
+    """What the page says of the judged week, its report and ranks. Raises as `write_page` does."""
     week, last = place.pending, place.week(attempt.number - 1)
     judged = sealed_record(week / VERDICT_FILE, VERDICT)
     verdicts = verdicts_of(judged["verdicts"], week / VERDICT_FILE)
@@ -55,10 +66,7 @@ def write_page(place: Layout, attempt: Attempt, line: CommandLine, width: int | 
         seconds=read_seconds(week),
         disk=sizes_of(week),
     )
-    page, lines = week_page(about, replace(document, verdicts=tuple(verdicts)), ranks, width)
-    with new_part(week / "report" / PAGE) as temporary:
-        temporary.write_text(page, encoding="utf-8")
-    return lines
+    return about, replace(document, verdicts=tuple(verdicts)), ranks
 
 
 def _document(

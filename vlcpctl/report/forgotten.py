@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, groupby, islice
@@ -25,14 +25,13 @@ from vlcpctl.files.rows import Row
 from vlcpctl.report.html import render, source
 from vlcpctl.report.markup import Markup
 from vlcpctl.report.ranks import agrees
-from vlcpctl.report.scores import START, Against, Curve, TrackKey, step_of, track_key
+from vlcpctl.report.scores import START, Against, Curve, Track, TrackKey, step_of, track_key
 from vlcpctl.report.table import Column, RowGroup, Table, TableCell
 from vlcpctl.report.tables import ordered_runs
 
 if TYPE_CHECKING:
     from vlcpctl.data.tasks.task import Split, Task
     from vlcpctl.evaluation.rank_files import GalleryRanks, QueryRanks, SavedRanks
-    from vlcpctl.report.report import Document
 
 CLASSES = "i2c"
 WAYS = {"i2t": "image to text", "t2i": "text to image", CLASSES: "image to class"}
@@ -475,22 +474,33 @@ def small_picture(data: bytes, what: str = "image") -> tuple[str, bytes, int, in
     return kind, encoded[kind], *size
 
 
-def forgotten_tables(document: Document) -> list[Table]:
-    """The counts of forgotten and gained queries: by run, and by task, for each track."""
+def forgotten_tables(
+    found: Forgotten | None, tracks: Iterable[Track], key: Callable[[Track], str]
+) -> list[Table]:
+    """The counts of forgotten and gained queries: by run, and by task, for each track.
+
+    `key` gives the main metric of a track, by which its runs are ordered.
+    """
     tables = []
-    for title, runs in _by_track(document):
-        tables += [_runs_table(title, runs), _tasks_table(title, runs)]
+    for track in tracks if found else ():
+        runs = [run.name for run in ordered_runs(track, key(track))]
+        every = found.tallies if found else ()
+        own = [one for one in every if one.track == track_key(track)]
+        own.sort(key=lambda one: (runs.index(one.run), one.learned))
+        tables += [_runs_table(track.title, own), _tasks_table(track.title, own)] if own else []
     return tables
 
 
-def forgotten_page(document: Document) -> str:
-    """The page of examples; empty if no ranks belong to a run that has learned two tasks."""
-    found = document.forgotten
+def forgotten_page(found: Forgotten | None, names: Sequence[str]) -> str:
+    """The page of examples, runs in the order of `names`.
+
+    Empty if no ranks belong to a run that has learned two tasks.
+    """
     if found is None or not found.tallies:
         return ""
     shown = most_shown(found.tallies)
     cards = Cards(found.library, shown)
-    order = {name: place for place, name in enumerate(document.names)}
+    order = {name: place for place, name in enumerate(names)}
     shown.sort(key=lambda one: (one.learned, one.task, one.track, order.get(one.run, 0)))
     tasks: dict[str, list[tuple[str, str, list[Tally]]]] = {}
     for (track, run, task), found_of in groupby(shown, _place):
@@ -502,16 +512,6 @@ def forgotten_page(document: Document) -> str:
     return render(
         "forgotten.html", "page", HEADING, ABOUT, of_task, cards, WAYS, source("style.css")
     )
-
-
-def _by_track(document: Document) -> Iterator[tuple[str, list[Tally]]]:
-    """Title and tallies of each track, runs in the order of its tables."""
-    for track in document.tracks if document.forgotten else ():
-        runs = [run.name for run in ordered_runs(track, document.key(track))]
-        every = document.forgotten.tallies if document.forgotten else ()
-        own = [one for one in every if one.track == track_key(track)]
-        if own:
-            yield track.title, sorted(own, key=lambda one: (runs.index(one.run), one.learned))
 
 
 def _runs_table(title: str, tallies: Sequence[Tally]) -> Table:

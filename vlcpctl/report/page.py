@@ -254,7 +254,7 @@ def _track(
         drawn, note = data_charts([one for one in others if one.data in moving], key, styles)
         yield _part("heading", "Transfer to data outside the stream", 3)
         yield from (_part("lines", one) for one in drawn)
-        yield _part("about", note) + _part("folded", _EVERY_STEP, tables)
+        yield Markup(_part("about", note) + _part("folded", _EVERY_STEP, tables))
 
 
 def _by_task(
@@ -337,7 +337,7 @@ def _training(document: Document, styles: Styles) -> Iterator[Markup]:
 
 
 def _forgotten(document: Document) -> Iterator[Markup]:
-    tables = forgotten_tables(document)
+    tables = forgotten_tables(document.forgotten, document.tracks, document.key)
     if tables:
         yield _part("heading", "What was forgotten")
         yield _part("examples_link", "forgotten.html")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.eval_rows import merged_rows, own_rows, read_back
 
-from vlcpctl.report.render.files import STEP_SUMMARY, append_step_summary, step_summary
 from vlcpctl.report.report import Document, ReportRequest, build
+from vlcpctl.report.write import STEP_SUMMARY, append_step_summary, step_summary
 
 
 def _document(path: Path, *conditions: str, run: str = "ctp", steps: int = 3) -> Document:

@@ -1,7 +1,7 @@
-"""Jinja templates of pages: every value that is not itself markup is escaped and made printable.
+"""Pages by Jinja: every value that is not itself markup is escaped and made printable.
 
-In an element, a value is written as `{{ value }}`; an attribute that varies is written by
-`attributes(...)`, which also escapes quotes.
+In an element of a template, a value is written as `{{ value }}`; an attribute that varies is
+written by `attributes(...)`, which also escapes quotes.
 """
 
 from __future__ import annotations
@@ -13,34 +13,32 @@ from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from vlcpctl.report.charts import LEVEL_DASH, MARKERS, SIDE_DASHES, picture, shade
-from vlcpctl.report.forgotten.changes import WAYS
+from vlcpctl.report.charts import LEVEL_DASH, MARKERS, picture, shade
+from vlcpctl.report.formats import on_one_line, paper_name
 from vlcpctl.report.markup import Markup, attributes, escaped
 from vlcpctl.report.table import Column, TableCell, upper_headings
 
 if TYPE_CHECKING:
     import jinja2
 
-FEW_RUNS = 8  # more have small multiples beside the chart of all, and tables instead of bars
-
 _MINUS = "\u2212"
-_MOST_ROWS = 60  # of a table of data outside the stream that is shown at once
+_MOST_ROWS = 60  # of a table that is shown at once; a longer one is folded
 _BREAK = re.compile(r"\n\s*")
-_RECALL = re.compile(r"(i2t|t2i)_(r\d+|rmean)")
 _IDS = ("checkpoint", "trained from", "task data", "buffer data")
 _CODE = frozenset({"formula", "metric", "condition", "command", *_IDS})
 _PROSE = frozenset({"formula", "reading", "source", "verdict", "command"})
 
 
 def render(template: str, macro: str, *values: Any, **named: Any) -> Markup:
-    """What a macro of a template makes of these values."""
+    """What a macro of a template makes of these values; parts.html has tables and charts."""
     module = _environment().get_template(template).module
     return Markup(getattr(module, macro)(*values, **named))
 
 
-def source(name: str) -> str:
-    """The text of a file of the page, such as its style or a template."""
-    return files("vlcpctl.report").joinpath(name).read_text(encoding="utf-8")
+def source(*names: str) -> Markup:
+    """The text of files of the page, such as its style."""
+    directory = files("vlcpctl.report")
+    return Markup("".join(directory.joinpath(one).read_text(encoding="utf-8") for one in names))
 
 
 @cache
@@ -56,15 +54,12 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     environment.globals |= {
-        "FEW_RUNS": FEW_RUNS,
         "LEVEL_DASH": LEVEL_DASH,
         "MARKERS": MARKERS,
         "MOST_ROWS": _MOST_ROWS,
-        "SIDE_DASHES": SIDE_DASHES,
-        "WAYS": WAYS,
         "attributes": attributes,
         "cells": _cells,
-        "heading_lines": _heading_lines,
+        "heads": _heads,
         "picture": picture,
         "shaded": _shaded,
         "upper_headings": upper_headings,
@@ -72,20 +67,30 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _heading_lines(name: str) -> tuple[str, ...]:
-    """A recall key on two lines, as in the papers' tables; other names unchanged."""
-    match = _RECALL.fullmatch(name)
-    if match is None:
-        return (name,)
-    cut = match[2].removeprefix("r")
-    return (match[1], "R@mean" if cut == "mean" else f"R@{cut}")
+def _heads(columns: Sequence[Column]) -> list[tuple[Column, str, str, str]]:
+    """(column, its name as papers have it, the key that conditions take, what is below) of each.
+
+    The key is empty if it is the name.
+    """
+    found = []
+    for column, after in zip(columns, [*columns[1:], None], strict=True):
+        known = column.is_number and paper_name(column.name) is not None
+        name = on_one_line(column.name) if known else column.name
+        below = after.name if after is not None and after.is_below else ""
+        if not column.is_below:
+            found.append((column, name, column.name if known else "", below))
+    return found
 
 
 def _cells(
     row: Sequence[TableCell], columns: Sequence[Column]
-) -> Iterator[tuple[str | None, TableCell, str, bool]]:
-    """(classes, cell, text, whether it is code) of each cell of a row."""
-    for cell, column in zip(row, columns, strict=True):
+) -> Iterator[tuple[str | None, TableCell, str, bool, str]]:
+    """(classes, cell, text, whether it is code, text below) of each cell of a row."""
+    below = [one.text for one, column in zip(row, columns, strict=True) if column.is_below]
+    after = [one.is_below for one in columns[1:]] + [False]
+    for cell, column, has_below in zip(row, columns, after, strict=True):
+        if column.is_below:
+            continue
         marks = {
             "words": not column.is_number,
             "prose": column.name in _PROSE,
@@ -95,7 +100,10 @@ def _cells(
         }
         css = " ".join(name for name, is_set in marks.items() if is_set) or None
         text = cell.text if cell.value is None else cell.text.replace("-", _MINUS)
-        yield css, cell, text, column.name in _CODE
+        more = below.pop(0) if has_below else ""
+        more = more.replace("-", _MINUS) if column.is_number else more
+        more = "" if more in {cell.text, _MINUS} else more
+        yield css, cell, text, column.name in _CODE, more
 
 
 def _shaded(cells: Sequence[TableCell], highest: float) -> Markup:

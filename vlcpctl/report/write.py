@@ -19,7 +19,9 @@ from vlcpctl.files.ids import content_id
 from vlcpctl.files.manifest import MANIFESTS, is_artifact, write_manifest
 from vlcpctl.files.outputs import is_pipe_or_device, new_directory, new_file, refuse_foreign
 from vlcpctl.report.angles import MEASURES
-from vlcpctl.report.forgotten.changes import DIRECTORY
+from vlcpctl.report.drawn import histograms, run_styles, track_charts
+from vlcpctl.report.figures import Chart, drawings
+from vlcpctl.report.forgotten import HEADING, PAGE, forgotten_page, forgotten_tables
 from vlcpctl.report.formats import (
     JUNIT_HEAD,
     junit,
@@ -31,11 +33,8 @@ from vlcpctl.report.formats import (
     table_markdown,
 )
 from vlcpctl.report.gates import Verdict, overall, verdicts_table
-from vlcpctl.report.paper_charts import Chart, drawings
+from vlcpctl.report.page import page
 from vlcpctl.report.papers import FIELDS, paper_table
-from vlcpctl.report.render.figures import angle_histograms, run_styles, track_charts
-from vlcpctl.report.render.forgotten import forgotten_pages, forgotten_sections
-from vlcpctl.report.render.page import page
 from vlcpctl.report.report import FACTS, TITLE, Document, facts_csv, summary
 from vlcpctl.report.table import Table
 from vlcpctl.report.tables import definitions_table
@@ -58,7 +57,9 @@ def markdown(document: Document) -> str:
         compared.append(table_markdown(verdicts_table(document.verdicts)))
     parts += [*compared, *(f"> {markdown_line(note)}" for note in document.notes)]
     sections = [*document.published_sections(), *document.sections(has_every_metric=True)]
-    for heading, tables in [*sections, *forgotten_sections(document)]:
+    if tables := forgotten_tables(document.forgotten, document.tracks, document.key):
+        sections.append((HEADING, tables))
+    for heading, tables in sections:
         parts += [f"## {as_markdown(heading)}"] if heading else []
         parts += [table_markdown(table) for table in tables]
     return "\n\n".join([*parts, table_markdown(definitions_table())]) + "\n"
@@ -79,13 +80,13 @@ def write_report(document: Document, about: dict[str, Any], out: Path, *, force:
             f"{one.paper.name}.csv": records_csv(FIELDS, one.records())
             for one in document.published
         },
-        **{f"{DIRECTORY}/{name}": text for name, text in forgotten_pages(document)},
+        PAGE: forgotten_page(document.forgotten, document.names),
         MANIFESTS["report"]: indented_json(summary(document, about)) + "\n",
     }
     with new_directory(out, is_artifact) as directory:
         for name, text in texts.items():
-            (directory / name).parent.mkdir(exist_ok=True)
-            (directory / name).write_text(text, encoding="utf-8")
+            if text:
+                (directory / name).write_text(text, encoding="utf-8")
     return True
 
 
@@ -204,8 +205,8 @@ def _charts(document: Document) -> Iterator[tuple[str, Chart]]:
             yield track.title, chart
     for space in document.spatial_tracks:
         for measure in MEASURES:
-            for histogram in angle_histograms(space, measure, styles):
-                yield space.title, histogram
+            for panels in histograms(space, measure).values():
+                yield space.title, panels
 
 
 def free_name(text: str, taken: dict[str, None]) -> str:

@@ -16,11 +16,11 @@ from support.hostile_names import HOSTILE
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.files.rows import row_of
+from vlcpctl.report import html
 from vlcpctl.report.formats import print_report
-from vlcpctl.report.render import templates as templates_py
-from vlcpctl.report.render.files import markdown
-from vlcpctl.report.render.page import page
+from vlcpctl.report.page import page
 from vlcpctl.report.report import Document, ReportRequest, as_line, build, facts_csv, identity
+from vlcpctl.report.write import markdown
 
 FIELDS = ("run", "method", "task", "split", "protocol", "evaluator", "stream", "checkpoint")
 MARKUP = re.compile(r"(?<!\\)(\[|\]\(|<(?!/?(b|i)>)|`|\$)|(?<!\\)https?:|www\.[a-z]")
@@ -54,7 +54,7 @@ def _document(path: Path, rows: list[dict[str, Any]]) -> Document:
 
 
 def test_attributes_that_vary_are_written_with_their_quotes_escaped() -> None:
-    templates = sorted(Path(templates_py.__file__).parents[1].glob("templates/*.html"))
+    templates = sorted(Path(html.__file__).parent.glob("templates/*.html"))
     assert len(templates) > 1
     for path in templates:
         for found in re.findall(r'="[^"]*\{\{.*?\}\}', path.read_text(encoding="utf-8")):

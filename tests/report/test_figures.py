@@ -12,11 +12,10 @@ from PIL import Image
 from support.eval_rows import merged_rows, own_rows, read_back, row, write_rows
 from support.program import check_refused, run_program
 
-from vlcpctl.report import paper_charts
+from vlcpctl.report import figures
 from vlcpctl.report.angles import MEASURES
-from vlcpctl.report.charts import HistogramChart
-from vlcpctl.report.render.files import _charts, write_figures
 from vlcpctl.report.report import ReportRequest, build, identity
+from vlcpctl.report.write import _charts, write_figures
 
 pytest.importorskip("matplotlib")
 
@@ -57,8 +56,8 @@ def test_every_chart_is_written_in_three_formats_and_again_with_the_same_bytes(
 def test_a_chart_is_drawn_with_markers_that_can_be_read_in_grey(tmp_path: Path) -> None:
     found = read_back(tmp_path / "r", [*own_rows(run="a"), *own_rows(run=HOSTILE)])
     charts = _charts_of(found)
-    with paper_charts._style():
-        figure = paper_charts._lines(charts[0], 3.25)
+    with figures._style():
+        figure = figures._wide(charts[0], 3.25)
     (axes,) = figure.axes
     assert len({line.get_marker() for line in axes.lines}) == 2
     assert figure.get_size_inches()[0] == 3.25
@@ -86,18 +85,18 @@ def test_guards_and_every_measure_of_angles_are_drawn(tmp_path: Path) -> None:
         degrees={key: [5, 5] for key in keys},
     )
     charts = _charts_of(read_back(tmp_path / "r", [*own_rows(), *outside, spatial]))
-    titles = [chart.title for chart in charts]
-    assert any("rm on coco" in title for title in titles)
-    drawn = [chart.title for chart in charts if isinstance(chart, HistogramChart)]
-    assert len(set(drawn)) == len(drawn) == len(MEASURES)
+    panels = [one for one in charts if isinstance(one, list)]
+    titles = [one.title for one in charts if not isinstance(one, list)]
+    assert any("R@mean after each step, on coco" in title for title in titles)
+    assert len({one[0].name for one in panels}) == len(panels) == len(MEASURES)
 
 
 def test_without_matplotlib_one_line_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paper_charts, "find_spec", lambda name: None)
-    with pytest.raises(paper_charts.UsageError, match=r"pip install matplotlib"):
-        paper_charts.require_matplotlib()
+    monkeypatch.setattr(figures, "find_spec", lambda name: None)
+    with pytest.raises(figures.UsageError, match=r"pip install matplotlib"):
+        figures.require_matplotlib()
 
 
 def test_figures_and_report_are_not_written_into_each_other(

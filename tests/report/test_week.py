@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 from support.hostile_names import HOSTILE
 
-from vlcpctl.report.cards.training_log import TermCurve
-from vlcpctl.report.forgotten.changes import Changes, Example, Forgotten, TaskChanges
+from vlcpctl.report.forgotten import Change, Tally
 from vlcpctl.report.gates import Verdict
-from vlcpctl.report.render.week import MOST_LOST, Change, LossCurve, WeekFacts, week_page
-from vlcpctl.report.render.week_lines import MOST_LINES, week_lines
+from vlcpctl.report.report import Document, ReportRequest
 from vlcpctl.report.rollout import NEITHER
 from vlcpctl.report.table import Column, RowGroup, Table, TableCell
+from vlcpctl.report.week import MOST_LINES, MOST_LOST, Moved, Week, _Found
+
+EMPTY = Document((), ReportRequest(), (), (), (), (), (), ())
+OF_WEEK = Week.__dataclass_fields__.keys()
 
 
 def verdict(**changed: Any) -> Verdict:
@@ -48,29 +50,27 @@ FAILS = verdict(value=9.0, low=6.0, high=12.0, holds=True, passes=False, is_clea
 PLAIN = verdict(against=None, low=None, high=None, chance=None, is_resolved=None)
 
 
-def curve(values: list[float], batch_chance: float | None = 4.16) -> LossCurve:
-    steps = np.arange(len(values), dtype=np.float64)
-    return LossCurve(TermCurve("contrastive", steps, np.array(values)), batch_chance)
+def curve(values: list[float], chance: float | None = 4.16) -> tuple[str, Any, float | None]:
+    return "contrastive", np.array([np.arange(len(values)), values], np.float64), chance
 
 
-def lost(count: int = 3, name: str = "00-golden", **example: Any) -> TaskChanges:
+def lost(count: int = 3, name: str = "00-golden", **changed: Any) -> list[Tally]:
     """A guard that lost this many queries each way."""
-    about: dict[str, Any] = {"caption": None, "label": None, "rank_then": 1, "wrong_caption": None}
+    about = {"caption": None, "label": None, "then": 1, "wrong": "b" * 32, "wrong_caption": None}
     shown = tuple(
-        Example(**{**about, "key": f"{place:032x}", "rank_now": 99 - place, "wrong": "b" * 32})
+        Change(**{**about, "key": f"{place:032x}", "now": 99 - place, **changed})
         for place in range(count)
     )
-    shown = tuple(replace(one, **example) for one in shown)
-    way = Changes(40, 30, 28, count, 1, forgotten=shown)
-    return TaskChanges(
-        *(("retrieval", "cross-modal", "", "test"), "prod", 0, (0,), name, 1, 2, "", "own"),
-        {"i2t": way, "t2i": way},
-    )
+    track = ("retrieval", "cross-modal", "", "test")
+    return [
+        Tally(track, "prod", 0, (0,), name, 1, 2, "own", way, 40, 30, 28, count, 1, shown)
+        for way in ("i2t", "t2i")
+    ]
 
 
-def facts(**changed: Any) -> WeekFacts:
+def facts(**changed: Any) -> _Found:
     """Week 3 of a state, accepted but not resolved."""
-    found: dict[str, Any] = {
+    about: dict[str, Any] = {
         "state": "prod",
         "number": 3,
         "date": "2026-07-04 12:03 UTC",
@@ -78,20 +78,34 @@ def facts(**changed: Any) -> WeekFacts:
         "sources": ["week3.parquet"],
         "model": "tiny, ctp, checkpoint abc",
         "accepted": True,
-        "verdicts": [verdict()],
-        "learned": [Change("learned: week 3", "week 2", 13.8, 17.8)],
-        "kept": [Change("kept: mean of 2 weeks", "learning", 26.3, 38.0, 8.0, 15.4, 240, 2.0)],
-        "guards": [Change("00-golden", "the start", 80.3, 77.9, -5.3, 0.5, 50, 2.0)],
         "settings": {"lr": ("0.0001", "0.002"), "epochs": ("10", "10")},
         "data": {"sources": ("week2.parquet", "week3.parquet"), "train images": ("360", "340")},
-        "lost": Forgotten((lost(),), MOST_LOST),
-        "loss": curve([4.0, 3.0, 2.5] * 10),
         "seconds": {"split": 3.0, "train-step": 200.0},
         "disk": {"checkpoint": 90_000_000, "stream": 9_000_000},
-        "tables": [Table("Settings of old", (Column("a"),), (RowGroup("", ((TableCell("1"),),)),))],
-        "weeks": {"00-week-0001": "week 1"},
     }
-    return WeekFacts(**{**found, **changed})
+    computed: dict[str, Any] = {
+        "learned": [Moved("learned: week 3", "week 2", 13.8, 17.8)],
+        "kept": [Moved("kept: mean of 2 weeks", "learning", 26.3, 38.0, 8.0, 15.4, 240, 2.0)],
+        "guards": [Moved("00-golden", "the start", 80.3, 77.9, -5.3, 0.5, 50, 2.0)],
+        "lost": lost(),
+        "loss": curve([4.0, 3.0, 2.5] * 10),
+        "roll_out": None,
+        "names": {"00-week-0001": "week 1"},
+    }
+    verdicts = tuple(changed.pop("verdicts", [verdict()]))
+    week = Week(**about | {name: one for name, one in changed.items() if name in OF_WEEK})
+    found = _Found(week, replace(EMPTY, verdicts=verdicts), ())
+    found.__dict__.update(computed | {k: v for k, v in changed.items() if k not in OF_WEEK})
+    found.__dict__.update(_earlier=lambda _: [])
+    return found
+
+
+def week_page(found: _Found) -> str:
+    return found.page()
+
+
+def week_lines(found: _Found, width: int | None = 80) -> list[str]:
+    return found.lines(width)
 
 
 def text_of(page: str) -> str:
@@ -119,7 +133,7 @@ def test_a_rejected_week_is_not_deployed_and_says_why() -> None:
     assert "00-golden lost 9.0 since the start (95 % 6.0 to 12.0), bound 2" in text
     assert "rm on 00-golden is 50.0, bound &lt; 60" in text
     assert "lost 0.4" not in text, "what did not reject it is not a reason"
-    first = replace(rejected, number=1)
+    first = facts(number=1, accepted=False, verdicts=[FAILS])
     assert "the state stays at the start" in text_of(week_page(first))
 
 
@@ -154,8 +168,8 @@ def test_losses_are_named_by_what_they_are_since_and_gains_as_gains() -> None:
 
 
 def test_without_ranks_no_interval_is_made_up() -> None:
-    bare = [Change("00-golden", "the start", 80.3, 77.9)]
-    plain = facts(verdicts=[PLAIN], guards=bare, kept=[], learned=[], lost=Forgotten((), MOST_LOST))
+    bare = [Moved("00-golden", "the start", 80.3, 77.9)]
+    plain = facts(verdicts=[PLAIN], guards=bare, kept=[], learned=[], lost=[])
     page = week_page(plain)
     assert "some losses have no interval" in text_of(page)
     assert 'class="interval"' not in page
@@ -183,18 +197,18 @@ def test_what_changed_are_the_settings_that_differ_and_the_data() -> None:
 
 
 def test_bars_have_five_points_at_least_and_room_for_losses_and_bounds() -> None:
-    small = Change("g", "the start", 50.0, 49.0)
+    small = Moved("g", "the start", 50.0, 49.0)
     assert facts(guards=[small], kept=[]).scale == 5
-    assert facts(guards=[replace(small, bound=6.0)], kept=[]).scale == 10
-    assert facts(guards=[replace(small, now=38.0)], kept=[]).scale == 15
-    gain = facts(guards=[small], kept=[replace(small, now=90.0)])
+    assert facts(guards=[small._replace(bound=6.0)], kept=[]).scale == 10
+    assert facts(guards=[small._replace(now=38.0)], kept=[]).scale == 15
+    gain = facts(guards=[small], kept=[small._replace(now=90.0)])
     assert gain.scale == 5, "gains may be larger: their bars end with an arrow"
     (line,) = (one for one in week_lines(gain) if "+40.0" in one)
     assert line.endswith(">")
 
 
 def test_a_bar_shows_the_change_its_interval_and_the_bound() -> None:
-    one = Change("g", "the start", 50.0, 48.0, -4.0, 0.0, bound=5.0)
+    one = Moved("g", "the start", 50.0, 48.0, -4.0, 0.0, bound=5.0)
     (line,) = (line for line in week_lines(facts(guards=[one])) if line.startswith("  g "))
     assert line.endswith("-2.0  ! ----o----")
     page = week_page(facts(guards=[one], kept=[], learned=[]))
@@ -213,17 +227,17 @@ def test_a_bar_shows_the_change_its_interval_and_the_bound() -> None:
 def test_a_loss_that_is_flat_or_ends_at_chance_is_remarked(
     values: list[float], remark: str
 ) -> None:
-    assert curve(values).remark.startswith(remark)
-    assert bool(curve(values).remark) == bool(remark)
+    said = facts(loss=curve(values)).loss_words()
+    assert said.split("chance is 4.16")[1].removeprefix(": ").startswith(remark)
+    assert (": " in said) == bool(remark)
 
 
 def test_repeated_trainings_and_warnings_are_said() -> None:
-    attempts = [{"attempt": 0, "accepted": False}, {"attempt": 1, "accepted": True}]
-    twice = facts(attempts=attempts, warnings=["three rejections in a row"])
+    twice = facts(attempts=[False, True], warnings=["three rejections in a row"])
     for text in (text_of(week_page(twice)), "\n".join(week_lines(twice, 200))):
-        assert "trained 2 times, the last counts: rejected, then accepted" in text
+        assert "trained 2 times: rejected, then accepted" in text
         assert "three rejections in a row" in text
-    assert "trained" not in text_of(week_page(facts(attempts=attempts[:1])))
+    assert "trained" not in text_of(week_page(facts(attempts=[True])))
 
 
 def test_the_roll_out_is_there_if_the_report_has_it() -> None:
@@ -264,19 +278,15 @@ def test_the_time_of_each_phase_is_on_one_line(seconds: dict[str, float], words:
 
 
 def test_lost_queries_are_taken_from_each_guard_in_turn() -> None:
-    many = facts(lost=Forgotten((lost(15), lost(15, "01-silver")), MOST_LOST))
-    chosen = many.chosen()
-    assert len(chosen) == MOST_LOST
-    assert [one.task for one, _, _ in chosen[:4]] == ["00-golden"] * 2 + ["01-silver"] * 2
+    many = facts(lost=[*lost(15), *lost(15, "01-silver")])
     page = week_page(many)
     assert page.count('<li class="beside" data-keys=') + page.count("<li data-keys=") == MOST_LOST
     assert "20 queries of 60" in page
-    for line in page.splitlines():
-        assert ("<li" in line and "key" in line) <= ("data-keys" in line or "title=" not in line)
+    assert page.index("01-silver</span>") < page.index("<b>98</b>"), "each guard in turn"
 
 
 def test_the_terminal_has_15_lines_of_80_columns() -> None:
-    guards = [Change(f"{n:02d}-guard-{'x' * 60}", "the start", 80, 79 - n) for n in range(20)]
+    guards = [Moved(f"{n:02d}-guard-{'x' * 60}", "the start", 80, 79 - n) for n in range(20)]
     crowded = facts(guards=guards, verdicts=[verdict(data=f"g{n}") for n in range(9)])
     lines = week_lines(crowded)
     assert len(lines) == MOST_LINES
@@ -296,7 +306,7 @@ def test_gains_are_left_out_of_the_terminal_and_warnings_never(width: int | None
     gained = [replace(KEPT, value=-value, data=f"g{value:g}") for value in (1.0, 2.0, 3.0, 4.0)]
     lost_ = replace(KEPT, data="loser")
     warned = [f"whether week {n} was learned {'cannot be told ' * 12}" for n in range(3)]
-    guards = [Change(f"g{n}", "the start", 80, 79 - n) for n in range(9)]
+    guards = [Moved(f"g{n}", "the start", 80, 79 - n) for n in range(9)]
     lines = week_lines(facts(guards=guards, warnings=warned, verdicts=[*gained, lost_]), width)
     text = " ".join(" ".join(lines).split())
     assert [one for one in warned if f"warning: {one.strip()}" not in text] == []
@@ -317,29 +327,27 @@ class _Tags(HTMLParser):
 
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_names_are_text(name: str) -> None:
-    table = Table(name, (Column(name),), (RowGroup(name, ((TableCell(name),),)),), (name,))
     hostile = facts(
         state=name,
         sources=[name],
         model=name,
-        verdicts=[verdict(data=name, run=name), verdict(value=None, condition=name)],
-        attempts=[{"attempt": name}, {"attempt": 1}],
+        verdicts=[verdict(data=name, run=name), verdict(value=None, condition=f"{name}:gt:2")],
+        attempts=[True, False],
         warnings=[name],
-        guards=[Change(name, name, 80.3, 77.9, -5.3, 0.5, 50, 2.0)],
+        remarks=[name],
+        learned=[],
+        kept=[],
+        guards=[Moved(name, name, 80.3, 77.9, -5.3, 0.5, 50, 2.0)],
         settings={name: (name, f"{name} now")},
         data={name: (name, name)},
-        lost=Forgotten((lost(name=name, wrong=name, key=name),), MOST_LOST),
-        loss=LossCurve(TermCurve(name, np.arange(12.0), np.ones(12)), 4.0),
-        roll_out=table,
+        lost=lost(name=name, wrong=name, key=name),
+        loss=(name, curve([1.0] * 12)[1], 4.0),
         seconds={name: 1.0},
         disk={name: 1},
-        tables=[table],
     )
-    usual = facts(warnings=["w"], roll_out=table, attempts=[{}, {}], learned=[])
-    usual = replace(usual, tables=[replace(table, title="t")])
-    page = week_page(replace(hostile, learned=[], kept=[]))
-    extra = {"tspan", "dy", "x"}
-    assert _Tags(page).found - extra <= _Tags(week_page(usual)).found | {"class", "em"}
+    usual = facts(warnings=["w"], attempts=[True, False], learned=[], lost=lost(wrong=None))
+    page = week_page(hostile)
+    assert _Tags(page).found <= _Tags(week_page(usual)).found | _Tags(week_page(facts())).found
     assert page.replace("\n", "").isprintable()
     lines = week_lines(hostile)
     assert "".join(lines).isprintable()

@@ -18,26 +18,11 @@ import numpy as np
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.words import printable
-from vlcpctl.report.charts import (
-    LEVEL_DASH,
-    SIDE_DASHES,
-    BarChart,
-    HeatChart,
-    HistogramChart,
-    LineChart,
-    RunStyle,
-    Series,
-    axes_of,
-    outline,
-    step_name,
-)
-from vlcpctl.report.formats import with_paper_names
+from vlcpctl.report.charts import LEVEL_DASH, GridChart, LineChart, RunGrid, RunStyle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-Chart = LineChart | BarChart | HeatChart | HistogramChart
 
 _OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _GREY = "#555555"
@@ -53,7 +38,6 @@ _SETTINGS: dict[Any, Any] = {
     "axes.spines.right": False,
     "grid.linewidth": 0.4,
     "grid.color": "#cccccc",
-    "lines.linewidth": 1.1,
     "lines.markersize": 3.2,
     "pdf.fonttype": 42,  # TrueType, which publishers accept; type 3 they do not
     "svg.fonttype": "path",  # a font that the reader lacks is not missed
@@ -64,6 +48,8 @@ _SETTINGS: dict[Any, Any] = {
 _NO_DATES = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
 _WIDTHS = {"one-column": 3.25, "two-columns": 6.75}  # inches, of the usual conference styles
 _MOST_PANELS = 24  # in one figure
+
+Chart = LineChart | GridChart | Sequence[LineChart]  # several: the panels of one figure
 
 
 def require_matplotlib() -> None:
@@ -80,74 +66,81 @@ def drawings(chart: Chart) -> Iterator[tuple[str, dict[str, bytes]]]:
     with _style():
         if isinstance(chart, LineChart):
             for name, width in _WIDTHS.items():
-                yield f"{chart.name}-{name}", _saved(_lines(chart, width))
+                yield f"{chart.name}-{name}", _saved(_wide(chart, width))
             return
-        count = len(chart.panels)
-        for start in range(0, count, _MOST_PANELS):
-            name = chart.name if count <= _MOST_PANELS else f"{chart.name}-{start + 1}"
-            yield name, _saved(_grid(chart, chart.panels[start : start + _MOST_PANELS]))
+        panels: Sequence[Any] = chart.grids if isinstance(chart, GridChart) else chart
+        stem = chart.name if isinstance(chart, GridChart) else chart[0].name
+        for start in range(0, len(panels), _MOST_PANELS):
+            name = stem if len(panels) <= _MOST_PANELS else f"{stem}-{start + 1}"
+            yield name, _saved(_grid(chart, panels[start : start + _MOST_PANELS]))
 
 
-def _lines(chart: LineChart, width: float) -> Figure:
-    names = [printable(one.name) for one in chart.drawn]
+def _wide(chart: LineChart, width: float) -> Figure:
+    names = [printable(one.name) for one in chart.lines]
     columns = max(1, min(len(names), int(width / (0.45 + 0.062 * max(map(len, names))))))
     below = 0.13 * math.ceil(len(names) / columns) + 0.1
     figure = _figure(width, min(width, 4.2) * 0.62 + below)
-    axes, scale = figure.add_subplot(), axes_of(chart.drawn, 5)
-    handles = [_line(axes, one, has_bands=chart.has_bands) for one in chart.drawn]
-    axes.set(xlim=scale.x_domain, ylim=(scale.marks[0], scale.marks[-1]), xlabel="after step")
-    every = max(1, math.ceil(len(scale.steps) / (8 if width < 5 else 16)))
-    shown = [step for at, step in enumerate(scale.steps) if step < 0 or at % every == 0]
-    axes.set_xticks(shown, [step_name(step) for step in shown])
-    axes.set_ylabel("\n".join(textwrap.wrap(with_paper_names(printable(chart.scores)), 26)))
-    if any(one.has_band for one in chart.drawn) and chart.has_bands:
+    axes = figure.add_subplot()
+    handles = _lines(axes, chart, len(chart.x_marks) // (8 if width < 5 else 16) + 1)
+    axes.set_ylabel("\n".join(textwrap.wrap(printable(chart.titles[1]), 26)))
+    if chart.has_bands and any(one.has_band for one in chart.lines):
         axes.set_title("bands: lowest to highest seed", loc="right", fontsize=6, color=_GREY)
-    axes.grid(axis="y")
     looks: dict[str, Any] = {"ncols": columns, "handlelength": 2.8, "columnspacing": 1.2}
     figure.legend(handles, names, loc="outside lower center", frameon=False, **looks)
     return figure
 
 
-def _line(axes: Axes, one: Series, *, has_bands: bool) -> Any:
-    colour, (steps, means) = _colour(one.style), np.array(one.means, float).T
-    if one.is_level:
-        return axes.axhline(means[-1], color=colour, linestyle=(0, LEVEL_DASH), linewidth=0.9)
-    if one.has_band and has_bands:
-        lows, highs = ([point[place] for point in one.points] for place in (2, 3))
-        axes.fill_between(steps, lows, highs, color=colour, alpha=0.15, linewidth=0)
-    every = max(1, math.ceil(len(means) / 10))
-    looks: dict[str, Any] = {
-        "color": colour,
-        "linestyle": (0, one.style.dash) if one.style.dash else "solid",
-        "marker": _MARKERS.get(one.style.marker or "", "none"),
-        "markevery": ((one.style.place or 0) % every, every),
-        "clip_on": False,
-    }
-    return axes.plot(steps, means, linewidth=1.1 if has_bands else 0.7, **looks)[0]
+def _lines(axes: Axes, chart: LineChart, every: int) -> list[Any]:
+    """The handles of the lines, for a legend; of the marks of x, every so many has a label."""
+    handles = []
+    for one in chart.lines:
+        colour, (x, y), width = _colour(one.style), one.means, 1.1 if chart.has_bands else 0.7
+        if one.is_level:
+            handles.append(axes.axhline(one.last, color=colour, ls=(0, LEVEL_DASH), lw=0.9))
+            continue
+        if one.has_band and chart.has_bands:
+            ends = one.points[0], one.points[2], one.points[3]
+            axes.fill_between(*ends, color=colour, alpha=0.15, linewidth=0)
+        apart = max(1, math.ceil(len(x) / 10))
+        looks: dict[str, Any] = {
+            "color": colour,
+            "linestyle": (0, one.style.dash) if one.style.dash else "solid",
+            "marker": _MARKERS.get(one.style.marker or "") if chart.markers else None,
+            "markevery": ((one.style.place or 0) % apart, apart),
+            "clip_on": False,
+        }
+        handles += axes.plot(x, y, linewidth=width, **looks)
+    axes.set(xlim=chart.x_ends, ylim=(chart.y_marks[0], chart.y_marks[-1]), xlabel=chart.titles[0])
+    shown = [one for at, one in enumerate(chart.x_marks) if one < 0 or at % every == 0]
+    axes.set_xticks(shown, [chart.x_text(one) for one in shown])
+    axes.grid(axis="y")
+    return handles
 
 
-def _grid(chart: BarChart | HeatChart | HistogramChart, panels: Sequence[Any]) -> Figure:
-    across = min(4, len(panels))
+def _grid(chart: GridChart | Sequence[LineChart], panels: Sequence[Any]) -> Figure:
+    across, is_grid = min(4, len(panels)), isinstance(chart, GridChart)
+    is_bars = isinstance(chart, GridChart) and chart.is_bars
     down = math.ceil(len(panels) / across)
     height = 0.25 + min(1.9, 0.85 * _WIDTHS["two-columns"] / across)
-    if isinstance(chart, BarChart):
-        height = 0.35 + 0.13 * len(chart.tasks)
+    height = 0.35 + 0.13 * len(panels[0].columns) if is_bars else height
     figure = _figure(_WIDTHS["two-columns"], down * height + 0.35)
     places = figure.subplots(down, across, squeeze=False)
     image = None
     for at, axes in enumerate(places.flat):
+        axes.set_visible(at < len(panels))
         if at >= len(panels):
-            axes.set_visible(False)
             continue
-        name = panels[at].run if isinstance(chart, HeatChart) else panels[at].name
+        panel = panels[at]
+        name = panel.name if is_grid else panel.title
         axes.set_title("\n".join(textwrap.wrap(printable(name), 26)), loc="left")
-        if isinstance(chart, HeatChart):
-            image = _heat_map(axes, panels[at], chart.highest)
-        elif isinstance(chart, BarChart):
-            _bars(axes, chart, panels[at], has_names=at % across == 0)
+        if not isinstance(chart, GridChart):
+            _lines(axes, panel, 1)
+        elif is_bars:
+            _bars(axes, panel, chart.marks, has_names=at % across == 0)
         else:
-            _histogram(axes, chart, panels[at])
-    said = with_paper_names(printable(chart.title if isinstance(chart, HeatChart) else chart.key))
+            image = _heat_map(axes, panel, chart.highest)
+    caption = chart.title if isinstance(chart, GridChart) else chart[0].caption
+    said = "\n".join(textwrap.wrap(printable(caption), 110))
     if image is None:
         figure.supxlabel(said, fontsize=7)
     else:
@@ -155,35 +148,24 @@ def _grid(chart: BarChart | HeatChart | HistogramChart, panels: Sequence[Any]) -
     return figure
 
 
-def _bars(axes: Axes, chart: BarChart, panel: Any, *, has_names: bool) -> None:
-    rows = np.arange(len(chart.tasks))
-    axes.barh(rows, np.nan_to_num(panel.final), 0.62, color=_colour(panel.style), linewidth=0)
-    axes.scatter(panel.learned, rows, marker="|", s=28, color="black", linewidths=1, zorder=3)
-    names = [textwrap.fill(textwrap.shorten(printable(task), 60), 22) for task in chart.tasks]
+def _bars(axes: Axes, panel: RunGrid, marks: Sequence[float], *, has_names: bool) -> None:
+    rows, (final, learned) = np.arange(len(panel.columns)), panel.values
+    axes.barh(rows, np.nan_to_num(final), 0.62, color=_colour(panel.style), linewidth=0)
+    axes.scatter(learned, rows, marker="|", s=28, color="black", linewidths=1, zorder=3)
+    names = [textwrap.fill(textwrap.shorten(printable(one), 60), 22) for one in panel.columns]
     axes.set_yticks(rows, names if has_names else [""] * len(rows))
-    axes.set(ylim=(len(rows) - 0.5, -0.5), xlim=(chart.marks[0], chart.marks[-1]))
+    axes.set(ylim=(len(rows) - 0.5, -0.5), xlim=(marks[0], marks[-1]))
     axes.grid(axis="x")
     axes.set_axisbelow(True)
 
 
-def _heat_map(axes: Axes, one: Any, highest: float) -> Any:
+def _heat_map(axes: Axes, one: RunGrid, highest: float) -> Any:
+    for axis, labels, title in (("x", one.columns, "task"), ("y", one.rows, "after step")):
+        places = range(0, len(labels), max(1, math.ceil(len(labels) / 10)))
+        getattr(axes, f"set_{axis}ticks")(places, [labels[at] for at in places])
+        getattr(axes, f"set_{axis}label")(title)
     looks: dict[str, Any] = {"cmap": "Blues", "aspect": "auto", "interpolation": "nearest"}
-    for axis, numbers, label in (("x", one.tasks, "task"), ("y", one.steps, "after step")):
-        places = range(0, len(numbers), max(1, math.ceil(len(numbers) / 10)))
-        getattr(axes, f"set_{axis}ticks")(places, [step_name(numbers[at]) for at in places])
-        getattr(axes, f"set_{axis}label")(label)
-    return axes.imshow(one.own, vmin=0, vmax=highest, **looks)
-
-
-def _histogram(axes: Axes, chart: HistogramChart, panel: Any) -> None:
-    for side, share in enumerate(panel.shares):
-        degrees, percents = zip(*outline(share, chart.scale), strict=True)
-        colour, dash = _OKABE_ITO[side], SIDE_DASHES[side]
-        axes.fill_between(degrees, percents, step="post", color=colour, alpha=0.18, linewidth=0)
-        style = (0, dash) if dash else "solid"
-        axes.step(degrees, percents, where="post", color=colour, linestyle=style, linewidth=0.9)
-    axes.set(xlim=(0, chart.scale.degrees[-1]), ylim=(0, chart.scale.percents[-1]))
-    axes.grid(axis="y")
+    return axes.imshow(one.values, vmin=0, vmax=highest, **looks)
 
 
 def _colour(style: RunStyle) -> str:

@@ -32,6 +32,7 @@ from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.models.fusion.key_mapping import ctp_names
 from vlcpctl.models.imports import open_clip
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
+from vlcpctl.training import notes
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
@@ -325,7 +326,7 @@ def test_people_see_files_by_name_and_eight_digits(
     imported(source, tmp_path / "start", model=str(model))
     digest = file_sha256(model)
     step = going_on(request(world, "seqf", 0, tmp_path, buffered=False), tmp_path / "start")
-    (plan, *_) = make_plan(step).lines()
+    (plan, *_) = notes.lines(make_plan(step))
     trained_step = CheckpointManifest.read(train_step(step))
     inspect(step.out)
     shown = [plan, capsys.readouterr().out, model_card(Facts(trained_step, trained_step.model))]
@@ -362,11 +363,11 @@ def test_the_activation_is_that_of_the_configuration_and_said(
     command(Path("weights.pt"), tmp_path / "out", model=model, dry_run=True)
     step = request(world, "seqf", 0, tmp_path, buffered=False)
     step = replace(step, settings=replace(step.settings, model=model, pretrained="weights.pt"))
-    for text in (capsys.readouterr().err, "\n".join(make_plan(step).lines())):
+    for text in (capsys.readouterr().err, "\n".join(notes.lines(make_plan(step)))):
         (line,) = [one for one in text.splitlines() if "activation of" in one]
         assert [one for one in words if one not in line] == []
     fresh = replace(step, settings=replace(step.settings, pretrained=None))
-    assert "activation of" not in "\n".join(make_plan(fresh).lines())
+    assert "activation of" not in "\n".join(notes.lines(make_plan(fresh)))
 
 
 def test_importing_again_is_free_and_another_file_is_refused(

@@ -11,7 +11,7 @@ import pytest
 from support.program import run_program
 
 from vlcpctl.testing.tiny_stream import make_stream
-from vlcpctl.training import data_wait
+from vlcpctl.training import batches as data_wait
 from vlcpctl.training.batches import LEAST_STEPS, with_speeds_said
 
 SETTINGS: Any = SimpleNamespace(batch_size=10, jpeg_decode="exact", resize="pillow")

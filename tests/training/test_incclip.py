@@ -22,8 +22,8 @@ from vlcpctl.precompute import invert_texts as inverting
 from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.invert_plan import InversionRequest, make_plan
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
-from vlcpctl.training import launch
-from vlcpctl.training.loop import step as steps
+from vlcpctl.training import launch, notes
+from vlcpctl.training import step as steps
 from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan as plan_training
 from vlcpctl.training.request import TrainRequest
@@ -226,7 +226,9 @@ def test_given_texts_are_trained_on_in_an_order_of_their_own(
     epochs = [[source.file_texts.rows(2 * epoch + part) for part in range(2)] for epoch in range(2)]
     for rows in epochs:
         assert sorted(row for part in rows for row in part.tolist()) == list(range(8))
-    assert "4 pseudo texts per step, from 8 precomputed" in "\n".join(plan_training(step).lines())
+    assert "4 pseudo texts per step, from 8 precomputed" in "\n".join(
+        notes.lines(plan_training(step))
+    )
     one = train_step(step)
     other = train_step(second(world, first, tmp_path / "made", "incclip.count=4"))
     assert not torch.equal(*(next(iter(weights_of(path).values())) for path in (one, other)))

@@ -24,9 +24,8 @@ from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.imports import preload
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.testing.tiny_stream import make_task
-from vlcpctl.training import launch
+from vlcpctl.training import launch, loop
 from vlcpctl.training import train_step as train
-from vlcpctl.training.loop import loop
 from vlcpctl.training.methods import compose
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.run import TrainRun
@@ -298,7 +297,7 @@ def _failing(rank: int, fail: Callable[[], None]) -> None:
         if here and here.rank == rank and point == "step=1":
             fail()
 
-    launch.train_step = partial(train_step, observe=observe)
+    train.train_step = partial(train_step, observe=observe)
 
 
 def _broken_file() -> None:

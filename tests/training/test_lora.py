@@ -27,6 +27,7 @@ from vlcpctl.testing.battery import (
     with_fusion_model,
 )
 from vlcpctl.testing.tiny_stream import make_task
+from vlcpctl.training import notes
 from vlcpctl.training.adapters import AdapterOptimizer, Adapters
 from vlcpctl.training.lora import LoraSize, adapted, parse_lora
 from vlcpctl.training.methods import compose
@@ -172,7 +173,7 @@ def test_methods_keep_their_state_over_tasks_with_and_without_adapters(
 def test_an_average_of_weights_is_written_without_an_adapter_and_the_plan_says_so(
     world: TrainingWorld, first: Path, tmp_path: Path
 ) -> None:
-    lines = "\n".join(make_plan(_second(world, first, tmp_path / "01", "ema")).lines())
+    lines = "\n".join(notes.lines(make_plan(_second(world, first, tmp_path / "01", "ema"))))
     assert "ema writes an average of weights" in lines
     assert "the checkpoint has no adapter beside it" in lines
 
@@ -180,7 +181,7 @@ def test_an_average_of_weights_is_written_without_an_adapter_and_the_plan_says_s
 def test_the_plan_counts_the_weights_that_train(
     world: TrainingWorld, first: Path, tmp_path: Path
 ) -> None:
-    lines = [*make_plan(_second(world, first, tmp_path / "01", lora="2")).lines()]
+    lines = [*notes.lines(make_plan(_second(world, first, tmp_path / "01", lora="2")))]
     # Of each of both blocks: in_proj 8 + 24, out_proj 8 + 8, and the MLP twice 8 + 32, by rank 2.
     held = read_tensors(first / WEIGHTS)
     total = sum(one.numel() for one in held.values())

@@ -9,6 +9,7 @@ import pytest
 
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
+from vlcpctl.training import notes
 from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.request import TrainRequest
@@ -34,7 +35,7 @@ def second(world: TrainingWorld, first: Path, out: Path, names: str, *given: str
 
 
 def lines_of(step: TrainRequest) -> str:
-    return "\n".join(make_plan(step).lines())
+    return "\n".join(notes.lines(make_plan(step)))
 
 
 def test_lucir_replays_a_buffer_of_any_policy_and_the_plan_says_so(

@@ -16,6 +16,7 @@ from vlcpctl.models import encoders
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.dual_encoder import WEIGHTS_FILE as WEIGHTS
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
+from vlcpctl.training import notes
 from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.request import TrainRequest
@@ -75,7 +76,9 @@ def test_the_plan_says_over_how_many_images_batch_norms_normalise(
     note: str,
 ) -> None:
     step = _first(world, tmp_path, _file(tmp_path, vision), micro_batch=micro_batch)
-    lines = [line for line in make_plan(replace(step, nproc=processes)).lines() if "norms" in line]
+    lines = [
+        line for line in notes.lines(make_plan(replace(step, nproc=processes))) if "norms" in line
+    ]
     assert len(lines) == bool(note)
     assert all(f"note: {note}" in line for line in lines)
 
@@ -100,7 +103,7 @@ def test_what_a_preset_says_of_a_softmax_does_not_hold_with_a_sigmoid(
     plan = make_plan(step)
     settings = plan.request.settings
     assert (settings.temperature, settings.base_loss) == (None, "mean")
-    lines = list(plan.lines())
+    lines = list(notes.lines(plan))
     assert lines[0].endswith(", for a sigmoid loss")
     wanted = "preset tiny: --temperature fixed:0.07 is for a softmax, and has no effect with a"
     assert any(f"note: {wanted} sigmoid loss" in line for line in lines)

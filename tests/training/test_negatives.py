@@ -22,13 +22,13 @@ from vlcpctl.methods.ctp import Ctp
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.testing.tiny_stream import make_task, repeating_pair
-from vlcpctl.training import plan
+from vlcpctl.training import plan, warnings
 from vlcpctl.training import train_step as train
 from vlcpctl.training.methods import compose
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.step import OptimizerStep
 from vlcpctl.training.train_step import train_step
-from vlcpctl.training.warnings import Negatives, warnings_if_distinct
+from vlcpctl.training.warnings import distinct_warnings, match_warnings, true_matches
 
 QUEUE = 10
 
@@ -190,21 +190,19 @@ def test_the_plan_warns_of_matches_among_the_negatives(
 def test_the_plan_computes_no_groups_of_many_more_pairs_only_to_warn(
     world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert Negatives(4, 8).are_looked_at(600)
-    assert not Negatives(4, 8).are_looked_at(601)
     step = request(world, "ctp", 0, tmp_path, buffered=False)
     step = _with(step, "ctp", "ctp.queue=1024", negatives="all", steps=400)
-    monkeypatch.setattr(Negatives, "are_looked_at", lambda self, pairs: pairs != 12)
+    monkeypatch.setattr(warnings, "_LOOKED_AT", 0)
     monkeypatch.setattr(plan, "pair_groups", lambda splits: 1 / 0)
     assert not _warnings(step)
 
 
 def test_groups_of_single_pairs_are_enough_for_batch_and_queue() -> None:
     singles = np.ones(12, np.int64)
-    assert not [*Negatives(4, 8).warnings_if_all(singles)]
-    (warning,) = Negatives(4, 8).warnings_if_all(singles[1:])
+    assert not [*match_warnings(4, 8, singles)]
+    (warning,) = match_warnings(4, 8, singles[1:])
     assert "has 11 negatives (batch and queue)" in warning
-    (warning,) = Negatives(12, 0).warnings_if_all(np.array([2, 3, 4]))
+    (warning,) = match_warnings(12, 0, np.array([2, 3, 4]))
     assert "has 11 negatives, of which" in warning
 
 
@@ -220,7 +218,7 @@ def test_groups_of_single_pairs_are_enough_for_batch_and_queue() -> None:
 def test_true_matches_that_are_printed_as_none_are_no_warning(
     batch: int, sizes: np.ndarray[Any, Any], *, warns: bool
 ) -> None:
-    assert bool([*Negatives(batch, 0).warnings_if_all(sizes)]) == warns
+    assert bool([*match_warnings(batch, 0, sizes)]) == warns
 
 
 def test_the_number_of_matches_is_what_a_queue_holds_on_average() -> None:
@@ -233,7 +231,7 @@ def test_the_number_of_matches_is_what_a_queue_holds_on_average() -> None:
         queue = np.concatenate([rng.permutation(6)[:4] for _ in range(2)])
         same = (group[batch[0]] == group[batch[1:]]).sum() + (group[batch[0]] == group[queue]).sum()
         counts.append(same)
-    assert Negatives(4, 8).matches(sizes) == pytest.approx(np.mean(counts), rel=0.03)
+    assert true_matches(4, 8, sizes) == pytest.approx(np.mean(counts), rel=0.03)
 
 
 def test_the_plan_warns_if_hardly_any_pair_is_a_negative(
@@ -253,7 +251,7 @@ def test_the_plan_warns_if_hardly_any_pair_is_a_negative(
 
 
 def test_a_group_of_more_than_half_of_the_pairs_is_warned_of() -> None:
-    assert not [*warnings_if_distinct(np.array([3, 2, 1]))]
-    (warning,) = warnings_if_distinct(np.array([1, 4, 2]))
+    assert not [*distinct_warnings(np.array([3, 2, 1]))]
+    (warning,) = distinct_warnings(np.array([1, 4, 2]))
     assert warning.startswith("4 of the 7 training pairs are in one group, as they share images")
     assert "with --negatives distinct they are not negatives of each other; " in warning

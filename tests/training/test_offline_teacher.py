@@ -35,7 +35,7 @@ from vlcpctl.testing.battery import (
     with_fusion_model,
 )
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
-from vlcpctl.training import launch
+from vlcpctl.training import launch, notes
 from vlcpctl.training.method_run import MethodRun
 from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan
@@ -276,7 +276,7 @@ def test_the_teacher_is_loaded_only_where_its_weights_are_needed(
     step = second(world, first, names, *options)
     step = replace(step, out=tmp_path / "run", targets=targets_of(step, tmp_path / "targets"))
     words = "not run, but loaded" if is_loaded else "neither loaded nor run"
-    assert words in "\n".join(make_plan(step).lines())
+    assert words in "\n".join(notes.lines(make_plan(step)))
     run = _run_of(step, monkeypatch)
     assert (run.previous is not None) == is_loaded
     assert not run.first

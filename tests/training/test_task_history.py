@@ -14,7 +14,7 @@ from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.files.inputs import MOST_TASKS
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
 from vlcpctl.training.history import TaskHistory
-from vlcpctl.training.plan import _refuse_repeated
+from vlcpctl.training.plan import _check_buffer
 
 
 @pytest.fixture(scope="module")
@@ -164,8 +164,8 @@ def test_a_buffer_with_pairs_of_the_task_itself_is_refused(
 
     buffer(stream[0].path, tmp_path / "held", size="2", quiet=True)
     held = open_task(tmp_path / "held")
-    _refuse_repeated((stream[1],), held)
+    _check_buffer((stream[1],), held)
     with pytest.raises(
         UsageError, match=r"contains pairs of .*00-part-0, which this run trains on"
     ):
-        _refuse_repeated((stream[1], stream[0]), held)
+        _check_buffer((stream[1], stream[0]), held)

@@ -13,6 +13,7 @@ from vlcpctl.checkpoints import importing
 from vlcpctl.core.errors import UsageError
 from vlcpctl.models import dual_encoder
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
+from vlcpctl.training.notes import lines
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
@@ -53,7 +54,7 @@ def pretrained(world: TrainingWorld, names: str, weights: Path, root: Path) -> T
 
 def notes(step: TrainRequest) -> list[str]:
     """The notes of a plan, but for the one about the activation of weights from a file."""
-    found = [line for line in make_plan(step).lines() if line.startswith("  note: ")]
+    found = [line for line in lines(make_plan(step)) if line.startswith("  note: ")]
     return [line for line in found if "activation" not in line]
 
 

@@ -185,7 +185,7 @@ def _check_inputs(
     """Refuse what the manifests show to be a mistake, before an index is read."""
     _check_tasks(request, tasks, parent)
     refuse_idle_settings(request.settings, request.origins)
-    _refuse_idle_inputs(request)
+    refuse_idle_inputs(request)
     _check_resume(request)
     if buffer is not None:
         _check_buffer(tasks, buffer)
@@ -215,7 +215,7 @@ def _check_tasks(
         raise UsageError(f"--from-scratch has no effect: {tasks[0].path} is a first task")
 
 
-def _refuse_idle_inputs(request: TrainRequest) -> None:
+def refuse_idle_inputs(request: TrainRequest) -> None:
     """Raise UsageError for a teacher that no method uses, and options idle after a first task."""
     names, flags = request.method_name, request.flags
     needs = [method.needs(first=False) for method in request.methods]

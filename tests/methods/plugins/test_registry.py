@@ -26,7 +26,7 @@ def test_a_built_in_method_does_not_look_for_others(monkeypatch: pytest.MonkeyPa
 def test_a_command_does_not_load_plug_ins_at_its_start() -> None:
     code = (
         "import sys, vlcpctl.commands.train_step as one\n"
-        "from vlcpctl.training.config.composition import compose\n"
+        "from vlcpctl.training.methods import compose\n"
         "compose('ctp+ewc')\n"
         "print('vlcpctl_own' in sys.modules, 'torch' in sys.modules)"
     )

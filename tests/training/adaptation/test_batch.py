@@ -13,10 +13,12 @@ from vlcpctl.checkpoints.step_config import config_id
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.testing.tiny_stream import make_task
-from vlcpctl.training.adaptation import _evenly, adapted, with_batch
+from vlcpctl.training import notes
+from vlcpctl.training.adaptation import _cut, adapted
 from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.settings import Settings
 from vlcpctl.training.train_step import train_step
 
 
@@ -42,7 +44,7 @@ def test_a_batch_larger_than_the_data_is_cut_and_the_plan_says_so(first: TrainRe
     assert plan.request.settings.batch_size == 12
     assert plan.sampler.epoch_steps == 1
     said = "batch size 64 from preset tiny is larger than the 12 pairs; using 12"
-    assert f"  note: {said}" in list(plan.lines())
+    assert f"  note: {said}" in list(notes.lines(plan))
     assert make_plan(plan.request).request == plan.request
 
 
@@ -53,14 +55,14 @@ def test_a_batch_given_as_an_option_is_refused(first: TrainRequest) -> None:
 
 
 def test_a_batch_that_fits_stays(first: TrainRequest) -> None:
-    assert with_batch(of_preset(first, 12)) == of_preset(first, 12)
+    assert adapted(of_preset(first, 12)).settings.batch_size == 12
 
 
 def test_what_fills_no_batch_is_said(first: TrainRequest) -> None:
-    lines = list(make_plan(of_preset(first, 5)).lines())
+    lines = list(notes.lines(make_plan(of_preset(first, 5))))
     said = "each epoch leaves out 2 of 12 pairs: they do not fill a batch"
     assert f"  note: {said}" in lines
-    assert not any("leaves out" in line for line in make_plan(of_preset(first, 4)).lines())
+    assert not any("leaves out" in line for line in notes.lines(make_plan(of_preset(first, 4))))
 
 
 def test_the_cut_batch_is_recorded_and_found_again(first: TrainRequest) -> None:
@@ -147,7 +149,12 @@ def test_all_captions_leave_out_what_fills_no_batch(first: TrainRequest, tmp_pat
 def test_processes_and_micro_batches_leave_no_rest(
     most: int, processes: int, micro_batch: int | None, expected: dict[str, int]
 ) -> None:
-    assert _evenly(most, processes, micro_batch) == expected
+    settings = Settings(batch_size=200, micro_batch=micro_batch)
+    asked = TrainRequest(
+        tasks=(), out=Path("out"), methods=compose("seqf"), settings=settings, nproc=processes
+    )
+    found = _cut(asked, most, most, lambda _size: 0).settings
+    assert {name: getattr(found, name) for name in expected} == expected
 
 
 def test_micro_batches_of_a_cut_batch_train(first: TrainRequest) -> None:
@@ -200,5 +207,5 @@ def test_the_plan_says_how_at_least_a_share_is_replayed(
     train_step(request(world, "seqf", 0, tmp_path, buffered=False))
     step = request(world, "er", 1, tmp_path, buffered=True)
     plan = make_plan(replace(step, settings=replace(step.settings, replay=replay)))
-    found = [line for line in plan.lines() if "--replay" in line]
+    found = [line for line in notes.lines(plan) if "--replay" in line]
     assert found == ([f"  note: {said}"] if said else [])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vlcpctl.core import machine
-from vlcpctl.training.adaptation import with_precision
+from vlcpctl.training.adaptation import adapted_as_far_as_known
 from vlcpctl.training.methods import compose
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.settings import Settings
@@ -22,7 +22,7 @@ def resolved(device: str, wanted: str = "auto") -> str:
         settings=Settings(precision=wanted),
         device=device,
     )
-    return with_precision(step).settings.precision
+    return adapted_as_far_as_known(step).settings.precision
 
 
 @pytest.mark.parametrize(

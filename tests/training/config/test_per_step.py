@@ -14,6 +14,7 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.methods import TABLE
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
+from vlcpctl.training import notes
 from vlcpctl.training.methods import (
     compose,
     dependence,
@@ -158,8 +159,8 @@ def test_a_run_is_that_of_the_scaled_share_and_records_what_was_asked(
 
 def test_a_plan_scales_by_its_own_steps(world: TrainingWorld, tmp_path: Path) -> None:
     plan = make_plan(_scaled(request(world, "ema", 0, tmp_path, buffered=False), "600"))
-    assert plan.steps == STEPS
-    assert f"  ema.decay 0.999 at 600 steps -> 0.904792 at {STEPS} steps" in list(plan.lines())
+    assert plan.trained == STEPS
+    assert f"  ema.decay 0.999 at 600 steps -> 0.904792 at {STEPS} steps" in list(notes.lines(plan))
     assert make_plan(plan.request).methods == plan.methods
     # Penalties measure importances after training: these steps do not count.
     both = make_plan(_scaled(request(world, "ema+ewc", 0, tmp_path, buffered=False), "600"))

@@ -299,7 +299,7 @@ def test_a_planted_read_is_counted(
     (waits,) = watched.waits
     assert sum(waits.values()) == 2
     # The innermost place in the package: the planted loss is in a test.
-    assert "aten._local_scalar_dense in training/loop/step.py:_loss" in waits
+    assert "aten._local_scalar_dense in training/step.py:_loss" in waits
 
 
 def test_a_planted_mix_of_devices_raises(
@@ -309,7 +309,7 @@ def test_a_planted_mix_of_devices_raises(
         return {"planted": (out.image + torch.ones(out.image.shape[1])).sum()}, {}
 
     monkeypatch.setattr(Ema, "loss", loss)
-    with pytest.raises(MixedDevicesError, match=r"add.*training/loop/step.py:_loss"):
+    with pytest.raises(MixedDevicesError, match=r"add.*training/step.py:_loss"):
         watched.train(step_of(world, "ema", 0, tmp_path, fuses=False))
 
 

@@ -190,8 +190,8 @@ def test_fused_updates_are_those_of_torch(name: str) -> None:
 def test_no_optimizer_of_ours_imports_dynamo(name: str) -> None:
     lines = (
         "import sys, torch",
-        "from vlcpctl.training.config.settings import Settings",
-        "from vlcpctl.training.loop.optim import new_optimizer",
+        "from vlcpctl.training.settings import Settings",
+        "from vlcpctl.training.optimizers import new_optimizer",
         "weights = {'w': torch.ones(2, 2, requires_grad=True)}",
         "weights['w'].grad = torch.ones(2, 2)",
         f"new_optimizer(weights, Settings(optimizer={name!r})).step()",

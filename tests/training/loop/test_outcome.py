@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from vlcpctl.training.log import Outcome
+from vlcpctl.training.log import outcome
 
 ROWS = [
     {"phase": "train", "step": 0, "loss": 5.0, "contrastive": 5.0, "lr": 1e-3},
@@ -18,28 +19,23 @@ ROWS = [
 ]
 
 
-def _read(directory: Path) -> Outcome:
+def _said(directory: Path, rows: list[dict[str, Any]], *more: Any) -> list[str]:
     path = directory / "metrics.jsonl"
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
-    return Outcome.read(path)
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return list(outcome(path, *more))
 
 
 def test_the_last_loss_is_that_of_training(tmp_path: Path) -> None:
-    lines = list(_read(tmp_path).lines(200, 256, " (2 pairs/s)"))
-    assert lines == [
+    assert _said(tmp_path, ROWS, 200, 256, " (2 pairs/s)") == [
         "trained 4 steps on 256 pairs in 3 min 20 s (2 pairs/s); final loss 2.500",
         "validation after step 4: loss 3.500, R@mean 45.25",
     ]
+    assert _said(tmp_path, [], 1, 0, "") == ["trained 0 steps on 0 pairs in 1.0 s"]
 
 
 def test_the_validation_is_that_of_the_kept_weights(tmp_path: Path) -> None:
-    found = _read(tmp_path)
-    assert list(found.lines(1, 1, "", "best:val_loss"))[1] == (
+    assert _said(tmp_path, ROWS, 1, 1, "", "best:val_loss")[1] == (
         "validation after step 2, the best of 2: loss 3.000, R@mean 40.00"
     )
-    assert list(found.lines(1, 1, "", "best:val_rmean"))[1].startswith("validation after step 4")
-
-
-def test_a_journal_without_rows_has_no_loss(tmp_path: Path) -> None:
-    (line,) = Outcome.read(tmp_path / "metrics.jsonl").lines(1, 0, "")
-    assert line == "trained 0 steps on 0 pairs in 1.0 s"
+    best = _said(tmp_path, ROWS, 1, 1, "", "best:val_rmean")[1]
+    assert best.startswith("validation after step 4, the best")

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 import torch
 
+from vlcpctl.training import loop as loop_module
 from vlcpctl.training.loop import TrainingLoop
-from vlcpctl.training.loop import loop as loop_module
 from vlcpctl.training.settings import SaveEvery
 from vlcpctl.training.state import SavedProgress
 from vlcpctl.training.step_values import StepValues

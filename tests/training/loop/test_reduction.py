@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from vlcpctl.core.devices import torch_device
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.distributed.world import World, join_processes
+from vlcpctl.training import gradients as reduction
 from vlcpctl.training.gradients import GradientSum
-from vlcpctl.training.loop import reduction
 
 pytestmark = pytest.mark.dist
 

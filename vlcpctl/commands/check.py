@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlcpctl.commands.shared import Json, Quiet
@@ -28,9 +27,9 @@ class Check(Quiet, Json):
     PATHs; captions that several images share; galleries of at most 10 images or captions; splits
     that are empty, of one class, or smaller than a batch; with --deep, images of different modes.
 
-    A state directory of 'vlcpctl update' is verified whole: DIR/current, every week, rejected and
-    rolled-back ones, the chain of DIR/history.ndjson and whether it leads to the weeks, and that no
-    deleted pair is left.
+    A state directory of 'vlcpctl update' is verified whole: DIR/current, DIR/update.toml, every
+    attempt, also rejected and rolled-back ones, whether DIR/events.ndjson has every event, and that
+    no deleted pair is left.
 
     Examples:
       vlcpctl check stream
@@ -53,10 +52,6 @@ class Check(Quiet, Json):
         within="[0, 8]",
     )
     strict: bool = switch("Exit with code 3 for warnings, too")
-    repair: bool = switch(
-        "In a state of update, first set the link DIR/current and let its owner read and write "
-        "all files; nothing else is changed"
-    )
 
     def execute(self) -> None:
         from json import dumps
@@ -65,15 +60,13 @@ class Check(Quiet, Json):
         from vlcpctl.core.errors import BadInput
         from vlcpctl.inspection.check import check, findings
         from vlcpctl.inspection.image_looks import require_image_hashes
-        from vlcpctl.production.checking import check_state
-        from vlcpctl.production.describe import is_state
+        from vlcpctl.production.check import check_state
+        from vlcpctl.production.state import is_state
 
         states = [path for path in self.paths if is_state(path)]
         others = [path for path in self.paths if path not in states]
         if self.near_duplicates is not None:
             require_image_hashes()
-        if self.repair:
-            _repair(states)
         show = emit if self.json else _print
         problems = warnings = 0
         for path in self.paths:
@@ -96,20 +89,6 @@ class Check(Quiet, Json):
         if problems or (self.strict and warnings):
             raise BadInput(f"{' and '.join(found)} found in {', '.join(map(str, self.paths))}")
         say(f"no problems found{f', {found[0]}' if found else ''}")
-
-
-def _repair(states: list[Path]) -> None:
-    """Repair these states. Raises UsageError if there is none."""
-    from vlcpctl.core.errors import UsageError
-    from vlcpctl.production.checking import repair
-    from vlcpctl.production.layout import Layout
-
-    if not states:
-        raise UsageError("--repair has no effect: no PATH is a state directory of 'vlcpctl update'")
-    for path in states:
-        place = Layout(path)
-        with place.locked():
-            repair(place)
 
 
 def _print(line: str) -> None:

@@ -45,8 +45,8 @@ class Forget(Quiet, Json):
     unless --missing-ok is given. If the same request has removed everything before, it is 0.
 
     A state directory of 'vlcpctl update' gets a stop list, DIR/deleted: pairs that were removed are
-    left out when they come again, also after --rollback. Its ledger, DIR/history.ndjson, gets a
-    line. For other data, 'vlcpctl split --not' takes the receipt.
+    left out when they come again, also after --rollback; DIR/events.ndjson gets a line. For other
+    data, 'vlcpctl split --not' takes the receipt.
 
     Checkpoints and exported models are not changed. The receipt lists those that were trained on
     the pairs, also by way of other checkpoints, and those of which this is not known. It is written
@@ -139,21 +139,20 @@ class Forget(Quiet, Json):
 
 
 def _record(receipt: Receipt, shown: Shown) -> None:
-    """Add the finished deletion to the ledgers of the states that were searched.
+    """Add the finished deletion to the events of the states that were searched.
 
     Says how to train what has learned the pairs again.
     """
     from vlcpctl.core.console import say, warn
     from vlcpctl.core.errors import BadInput, OutputExists
-    from vlcpctl.production.learned import said_of_learned
-    from vlcpctl.production.ledger import record_deletion
+    from vlcpctl.production.forgotten import record_deletion, said_of_learned
 
     try:
         record_deletion(receipt)
         for line in said_of_learned(receipt, shown):
             say(line)
     except (BadInput, OutputExists) as error:  # the pairs are gone all the same
-        warn(f"the deletion is finished, but is not in the ledger: {error}")
+        warn(f"the deletion is finished, but is not among the events: {error}")
 
 
 @contextmanager

@@ -14,9 +14,9 @@ class Inspect(Quiet, Json):
     terms are printed; it may run on another machine.
 
     For a state directory of update, five lines have the last week, the current checkpoint, the
-    verdict, the pending week and its page; settings, the last eight weeks and the last five actions
-    are below, and --json has all of them. If DIR/current is not the link that
-    update has made, or a line of DIR/history.ndjson was changed or removed, the exit code is 3.
+    verdict, the pending week and its page; settings, the last eight weeks and the last five events
+    are below, and --json has all of them. If DIR/current is not the link that update has made, the
+    exit code is 3.
 
     Examples:
       vlcpctl inspect stream
@@ -41,7 +41,8 @@ class Inspect(Quiet, Json):
         from vlcpctl.core.words import as_given
         from vlcpctl.inspection.lineage import describe, lines
         from vlcpctl.inspection.unfinished import lines_of_run, run_facts
-        from vlcpctl.production.describe import describe_state, is_state, state_lines
+        from vlcpctl.production.describe import describe_state, state_lines
+        from vlcpctl.production.state import is_state
 
         if is_state(self.path):
             facts, text = (found := describe_state(self.path)), state_lines(found)

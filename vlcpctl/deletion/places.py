@@ -206,8 +206,8 @@ def places_under(tops: Iterable[Path]) -> Places:
             if os.path.lexists(path) and (path == top or output_at(path)):
                 found.visit(path)
     for state in found.states:
-        for path in (state / "state.json", *state.rglob("week.json")):
-            recorded = (read_json_object(path).get("settings") or {}).get("cache")
+        attempts = read_json_object(state / "state.json")["attempts"]
+        for recorded in {one["settings"]["update"].get("cache") for one in attempts}:
             if recorded is not None and is_cache(Path(recorded)):
                 found.caches.add(Path(recorded))
     # Not those that lead to something that is searched anyway.
@@ -258,7 +258,7 @@ def _is_state(directory: Path) -> bool:
     """
     path = directory / "state.json"
     is_ours = path.is_file() and _STATE.search(_start_of(path)) is not None
-    return is_ours and "weeks" in read_json_object(path)
+    return is_ours and "attempts" in read_json_object(path)
 
 
 def _start_of(path: Path) -> bytes:

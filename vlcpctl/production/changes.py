@@ -1,21 +1,19 @@
-"""What is said about a week beside its conditions: warnings, which never reject one.
+"""What changed with a week: what it learned, and warnings about it, which never reject one.
 
 The bounds were chosen by simulating a year of weeks: docs/results/decisions.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from vlcpctl.files.rows import Row, read_rows
 from vlcpctl.metrics.chance import WEEKS_A_YEAR, critical_value
-from vlcpctl.production.attempt import Judgement
-from vlcpctl.production.layout import Layout
-from vlcpctl.production.ledger import Rejection, rejections, require_ledger
-from vlcpctl.production.lines import BEFORE, GUARDS, WEEKS, ranks_file, rows_file
-from vlcpctl.production.state import State, guard_ids
+from vlcpctl.production.guards import errors_of, guard_ids
+from vlcpctl.production.lines import BEFORE, GUARDS, WEEKS, Lines, ranks_file, rows_file
+from vlcpctl.production.state import REJECTED, Attempt, State
 from vlcpctl.report.intervals import have_same_queries, intervals
 
 KEY = "rm"
@@ -45,44 +43,51 @@ class Learned:
         return self.after - self.before
 
 
-def remarks(place: Layout, state: State, judged: Judgement) -> tuple[str, ...]:
-    """The warnings about the week in `pending/`; the ledger has its rejection, `state` has not.
+def warnings_of(lines: Lines) -> Iterator[str]:
+    """The warnings about a judged attempt. Raises BadInput if rows or ranks cannot be read."""
+    yield from _of_learning(lines)
+    yield from _of_peaks(lines)
+    rejected = [one for one in lines.state.attempts.values() if one.status == REJECTED]
+    made = lines.made
+    if made.status == REJECTED:
+        rejected.append(made)
+    in_a_row = {one.data for one in rejected if one.parent == made.parent}
+    if made.status == REJECTED and len(in_a_row) >= _IN_A_ROW:
+        yield (
+            f"{len(in_a_row)} weeks in a row are rejected: not one bad week, but data or settings "
+            "that drift; the accepted model has truly lost more than its guards show"
+        )
+    yield from _of_guard_age(lines, rejected)
 
-    Raises BadInput if its rows or ranks, the rows of an accepted week, or the ledger cannot be
-    read.
-    """
-    found = [*_of_learning(place, state), *_of_peaks(place, state, judged)]
-    rejected = rejections(require_ledger(place))
-    found += _of_rejections(state, judged, rejected)
-    return (*found, *_of_guard_age(state, judged, rejected))
 
-
-def learned(week: Path, parent: str, *, has_interval: bool = False) -> Learned | None:
+def learned(state: State, one: Attempt, parent: Attempt, *, has_interval: bool) -> Learned | None:
     """What a week learned, from its rows and, for the interval, its ranks; None if not evaluated.
 
-    `parent` is the content id of the checkpoint that it continues. Raises BadInput if a file cannot
-    be read.
+    Raises BadInput if a file cannot be read.
     """
-    before = next((one for one in _rows(week, BEFORE) if one.checkpoint == parent), None)
+    rows = _rows(state.place(one), BEFORE)
+    before = next((row for row in rows if row.checkpoint == parent.checkpoint), None)
     if before is None:
         return None
-    after = next((one for one in _rows(week, WEEKS) if one.data == before.data), None)
+    rows = _rows(state.made(one, ""), WEEKS)
+    after = next((row for row in rows if row.data == before.data), None)
     if after is None:
         return None
     found = Learned(before.metrics[KEY], after.metrics[KEY], after.counts.get("n_images"))
     if not has_interval:
         return found
-    ends = _interval(week, before, after)
+    ends = _interval(state, one, before, after)
     return found if ends is None else Learned(found.before, found.after, found.images, *ends)
 
 
-def _interval(week: Path, before: Row, after: Row) -> tuple[float, float] | None:
+def _interval(state: State, one: Attempt, before: Row, after: Row) -> tuple[float, float] | None:
     """The ends of the 95 % interval of what was learned; None without ranks of the same queries."""
     from vlcpctl.evaluation.rank_files import SavedRanks  # slow to import
 
     sides = []
-    for row, name in ((before, BEFORE), (after, WEEKS)):
-        path = ranks_file(week, name)
+    places = (before, state.place(one), BEFORE), (after, state.made(one, ""), WEEKS)
+    for row, place, name in places:
+        path = ranks_file(place, name)
         if not path.is_file():
             return None
         sides += SavedRanks.open(path).read([(row.checkpoint or "", row.data or "")])
@@ -92,14 +97,15 @@ def _interval(week: Path, before: Row, after: Row) -> tuple[float, float] | None
     return -lost.high, -lost.low
 
 
-def _rows(week: Path, name: str) -> list[Row]:
-    path = rows_file(week, name)
+def _rows(place: Path, name: str) -> list[Row]:
+    path = rows_file(place, name)
     found = read_rows([str(path)]) if path.is_file() else []
     return [one for one in found if one.gallery == "own" and KEY in one.metrics]
 
 
-def _of_learning(place: Layout, state: State) -> Iterator[str]:
-    found = learned(place.pending, state.checkpoint, has_interval=True)
+def _of_learning(lines: Lines) -> Iterator[str]:
+    head, state = lines.head, lines.state
+    found = learned(state, lines.made, head[-1], has_interval=True)
     if found is not None and found.points < _LEARNED:
         scores = f"{found.before:.1f} before, {found.after:.1f} after"
         if found.high is not None and found.high < _LEARNED:
@@ -107,20 +113,22 @@ def _of_learning(place: Layout, state: State) -> Iterator[str]:
         else:
             of = f" of {found.images} images" if found.images is not None else ""
             yield f"whether the week was learned cannot be told from its test split{of}: {scores}"
-    parents = [state.start.checkpoint, *(week.checkpoint for week in state.weeks)]
-    numbers = range(max(1, state.last - _FEW + 2), state.last + 1)
-    earlier = [learned(place.week(number), parents[number - 1]) for number in numbers]
+    recent = range(max(1, len(head) - _FEW + 1), len(head))
+    earlier = [learned(state, head[n], head[n - 1], has_interval=False) for n in recent]
     four = [one.points for one in (*earlier, found) if one is not None]
     if len(four) == _FEW and sum(four) / _FEW < _LEARNED:
         mean = sum(four) / _FEW
         yield f"nothing was learned in {_FEW} weeks: {mean:+.1f} points a week on average"
 
 
-def _of_peaks(place: Layout, state: State, judged: Judgement) -> Iterator[str]:
+def _of_peaks(lines: Lines) -> Iterator[str]:
     """Guards that stood higher: the mean of four weeks has less noise than the best of all."""
-    now = _guard_scores(place.pending)
-    scores = [_guard_scores(place.week(number)) for number in range(1, state.last + 1)]
-    errors = _errors(state, judged)
+    now = _guard_scores(lines.state, lines.made)
+    scores = [_guard_scores(lines.state, one) for one in lines.head[1:]]
+    errors: dict[str, float] = {}
+    for one in (*lines.head[1:][-_FEW:], lines.made):
+        for data, error in errors_of(one).items():
+            errors[data] = max(error, errors.get(data, 0.0))
     z = critical_value(len(now), 1 / WEEKS_A_YEAR)
     for guard, score in now.items():
         runs = [
@@ -141,50 +149,23 @@ def _runs_of_four(scores: Sequence[float | None]) -> Iterator[tuple[int, list[fl
             yield first + 1, four
 
 
-def _guard_scores(week: Path) -> dict[str, float]:
-    """The scores of a week's checkpoint on the retrieval guards, by name."""
-    return {row.task: row.metrics[KEY] for row in _rows(week, GUARDS)}
+def _guard_scores(state: State, one: Attempt) -> dict[str, float]:
+    """The scores of an attempt's checkpoint on the retrieval guards, by name."""
+    return {row.task: row.metrics[KEY] for row in _rows(state.made(one, ""), GUARDS)}
 
 
-def _errors(state: State, judged: Judgement) -> dict[str, float]:
-    """The largest standard error of a loss on each guard, in this week and the four before."""
-    recent = [one for week in state.weeks[-_FEW:] for one in week.verdicts]
-    return errors_of([*recent, *judged.verdicts])
-
-
-def errors_of(verdicts: Sequence[Mapping[str, object]]) -> dict[str, float]:
-    """The largest standard error that verdicts have of a loss on each data set."""
-    found: dict[str, float] = {}
-    for one in verdicts:
-        error, data = one.get("se"), one.get("data")
-        if isinstance(error, int | float) and isinstance(data, str):
-            found[data] = max(found.get(data, 0.0), float(error))
-    return found
-
-
-def _of_rejections(state: State, judged: Judgement, rejected: Sequence[Rejection]) -> Iterator[str]:
-    in_a_row = {one.data for one in rejected if one.number > state.last}
-    if not judged.accepted and len(in_a_row) >= _IN_A_ROW:
-        yield (
-            f"{len(in_a_row)} weeks in a row are rejected: not one bad week, but data or settings "
-            "that drift; the accepted model has truly lost more than its guards show"
-        )
-
-
-def _of_guard_age(state: State, judged: Judgement, rejected: Sequence[Rejection]) -> Iterator[str]:
+def _of_guard_age(lines: Lines, rejected: Sequence[Attempt]) -> Iterator[str]:
     """Guards that have judged many models favour the accepted one, which they have selected."""
-    ids = guard_ids(state.settings)
+    ids = guard_ids(lines.state.root, lines.settings)
     if not ids:
         return
-    first = [0 if one in state.start.measured else _first_week(state, one) for one in ids]
-    weeks = state.last + judged.accepted - min(first)
-    times = sum(one.number > min(first) for one in rejected)
+    last = len(lines.head) - 1
+    first = [next((x.week for x in lines.head if one in x.measured), last) for one in ids]
+    weeks = last + (lines.made.status != REJECTED) - min(first)
+    chain = {one.id for one in lines.head}
+    times = sum(one.week > min(first) and one.parent in chain for one in rejected)
     if weeks >= _GUARD_WEEKS or times >= _GUARD_REJECTIONS:
         yield (
             f"the guards have judged {weeks} weeks and rejected {times}, so that the accepted "
             "model is the one that they happen to favour; give a fresh guard with --guard"
         )
-
-
-def _first_week(state: State, guard: str) -> int:
-    return next((week.number for week in state.weeks if guard in week.measured), state.last)

@@ -338,9 +338,9 @@ def _check_places(places: Mapping[str, Path | None], tables: Sequence[str]) -> N
     """Refuse --figures without matplotlib, and places that are unfit or contain each other."""
     from vlcpctl.core.errors import UsageError
     from vlcpctl.files.outputs import check_output_path, is_pipe_or_device
-    from vlcpctl.report.paper_charts import require_matplotlib
+    from vlcpctl.report.figures import require_matplotlib
     from vlcpctl.report.papers import is_file_name
-    from vlcpctl.report.render.files import check_junit_path
+    from vlcpctl.report.write import check_junit_path
 
     given = {name: path for name, path in places.items() if path}
     _refuse_names_of_files(given)
@@ -393,7 +393,7 @@ def _read_files(
 
     cards, opened, tasks = None, [], []
     if checkpoints:
-        from vlcpctl.report.cards.runs import read_cards
+        from vlcpctl.report.training import read_cards
 
         cards = read_cards(checkpoints, rows, request.runs)
     if ranks:
@@ -401,7 +401,7 @@ def _read_files(
 
         opened = [SavedRanks.open(path) for path in dict.fromkeys(ranks)]
     if images:
-        from vlcpctl.report.forgotten.library import open_library
+        from vlcpctl.report.forgotten import open_library
 
         tasks = open_library(images)
     return Files(opened, tasks, cards)
@@ -411,7 +411,7 @@ def _write(
     document: Document, identity: dict[str, Any], places: Mapping[str, Path | None], *, force: bool
 ) -> None:
     """Write the files that are wanted; verdicts also go where GitHub Actions shows them."""
-    from vlcpctl.report.render.files import (
+    from vlcpctl.report.write import (
         append_step_summary,
         write_figures,
         write_junit,

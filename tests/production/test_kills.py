@@ -43,7 +43,9 @@ def story(place: Path, state: Path) -> list[tuple[str, list[object], int]]:
 
 @pytest.mark.parametrize("every", [EVERY, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.timeout(3600)
-def test_a_state_is_the_same_wherever_it_was_killed(place: Path, tmp_path: Path, every: int) -> None:
+def test_a_state_is_the_same_wherever_it_was_killed(
+    place: Path, tmp_path: Path, every: int
+) -> None:
     root, log = tmp_path / "here", tmp_path / "log"
     runner, state, kills = Replay(tmp_path / "cache", root), root / "prod", 0
     root.mkdir()
@@ -62,9 +64,16 @@ def test_a_state_is_the_same_wherever_it_was_killed(place: Path, tmp_path: Path,
             shutil.copytree(before, root, symlinks=True)
             at = (name, point, points.read_text().splitlines()[point])
             assert killed_at(point, words, log, runner) == -signal.SIGKILL, at
-            assert killed_at(-1, words, log, runner) == wanted, (at, Path(f"{log}.err").read_text()[-2000:])
+            assert killed_at(-1, words, log, runner) == wanted, (
+                at,
+                Path(f"{log}.err").read_text()[-2000:],
+            )
             found = tree(root)
-            assert found == calm, (at, [x for x in calm if found.get(x) != calm[x]], set(found) ^ set(calm))
+            assert found == calm, (
+                at,
+                [x for x in calm if found.get(x) != calm[x]],
+                set(found) ^ set(calm),
+            )
             shutil.rmtree(root)
             kills += 1
         after.rename(root)

@@ -78,9 +78,7 @@ def test_a_rejected_week_changes_nothing_and_is_judged_again_without_training(
     assert "steps = 2\n" in settings_of(state)
 
 
-def test_rows_of_a_rejected_week_are_in_no_later_report(
-    run: Run, place: Path, state: Path
-) -> None:
+def test_rows_of_a_rejected_week_are_in_no_later_report(run: Run, place: Path, state: Path) -> None:
     assert run(*week_words(place, state, 2), *FAILS, "-q").code == 7
     rejected = State.read(state).attempts[3].checkpoint
     done = run(*week_words(place, state, 3), "--on-accept", "exit 3", "-q")
@@ -103,17 +101,11 @@ def test_an_unclear_loss_is_trained_again_and_the_mean_of_both_is_judged(
     assert run(*week_words(place, state, 2), *gate, "-q").code == 7
     made = State.read(state).attempts[3]
     assert (made.draw, len(made.lost), made.status) == (1, 1, "rejected")
-    rows = [
-        json.loads((state / f"attempts/0003/draw-{draw}/rows/weeks.ndjson").read_text().split("\n")[1])
-        for draw in (0, 1)
-    ]
+    texts = [(state / f"attempts/0003/draw-{n}/rows/weeks.ndjson").read_text() for n in (0, 1)]
+    both = [[json.loads(line) for line in text.splitlines()] for text in texts]
+    rows = [of_draw[0] for of_draw in both]
     assert rows[0]["checkpoint"] != rows[1]["checkpoint"]
-    scores = [row["metrics"]["rm"] for row in rows]
-    earlier = [
-        json.loads((state / f"attempts/0003/draw-{draw}/rows/weeks.ndjson").read_text().split("\n")[0])
-        for draw in (0, 1)
-    ]
-    means = [(a + b["metrics"]["rm"]) / 2 for a, b in zip(scores, earlier, strict=True)]
+    means = [sum(row["metrics"]["rm"] for row in of_draw) / 2 for of_draw in both]
     assert made.lost[0][0]["value"] == pytest.approx(means[0])
     assert made.verdicts[0]["value"] == pytest.approx(sum(means) / 2)
     assert run(*week_words(place, state, 2), *PASSES, "--set", "update.retries=1", "-q").code == 0
@@ -185,8 +177,8 @@ def test_six_weeks_end_as_single_weeks_and_a_second_update_is_refused(
         lines = [week_words(place, state, number), week_words(place, state, number)]
         logs = [tmp_path / f"log-{one}" for one in range(2)]
         pids = [
-            start_child(lambda _rank, one=one: run_line([*lines[one], "-q"], logs[one]))
-            for one in range(2)
+            start_child(lambda _rank, line=line, log=log: run_line([*line, "-q"], log))
+            for line, log in zip(lines, logs, strict=True)
         ]
         assert sorted(map(exit_code_of, pids)) in ([0, 4], [0, 0])
     for number in range(4, 7):

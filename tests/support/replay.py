@@ -16,7 +16,7 @@ _REAL = week.run_lines
 
 
 class Replay:
-    """A runner in place of `run_lines`; `root` is the part of paths that differs from run to run."""
+    """A runner in place of `run_lines`; `root` is what differs from run to run in paths."""
 
     def __init__(self, cache: Path, root: Path) -> None:
         self.cache, self.root = cache, root
@@ -31,7 +31,8 @@ class Replay:
     def _run(self, line: CommandLine) -> int:
         words = [word.replace(str(self.root), "ROOT") for word in line.words]
         kept = self.cache / hashlib.sha256("\n".join(words).encode()).hexdigest()
-        outs = [Path(value) for name, value in pairwise(line.words) if name in {"-o", "--save-ranks"}]
+        given = pairwise(line.words)
+        outs = [Path(value) for name, value in given if name in {"-o", "--save-ranks"}]
         if not kept.exists():
             failed = _REAL([line])
             making = kept.with_suffix(".making")

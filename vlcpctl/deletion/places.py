@@ -34,6 +34,7 @@ _WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings", "export")
 _OURS = re.compile(rb'"schema": ?"vlcpctl\.')
 _STATE = re.compile(rb'"schema": ?"vlcpctl\.state/')
 _START_BYTES = 4096
+_OF_STATE = frozenset({"events.ndjson", "update.toml"})
 
 # The fields of identities that have content ids.
 _DATA = ("tasks", "buffer", "reference", "targets", "pseudo_texts", "distractors", BATCH_NORM_FROM)
@@ -268,6 +269,8 @@ def _start_of(path: Path) -> bytes:
 
 def _kind_of_file(path: Path) -> tuple[str | None, bool]:
     """The kind of a Parquet file or cache file of ours, and whether vlcpctl wrote a file."""
+    if path.name in _OF_STATE and (path.parent / "state.json").is_file():
+        return None, True
     keys, about = (path.with_name(name) for name in FILES_0_3)
     if path in {about, keys} and keys.exists() and is_known_keys(about):
         return (TRIMMED if path == about else None), True

@@ -32,25 +32,34 @@ def keep(state: State) -> None:
     in_use = [head[0], head[-1], *(one for one in head if str(one.week) == index)]
     prune(state.embeddings, {one.checkpoint for one in in_use})
     old = [] if wanted is None else head[1 : max(len(head) - int(wanted), 1)]
-    data = {one.data for one in head}
     for one in state.attempts.values():
         if one.id in state.counting:
             _discard_weights(state, one, but=state.made(one, ""))  # those of a lost training
-        elif one.counted and one.week <= len(old):
-            _discard_weights(state, one)
-            if one.data in data:
-                state.discard(state.place(one) / "stream")
-        elif not one.counted and one.parent != head[-1].id:  # no call goes on with it
-            _discard_weights(state, one)
-    left = [x for x in state.attempts.values() if x.status == MAKING and x.parent != head[-1].id]
-    for one in left:
-        state.discard(state.place(one))
+        else:
+            _trim_other(state, one, len(old))
     todo = [x for x in old if x not in in_use and state.made(x, "checkpoint").exists()]
     for one in todo:
         _trim(state, one)
     if todo:
         weeks = some_names([f"week {one.week}" for one in todo])
         say(f"{state.root}: {weeks}: no weights, buffer and pairs any more (--keep {wanted})")
+
+
+def _trim_other(state: State, one: Attempt, old: int) -> None:
+    """Remove what no call goes on with of an attempt that does not count; `old` weeks are trimmed.
+
+    One that was rolled back stays whole until its week is trimmed, and has its pairs for as long as
+    no accepted week has the same data.
+    """
+    last = state.head()[-1]
+    if one.counted and one.week <= old:
+        _discard_weights(state, one)
+        if one.data in {other.data for other in state.head()}:
+            state.discard(state.place(one) / "stream")
+    elif not one.counted and one.parent != last.id:
+        _discard_weights(state, one)
+        if one.status == MAKING:
+            state.discard(state.place(one))
 
 
 def _discard_weights(state: State, one: Attempt, *, but: Path | None = None) -> None:

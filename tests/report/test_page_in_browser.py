@@ -215,7 +215,7 @@ def test_tables_are_sorted_by_click_and_by_key(browser: Any, pages: dict[str, Pa
     body = table.locator("tbody").nth(1)
 
     def column() -> list[float]:
-        cells = body.locator("tr[data-run] td:nth-last-child(2)").all_inner_texts()
+        cells = body.locator("tr[data-run] td:nth-last-child(3)").all_inner_texts()
         return [float(text) for text in cells]
 
     head.get_by_role("button").click()

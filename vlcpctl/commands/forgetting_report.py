@@ -131,7 +131,9 @@ class ForgettingReport(Quiet, Json):
     """
 
     rows: RowFiles = argument(
-        "ROWS", "NDJSON files of evaluation rows; - reads stdin", kw_only=False
+        "ROWS",
+        "NDJSON files of evaluation rows, or directories with such files; - reads stdin",
+        kw_only=False,
     )
     out: MaybePath = option(
         "Directory for report.html, report.md, facts.csv and summary.json",
@@ -376,9 +378,32 @@ def _built(
     from vlcpctl.report.comparable import parse_fields
     from vlcpctl.report.report import build, identity
 
-    found = read_rows(rows, parse_fields(request.allow_mixed))
+    words = [one for word in rows for one in _row_files(word)]
+    found = read_rows(words, parse_fields(request.allow_mixed))
     files = _read_files(ranks, images, checkpoints, found, request)
     return build(found, request, files), identity(found, request, files)
+
+
+def _row_files(word: str) -> list[str]:
+    """The files of rows below a directory, sorted, but for hidden ones; or the word itself.
+
+    Raises BadInput if there are none.
+    """
+    from vlcpctl.core.errors import BadInput
+    from vlcpctl.files.rows import is_row_file
+
+    top = Path(word)
+    if not top.is_dir():
+        return [word]
+    found = [
+        str(path)
+        for path in sorted(top.rglob("*.ndjson"))
+        if not any(part.startswith(".") for part in path.relative_to(top).parts)
+        and is_row_file(path)
+    ]
+    if not found:
+        raise BadInput(f"{word} has no files of evaluation rows (*.ndjson) in it")
+    return found
 
 
 def _read_files(

@@ -403,7 +403,11 @@ def with_given(sections: Mapping[str, Mapping[str, Any]], given: Sections) -> Se
         found[section] = kept | {name: one for name, one in new.items() if one not in (None, [])}
     if not {"holdout", "split-column"} & found["split"].keys():
         found["split"]["holdout"] = NEW["split"]["holdout"]
-    return found
+    # In one order, however they came: the page of a week lists them.
+    return {
+        section: {name: found[section][name] for name in rows if name in found[section]}
+        for section, rows in SECTIONS.items()
+    }
 
 
 def read_settings(root: Path) -> Sections:

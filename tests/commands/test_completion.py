@@ -214,8 +214,6 @@ def test_choices_are_those_of_the_code() -> None:
         "spatial-report between": BETWEEN,
         "split by": forms(KINDS),
         "split labels_from": forms(FORMS) - {"COLUMN"},
-        "update policy": BUFFER_POLICIES,
-        "update undefined": POLICIES,
     }
     for name, names in wanted.items():
         command, field = name.split()

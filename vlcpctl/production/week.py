@@ -252,12 +252,11 @@ class Call:
             before = read_settings(state.root)
         elif request.init is None:
             raise UsageError(f"{state.root} is not a state directory; --init CHECKPOINT starts one")
-        sections = with_given(before, self.given)
-        if not state.counting:
-            sections["update"].setdefault("run", self._run_name())
-            before = {}
-        if request.cache is not None:
-            sections["update"]["cache"] = str(request.cache)
+        own = {} if state.counting else {"run": self._run_name()}
+        own |= self.given.get("update", {})
+        own |= {} if request.cache is None else {"cache": str(request.cache)}
+        sections = with_given(before, {**self.given, "update": own})
+        before = before if state.counting else {}
         self.changes = _changes(before, sections)
         self.settings = Settings(sections, tuple(request.method_file))
 

@@ -19,7 +19,7 @@ from vlcpctl.metrics.chance import critical_value, smallest_seen
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import Attempt, shown_path
 
-DEVIATIONS = (11.4, 22.9)  # points, of a sample's change in a week, as measured
+DEVIATIONS = (11.4, 15.3)  # points, of a change of a sample in a week: of ctp, and of er
 FEWEST_IMAGES = 50  # of a guard, on fewer of which chance hides any loss that matters
 _LOSSES = ("drop", "worst_drop", "step_drop")
 _SPECIAL = re.compile(r"[*?\[]")  # in patterns of `fnmatch`

@@ -183,8 +183,9 @@ def rollback(request: UpdateOptions, observe: Observe = lambda _point: None) -> 
         require_week(state, week)
         if week < state.last:
             changes = _changes(head[-1].settings, head[week].settings)
-            state.put(replace(head[week], hook=None))  # what it publishes is published again
-            after = [state.attempts[one.id] for one in head[: week + 1]]
+            # What the week publishes is published again.
+            state.attempts[head[week].id] = replace(head[week], hook=None)
+            after = state.head()[: week + 1]
             why = request.reason
             state.count(
                 "rolled back",
@@ -556,9 +557,10 @@ class Call:
                 f"{'; '.join(judged.against)}; it is trained once more, with other draws"
             )
             lost = (*made.lost, verdicts)
-            state.put(replace(made, draw=made.draw + 1, lost=lost, verdicts=(), status=MAKING))
+            made = replace(made, draw=made.draw + 1, lost=lost, verdicts=(), status=MAKING)
+            state.attempts[made.id] = made
             state.change("trained again", made)
-            return state.attempts[made.id]
+            return made
         return self._recorded(lines, made, judged)
 
     def _recorded(self, lines: Lines, before: Attempt, judged: Attempt) -> Attempt:
@@ -573,9 +575,11 @@ class Call:
         same = ("status", "verdicts", "checkpoint", "warnings")
         if all(getattr(before, name) == getattr(judged, name) for name in same):
             return before
-        judged = state.put(replace(judged, hook=None))
-        if judged.status == REJECTED:
-            state.change("rejected", judged, against=judged.against, reason=judged.reason)
+        judged = replace(judged, hook=None)
+        if judged.status != REJECTED:
+            return state.put(judged)
+        state.attempts[judged.id] = judged  # saved together with its event
+        state.change("rejected", judged, against=judged.against, reason=judged.reason)
         return judged
 
     def _run(self, lines: Lines, todo: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:

@@ -26,7 +26,7 @@ vlcpctl train-step golden/00-golden -o model --method seqf --preset tiny --steps
 week week1 --init model --buffer-from old.parquet --guard golden/00-golden --split-column split \
   --lr 3e-4 --batch-size 64 --epochs 4
 week week2 --lr 0.1
-echo "The page of the rejected week: $PWD/prod/attempts/0003/draw-0/report/week.html" >&2
+vlcpctl inspect prod | grep 'page:' >&2 # of the rejected week
 
 # --- Four methods on six tasks.
 groups="Smileys & Emotion,Animals & Nature,Food & Drink,Travel & Places,Activities,Objects"

@@ -54,9 +54,10 @@ def _torch() -> tuple[str, str]:
     """torch, and whether Python has compiled it for good, as it cannot where it may not write."""
     torch = import_module("torch")
     found = f"{torch.__version__}, {torch.backends.cpu.get_cpu_capability()}"
-    if Path(cache_from_source(torch.__file__)).is_file():
+    file = Path(torch.__file__ or "")
+    if Path(cache_from_source(file)).is_file():
         return "ok", found
-    place = quote(str(Path(torch.__file__).parents[1]))
+    place = quote(str(file.parents[1]))
     return "warn", (
         f"{found}; every command compiles it again: unset PYTHONDONTWRITEBYTECODE, or run once: "
         f"python -m compileall -q {place}"

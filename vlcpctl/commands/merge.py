@@ -131,8 +131,13 @@ class Merge(Planned, Stored):
             return
         from vlcpctl.checkpoints.merging import merge
 
-        of = {"base": self.base, "batch_norm_from": self.batch_norm_from}
-        for place in merge(self.models, outputs, **of, force=self.force):
+        for place in merge(
+            self.models,
+            outputs,
+            base=self.base,
+            batch_norm_from=self.batch_norm_from,
+            force=self.force,
+        ):
             emit(json.dumps(_result(place), ensure_ascii=False) if self.json else place)
 
     def _rule(self) -> type[MergeRule]:

@@ -537,7 +537,7 @@ class Update(Quiet, Json):
             accept_inexact=self.accept_inexact,
             small_guard=self.small_guard,
             junit=self.junit,
-            log=[str(one) for one in destinations(self.log)],
+            log=list(destinations(self.log)),
             quiet=self.quiet,
             reason=self.reason,
         )

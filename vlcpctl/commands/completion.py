@@ -101,7 +101,13 @@ def glued(words: Sequence[str], current: int) -> tuple[list[str], str]:
 
 def _escaped_for_zsh(text: str) -> str:
     """Text for typer's script, which evaluates it between double quotes."""
-    escapes = {'"': '""', "'": "''", "$": "\\$", "`": "\\`", ":": "\\\\:"}
+    escapes: dict[str, str | int | None] = {
+        '"': '""',
+        "'": "''",
+        "$": "\\$",
+        "`": "\\`",
+        ":": "\\\\:",
+    }
     return text.translate(str.maketrans(escapes))
 
 

@@ -12,7 +12,10 @@ from vlcpctl.tracking.destinations import TrackedRun
 from vlcpctl.tracking.tensorboard_events import TensorBoardTracker
 from vlcpctl.tracking.wandb_runs import WandbTracker
 
-KINDS = {"tensorboard": TensorBoardTracker, "wandb": WandbTracker}
+KINDS: dict[str, type[TensorBoardTracker | WandbTracker]] = {
+    "tensorboard": TensorBoardTracker,
+    "wandb": WandbTracker,
+}
 
 
 class Trackers:

@@ -162,16 +162,6 @@ def test_fish_gets_values_with_help(answer: Callable[[dict[str, str]], str]) -> 
     assert fish("vlcpctl --debug train-step --method=ctp+mo") == "--method=ctp+modx"
 
 
-def test_powershell_gets_values_with_help(answer: Callable[[dict[str, str]], str]) -> None:
-    def powershell(line: str, word: str) -> str:
-        words = {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_WORD_TO_COMPLETE": word}
-        return answer({"_VLCPCTL_COMPLETE": "complete_powershell", **words})
-
-    # The line comes without a space at its end.
-    assert powershell("vlcpctl train-step --crop", "").splitlines()[0] == "none::: "
-    assert powershell("vlcpctl train-step --prev", "--prev").startswith("--previous:::Checkpoint")
-
-
 def test_a_method_from_the_environment_decides_which_parameters_are_offered(
     bash: Complete, monkeypatch: pytest.MonkeyPatch
 ) -> None:

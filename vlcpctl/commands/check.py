@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-import textwrap
-from typing import TYPE_CHECKING
 
 from vlcpctl.commands.shared import Json, Quiet
 from vlcpctl.core.options import Paths, argument, option, switch
-from vlcpctl.core.words import printable
-
-if TYPE_CHECKING:
-    from vlcpctl.inspection.split_columns import Finding
+from vlcpctl.core.words import counted
 
 
 class Check(Quiet, Json):
@@ -54,9 +48,7 @@ class Check(Quiet, Json):
     strict: bool = switch("Exit with code 3 for warnings, too")
 
     def execute(self) -> None:
-        from json import dumps
-
-        from vlcpctl.core.console import emit, say
+        from vlcpctl.core.console import say
         from vlcpctl.core.errors import BadInput
         from vlcpctl.inspection.check import check, findings
         from vlcpctl.inspection.image_looks import require_image_hashes
@@ -67,52 +59,35 @@ class Check(Quiet, Json):
         others = [path for path in self.paths if path not in states]
         if self.near_duplicates is not None:
             require_image_hashes()
-        show = emit if self.json else _print
         problems = warnings = 0
         for path in self.paths:
-            verify = check_state if path in states else check
-            for problem in verify(path, deep=self.deep):
-                show(dumps({"path": str(path), "problem": problem}) if self.json else problem)
+            for problem in (check_state if path in states else check)(path, deep=self.deep):
+                self._show(problem, {"path": str(path), "problem": problem})
                 problems += 1
         for finding in findings(others, deep=self.deep, near_bits=self.near_duplicates):
-            show(
-                dumps(_as_json(finding))
-                if self.json
-                else f"warning: {finding.path}: {finding.text}"
-            )
+            facts = {
+                "path": str(finding.path),
+                "warning": finding.text,
+                "kind": finding.kind,
+                "count": finding.count,
+                "example": finding.example,
+            }
+            self._show(f"warning: {finding.path}: {finding.text}", facts)
             warnings += 1
-        found = [
-            f"{count} {noun}{'' if count == 1 else 's'}"
-            for count, noun in ((problems, "problem"), (warnings, "warning"))
-            if count
-        ]
+        counts = ((problems, "problem"), (warnings, "warning"))
+        found = [counted(count, noun) for count, noun in counts if count]
         if problems or (self.strict and warnings):
             raise BadInput(f"{' and '.join(found)} found in {', '.join(map(str, self.paths))}")
         say(f"no problems found{f', {found[0]}' if found else ''}")
 
+    def _show(self, line: str, facts: dict[str, object]) -> None:
+        from json import dumps
 
-def _print(line: str) -> None:
-    """Print a line of results; on a terminal, a long one is wrapped and indented."""
-    from vlcpctl.core.console import emit, results
+        from vlcpctl.core.console import emit, emit_wrapped
 
-    if not results().isatty():
-        emit(line)
-        return
-    for part in textwrap.wrap(
-        printable(line),
-        shutil.get_terminal_size().columns,
-        subsequent_indent="  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    ):
-        emit(part)
+        if self.json:
+            emit(dumps(facts))
+        else:
+            emit_wrapped(line, "  ")
 
 
-def _as_json(finding: Finding) -> dict[str, object]:
-    return {
-        "path": str(finding.path),
-        "warning": finding.text,
-        "kind": finding.kind,
-        "count": finding.count,
-        "example": finding.example,
-    }

@@ -35,8 +35,8 @@ from vlcpctl.files.tensors import write_tensors
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.models.execution import place
-from vlcpctl.tracking.destinations import TRAINING, TrackedRun
-from vlcpctl.tracking.trackers import Trackers, closing_with_code
+from vlcpctl.tracking.destinations import TrackedRun
+from vlcpctl.tracking.trackers import Trackers
 from vlcpctl.training import identity
 from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.adapters import size_of
@@ -139,7 +139,7 @@ def _train(
         phase = plan.phases[saved.phase].name
         console.say(f"resuming {request.out} at step {saved.step} of phase {phase}")
     with (
-        _tracking(plan, semantic, saved) if leads else nullcontext(Trackers()) as trackers,
+        _tracking(plan, semantic, saved) if leads else Trackers() as trackers,
         _progress(plan, saved).kept_in(partial.path) if leads else nullcontext(),
     ):
         loop = TrainingLoop(
@@ -235,11 +235,8 @@ def _progress(plan: TrainPlan, saved: SavedProgress) -> ProgressFile:
     )
 
 
-@contextmanager
-def _tracking(
-    plan: TrainPlan, semantic: dict[str, Any], saved: SavedProgress
-) -> Iterator[Trackers]:
-    """The trackers of --log; they are closed after the checkpoint is written.
+def _tracking(plan: TrainPlan, semantic: dict[str, Any], saved: SavedProgress) -> Trackers:
+    """The trackers of --log, to be closed after the checkpoint is written.
 
     Uploads can then take their time, or fail.
     """
@@ -247,15 +244,12 @@ def _tracking(
     run = TrackedRun(
         run=request.run,
         seed=request.seed,
-        kind=TRAINING,
         part=plan.tasks[0].slug + (f"+{more}" if more else ""),
         id=content_id(semantic),
         config=_configuration(plan),
         first=steps_before(plan.phases, saved.phase) + saved.step,
     )
-    trackers = Trackers.of(request.log, run)
-    with closing_with_code(trackers.close):
-        yield trackers
+    return Trackers.of(request.log, run)
 
 
 def _configuration(plan: TrainPlan) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from vlcpctl.commands import COMMANDS
-from vlcpctl.commands.command import variable_of, with_wait_values
+from vlcpctl.commands.command import variable_of, with_values
 from vlcpctl.commands.words import OFFERS
 from vlcpctl.core.options import Option, options_of
 
@@ -128,7 +128,7 @@ def _offered(program: Any, words: Sequence[str], incomplete: str) -> list[tuple[
         resilient_parsing=True,
         help_option_names=program.context_settings["help_option_names"],
     )
-    own = with_wait_values(words if at is None else words[at + 1 :])
+    own = with_values(words if at is None else words[at + 1 :])
     given, _, order = command.make_parser(context).parse_args(args=list(own))
     parameters = command.get_params(context)
     if incomplete.startswith("-") and "--" not in own:

@@ -135,6 +135,18 @@ def check(source: Source, columns: Columns) -> None:
         say(f"{source.path}: columns separated by {separator}")
 
 
+def columns_of(source: Source, columns: Columns) -> dict[str, str]:
+    """The names of the columns that are used, by role; of samples, which are files, none.
+
+    Raises BadInput as `pairs` does.
+    """
+    if source.kind == "samples":
+        return {}
+    roles = _roles(source, columns)
+    used = {"image": roles.image, "captions": roles.caption, "label": roles.label, "key": roles.key}
+    return {role: name for role, name in used.items() if name not in {None, IMAGE}}
+
+
 def names_files(source: Source, columns: Columns) -> bool:
     """Whether some images are given by path, so that --image-root has an effect."""
     if source.kind != "table":

@@ -144,7 +144,7 @@ def test_targets_of_a_week_that_was_trimmed_are_rewritten(
     assert done.code == 0, done.err
     actions = {one["path"]: one["action"] for one in json.loads(receipt.read_text())["artifacts"]}
     assert actions[str(targets)] == "rewritten"
-    left = pq.read_table(targets / "images.parquet")["key"].to_pylist()
+    left = pq.read_table(targets / "samples.parquet")["key"].to_pylist()
     assert sorted(left) == sorted(keys[1:])
 
 

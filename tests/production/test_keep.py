@@ -179,7 +179,7 @@ def test_weeks_go_on_as_if_nothing_had_been_removed(run: Run, place: Path, state
     assert [place_of.is_trimmed(number) for number in (1, 2, 3, 4)] == [True, True, True, False]
     # The week of the deployed index stays whole.
     assert run(*week_words(place, state, 1)).code == 0
-    assert len(list(place_of.embeddings.glob("*/*.safetensors"))) > 0
+    assert len(list(place_of.embeddings.glob("*/*/embeddings.npy"))) > 0
     done = run("update", "--state", state, "--redo", "4", "-q")
     check_refused(done, "update", 2, "--redo 4 continues week 3: --keep has removed the weights")
 

@@ -115,10 +115,28 @@ KINDS = {
             "scale": "Scale of the teacher's similarities: 1 / temperature.",
             "pairs": "Number of images.",
             "views": "Augmented views of each image.",
-            "files.NAME.rows": "Number of rows of a file of embeddings.",
-            "files.NAME.content": "Its content id.",
             "digests": "Size and digest of every file.",
         },
+    ),
+    "pseudo-texts": Kind(
+        "Negative texts of IncCLIP, made by `invert-texts`.",
+        MANIFESTS["pseudo-texts"],
+        {
+            "texts": "Number of texts.",
+            "length": "Tokens of a text.",
+            "width": "Channels of a token embedding.",
+            "digests": "Size and digest of every file.",
+        },
+        _NEVER_REWRITTEN,
+    ),
+    "cached-embeddings": Kind(
+        "Embeddings in the directory of `--embedding-cache`; the identity is their key.",
+        MANIFESTS["cached-embeddings"],
+        {
+            "facts": "Images that cannot be decoded, by number.",
+            "digests": "Size and digest of every file.",
+        },
+        _NEVER_REWRITTEN,
     ),
     "embeddings": Kind(
         "Embeddings of a checkpoint, made by `eval-retrieval --save-embeddings`.",

@@ -16,21 +16,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM
-from vlcpctl.core.errors import UsageError
-from vlcpctl.data.precomputed import pseudo_texts
+from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.splitting.known_keys import FILES_0_3, METADATA, is_known_keys, read_known
 from vlcpctl.deletion.tars import Inode
 from vlcpctl.evaluation import rank_files
-from vlcpctl.evaluation.embedding_cache import is_cache_file
 from vlcpctl.files.inputs import read_json_object
 from vlcpctl.files.manifest import birth_id, is_artifact, kind_of, read_manifest
 from vlcpctl.files.outputs import Output, output_at
 from vlcpctl.files.stores import is_cache
 
-TEXTS, RANKS, CACHED, TRIMMED = "pseudo texts", "ranks", "cached embeddings", "trimmed week"
+RANKS, TRIMMED = "ranks", "trimmed week"
 UNFINISHED = "unfinished work"  # the state of a run, or parts
-_FORMATS = {pseudo_texts.METADATA: TEXTS, rank_files.METADATA: RANKS, METADATA: TRIMMED}
-_WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings", "export")
+_FORMATS = {rank_files.METADATA: RANKS, METADATA: TRIMMED}
+_FORMATS_0_3 = (b"vlcpctl.pseudo-texts", b"vlcpctl.embedding-cache")
+_VECTORS = ("targets", "embeddings", "pseudo-texts", "cached-embeddings")
+_WHOLE = ("stream", "task", "checkpoint", *_VECTORS, "export")
 _OURS = re.compile(rb'"schema": ?"vlcpctl\.')
 _STATE = re.compile(rb'"schema": ?"vlcpctl\.state/')
 _START_BYTES = 4096
@@ -62,12 +62,10 @@ class Artifact:
     @cached_property
     def manifest(self) -> Mapping[str, Any]:
         """Its manifest, or what a file has in its place. Raises BadInput if it cannot be read."""
-        if self.kind in {RANKS, CACHED}:
+        if self.kind == RANKS:
             return {}
         if self.kind == TRIMMED:
             return {"content": read_known(self.path).content}
-        if self.kind == TEXTS:
-            return pseudo_texts.open_pseudo_texts(self.path).metadata
         if self.kind == UNFINISHED:
             found = read_json_object(self.path / "identity.json")
             return {"identity": found.get("semantic", found)}
@@ -268,7 +266,10 @@ def _start_of(path: Path) -> bytes:
 
 
 def _kind_of_file(path: Path) -> tuple[str | None, bool]:
-    """The kind of a Parquet file or cache file of ours, and whether vlcpctl wrote a file."""
+    """The kind of a Parquet file of ours, and whether vlcpctl wrote a file.
+
+    Raises BadInput for one of version 0.3 that is not searched any more.
+    """
     if path.name in _OF_STATE and (path.parent / "state.json").is_file():
         return None, True
     keys, about = (path.with_name(name) for name in FILES_0_3)
@@ -279,8 +280,14 @@ def _kind_of_file(path: Path) -> tuple[str | None, bool]:
             metadata = pq.read_metadata(path).metadata or {}
         except (OSError, ValueError, pa.ArrowException):
             return None, False
+        _refuse_0_3(path, b" ".join(metadata))
         kind = next((kind for name, kind in _FORMATS.items() if name in metadata), None)
         return kind, kind is not None
-    if is_cache_file(start):
-        return CACHED, True
+    if path.suffix == ".safetensors":
+        _refuse_0_3(path, start)
     return None, not start or _OURS.search(start) is not None
+
+
+def _refuse_0_3(path: Path, found: bytes) -> None:
+    if any(name in found for name in _FORMATS_0_3):
+        raise BadInput(f"{path} has embeddings of pairs as version 0.3 stored them; delete it")

@@ -9,7 +9,7 @@ from pathlib import Path
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.method import Method
 from vlcpctl.core.transform import EXACT, ImageTransform
-from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory, TeacherTargets, open_targets
+from vlcpctl.data.precomputed.targets import TargetsDirectory, TeacherTargets, open_targets
 from vlcpctl.data.tasks.task import Split, Task
 from vlcpctl.files.manifest import content_of, identity_differences
 from vlcpctl.training.config.request import TrainRequest

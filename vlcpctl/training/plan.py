@@ -21,8 +21,8 @@ from vlcpctl.core.transform import TORCH
 from vlcpctl.data.images.resizing import slow_note
 from vlcpctl.data.loading.groups import pair_groups, sizes
 from vlcpctl.data.loading.sampler import PairSampler
-from vlcpctl.data.precomputed.stored_features import StoredProjections, read_features
-from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
+from vlcpctl.data.precomputed.features import StoredProjections, read_features
+from vlcpctl.data.precomputed.targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.files.outputs import Output
 from vlcpctl.models.configuration import activation_note, in_words

@@ -12,7 +12,7 @@ from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.method import Method
 from vlcpctl.data.loading.order import Order
 from vlcpctl.data.loading.sampler import BufferSampler
-from vlcpctl.data.precomputed.pseudo_texts import PseudoTextFile, open_pseudo_texts
+from vlcpctl.data.precomputed.pseudo_texts import PseudoTexts, open_pseudo_texts
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.files.manifest import content_of
 from vlcpctl.training.config.request import TrainRequest
@@ -22,7 +22,7 @@ from vlcpctl.training.config.request import TrainRequest
 class FileTexts:
     """The texts of a file, `count` for each batch: a pure function of (seed, batch number)."""
 
-    file: PseudoTextFile
+    file: PseudoTexts
     count: int
     seed: int
 
@@ -31,14 +31,14 @@ class FileTexts:
 
         Texts that do not fill the last batch of an epoch over the file are left out.
         """
-        epoch, batch_in_epoch = divmod(number, self.file.count // self.count)
+        epoch, batch_in_epoch = divmod(number, len(self.file) // self.count)
         return self._order.rows(
             epoch, batch_in_epoch * self.count, (batch_in_epoch + 1) * self.count
         )
 
     @cached_property
     def _order(self) -> Order:
-        return Order(self.file.count, self.seed, "pseudo-texts")
+        return Order(len(self.file), self.seed, "pseudo-texts")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class PseudoTextSource:
     def __str__(self) -> str:
         """The line in the plan."""
         if self.file_texts is not None:
-            count = self.file_texts.file.count
+            count = len(self.file_texts.file)
             return f"{self.settings.texts} pseudo texts per step, from {count} precomputed ones"
         settings = self.settings
         return (
@@ -143,6 +143,6 @@ def _from_file(
                 f"content {file.identity[name]}, not {ids[-1]}"
             )
     file.verify()
-    if file.count < settings.texts:
-        raise UsageError(f"{file.path} has {file.count} texts, but a step uses {settings.texts}")
+    if len(file) < settings.texts:
+        raise UsageError(f"{file.path} has {len(file)} texts, but a step uses {settings.texts}")
     return FileTexts(file, settings.texts, request.drawn_seed)

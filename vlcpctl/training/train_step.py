@@ -26,7 +26,7 @@ from vlcpctl.core.batch import Weights
 from vlcpctl.core.devices import set_arithmetic, torch_device
 from vlcpctl.core.errors import Diverged, Incompatible, UsageError
 from vlcpctl.core.machine import peak_memory
-from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory
+from vlcpctl.data.precomputed.targets import TargetsDirectory
 from vlcpctl.data.tasks.task import ids_by_content, open_task
 from vlcpctl.distributed.signals import StopFlag, stop_flag
 from vlcpctl.distributed.world import World

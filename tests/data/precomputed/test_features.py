@@ -13,7 +13,7 @@ from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.data.buffer.manifest import BufferRequest
 from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
-from vlcpctl.data.precomputed.stored_features import (
+from vlcpctl.data.precomputed.features import (
     FILE,
     IMAGES,
     TEXTS,
@@ -184,7 +184,7 @@ def test_damage_is_found(tmp_path: Path, tasks: list[Path]) -> None:
     for name, rows in ((IMAGES, 6), (TEXTS, 12)):
         whole = (buffer.path / name).read_bytes()
         np.save(buffer.path / name, np.zeros((rows + 1, WIDTH), np.float16))
-        refused_by_all(f"{name} has shape ({rows + 1}, {WIDTH}), not ({rows}, {WIDTH})")
+        refused_by_all(f"{name} has {rows + 1} rows, but {buffer.path / FILE} has {rows}")
         (buffer.path / name).write_bytes(whole[:-1])
         refused_by_all(f"cannot read {buffer.path / name}")
         (buffer.path / name).write_bytes(whole)

@@ -23,25 +23,24 @@ import numpy as np
 import pyarrow as pa
 
 from vlcpctl.core.errors import BadInput, Incompatible
-from vlcpctl.data.precomputed.vector_files import (
-    read_table,
-    read_vectors,
-    write_table,
-    write_vectors,
-)
+from vlcpctl.data.precomputed.store import Store
 from vlcpctl.data.tasks.facts import StoredFeatures
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Split, Task
 
 FILE = "features.parquet"
 IMAGES, TEXTS = "image_features.npy", "text_features.npy"
-_SCHEMA = pa.schema(
+_COLUMNS = pa.schema(
     [
         pa.field("key", pa.string(), nullable=False),
         pa.field("checkpoint", pa.string(), nullable=False),
         pa.field("captions", pa.int32(), nullable=False),
     ]
 )
+
+
+def _store(buffer: Path) -> Store:
+    return Store(buffer, FILE, {IMAGES: 1, TEXTS: "captions"}, np.float16, _COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -109,45 +108,38 @@ def joined(parts: Sequence[StoredProjections]) -> StoredProjections:
 
 def write_features(directory: Path, keys: Sequence[str], found: StoredProjections) -> None:
     """Write the features into a buffer's directory; `keys` are those of its index, in order."""
-    for name, values in ((IMAGES, found.image_ND), (TEXTS, found.text_TD)):
-        write_vectors(directory / name, [values], values.shape, np.float16)
-    columns = [pa.array(keys), pa.array(found.makers), pa.array(found.captions_N, pa.int32())]
-    write_table(directory / FILE, pa.table(columns, schema=_SCHEMA))
+    columns = [pa.array(keys, pa.string()), pa.array(found.makers, pa.string())]
+    table = pa.table([*columns, pa.array(found.captions_N, pa.int32())], schema=_COLUMNS)
+    vectors = {IMAGES: [found.image_ND], TEXTS: [found.text_TD]}
+    _store(directory).write(table, vectors, found.width)
 
 
-def read_features(buffer: Task) -> StoredProjections:
+def read_features(buffer: Task, *, verified: bool = True) -> StoredProjections:
     """The projections of a buffer that stores them, in the order of its index; held in memory.
 
-    Raises BadInput if a file cannot be read, does not match the index, or has other values than
-    were written.
+    Raises BadInput if a file cannot be read or does not match the index, or, if they are to be
+    verified, has other values than were written.
     """
-    found, listed = _read(buffer), buffer.buffer.features
-    if listed is None or found.content(buffer.split("train").keys) != listed.content:
+    store, split, listed = _store(buffer.path), buffer.split("train"), buffer.buffer.features
+    table = store.rows()
+    counts = table["captions"].to_numpy()
+    if table["key"].to_pylist() != split.keys or not np.array_equal(counts, split.caption_counts()):
+        raise BadInput(
+            f"{buffer.path / FILE} does not match the pairs in the index; run 'vlcpctl check'"
+        )
+    image, text = (store.vectors(name, table).all() for name in (IMAGES, TEXTS))
+    # A few checkpoints made all of them: one str each, not one of each row.
+    coded = table["checkpoint"].combine_chunks().dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    makers = [names[code] for code in coded.indices.tolist()]
+    found = StoredProjections(image, text, counts, makers)
+    is_known = not verified or (listed is not None and found.content(split.keys) == listed.content)
+    if not is_known or image.shape[1] != text.shape[1]:
         raise BadInput(
             f"{buffer.path}: the values of {FILE}, {IMAGES} or {TEXTS} are not those listed in "
             "task.json (their content id differs)"
         )
     return found
-
-
-def _read(buffer: Task) -> StoredProjections:
-    """As `read_features`, without verifying the values."""
-    path, split = buffer.path / FILE, buffer.split("train")
-    table = read_table(path, _SCHEMA, _SCHEMA.names)
-    counts = table["captions"].to_numpy()
-    if table["key"].to_pylist() != split.keys or not np.array_equal(counts, split.caption_counts()):
-        raise BadInput(f"{path} does not match the pairs in the index; run 'vlcpctl check'")
-    image, text = (read_vectors(buffer.path / name, np.float16) for name in (IMAGES, TEXTS))
-    for name, values, rows in ((IMAGES, image, len(split)), (TEXTS, text, int(counts.sum()))):
-        if values.shape != (rows, image.shape[1]):
-            raise BadInput(
-                f"{buffer.path / name} has shape {values.shape}, not {(rows, image.shape[1])}; "
-                "run 'vlcpctl check'"
-            )
-    # A few checkpoints made all of them: one str each, not one of each row.
-    coded = table["checkpoint"].combine_chunks().dictionary_encode()
-    names = coded.dictionary.to_pylist()
-    return StoredProjections(image, text, counts, [names[code] for code in coded.indices.tolist()])
 
 
 def carry_over(
@@ -176,13 +168,10 @@ def carry_over(
 def check_features(buffer: Task, listed: StoredFeatures, *, deep: bool) -> Iterator[str]:
     """Yield a line for each problem of the stored features; `deep` recomputes their content id.
 
-    `listed` is the entry of the features in the buffer's manifest.
+    `listed` is the entry of the features in the buffer's manifest. Raises BadInput as
+    `read_features` does.
     """
-    try:
-        found = read_features(buffer) if deep else _read(buffer)
-    except BadInput as error:
-        yield str(error)
-        return
+    found = read_features(buffer, verified=deep)
     if found.width != listed.width:
         path = buffer.path / IMAGES
         yield f"{path}: has {found.width} channels, task.json says {listed.width}"

@@ -74,7 +74,6 @@ def write_report(document: Document, about: dict[str, Any], out: Path, *, force:
     texts = {
         "report.html": page(document),
         "report.md": markdown(document),
-        FACTS: facts_csv(document),
         **{
             f"{one.paper.name}.csv": records_csv(FIELDS, one.records())
             for one in document.published
@@ -86,6 +85,8 @@ def write_report(document: Document, about: dict[str, Any], out: Path, *, force:
         for name, text in texts.items():
             (directory / name).parent.mkdir(exist_ok=True)
             (directory / name).write_text(text, encoding="utf-8")
+        with (directory / FACTS).open("w", encoding="utf-8") as file:
+            file.writelines(facts_csv(document))
     return True
 
 

@@ -665,7 +665,7 @@ def _score_lines(track: Track, run: Run) -> Iterator[str]:
             lines = zip(
                 map(columns.__getitem__, known[1].tolist()),
                 map(steps.__getitem__, known[0].tolist()),
-                _number_texts(scores[:, *known], seeds),
+                _number_texts(scores[:, known[0], known[1]], seeds),
                 repeat(end),
             )  # fmt: skip
             yield "".join(chain.from_iterable(lines))
@@ -772,13 +772,14 @@ def _options(request: ReportRequest) -> dict[str, Any]:
 def _rows_id(rows: Sequence[Row]) -> str:
     """An id of the rows, whatever their order and places."""
     encode = msgspec.json.Encoder(order="deterministic").encode
-    parts: dict[object, bytes] = {}  # of each, what many rows have in common
+    models: dict[object, bytes] = {}  # what many rows have in common; a row alone has one part
+    data: dict[object, bytes] = {}
     lines = []
     for row in rows:
-        if row.model_part not in parts:
-            parts[row.model_part] = encode((row.config and row.config["id"], _OF_MODEL(row)))
-        if row.data_part not in parts:
-            parts[row.data_part] = encode(_OF_DATA(row))
-        lines.append(parts[row.model_part] + parts[row.data_part] + encode(_OF_ROW(row)))
+        if row.model_part not in models:
+            models[row.model_part] = encode((row.config and row.config["id"], _OF_MODEL(row)))
+        if row.data_part not in data:
+            data[row.data_part] = encode(_OF_DATA(row))
+        lines.append(models[row.model_part] + data[row.data_part] + encode(_OF_ROW(row)))
     digests = sorted(blake2b(line, digest_size=16).hexdigest() for line in lines)
     return content_id(digests)

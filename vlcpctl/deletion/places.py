@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.precomputed import pseudo_texts
-from vlcpctl.data.splitting.known_keys import FILES_0_3, METADATA, is_known_keys, read_known
+from vlcpctl.data.splitting.leaving_out import KNOWN_METADATA, read_known
 from vlcpctl.deletion.tars import Inode
 from vlcpctl.evaluation import rank_files
 from vlcpctl.evaluation.embedding_cache import is_cache_file
@@ -29,7 +29,11 @@ from vlcpctl.files.stores import is_cache
 
 TEXTS, RANKS, CACHED, TRIMMED = "pseudo texts", "ranks", "cached embeddings", "trimmed week"
 UNFINISHED = "unfinished work"  # the state of a run, or parts
-_FORMATS = {pseudo_texts.METADATA: TEXTS, rank_files.METADATA: RANKS, METADATA: TRIMMED}
+_FORMATS = {
+    pseudo_texts.METADATA: TEXTS,
+    rank_files.METADATA: RANKS,
+    KNOWN_METADATA: TRIMMED,
+}
 _WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings", "export")
 _OURS = re.compile(rb'"schema": ?"vlcpctl\.')
 _STATE = re.compile(rb'"schema": ?"vlcpctl\.state/')
@@ -268,9 +272,6 @@ def _start_of(path: Path) -> bytes:
 
 def _kind_of_file(path: Path) -> tuple[str | None, bool]:
     """The kind of a Parquet file or cache file of ours, and whether vlcpctl wrote a file."""
-    keys, about = (path.with_name(name) for name in FILES_0_3)
-    if path in {about, keys} and keys.exists() and is_known_keys(about):
-        return (TRIMMED if path == about else None), True
     if (start := _start_of(path)).startswith(b"PAR1"):
         try:
             metadata = pq.read_metadata(path).metadata or {}

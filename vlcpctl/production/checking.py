@@ -13,8 +13,12 @@ from pathlib import Path
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, some_names
-from vlcpctl.data.splitting.known_keys import read_known
-from vlcpctl.data.splitting.stop_lists import StopList, read_stop_list, stop_lists_in
+from vlcpctl.data.splitting.leaving_out import (
+    StopList,
+    read_known,
+    read_stop_list,
+    stop_lists_in,
+)
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import open_task

@@ -12,8 +12,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import shown
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.words import counted
-from vlcpctl.data.splitting.leaving_out import LEAKED
-from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
+from vlcpctl.data.splitting.leaving_out import LEAKED, read_stop_list, stop_lists_in
 from vlcpctl.files.inputs import converted
 from vlcpctl.production.attempt import (
     Judgement,

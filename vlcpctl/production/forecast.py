@@ -19,12 +19,11 @@ from vlcpctl.core.console import progress
 from vlcpctl.core.words import duration, size
 from vlcpctl.data.loading.replay import replayed_pairs
 from vlcpctl.data.splitting.holdout import CountedHoldout
-from vlcpctl.data.splitting.leaving_out import KNOWN, Counts, counts_of
-from vlcpctl.data.splitting.options import plan as plan_of
-from vlcpctl.data.splitting.rules import all_in_one
-from vlcpctl.data.splitting.selection import SelectionPass
+from vlcpctl.data.splitting.leaving_out import KNOWN, Counts
+from vlcpctl.data.splitting.plan import Plan, plan_of
+from vlcpctl.data.splitting.rules import Rule
+from vlcpctl.data.splitting.selection import Selection
 from vlcpctl.data.splitting.stream import check_columns
-from vlcpctl.data.splitting.writing import SplitPlan
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
 from vlcpctl.data.tasks.skips import SkipLog
@@ -113,14 +112,12 @@ def _read_pairs(lines: Lines) -> NewPairs:
     )
     plan = plan_of(options)
     check_columns(plan)
-    inputs = plan.reader.inputs
     skips = SkipLog(None)
-    selection = SelectionPass(plan.reader, all_in_one(""), skips, is_last=False)
+    rule = Rule([""], lambda: lambda _source, _pair: "")
+    selection = Selection(plan, rule, skips, is_last=False)
     keys, digests, captions = bytearray(), bytearray(), list[int]()
     named, total = list[str | None](), 0
-    rows = [file.count() for one in inputs for file in one.files]
-    known = 0 if None in rows else sum(one or 0 for one in rows)
-    with progress("read", known, "pairs") as bar:
+    with progress("read", plan.rows(), "pairs") as bar:
         for batch in selection.batches():
             for _, sample, split in batch:
                 keys += bytes.fromhex(sample.key)
@@ -130,12 +127,11 @@ def _read_pairs(lines: Lines) -> NewPairs:
                 total += len(sample.data)
             bar.advance(len(batch))
     skips.check(plan.tolerance, selection.read)
-    left_out = plan.reader.left_out
     digest_N = np.frombuffer(digests, np.uint8).reshape(len(captions), -1)
     return NewPairs(
         read=selection.read,
         skipped=skips.summary(),
-        left_out={} if left_out is None else counts_of(left_out.lists, selection.left_out),
+        left_out=selection.left_out_counts(),
         keys=Keys(np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)),
         images=Keys(np.ascontiguousarray(digest_N[:, :KEY_BYTES])),
         captions_N=np.array(captions, dtype=np.int64),
@@ -144,7 +140,7 @@ def _read_pairs(lines: Lines) -> NewPairs:
     )
 
 
-def _splits(plan: SplitPlan, digest_N: np.ndarray, named: Sequence[str | None]) -> list[str]:
+def _splits(plan: Plan, digest_N: np.ndarray, named: Sequence[str | None]) -> list[str]:
     """The split of each pair: that of its row, or by the hash of its image."""
     holdout = plan.holdout
     if holdout is None:
@@ -264,7 +260,7 @@ def _most_in_buffer(lines: Lines) -> int:
     wanted = lines.settings.buffer_size
     data = [local_source(one) for one in lines.state.start.buffer_from]
     plan = plan_of(split_options(data, lines.settings, lines.place.root))
-    rows = [file.count() for one in plan.reader.inputs for file in one.files]
+    rows = [file.count() for file in plan.files]
     known = None if None in rows else sum(one or 0 for one in rows)
     if wanted.endswith("%"):
         return math.ceil((known or 0) * float(wanted.removesuffix("%")) / 100)

@@ -16,7 +16,7 @@ from pathlib import Path
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, UsageError, some_names
-from vlcpctl.data.splitting.known_keys import KnownKeys
+from vlcpctl.data.splitting.leaving_out import KnownKeys
 from vlcpctl.data.tasks.task import Task, open_stream
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop, mirror, rewrite_stream

@@ -7,8 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vlcpctl.core.errors import UsageError, some_names
-from vlcpctl.data.splitting.leaving_out import DELETED, KNOWN, LEAKED, SELF, Counts, read_lists
-from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
+from vlcpctl.data.splitting.leaving_out import (
+    DELETED,
+    KNOWN,
+    LEAKED,
+    SELF,
+    Counts,
+    read_lists,
+    read_stop_list,
+    stop_lists_in,
+)
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import open_task

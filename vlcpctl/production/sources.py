@@ -12,8 +12,8 @@ from vlcpctl.core.words import printable
 from vlcpctl.data.sources.identity import identify
 from vlcpctl.data.sources.pairs import UnknownColumn, check
 from vlcpctl.data.splitting import selection
-from vlcpctl.data.splitting.leaving_out import Counts, counts_of
-from vlcpctl.data.splitting.options import plan as plan_of
+from vlcpctl.data.splitting.leaving_out import Counts
+from vlcpctl.data.splitting.plan import plan_of
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.files.ids import canonical_json, content_id
 from vlcpctl.files.stores import stored
@@ -40,11 +40,11 @@ def identify_data(data: Sequence[str], settings: Settings, root: Path) -> NewDat
     Raises UsageError or BadInput as `split` does; for a column that is only recorded, with the
     option that takes it back.
     """
-    reader = plan_of(split_options(data, settings, root)).reader
+    plan = plan_of(split_options(data, settings, root))
     try:
-        for file in (file for one in reader.inputs for file in one.files):
-            check(file, reader.columns)
-        found = identify(reader.inputs, reader.columns, None)
+        for file in plan.files:
+            check(file, plan.columns)
+        found = identify(plan.inputs, plan.columns, None)
     except UnknownColumn as error:
         raise BadInput(f"{error}{_recorded(Layout(root), settings, error)}") from error
     content = content_id(sorted(canonical_json(one) for one in found.values()))
@@ -104,12 +104,10 @@ def all_left_out(
         return None
     options = replace(split_options(data, settings, root), not_=list(left_out))
     with suppress(BadInput):
-        reader = plan_of(options).reader
-        for file in (file for one in reader.inputs for file in one.files):
-            check(file, reader.columns)
-        places = selection.all_left_out(reader)
-        if places is not None and reader.left_out is not None:
-            return counts_of(reader.left_out.lists, places)
+        plan = plan_of(options)
+        for file in plan.files:
+            check(file, plan.columns)
+        return selection.all_left_out(plan)
     return None
 
 

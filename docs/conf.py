@@ -1,12 +1,16 @@
 """How Sphinx builds these pages: `sphinx-build -W --keep-going -q docs runs/docs`."""
 
 import importlib.metadata
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent))
 
 project = "vlcpctl"
 author = "The vlcpctl authors"
 copyright = "The vlcpctl authors, Apache-2.0"
 release = importlib.metadata.version("vlcpctl")
-extensions = ["myst_parser", "sphinx.ext.mathjax", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.mathjax", "sphinx_copybutton", "_generate.pages"]
 myst_fence_as_directive = ["math"]  # as GitHub shows it
 myst_enable_extensions = ["dollarmath"]
 exclude_patterns = ["_build"]

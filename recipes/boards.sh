@@ -24,6 +24,10 @@ policy_of() {
   esac
 }
 
+weights_of() { # SHARE of the second model: as merge takes it
+  awk -v share="$1" 'BEGIN { print 1 - share "," share }'
+}
+
 as_options() { # SETTINGS: as options of train-step; the share of interpolate is none
   case $1 in
     "" | alpha=*) ;;
@@ -75,7 +79,8 @@ sequence() {
       echo "train-step $task -o $made $words ${from:+--previous $from} $held" |
         if [ -n "$from" ]; then without_temperature; else cat; fi
       if [ "$made" != "$dir/${task##*/}" ]; then
-        echo "interpolate $from $made --alpha $share -o $dir/${task##*/} --run '$name'"
+        echo "merge $from $made --weights $(weights_of "$share") -o $dir/${task##*/}" \
+          "--run '$name alpha=$share'"
       fi
       from=$dir/${task##*/}
       : "${start:=$from}"

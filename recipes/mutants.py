@@ -46,7 +46,7 @@ SUBJECTS = {  # where the tests of a package are
     "deletion": ["tests/deletion", "tests/production/test_deletion.py"],
     "checkpoints": [
         "tests/checkpoints",
-        *("tests/commands/test_interpolate.py", "tests/commands/test_merge.py"),
+        "tests/commands/test_merge.py",
         "tests/inspection/test_check.py",
         *("tests/export/test_models.py", "tests/training/adaptation/test_model.py"),
         "tests/models/test_hub.py",

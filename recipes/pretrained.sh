@@ -151,7 +151,7 @@ train_one() { # DIR ROW SEED
   local run=$1/seed$3/$2 task
   if [ "$2" = interpolate ]; then
     for task in $tasks; do
-      echo "interpolate start $1/seed$3/seqf/${task##*/} -o $run/${task##*/}"
+      echo "merge start $1/seed$3/seqf/${task##*/} -o $run/${task##*/} --run interpolate"
     done
   else
     sequence "$2" "$run" "$2" "$(rate_of "$2")" "$3" $tasks

@@ -62,7 +62,7 @@ update() { # METHOD SEED
   local run=seed$2/$1 week memory=""
   if [ "$1" = interpolate ]; then
     for week in $weeks; do
-      echo "interpolate $start seed$2/seqf/${week##*/} -o $run/${week##*/}"
+      echo "merge $start seed$2/seqf/${week##*/} -o $run/${week##*/} --run interpolate"
     done
   else
     if [ "$1" = er ] || [ "$1" = ctp ]; then memory="--policy reservoir --size $size --seed $2"; fi

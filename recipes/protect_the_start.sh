@@ -112,7 +112,7 @@ merge_of() { # ROW SEED CHAIN: the models of its weeks, or its last and the star
   each=$(printf "seed$2/$3/%s " ${weeks//weeks\//})
   each=${each% }
   case $1 in
-    *average) echo "interpolate start ${each##* } -o $made --run $1" ;;
+    *average) echo "merge start ${each##* } -o $made --run $1" ;;
     ema) echo "merge start $each --rule ema -o $made --run $1" ;;
     *) echo "merge $each --rule $1 --base start -o $made --run $1" ;;
   esac

@@ -30,8 +30,8 @@ from vlcpctl.core.console import emit
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from support.report_rows import write_runs
 
-STEPS = "main h3:has-text('rm over the steps')"
-TASKS = "main h3:has-text('rm by step and task')"
+STEPS = ".lead"
+TASKS = "main h3:has-text('R@mean by step and task')"
 # Name, runs, scheme, width, the part of the page at the top, and height.
 PICTURES = (
     ("3-runs", 3, "light", 1180, "h1", 1500),
@@ -88,9 +88,9 @@ def _of_quickstart(report: Path, browser: str) -> bytes:
         chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         tab = chromium.new_page(viewport={"width": 960, "height": 900}, device_scale_factor=2)
         tab.goto((report / "report.html").resolve().as_uri())
-        curves = tab.locator(f"{STEPS} ~ figure").first.screenshot()
-        tab.goto((report / "forgotten" / f"{LOST}.html").resolve().as_uri())
-        cards = tab.locator(f"h3:text-is('{LOST_RUN}') ~ ul.cards").first
+        curves = tab.locator(f"{STEPS} + figure").first.screenshot()
+        tab.goto((report / "forgotten.html").resolve().as_uri())
+        cards = tab.locator(f"h2:text-is('{LOST}') ~ h3:text-is('{LOST_RUN}') ~ ul.cards").first
         cards.evaluate(
             "(list, most) => [...list.children].slice(most).forEach(one => one.remove())", MOST_LOST
         )

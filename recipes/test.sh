@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that must hold: style, types, layers, generated text, tests. Arguments go to pytest.
+# Everything that must hold: style, types, layers, tests. Arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 with_dev=1
@@ -15,7 +15,6 @@ check ruff check
 check ruff format --check
 check mypy
 check lint-imports --no-logo
-check python docs/generate.py --check
 check codespell
 check sphinx-build -W --keep-going -q docs runs/docs
 check validate-pyproject pyproject.toml

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from vlcpctl.api.functions import forgetting_report as forgetting_report
     from vlcpctl.api.functions import import_checkpoint as import_checkpoint
     from vlcpctl.api.functions import inspect as inspect
-    from vlcpctl.api.functions import interpolate as interpolate
     from vlcpctl.api.functions import invert_texts as invert_texts
     from vlcpctl.api.functions import list_methods as list_methods
     from vlcpctl.api.functions import merge as merge

@@ -21,10 +21,32 @@ _RESULTS = {
 }
 
 
-def table() -> str:
-    """Every command with its summary, linked to its page."""
+_INDEX = """# Commands
+
+{table}
+
+- `vlcpctl COMMAND -h` is a short help, `--help` a longer one, and `--help-all` has every option,
+  as these pages do.
+- Results go to stdout, everything else to stderr. Commands print the path they wrote, or rows as
+  one JSON object per line. Where a command reads or writes rows or lists, `-` is stdin or stdout.
+- Every option can be set with an environment variable, such as `VLCPCTL_TRAIN_STEP_LR` for `--lr`
+  of `train-step`.
+- `--debug`, anywhere on the command line, or `VLCPCTL_DEBUG=1` prints the traceback of an error.
+- [Exit codes](../reference/exit_codes.md) are the same for all commands.
+
+```{{toctree}}
+:hidden:
+:glob:
+
+*
+```
+"""
+
+
+def index() -> str:
+    """The page that lists every command with its summary."""
     rows = [(f"[vlcpctl {name}]({name}.md)", prose(one.summary)) for name, one in COMMANDS.items()]
-    return table_of(("command", ""), rows)
+    return _INDEX.format(table=table_of(("command", ""), rows))
 
 
 def functions() -> str:

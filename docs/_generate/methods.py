@@ -61,24 +61,15 @@ def facts_of(method: type[Method]) -> dict[str, Any]:
 
 
 def table() -> str:
-    """Every method for the README: name, title, needs; the names link to its page."""
-    return table_of(("name", "", "needs"), [(*row[:2], row[-1]) for row in _rows("docs/methods/")])
-
-
-def linked_table() -> str:
-    """Every method for a page beside theirs: name, title and papers, when to use it, needs."""
-    return table_of(("name", "", "when to use it", "needs"), _rows("", has_papers=True))
-
-
-def _rows(link: str, *, has_papers: bool = False) -> list[tuple[str, str, str, str]]:
+    """Every method: name, title and papers, when to use it, needs; the names link to its page."""
     rows = []
     for method in TABLE.values():
         facts = facts_of(method)
         papers = "; ".join(f"[{cited(paper)}]({paper.url})" for paper in method.papers)
-        title = prose(method.title) + (f" ({papers})" if papers and has_papers else "")
+        title = prose(method.title) + (f" ({papers})" if papers else "")
         needs = ", ".join(filter(None, (SHORT.get(one, one) for one in facts["needs"])))
-        rows.append((_linked(method.name, link), title, when(method.name), needs))
-    return rows
+        rows.append((_linked(method.name, ""), title, when(method.name), needs))
+    return table_of(("name", "", "when to use it", "needs"), rows)
 
 
 def _preset(name: str) -> str:

@@ -67,9 +67,9 @@ for _line in (
     f"buffer {A} -o out --policy ring --size -3",
     f"buffer {A} -o out --policy ring --size 5 --seed -1",
     f"buffer {A} -o out --policy moon --size 5",
-    "interpolate ctp ctp1 -o out --alpha 2",
-    "interpolate ctp ctp1 -o out --alpha nan",
-    "interpolate ctp ctp1 -o out --alpha -0.1",
+    "merge ctp ctp1 -o out --weights 2",
+    "merge ctp ctp1 -o out --weights nan,1",
+    "merge ctp ctp1 -o out --weights=-0.1,1",
     "split pairs.parquet -o out --by moon",
     "split pairs.parquet -o out --by iid --tasks 0",
     "split pairs.parquet -o out --by iid --tasks 3 --seed -1",
@@ -161,7 +161,7 @@ PLACES.add(
 )
 PLACES.add(
     "an output that is an input",
-    "interpolate ctp ctp1 -o ctp --alpha 0.5 --force",
+    "merge ctp ctp1 -o ctp --force",
     2,
     out="nothing",
 )

@@ -19,7 +19,7 @@ _SHORT = {
     "train-step": _TRAIN,
     "eval-retrieval": f"eval-retrieval {A} {B} --checkpoint ctp -o out",
     "distill": f"distill {B} --teacher ctp -o out",
-    "interpolate": "interpolate ctp ctp1 -o out --alpha 0.5",
+    "merge": "merge ctp ctp1 -o out --weights 1,1",
     "forgetting-report": "forgetting-report rows.ndjson -o out",
     "sample": "sample emoji9 -o out --size 32 --limit 40",
     "spatial-report": f"spatial-report {A} --checkpoint ctp --checkpoint ctp1 -o out",
@@ -116,7 +116,7 @@ _OTHER = {
     "buffer": "--seed 1",
     "train-step": "--lr 0.001",
     "forgetting-report": "--allow-missing --title other",
-    "interpolate": "--alpha 0.25",
+    "merge": "--weights 3,1",
 }
 for _name in ("split", "buffer", "train-step"):
     TOGETHER.add(

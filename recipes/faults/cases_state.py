@@ -111,7 +111,7 @@ _USES = {
     "eval-retrieval": f"eval-retrieval {A} --checkpoint ctp -o out",
     "eval-zeroshot": f"eval-zeroshot {A} --checkpoint ctp -o out",
     "distill": f"distill {B} --teacher ctp -o out",
-    "interpolate": "interpolate ctp ctp1 -o out --alpha 0.5",
+    "merge": "merge ctp ctp1 -o out",
     "buffer": f"buffer {A} -o out --policy herding --size 8 --checkpoint ctp",
     "spatial-report": f"spatial-report {A} --checkpoint ctp --checkpoint ctp1 -o out",
     "check": "check ctp",

@@ -53,12 +53,11 @@ def test_the_functions_are_typed(tmp_path: Path) -> None:
         "a = vlcpctl.distill('t', out='b', teacher='c', crop_scale=(0.5, 1.0))",
         "a = vlcpctl.invert_texts(checkpoint='c', buffer='b', out='o')",
         "a = vlcpctl.import_checkpoint('x.pt', out='c', model='ViT-B-32')",
-        "a = vlcpctl.interpolate('a', 'b', out='c', alpha=(0, 0.5))",
         "a = vlcpctl.export_as('c', out='m', to='onnx')",
         "text: str = vlcpctl.batch('lines', jobs=2)",
     ]
     wrong = [
-        "vlcpctl.split('a', out='b')",
+        "vlcpctl.split('a', by='iid')",
         "vlcpctl.split('a', out='b', by=3)",
         "vlcpctl.train_step('a', out='b', method='ctp', lrr=3)",
         "vlcpctl.eval_retrieval('t', checkpoint=3)",
@@ -109,17 +108,12 @@ def test_merged_checkpoints_have_the_bytes_of_the_commands(
 ) -> None:
     inputs = make_inputs(tmp_path / "inputs")
     models = (inputs / "plain", inputs / "queued")
-    for words in (
-        ("merge", *models, "--weights", "1,3", "-o", tmp_path / "command"),
-        ("interpolate", *models, "--alpha", "0,0.25", "-o", tmp_path / "commands"),
-    ):
-        assert run_program(capfd, *words).code == 0
-    merged = vlcpctl.merge(models, out=tmp_path / "function", weights=(1, 3))
-    assert tree(merged) == tree(tmp_path / "command")
-    sweep = vlcpctl.interpolate(*models, out=tmp_path / "functions", alpha=(0, 0.25))
-    assert sorted(path.name for path in sweep.iterdir()) == ["alpha-0", "alpha-0.25"]
-    for share in sweep.iterdir():
-        assert tree(share) == tree(tmp_path / "commands" / share.name)
+    more = ("--weights", "1,0", "--weights", "1,3")
+    assert run_program(capfd, "merge", *models, *more, "-o", tmp_path / "command").code == 0
+    sweep = vlcpctl.merge(models, out=tmp_path / "function", weights=[(1, 0), (1, 3)])
+    assert sorted(path.name for path in sweep.iterdir()) == ["weights-1,0", "weights-1,3"]
+    for one in sweep.iterdir():
+        assert tree(one) == tree(tmp_path / "command" / one.name)
 
 
 def test_rows_are_returned_and_can_be_reported(tmp_path: Path) -> None:

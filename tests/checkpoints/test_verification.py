@@ -55,7 +55,6 @@ COMMANDS = {
     "train --model": (
         "train-step {task} -o {out} --from-scratch --method seqf {how} --model {ckpt}"
     ),
-    "interpolate": "interpolate {plain} {ckpt} -o {out} --alpha 0.5",
     "merge": "merge {plain} {ckpt} -o {out}",
     "merge --base": "merge {plain} -o {out} --rule ties --base {ckpt}",
     "eval-retrieval": "eval-retrieval {task} --checkpoint {ckpt} -o {out}",

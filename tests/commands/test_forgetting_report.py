@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from support.eval_rows import current, merged_rows, own_rows, row, write_rows
+from support.program import check_refused, run_program
 from support.run_checkpoints import write_run
 
 from vlcpctl.report.report import read_facts
@@ -270,3 +271,20 @@ def test_a_place_without_checkpoints_is_refused(rows: str, tmp_path: Path) -> No
     assert (done.returncode, done.stdout) == (3, "")
     assert "has no checkpoint in it" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_directory_stands_for_the_files_of_rows_below_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "runs/.old").mkdir(parents=True)
+    (tmp_path / "runs/events.ndjson").write_text('{"schema": "other/1"}\n')
+    refused = run_program(capfd, "forgetting-report", tmp_path / "runs")
+    check_refused(refused, "forgetting-report", 3, "has no files of evaluation rows")
+    rows = own_rows()
+    write_rows(tmp_path / "runs/a.ndjson", rows[:3])
+    write_rows(tmp_path / "runs/b.ndjson", rows[3:])
+    write_rows(tmp_path / "runs/.old/c.ndjson", own_rows(run="other"))
+    found = run_program(capfd, "forgetting-report", tmp_path / "runs", "--json")
+    assert (found.code, json.loads(found.out)["content"]) == (0, json.loads(
+        run_program(capfd, "forgetting-report", write_rows(tmp_path / "all", rows), "--json").out
+    )["content"])  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.collected import collect
 from support.production import SETTINGS, write_week
 from support.program import MICRO, TINY, check_refused, make_inputs, run_program
 from torch import Tensor, nn
@@ -20,7 +18,6 @@ from vlcpctl import Task, load_model
 from vlcpctl.checkpoints.merge_rules import TABLE, Average, Ema, MergeRule, ModelStock, Ties
 from vlcpctl.deletion.places import Artifact
 from vlcpctl.files.manifest import read_manifest
-from vlcpctl.files.rows import read_rows
 from vlcpctl.inspection.check import check
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.tiny_stream import make_task
@@ -118,36 +115,6 @@ def test_each_rule_merges_all_weights_of_the_files(
     assert not all(torch.equal(found[name], other[name]) for name in expected)
 
 
-def test_the_mean_of_two_is_what_interpolate_makes(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    merge(capfd, inputs, tmp_path / "merged", "average")
-    words = (inputs / "one", inputs / "other", "-o", tmp_path / "half")
-    assert run_program(capfd, "interpolate", *words).code == 0
-    made = [(tmp_path / name / WEIGHTS).read_bytes() for name in ("merged", "half")]
-    assert made[0] == made[1]
-
-
-def test_a_model_merged_with_itself_is_that_model(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    for rule in TABLE:
-        base = ("--base", inputs / "plain") if rule in BASED else ()
-        whole = ("--set", "keep=1") if rule == "ties" else ()
-        words = (*[inputs / "one"] * 3, "-o", tmp_path / rule, "--rule", rule, *base, *whole)
-        assert run_program(capfd, "merge", *words).code == 0
-        assert (tmp_path / rule / WEIGHTS).read_bytes() == (inputs / "one" / WEIGHTS).read_bytes()
-
-
-def test_ties_of_one_whole_model_is_that_model(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words = (inputs / "one", "--rule", "ties", "--base", inputs / "plain", "--set", "keep=1")
-    ended = run_program(capfd, "merge", *words, "-o", tmp_path / "out")
-    assert ended.code == 0, ended.err
-    assert (tmp_path / "out" / WEIGHTS).read_bytes() == (inputs / "one" / WEIGHTS).read_bytes()
-
-
 def test_the_result_is_a_whole_checkpoint_with_its_lineage(
     inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,10 +141,11 @@ def test_the_result_is_a_whole_checkpoint_with_its_lineage(
         assert made["content"] in shown
 
 
-@pytest.mark.parametrize("rule", TABLE)
 def test_it_is_evaluated_trained_and_exported_like_any_other(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], rule: str
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    rule = "ties"
+
     def run(*words: object) -> str:
         ended = run_program(capfd, *words)
         assert ended.code == 0, ended.err
@@ -228,33 +196,74 @@ def test_update_starts_from_it(
 def test_a_sweep_is_a_run_for_each_combination(
     inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("--set", "keep=0.2,1", "--set", "scale=0.5,1", "--run", "ties")
-    made = merge(capfd, inputs, tmp_path / "sweep", "ties", *words)
-    places = [f"keep-{keep}_scale-{scale}" for keep in ("0.2", "1") for scale in ("0.5", "1")]
-    assert made == [str(tmp_path / "sweep" / place) for place in places]
-    checkpoints = [word for path in made for word in ("--checkpoint", path)]
-    task, rows = inputs / "stream" / "00-part-0", tmp_path / "rows.ndjson"
-    assert run_program(capfd, "eval-retrieval", task, *checkpoints, "-o", rows, "-q").code == 0
-    (track,) = collect(read_rows([str(rows)]))
-    assert [run.name for run in track.runs] == [
-        f"ties keep={keep} scale={scale}" for keep in ("0.2", "1") for scale in ("0.5", "1")
+    words = ("--set", "keep=0.2,1", "--set", "scale=0.5,1", "--run", "mine", "--json")
+    assert len(merge(capfd, inputs, tmp_path / "sweep", "ties", *words, "--dry-run")) == 4
+    assert list(tmp_path.iterdir()) == []
+    made = [json.loads(one) for one in merge(capfd, inputs, tmp_path / "sweep", "ties", *words)]
+    values = [(keep, scale) for keep in ("0.2", "1") for scale in ("0.5", "1")]
+    assert [(Path(one["path"]).name, one["run"]) for one in made] == [
+        (f"keep-{keep}_scale-{scale}", f"mine keep={keep} scale={scale}") for keep, scale in values
     ]
     one = merge(capfd, inputs, tmp_path / "one", "ties", "--set", "keep=1", "--set", "scale=0.5")
-    weights = [Path(path, WEIGHTS).read_bytes() for path in (*one, made[2])]
+    weights = [Path(path, WEIGHTS).read_bytes() for path in (*one, made[2]["path"])]
     assert weights[0] == weights[1]
 
 
-def test_weights_are_swept_and_named(
+def test_an_average_of_two_lies_between_them_and_its_ends_are_theirs(
     inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("--weights", "1,3", "--weights", "1,0", "--json")
-    made = [json.loads(one) for one in merge(capfd, inputs, tmp_path / "w", "average", *words)]
-    assert [(Path(one["path"]).name, one["run"]) for one in made] == [
-        ("weights-1,3", "merge-average weights=1,3"),
-        ("weights-1,0", "merge-average weights=1,0"),
+    words = ("--weights", "1,0", "--weights", "3,1", "--weights", "0,1")
+    made = merge(capfd, inputs, tmp_path / "w", "average", *words)
+    assert [Path(one).name for one in made] == ["weights-1,0", "weights-3,1", "weights-0,1"]
+    first, second, found = (
+        load_file(place / WEIGHTS) for place in (inputs / "one", inputs / "other", Path(made[1]))
+    )
+    for name, tensor in first.items():
+        torch.testing.assert_close(found[name], 0.75 * tensor + 0.25 * second[name])
+    for path, end in ((made[0], "one"), (made[2], "other")):
+        assert Path(path, WEIGHTS).read_bytes() == (inputs / end / WEIGHTS).read_bytes()
+
+
+def test_fusion_models_are_averaged_too(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    how = ("--preset", "tiny", "--batch-size", 4, "--epochs", 1, "--method", "seqf", "-q")
+    for name in ("first", "second"):
+        words = (inputs / "stream" / "00-part-0", "--model", "albef-micro", "-o", tmp_path / name)
+        assert run_program(capfd, "train-step", *words, "--run", name, *how).code == 0
+        how = (*how, "--seed", 1)
+    places = [tmp_path / name for name in ("first", "second", "mean")]
+    assert run_program(capfd, "merge", *places[:2], "-o", places[2]).code == 0
+    one, other, found = (load_file(path / "model.safetensors") for path in places)
+    mixed = {name: (one[name] + other[name]) / 2 for name in one}
+    torch.testing.assert_close(found, mixed, rtol=1e-5, atol=1e-7)
+
+
+def test_a_chain_from_an_imported_model_goes_on_from_an_average_with_it(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """WiSE-FT against the model in production: it stays the start of every row."""
+
+    def run(*words: object) -> None:
+        ended = run_program(capfd, *words, "-q")
+        assert ended.code == 0, ended.err
+
+    splits = {"train": 12, "test": 4}
+    weeks = [
+        make_task(tmp_path / str(n), name=f"week {n}", stream=f"{n}", splits=splits, first=500 * n)
+        for n in (1, 2)
     ]
-    end = (tmp_path / "w" / "weights-1,0" / WEIGHTS).read_bytes()
-    assert end == (inputs / "one" / WEIGHTS).read_bytes()
+    start, first, mean, second = (tmp_path / name for name in ("start", "w0", "mean", "w1"))
+    run("import-checkpoint", f"open_clip:micro,{inputs / 'plain' / WEIGHTS}", "-o", start)
+    how = ("--method", "lwf", "--preset", "update", "--run", "production", "--device", "cpu")
+    run("train-step", weeks[0], "--previous", start, "-o", first, *how)
+    run("merge", start, first, "-o", mean, "--run", "production")
+    run("train-step", weeks[1], "--previous", mean, "-o", second, *how)
+    content = read_manifest(start, "checkpoint")["content"]
+    made = [read_manifest(path, "checkpoint") for path in (first, mean, second)]
+    assert [one["start"] for one in made] == [content] * 3
+    assert [(one["step"], one["task_steps"]) for one in made] == [(0, [0]), (0, [0]), (1, [0, 1])]
+    assert [one["model"]["name"] for one in made] == ["micro"] * 3
 
 
 def test_it_is_made_once_and_another_one_there_is_an_error(
@@ -274,84 +283,46 @@ def test_it_is_made_once_and_another_one_there_is_an_error(
     merge(capfd, inputs, out, "ties", "--set", "keep=0.3", "--force")
 
 
-def test_nothing_is_written_by_a_dry_run(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words = ("--set", "keep=0.2,1", "--dry-run")
-    made = merge(capfd, inputs, tmp_path / "sweep", "ties", *words)
-    assert made == [str(tmp_path / "sweep" / f"keep-{keep}") for keep in ("0.2", "1")]
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("ONE OTHER --rule tie", "unknown rule 'tie'; did you mean 'ties'?"),
-        ("ONE OTHER --rule ties", "--rule ties merges changes since a common start; give it as"),
-        ("ONE OTHER --rule model-stock", "--base START"),
-        ("ONE OTHER --base PLAIN", "--base has no effect with --rule average: it applies only to"),
-        ("ONE OTHER --rule ema --base PLAIN", "--base has no effect with --rule ema"),
-        ("ONE OTHER --rule ema --weights 1,2", "--weights has no effect with --rule ema"),
-        ("ONE", "--rule average merges at least 2 checkpoints"),
-        ("ONE --rule model-stock --base PLAIN", "merges at least 2 checkpoints"),
-        ("ONE OTHER --weights 1,2,3", "--weights '1,2,3' are 3, and there are 2 checkpoints"),
-        ("ONE OTHER --weights 1,-1", "--weights '1,-1' are not numbers from 0"),
-        ("ONE OTHER --weights 0,0", "--weights '0,0' are not numbers from 0"),
-        ("ONE OTHER --weights 1,nan", "--weights '1,nan' are not numbers from 0"),
-        ("ONE OTHER --weights 1,2 --weights 1.0,2", "weights has a value twice: 1,2; 1,2"),
-        ("ONE OTHER --set decay=0.5", "unknown hyper-parameter of average: 'decay'"),
-        ("ONE OTHER --set weights=1", "unknown hyper-parameter of average: 'weights'"),
-        ("ONE OTHER --rule ema --set decay=2", "--set decay=2: the value must be within [0, 1]"),
-        ("ONE OTHER --rule ema --set decay", "--set 'decay' is not of the form NAME=VALUE"),
-        ("ONE OTHER --rule ema --set decay=.5,0.5", "decay has a value twice: 0.5; 0.5"),
-        ("ONE OTHER --rule ema --set decay=1 --set decay=0", "decay is given twice"),
-        ("ONE OTHER --rule ties --base PLAIN --set keep=0", "the value must be within (0, 1]"),
+        ("--rule tie", "'ties'"),
+        ("--rule ties", "--base START"),
+        ("--base PLAIN", "--base has no effect"),
+        ("--rule ema --weights 1,2", "--weights has no effect"),
+        ("--weights 1,2,3", "--weights"),
+        ("--weights 1,-1", "--weights"),
+        ("--weights 0,0", "--weights"),
+        ("--weights 1,nan", "--weights"),
+        ("--weights 1,2 --weights 1.0,2", "twice"),
+        ("--set weights=1", "hyper-parameter"),
+        ("--rule ema --set decay=2", "[0, 1]"),
+        ("--rule ema --set decay", "NAME=VALUE"),
+        ("--rule ema --set decay=.5,0.5", "twice"),
+        ("--rule ema --set decay=1 --set decay=0", "twice"),
+        ("PLAIN --rule ties --base PLAIN", "leave it out"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
     inputs: Path, capfd: pytest.CaptureFixture[str], words: str, said: str
 ) -> None:
-    refused(capfd, inputs, 2, words, said)
-
-
-def test_the_base_is_not_one_of_the_models(inputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = "ONE PLAIN --rule ties --base PLAIN"
-    refused(capfd, inputs, 2, words, inputs / "plain", "has not changed since --base")
+    refused(capfd, inputs, 2, f"ONE OTHER {words}", said)
 
 
 def test_another_model_is_refused_by_what_differs(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    inputs: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    task = inputs / "stream" / "00-part-0"
-    for name, more in (("length", ("--text-length", 9)), ("fusion", ())):
-        model = ("--model", "albef-micro") if name == "fusion" else MICRO
-        words = (task, "-o", inputs / name, *TINY, *model, *more)
+    for name, more in (
+        ("length", ("--text-length", 9)),
+        ("learned", ("--temperature", "learn:0.07")),
+    ):
+        words = (inputs / "stream" / "00-part-0", "-o", inputs / name, *TINY, *MICRO, *more)
         assert run_program(capfd, "train-step", *words).code == 0
-    said = "its config differs (text_cfg.context_length is 9, not 12)"
-    refused(capfd, inputs, 5, "ONE LENGTH", inputs / "length", "is a different model than", said)
-    refused(capfd, inputs, 5, "ONE FUSION", "its family differs (family is 'fusion', not 'dual')")
-    words = "ONE OTHER --rule ties --base LENGTH"
-    refused(capfd, inputs, 5, words, f"{inputs / 'one'} is a different model than")
-
-
-def test_another_tokenizer_is_refused(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Of the same configuration, but with tokens that mean other words."""
-    tokens, config = tmp_path / "tokens", json.loads((PACKAGED / "micro.json").read_text())
-    shutil.copytree(PACKAGED / "tiny-tokenizer", tokens)
-    config["text_cfg"]["hf_tokenizer_name"] = str(tokens)
-    (tmp_path / "model.json").write_text(json.dumps(config))
-    vocabulary = json.loads((tokens / "tokenizer.json").read_text())
-    for name in ("red", "swapped"):
-        words = (*TINY, "--model", tmp_path / "model.json", "-o", inputs / name)
-        ended = run_program(capfd, "train-step", inputs / "stream" / "00-part-0", *words)
-        assert ended.code == 0, ended.err
-        ids = vocabulary["model"]["vocab"]
-        first, second = list(ids)[-2:]
-        ids[first], ids[second] = ids[second], ids[first]
-        (tokens / "tokenizer.json").write_text(json.dumps(vocabulary))
-    refused(capfd, inputs, 5, "RED SWAPPED", "its tokenizer differs (tokenizer.json is ")
+    refused(capfd, inputs, 2, "ONE", "--rule average merges at least 2")
+    refused(capfd, inputs, 3, f"ONE {inputs / 'stream' / '00-part-0'}", "is not a checkpoint")
+    refused(capfd, inputs, 5, "ONE LENGTH", inputs / "length", "text_cfg.context_length is 9")
+    refused(capfd, inputs, 5, "ONE OTHER --rule ties --base LENGTH", "context_length")
+    refused(capfd, inputs, 5, "ONE LEARNED", "--temperature")
 
 
 @pytest.fixture(scope="module")
@@ -381,7 +352,6 @@ def test_statistics_of_batch_norms_are_not_merged(
         "--batch-norm-from TASK computes",
     )
     check_refused(ended, "merge", 5, second, *said)
-    assert run_program(capfd, "interpolate", first, second, "-o", tmp_path / "half").code == 0
     (tmp_path / "checks.py").write_text(
         MAGMAX.replace("needs_base: ClassVar[bool] = True", "least: ClassVar[int] = 2").replace(
             BODY,
@@ -471,8 +441,8 @@ def test_the_pairs_of_batch_norms_are_in_the_lineage(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("ONE OTHER --batch-norm-from TASK", 2, "no effect: the model has no batch norms"),
-        ("FIRST SECOND --batch-norm-from SINGLE", 2, "has fewer than two training images"),
+        ("ONE OTHER --batch-norm-from TASK", 2, "no effect"),
+        ("FIRST SECOND --batch-norm-from SINGLE", 2, "fewer than two"),
         ("FIRST SECOND --batch-norm-from ONE", 3, "is not a task"),
     ],
 )
@@ -494,11 +464,6 @@ def test_pairs_that_batch_norms_cannot_use_are_refused(
     given = [places.get(word, word) for word in words.split()]
     check_refused(run_program(capfd, "merge", *given, "-o", tmp_path / "out"), "merge", code, said)
     assert not (tmp_path / "out").exists()
-
-
-def test_what_is_no_checkpoint_is_named(inputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = f"ONE {inputs / 'stream' / '00-part-0'}"
-    refused(capfd, inputs, 3, words, "00-part-0 is not a checkpoint")
 
 
 def test_a_rule_of_a_file_merges_and_is_recorded(
@@ -529,22 +494,18 @@ def test_a_rule_of_a_file_merges_and_is_recorded(
 @pytest.mark.parametrize(
     ("code", "exit_code", "said"),
     [
-        ("import", 3, "cannot import magmax.py: line 1: SyntaxError: invalid syntax"),
+        ("import", 3, "line 1: SyntaxError"),
         (MAGMAX.replace("gather", "gathr"), 3, "magmax.py:23: MagMax.merged: AttributeError: "),
-        (MAGMAX.replace('"magmax"', '"ties"'), 3, "rule 'ties' is built in; give yours another"),
-        (MAGMAX.replace('"magmax"', '"other"'), 2, "does not define one rule 'magmax'"),
-        (MAGMAX.replace("@dataclass", "# @dataclass"), 3, "is not a dataclass, so that scale is"),
-        (MAGMAX.replace("merged(self", "merge(self"), 3, "Can't instantiate abstract class MagMax"),
-        (MAGMAX.replace("return merged", "return 1"), 3, "must return the weights by name, not a"),
-        (MAGMAX.replace("return merged", "return {}"), 3, "what it returns lacks the tensor"),
-        (MAGMAX.replace("return merged", "return {'a': 1}"), 3, "'a' must be a tensor, not a int"),
+        (MAGMAX.replace('"magmax"', '"ties"'), 3, "'ties' is built in"),
+        (MAGMAX.replace('"magmax"', '"other"'), 2, "'magmax'"),
+        (MAGMAX.replace("@dataclass", "# @dataclass"), 3, "dataclass"),
+        (MAGMAX.replace("return merged", "return 1"), 3, "by name"),
+        (MAGMAX.replace("return merged", "return {}"), 3, "lacks the tensor"),
         (MAGMAX.replace("return merged", "return {n: t.long() for n, t in merged.items()}"), 3,
-         "must be of floats, not torch.int64"),
-        (MAGMAX.replace("return merged", "return {n: t.numpy() for n, t in merged.items()}"), 3,
-         "must be a tensor, not a ndarray"),
-        (MAGMAX.replace("largest)[0]", "largest)"), 3, "has shape (1, 8), expected (8,)"),
+         "torch.int64"),
+        (MAGMAX.replace("largest)[0]", "largest)"), 3, "(1, 8)"),
         (MAGMAX.replace(BODY, "        return {n: t.zero_() for n, t in base.items()}\n"), 3,
-         "MagMax.merged changes the weights that it is given; work on copies"),
+         "copies"),
     ],
 )  # fmt: skip
 def test_mistakes_in_a_rule_of_a_file_are_one_line(

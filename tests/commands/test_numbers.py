@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from vlcpctl.commands.interpolate import parse_alphas
 from vlcpctl.commands.shared import wait_seconds, worker_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.buffer.size import _share
@@ -22,7 +21,6 @@ from vlcpctl.training.config.settings import Settings, save_every
 
 COUNTED = parse_holdout("test=5")
 PARSERS: dict[str, Callable[[str], object]] = {
-    "--alpha": parse_alphas,
     "--betas": lambda text: Settings(betas=f"0.9,{text}"),  # type: ignore[arg-type]
     "--fail-if": lambda text: parse_gate(f"bwt_gem:lt:{text}", ["rm"]),
     "--holdout": lambda text: parse_holdout(f"test={text}"),

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.doc_pages import DOCS
+from support.doc_pages import generator
 
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.training.train_step import train_step
@@ -35,7 +35,7 @@ def test_terms_and_passes_have_the_names_of_the_log(
     train_step(request(world, name, 0, tmp_path, buffered=False))
     train_step(request(world, name, 1, tmp_path, buffered=buffered))
     rows = [json.loads(line) for line in (tmp_path / "01/metrics.jsonl").read_text().splitlines()]
-    page = (DOCS / "methods" / f"{name}.md").read_text(encoding="utf-8")
+    page = generator("methods").page(name)
     terms = set().union(*rows) - NOT_TERMS
     assert terms - names_under(page, "Loss terms") == set()
     passes = {row["phase"] for row in rows} - {"train"}

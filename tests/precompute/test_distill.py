@@ -262,9 +262,9 @@ def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_pat
 
 
 def test_an_averaged_teacher_is_called_so(place: Path, tmp_path: Path) -> None:
-    from support.commands import interpolate
+    from support.commands import merge
 
-    interpolate(place / "teacher", place / "teacher", tmp_path / "mean", quiet=True)
+    merge([place / "teacher"] * 2, tmp_path / "mean", quiet=True)
     averaged = {"teacher": tmp_path / "mean"}
     with pytest.raises(UsageError, match="mean was merged from others, so its augm"):
         make_plan(request(place, tmp_path / "t", **averaged))

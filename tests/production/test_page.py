@@ -17,11 +17,11 @@ from vlcpctl.production.attempt import Attempt
 from vlcpctl.production.describe import describe_state, state_lines
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.lines import Call, Lines
-from vlcpctl.production.page import write_page
+from vlcpctl.production.page import read_week, write_page
 from vlcpctl.production.records import SECONDS, VERDICT, sealed_record, write_record
 from vlcpctl.production.seconds import read_seconds
 from vlcpctl.production.state import read_state
-from vlcpctl.report.render.week import WeekFacts
+from vlcpctl.report.week import _Found
 
 Run = Callable[..., ProgramResult]
 
@@ -41,13 +41,14 @@ def said(done: ProgramResult) -> list[str]:
     return lines[first : last + 1]
 
 
-def again(state: Path) -> tuple[WeekFacts, bytes]:
+def again(state: Path) -> tuple[_Found, bytes]:
     """The page of the pending week made again from its files."""
     place = Layout(state)
     attempt = Attempt.read(place.pending)
     call = Call(data=("week",), quiet=True)
     line = Lines(place, read_state(place), attempt.settings, call).of_week()[-1]
-    facts = write_page(place, attempt, line)
+    write_page(place, attempt, line, None)
+    facts = _Found(*read_week(place, attempt, line))
     return facts, (place.pending / "report" / "week.html").read_bytes()
 
 
@@ -216,7 +217,7 @@ def test_trainings_and_warnings_of_the_verdict_are_shown(
     attempts = [{"attempt": place, "accepted": False, "verdicts": []} for place in (0, 1)]
     write_record(path, VERDICT, {**body, "attempts": attempts, "warnings": ["look here"]})
     _, page = again(state)
-    assert b"trained 2 times, the last counts: rejected, then rejected" in page
+    assert b"trained 2 times: rejected, then rejected" in page
     assert b"look here" in page
 
 
@@ -234,13 +235,13 @@ def test_a_guard_that_images_names_has_its_lost_queries_in_a_report(
         words += ["--ranks", state / f"pending/ranks/{name}.parquet"]
     done = run(*words, "--images", guard)
     assert done.code == 0, done.err
-    page = (tmp_path / "report/forgotten/00-guard.html").read_text(encoding="utf-8")
+    page = (tmp_path / "report/forgotten.html").read_text(encoding="utf-8")
     assert '<image id="p-' in page
-    assert "Then is the baseline, now the last model." in page
+    assert "then: the baseline, now: the last model" in page
     found = json.loads((tmp_path / "report/summary.json").read_text())["forgotten"]["tasks"]
     assert [(one["task"], one["steps"]) for one in found] == [("00-guard", [-1, 1])]
     refused = run(*words, "--images", place / "silver", "--force")
     check_refused(refused, "forgetting-report", 2, "--images has no effect")
     # Without it, reports are what they were.
     assert run(*words, "--force").code == 0
-    assert not (tmp_path / "report/forgotten").exists()
+    assert not (tmp_path / "report/forgotten.html").exists()

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
-import signal
-import sys
-import time
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from support.pair_files import write_parquet
-from support.processes import exit_code_of, run_line, start_child, wait_until
 from support.production import (
     FAILS,
     PASSES,
@@ -31,7 +25,6 @@ from support.program import ProgramResult, check_refused
 
 from vlcpctl.commands.update import _settings
 from vlcpctl.files.inputs import MOST_TASKS
-from vlcpctl.production import update
 from vlcpctl.production.attempt import Attempt
 from vlcpctl.production.guards import find_guards
 from vlcpctl.production.layout import MOST_WEEKS, Layout
@@ -435,48 +428,6 @@ def test_a_guard_given_by_two_paths_is_one(run: Run, place: Path, state: Path) -
         assert run(*week_words(place, state, 2), *guards, "--dry-run").code == 0
     finally:
         link.unlink()
-
-
-def _killed(*_: object) -> list[str]:
-    os.kill(os.getpid(), signal.SIGKILL)
-    return []
-
-
-def test_a_page_whose_process_is_killed_ends_in_one_line_and_comes_with_the_next_call(
-    run: Run, place: Path, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(update, "_page_lines", _killed)
-        done = run(*week_words(place, state, 2))
-    assert (done.code, done.out, "Traceback" in done.err) == (1, "", False)
-    assert "was killed, perhaps for lack of memory; run the same command" in done.err
-    assert run(*week_words(place, state, 2)).code == 0
-    assert (state / "weeks/0002/report/week.html").exists()
-
-
-def _kills_its_parent(layout: Layout, *_: object) -> list[str]:
-    (layout.root / "page.pid").write_text(str(os.getpid()))
-    os.kill(os.getppid(), signal.SIGKILL)
-    time.sleep(100)
-    return []
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
-def test_the_process_of_the_page_ends_with_its_parent(
-    place: Path, state: Path, tmp_path: Path
-) -> None:
-    def make_week(_rank: int) -> None:
-        update._page_lines = _kills_its_parent
-        run_line(week_words(place, state, 2), tmp_path / "log")
-
-    assert exit_code_of(start_child(make_week)) == -signal.SIGKILL
-    pid = int((state / "page.pid").read_text())
-    stat = Path(f"/proc/{pid}/stat")
-    try:
-        wait_until(lambda: not stat.exists() or " Z " in stat.read_text())
-    finally:
-        with suppress(ProcessLookupError):  # it would keep the output of the tests open
-            os.kill(pid, signal.SIGKILL)
 
 
 def test_guards_of_one_name_are_refused(run: Run, place: Path, tmp_path: Path) -> None:

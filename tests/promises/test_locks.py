@@ -77,7 +77,7 @@ def test_a_second_writer_ends_with_exit_4_and_names_the_first(
 ) -> None:
     words = lines(place)[writer]
     with writer_of(tmp_path / "out") as pid:
-        for force in ([], [] if writer in {"timings", "interpolate"} else ["--force"]):
+        for force in ([], [] if writer == "timings" else ["--force"]):
             ended = run_program(capfd, *words, tmp_path / "out", *force)
             says = f"{tmp_path / 'out'} is being written by process {pid} on host "
             check_refused(ended, str(words[0]), 4, says, "; wait for it, or use --wait")
@@ -125,7 +125,7 @@ def test_what_dead_writers_left_is_removed_also_of_another_host(
 ) -> None:
     """With the first run, and with one that finds its output finished."""
     words, output = [*lines(place)[writer], tmp_path / "out"], Output(tmp_path / "out")
-    for _ in range(1 if writer in {"timings", "interpolate"} else 2):
+    for _ in range(1 if writer == "timings" else 2):
         output.hidden.mkdir()
         output.lock.touch()
         (output.hidden / "writing-a-container-1").mkdir()

@@ -81,7 +81,7 @@ def test_a_checkpoint_is_used_without_the_file(
     for words in (
         ("eval-retrieval", stream[0], "--checkpoint", out, "-o", tmp_path / "rows.ndjson", "-q"),
         ("check", out, "-q"),
-        ("interpolate", out, out, "--alpha", 0.5, "-o", tmp_path / "half", "-q"),
+        ("merge", out, out, "-o", tmp_path / "half", "-q"),
     ):
         ended = run_program(capfd, *words)
         assert ended.code == 0, ended.err

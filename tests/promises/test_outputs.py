@@ -36,7 +36,7 @@ def test_outputs_that_are_not_ours_are_refused_and_nothing_changes(
 ) -> None:
     """An unset variable (an empty path), and everything else that a slip may name."""
     words = lines(place)[writer]
-    force = [] if writer in {"timings", "interpolate"} else ["--force"]
+    force = [] if writer == "timings" else ["--force"]
     project = tmp_path / "home" / "project"
     for name in ("here", "theirs", "theirs.old", ".theirs.new"):
         (project / name).mkdir(parents=True)

@@ -19,7 +19,7 @@ Run = Callable[..., ProgramResult]
 NO_OUTPUT = {"batch", "inspect", "check", "methods", "doctor"}
 IN_PLACE = {"update", "forget"}  # they change what is there; their own tests have such places
 KEEPS_NOTHING = {"junit"}
-NO_FORCE = {"timings", "interpolate"}
+NO_FORCE = {"timings"}
 QUICK = ("split", "forgetting-report")  # these and the first two need no model
 SPELLINGS = (
     "on another file system",

@@ -17,7 +17,7 @@ from support.commands import (
     eval_retrieval,
     export,
     import_checkpoint,
-    interpolate,
+    merge,
     train_step,
 )
 from support.doc_pages import generator
@@ -41,7 +41,7 @@ FIELDS = {
     "seed": int,
     "tasks": list,
 }
-DESCRIBED = (Path(__file__).parents[2] / "docs/reference/rows.md").read_text("utf-8")
+ABOUT = Path(__file__).parents[2] / "docs/reference/rows.md"
 MADE = {
     "buffer": "task",
     "average": "checkpoint",
@@ -111,7 +111,7 @@ def test_every_field_of_a_manifest_is_described(place: Path, tmp_path: Path) -> 
     assert kinds.keys() == MANIFESTS.keys()
     task, first = next((place / "stream").glob("00-*")), chain(place)[0]
     buffer(task, tmp_path / "buffer", policy="ring", size="4", quiet=True)
-    interpolate(*chain(place), tmp_path / "average", quiet=True)
+    merge(chain(place), tmp_path / "average", quiet=True)
     distill([task], tmp_path / "targets", first, quiet=True)
     emb, rows = tmp_path / "emb", tmp_path / "rows"
     eval_retrieval([task], [first], save_embeddings=emb, out=rows, quiet=True)
@@ -130,10 +130,11 @@ def test_every_field_of_a_manifest_is_described(place: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", EVALUATORS)
 def test_every_row_has_every_field(name: str, place: Path, tmp_path: Path) -> None:
     start = place / "start"
+    described = generator("pages").filled(ABOUT.read_text("utf-8"))
     rows = evaluated(name, place, tmp_path / "rows", [start, *chain(place)], "--limit", "6")
     for row in rows:
         assert row.keys() >= FIELDS.keys()
-        assert all(f"| `{one}` |" in DESCRIBED for one in row)
+        assert all(f"| `{one}` |" in described for one in row)
         wrong = [one for one, kind in FIELDS.items() if not isinstance(row[one], kind)]
         assert not wrong, {one: row[one] for one in wrong}
         assert (row["schema"], row["limit"]) == (SCHEMA, 6)
@@ -220,10 +221,10 @@ def test_an_average_has_the_settings_of_both_and_their_start(place: Path, tmp_pa
     first, last = chain(place)
     for one, other, start in ((place / "start", last, "start"), (first, last, "start")):
         out = tmp_path / one.name
-        interpolate(one, other, out, quiet=True)
+        merge([one, other], out, quiet=True)
         (row,) = retrieved(place, tmp_path / f"{one.name}.rows", [out])[:1]
         assert row["start"] == content_of(place / start, "checkpoint")
-        assert row["config"]["values"]["alpha"] == 0.5
+        assert row["config"]["values"]["rule"] == {"weights": []}
         assert len(row["config"]["values"]["parents"]) == 2
 
 

@@ -69,7 +69,6 @@ COMMANDS: dict[str, Callable[[Path], Words]] = {
     "export checkpoint": lambda at: [
         *("export", at / "plain", "--to", "hf-model", "-o", at / f"m{EVIL}")
     ],
-    "interpolate": lambda at: ["interpolate", at / "plain", at / "queued", "-o", at / f"i{EVIL}"],
     "merge": lambda at: ["merge", at / "plain", at / "queued", "-o", at / f"merge{EVIL}"],
 }
 

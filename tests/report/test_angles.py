@@ -12,7 +12,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.files.rows import Row, read_rows
 from vlcpctl.report.angles import collect_spatial_tracks
 from vlcpctl.report.formats import styled
-from vlcpctl.report.render.page import page
+from vlcpctl.report.page import page
 from vlcpctl.report.report import ReportRequest, build
 
 KEYS = ("sam_image", "sam_text", "ram_image", "ram_text", "imav_i2t", "imav_t2i")
@@ -95,7 +95,7 @@ def test_angles_and_scores_make_one_page(tmp_path: Path) -> None:
     ]
     text = page(document)
     assert text.count("percent of the angles in each degree") == 3  # SAM, RAM and ImAV
-    assert "rm after each step" in text
+    assert "R@mean after each step" in text
     assert "bwt_gem" in text
 
 

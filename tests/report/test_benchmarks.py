@@ -42,8 +42,7 @@ def test_a_run_evaluated_on_all_tasks_has_the_numbers_of_zscl(tmp_path: Path) ->
         "run": "ctp",
         "transfer_zscl": "17.50",
         "avg_zscl": "34.67",
-        "last_zscl": "37.33",
-        "ka_fomo": "37.33",
+        "own_final": "37.33",
     }
 
 

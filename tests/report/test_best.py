@@ -10,8 +10,8 @@ from support.eval_rows import read_back
 from support.sweep_rows import sweep
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.report.render.files import write_tables
 from vlcpctl.report.report import Document, ReportRequest, build, identity, summary
+from vlcpctl.report.write import write_tables
 
 Rows = list[dict[str, Any]]
 

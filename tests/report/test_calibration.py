@@ -12,10 +12,10 @@ from vlcpctl.core.errors import GateFailed
 from vlcpctl.report import tables as report_tables
 from vlcpctl.report.formats import styled
 from vlcpctl.report.gates import enforce
-from vlcpctl.report.render.files import markdown
-from vlcpctl.report.render.page import page
+from vlcpctl.report.page import page
 from vlcpctl.report.report import Document, ReportRequest, build
 from vlcpctl.report.table import Table
+from vlcpctl.report.write import markdown
 
 Rows = list[dict[str, Any]]
 

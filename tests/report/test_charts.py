@@ -12,32 +12,35 @@ import pytest
 from vlcpctl.report import charts
 from vlcpctl.report.charts import (
     LEVEL_DASH,
-    BarChart,
-    BarPanel,
-    HistogramChart,
-    HistogramPanel,
+    GridChart,
+    Line,
     LineChart,
-    Panel,
-    PanelLine,
-    ScatterChart,
-    ScatterPoint,
-    Series,
-    axes_of,
-    scale_of,
+    RunGrid,
+    RunStyle,
+    Scatter,
+    score_axes,
     styles,
 )
-from vlcpctl.report.render.templates import render
+from vlcpctl.report.drawn import _outline
+from vlcpctl.report.html import render
+from vlcpctl.report.training import loss_chart
 
 STYLES = styles(["joint", *(f"run {place}" for place in range(20))], ["joint"])
 ONE, TWO, GREY = STYLES["run 0"], STYLES["run 1"], STYLES["joint"]
 NAN = float("nan")
-A = Series("a", ONE, ((-1, 40.0, 38.0, 42.0), (0, 60.0, 55.0, 65.0), (1, 50.0, 50.0, 50.0)))
-B = Series("b", TWO, ((-1, 20.0, 20.0, 20.0), (0, 70.0, 70.0, 70.0), (1, 90.0, 90.0, 90.0)))
-LEVEL = Series("joint", GREY, ((0, 40.0, 40.0, 40.0), (1, 60.0, 60.0, 60.0)), is_level=True)
 
 
-def lines(*series: Series) -> LineChart:
-    return LineChart("curves", "rm", "rm", "", series)
+def line(name: str, style: RunStyle, *points: tuple[float, ...], is_level: bool = False) -> Line:
+    return Line(name, style, np.array(points).T, is_level)
+
+
+A = line("a", ONE, (-1, 40.0, 38.0, 42.0), (0, 60.0, 55.0, 65.0), (1, 50.0, 50.0, 50.0))
+B = line("b", TWO, (-1, 20.0, 20.0, 20.0), (0, 70.0, 70.0, 70.0), (1, 90.0, 90.0, 90.0))
+LEVEL = line("joint", GREY, (0, 40.0, 40.0, 40.0), (1, 60.0, 60.0, 60.0), is_level=True)
+
+
+def lines(*found: Line) -> LineChart:
+    return LineChart("curves", "rm", "", ("after step", "R@mean"), found, **score_axes(found))
 
 
 def found(svg: str, **wanted: object) -> list[ET.Element]:
@@ -54,20 +57,16 @@ def points(path: ET.Element) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in pairs]
 
 
-def test_a_line_is_at_its_scores_and_described_by_its_end() -> None:
+def test_a_line_is_at_its_scores_and_its_axes_have_names() -> None:
     svg = lines(A).svg()
-    assert ET.fromstring(svg).findtext("desc") == "a 50.0 after step 1"
-    (line,) = found(svg, stroke=ONE.colour, data_run=ONE.number)
-    assert points(line) == [(0, 250), (400, 50), (800, 150)]  # from 35 at 300 px to 65 at 0
-    assert line.findtext("title") == "a"
-    (band,) = found(svg, opacity=0.13)
+    assert ET.fromstring(svg).findtext("desc") == "a ends at 50"
+    (path,) = found(svg, stroke=ONE.colour, data_run=ONE.number)
+    assert points(path) == [(0, 250), (400, 50), (800, 150)]  # from 35 at 300 px to 65 at 0
+    assert path.findtext("title") == "a"
+    (band,) = found(svg, opacity=0.14)
     assert set(points(band)) == {(0, 270), (0, 230), (400, 100), (400, 0), (800, 150)}
-    assert {one.text for one in ET.fromstring(svg).iter("text")} >= {
-        "start",
-        "0",
-        "1",
-        "after step",
-    }
+    texts = {one.text for one in ET.fromstring(svg).iter("text")}
+    assert texts >= {"start", "0", "1", "after step", "R@mean"}
 
 
 def test_a_level_is_the_score_of_its_last_step_across_the_chart() -> None:
@@ -78,7 +77,7 @@ def test_a_level_is_the_score_of_its_last_step_across_the_chart() -> None:
 
 def test_every_run_has_its_number_its_colour_and_its_dash() -> None:
     runs = [STYLES[f"run {place}"] for place in range(10)]
-    svg = lines(*(Series(str(one.number), one, A.points) for one in runs)).svg()
+    svg = lines(*(Line(str(one.number), one, A.points) for one in runs)).svg()
     for style in runs:
         dash = {"stroke_dasharray": " ".join(map(str, style.dash))} if style.dash else {}
         assert len(found(svg, data_run=style.number, stroke=style.colour, **dash)) == 1
@@ -87,17 +86,17 @@ def test_every_run_has_its_number_its_colour_and_its_dash() -> None:
 
 def test_bands_are_drawn_for_few_runs_only() -> None:
     def bands(count: int) -> int:
-        runs = [Series(str(n), STYLES[f"run {n}"], A.points) for n in range(count)]
-        return len(found(lines(*runs).svg(), opacity=0.13))
+        runs = [Line(str(n), STYLES[f"run {n}"], A.points) for n in range(count)]
+        return len(found(lines(*runs).svg(), opacity=0.14))
 
     assert (bands(3), bands(13)) == (3, 0)
 
 
 def test_axes_hold_every_score_and_start_at_zero_unless_that_wastes_half_the_chart() -> None:
     def marks(*values: float) -> tuple[float, ...]:
-        shown = tuple((step, value, value, value) for step, value in enumerate(values))
-        assert "<svg" in lines(Series("a", ONE, shown)).svg()
-        return axes_of([Series("a", ONE, shown)]).marks
+        shown = line("a", ONE, *((n, value, value, value) for n, value in enumerate(values)))
+        assert "<svg" in lines(shown).svg()
+        return tuple(score_axes([shown])["y_marks"])
 
     assert marks(20.0, 60.0)[0] == 0
     assert marks(40.0, 60.0)[0] > 30
@@ -107,22 +106,22 @@ def test_axes_hold_every_score_and_start_at_zero_unless_that_wastes_half_the_cha
 
 
 def test_a_panel_for_each_run_has_the_band_of_all_and_no_level() -> None:
-    shown = lines(A, B, LEVEL).panels("rm")
-    assert [one.name for one, _ in shown] == ["a", "b"]
-    (band,) = found(shown[0][1], fill="var(--muted)", opacity=0.16)
+    shown = lines(A, B, LEVEL).panels()
+    assert [one.lines[1].name for one in shown] == ["a", "b"]
+    (band,) = found(shown[0].svg(), fill="var(--muted)", opacity=0.14)
     unit = 76 / 100
     for place, low, high in ((0, 20, 40), (75, 60, 70), (150, 50, 90)):
         ends = sorted(y for x, y in points(band) if x == place)
         assert ends == pytest.approx([76 - high * unit, 76 - low * unit], abs=0.1)
-    start = Series("a", ONE, A.points[:1])
-    ((_, alone),) = lines(start).panels("rm")
-    assert found(alone, fill=ONE.colour)  # a marker: a line of one point would be invisible
+    (alone,) = lines(Line("a", ONE, A.points[:, :1])).panels()
+    assert found(alone.svg(), fill=ONE.colour)  # a marker: a line of one point would be invisible
 
 
 def test_bars_end_at_the_final_score_and_ticks_at_the_learned_one() -> None:
-    panel = BarPanel("a", ONE, (40.0, NAN), (60.0, 30.0))
     long = "07-a name of a task that is much longer than any bar of the chart could be"
-    ((_, svg),) = BarChart("n", "rm", "", ("one", long), (panel,)).svgs()
+    values = np.array([[40.0, NAN], [60.0, 30.0]])
+    grid = RunGrid("a", ONE, ("last", "learned"), ("one", long), values)
+    ((_, svg),) = GridChart("n", "rm", "", (grid,), is_bars=True).bars()
     unit = 190 / 60  # px per point: the scale ends at the highest score, a learned one
     (bar,) = found(svg, fill=ONE.colour)
     (end,) = re.findall(r"H([\d.]+)v", bar.get("d", ""))
@@ -135,44 +134,38 @@ def test_bars_end_at_the_final_score_and_ticks_at_the_learned_one() -> None:
     assert left > max(map(len, texts)) * 6
 
 
-def test_histograms_of_two_sides_have_one_scale_and_differ_in_grey() -> None:
-    shares = (np.zeros(180), np.zeros(180))
-    shares[0][[3, 4]], shares[1][[20, 30, 90]] = (60.0, 40.0), (70.0, 29.95, 0.05)
-    panel = HistogramPanel("x", shares)
-    scale = scale_of([panel])
-    assert scale is not None
-    assert scale.degrees == [0, 10, 20, 30, 40]  # 0.05 % of the angles are beyond it
-    assert scale.percents[-1] == 100  # of the second side
-    chart = HistogramChart("n", "t", "a", ONE, ("images", "texts"), (panel,), scale)
-    ((_, svg),) = chart.svgs()
-    first, second = (found(svg, stroke=f"var(--run-{side})") for side in (1, 2))
-    highest = [min(y for _, y in points(one)) for one in (*first, *second)]
-    assert highest == pytest.approx([90 * 0.4, 90 * 0.3], abs=0.1)
-    assert (first[0].get("stroke-dasharray"), second[0].get("stroke-dasharray")) == (None, "4 2")
+def test_a_histogram_is_stairs_over_its_degrees() -> None:
+    shares = np.zeros(180)
+    shares[[0, 1]] = 60.0, 40.0
+    x, y, low, high = _outline(shares, 3.0)
+    steps = [(0, 0), (0, 60), (1, 60), (1, 40), (2, 40), (2, 0), (3, 0), (3, 0)]
+    assert list(zip(x, y, strict=True)) == steps
+    assert not low.any()
+    assert high.tolist() == y.tolist()
 
 
-def test_a_line_of_a_panel_is_broken_where_a_value_is_missing() -> None:
+def test_a_line_of_a_loss_is_broken_where_a_value_is_missing() -> None:
     values, low = np.array([5.0, 4.0, NAN, 3.0, 2.0]), np.array([4.0, 4.0, NAN, 3.0, 2.0])
     for lowest, bands in ((values, 0), (low, 2)):
-        line = PanelLine("a", np.arange(5.0), values, lowest, values)
-        svg = Panel("loss", (line,)).svg("task", (0.0, 4.0), {"a": ONE})
+        drawn = Line("a", ONE, np.stack([np.arange(5.0), values, lowest, values]))
+        svg = loss_chart("loss", "", ("task", ""), (drawn,), (0.0, 4.0)).svg()
         assert ET.fromstring(svg).findtext("desc") == "a ends at 2"
         (path,) = found(svg, stroke=ONE.colour)
         assert path.get("d", "").count("M") == 2
         assert [x for x, _ in points(path)] == [0, 80, 240, 320]
         assert all(below > above for (_, above), (_, below) in pairwise(points(path)))
-        assert len(found(svg, opacity=0.13)) == bands
+        assert len(found(svg, opacity=0.14)) == bands
         marker = next(one for one in found(svg, fill=ONE.colour) if one.get("transform"))
         assert marker.get("transform", "").startswith("translate(320 160)")
 
 
-def scatter(places: list[tuple[float, float]]) -> ScatterChart:
+def scatter(places: list[tuple[float, float]]) -> Scatter:
     looks = styles([f"run-{number}" for number in range(len(places))])
     shown = tuple(
-        ScatterPoint(name, style, (x - 1, x, x + 1), (y - 2, y, y + 2))
+        (name, style, (x - 1, x, x + 1), (y - 2, y, y + 2))
         for (name, style), (x, y) in zip(looks.items(), places, strict=True)
     )
-    return ScatterChart("t", "", ("plasticity", "stability"), shown)
+    return Scatter("t", "", ("plasticity", "stability"), shown)
 
 
 def test_points_of_a_scatter_are_at_their_means_with_a_line_over_the_seeds() -> None:
@@ -192,14 +185,14 @@ def test_names_in_a_scatter_cover_no_other_and_those_without_room_are_counted() 
     width = charts._width("run-00")
     boxes = [(x, y - 6, x + width, y + 6) for x, y in chart._labels.values()]
     assert len(boxes) > 3
-    assert not any(charts._overlap(*two) for two in combinations(boxes, 2))
+    assert all(charts._is_free(one, [other]) for one, other in combinations(boxes, 2))
     assert 0 < scatter([(10.0, 50.0)] * 40).unnamed < 40
 
 
 def test_a_legend_shows_each_run_as_it_is_drawn() -> None:
     dashed = STYLES["run 8"]
     entries = [("a", ONE, False, "51.2"), ("b", dashed, False, ""), ("joint", GREY, True, "")]
-    first, second, third = re.findall(r"<li.*?</li>", render("charts.html", "legend", entries))
+    first, second, third = re.findall(r"<li.*?</li>", render("parts.html", "legend", entries))
     assert f'data-run="{ONE.number}"' in first
     assert '<span class="name">a</span><span class="value"> 51.2</span>' in first
     assert "stroke-dasharray" not in first
@@ -209,6 +202,6 @@ def test_a_legend_shows_each_run_as_it_is_drawn() -> None:
 
 
 def test_charts_have_the_colours_of_the_page_and_names_are_text() -> None:
-    svg = lines(Series("<b>\x1b", ONE, A.points)).svg()
+    svg = lines(Line("<b>\x1b", ONE, A.points)).svg()
     assert "&lt;b&gt;" in svg
     assert not re.search(r"#[0-9a-f]{3,6}\b|\x1b|font-family|class=", svg)

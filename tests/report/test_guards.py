@@ -9,10 +9,10 @@ from typing import Any
 from support.eval_rows import current, own_rows, read_back, row
 
 from vlcpctl.report.formats import styled
-from vlcpctl.report.render.files import markdown
-from vlcpctl.report.render.page import page
+from vlcpctl.report.page import page
 from vlcpctl.report.report import Document, ReportRequest, build
 from vlcpctl.report.table import Table
+from vlcpctl.report.write import markdown
 
 Rows = list[dict[str, Any]]
 WIDTH = 80
@@ -92,7 +92,7 @@ def test_a_file_shows_every_metric(tmp_path: Path) -> None:
 
 def test_a_page_shows_guards_before_matrices(tmp_path: Path) -> None:
     text = page(_document(tmp_path, ROWS))
-    titles = ("Guards: rm on data", "rm by step and task", "Guards: every metric")
+    titles = ("Guards: rm on data", "R@mean by step and task", "Guards: every metric")
     places = [text.index(title) for title in titles]
     assert places == sorted(places)
     assert "after N: score of the model after step N; step 0 is the first task" in text
@@ -126,9 +126,9 @@ def test_a_long_run_shows_its_first_and_last_steps(tmp_path: Path) -> None:
 
 def test_a_chart_for_each_guard_starts_with_the_start(tmp_path: Path) -> None:
     shown = page(_document(tmp_path, ROWS))
-    assert "rm on coco after each step. Start: the model before the first task." in shown
-    assert "rm on flickr after each step." in shown
-    assert "modx 36.0 after step 2" in shown
+    assert "R@mean after each step, on coco. Start: the model before the first task." in shown
+    assert "R@mean after each step, on flickr." in shown
+    assert "modx ends at 36" in shown
 
 
 def test_another_baseline_is_a_level_line(tmp_path: Path) -> None:
@@ -145,8 +145,8 @@ def test_of_many_guards_the_largest_drops_are_drawn(tmp_path: Path) -> None:
     ]
     shown = page(_document(tmp_path, rows))
     assert "Drawn: the 24 of 30 guards with the largest drops." in shown
-    assert "rm on set-29 after each step." in shown
-    assert "rm on set-05 after each step." not in shown
+    assert "R@mean after each step, on set-29." in shown
+    assert "R@mean after each step, on set-05." not in shown
 
 
 def test_the_change_against_the_start_is_in_the_table_of_final_scores(tmp_path: Path) -> None:

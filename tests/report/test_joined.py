@@ -11,9 +11,9 @@ from support.collected import facts_of, scores_on
 from support.eval_rows import NAMES, OWN, current, merged_rows, own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.report.render.files import markdown
-from vlcpctl.report.render.page import page
+from vlcpctl.report.page import page
 from vlcpctl.report.report import Document, ReportRequest, build
+from vlcpctl.report.write import markdown
 
 
 def _imported(names: tuple[str, ...] = NAMES[:3], **fields: Any) -> list[dict[str, Any]]:

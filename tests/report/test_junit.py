@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
 from vlcpctl.report.formats import junit
 from vlcpctl.report.gates import Verdict
-from vlcpctl.report.render.files import check_junit_path, is_junit, write_junit
+from vlcpctl.report.write import check_junit_path, is_junit, write_junit
 
 
 def _verdict(run: str = "weekly", value: float | None = 5.0, **fields: Any) -> Verdict:

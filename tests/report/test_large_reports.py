@@ -12,8 +12,8 @@ from support.eval_rows import current, read_back, row, write_rows
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.report import scores as collecting
-from vlcpctl.report.render.files import write_report
 from vlcpctl.report.report import ReportRequest, build, identity
+from vlcpctl.report.write import write_report
 
 
 def _row(step: int, task: int, **fields: Any) -> dict[str, Any]:

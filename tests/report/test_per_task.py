@@ -9,7 +9,7 @@ import pytest
 from support.eval_rows import OWN, own_rows, read_back
 
 from vlcpctl.report import tables as tables_of_tasks
-from vlcpctl.report.render.page import page
+from vlcpctl.report.page import page
 from vlcpctl.report.report import Document, ReportRequest, build
 from vlcpctl.report.table import Table
 

@@ -18,7 +18,7 @@ from vlcpctl.export.model_card import _evaluated
 from vlcpctl.metrics.chance import critical_value
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.report.gates import enforce
-from vlcpctl.report.render.page import page
+from vlcpctl.report.page import page
 from vlcpctl.report.report import FIELDS, Document, Files, ReportRequest, build, facts_csv, identity
 from vlcpctl.report.rollout import ALL, CHOICES, KEEP, NEW, RollOut, roll_out_table, sentence
 

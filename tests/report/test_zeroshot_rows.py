@@ -10,7 +10,7 @@ from support.eval_rows import own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.files.rows import Row
-from vlcpctl.report.render.page import page
+from vlcpctl.report.page import page
 from vlcpctl.report.report import ReportRequest, build
 
 ACC1 = ((60.0,), (50.0, 40.0), (40.0, 42.0, 30.0))

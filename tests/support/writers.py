@@ -46,7 +46,6 @@ def lines(place: Path) -> dict[str, Words]:
             *("invert-texts", "--checkpoint", plain, "--buffer", buffer),
             *("--count", 2, "--iterations", 1, "-q", "-o"),
         ],
-        "interpolate": ["interpolate", plain, place / "queued", "-q", "-o"],
         "merge": ["merge", plain, place / "queued", "-q", "-o"],
         "import-checkpoint": ["import-checkpoint", plain, "-q", "-o"],
         **{name: [*evaluation(name, [second], models), "-q", "-o"] for name in EVALUATORS},

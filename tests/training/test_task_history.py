@@ -152,7 +152,7 @@ def test_a_task_before_a_learned_one_is_told(stream: list[Task]) -> None:
 
 def test_the_start_of_an_average_is_that_of_its_checkpoints(stream: list[Task]) -> None:
     average = replace(_parent("last week", 0), content="av", parents=["a", "b"], start="im")
-    for run in ("ctp", "interpolate"):
+    for run in ("ctp", "merge-average"):
         found = TaskHistory(stream[:1], run, average).start()
         assert found == {"start": "im", "start_config": None}
 

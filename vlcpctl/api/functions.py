@@ -27,7 +27,6 @@ from vlcpctl.commands.forget import Forget
 from vlcpctl.commands.forgetting_report import ForgettingReport
 from vlcpctl.commands.import_checkpoint import ImportCheckpoint
 from vlcpctl.commands.inspect import Inspect
-from vlcpctl.commands.interpolate import Interpolate
 from vlcpctl.commands.invert_texts import InvertTexts
 from vlcpctl.commands.merge import Merge
 from vlcpctl.commands.methods import Methods
@@ -215,7 +214,6 @@ forget = _function(Forget, _facts)
 forgetting_report = _function(ForgettingReport, _report)
 import_checkpoint = _function(ImportCheckpoint, _path)
 inspect = _function(Inspect, _facts)
-interpolate = _function(Interpolate, _path)
 invert_texts = _function(InvertTexts, _path)
 merge = _function(Merge, _path)
 list_methods = _function(Methods, _facts)

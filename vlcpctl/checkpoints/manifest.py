@@ -25,7 +25,7 @@ Step = Annotated[int, Meta(ge=0, lt=MOST_TASKS)]
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointManifest(Manifest):
-    """A model after a task, of `train-step`, `import-checkpoint`, `merge` or `interpolate`.
+    """A model after a task, of `train-step`, `import-checkpoint` or `merge`.
 
     The defaults are those of a model before any task. `content`, `files`, `digests` and `made_by`
     are empty until the manifest is written and read again. `files` decide the content id; `digests`
@@ -35,9 +35,9 @@ class CheckpointManifest(Manifest):
     run: str
     """Name of the run."""
     method: str
-    """Method, such as `ctp+er`; `imported`, or `merge-RULE` or `interpolate` for merged weights."""
+    """Method, such as `ctp+er`; `imported`, or `merge-RULE` for merged weights."""
     alpha: float | None = None
-    """`interpolate`: share of the second checkpoint."""
+    """Averages of `interpolate`, a command before 0.4: share of the second checkpoint."""
     seed: int = 0
     """Seed of random choices."""
     buffer: Mapping[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""The rules by which `merge` and `interpolate` make one set of weights of several.
+"""The rules by which `merge` makes one set of weights of several.
 
 Importing this module does not import torch, so that a mistyped --set is refused at once. Sums are
 in float64: models that are equal merge to the same bytes, and the order of models does not matter
@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
-from vlcpctl import core
 from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.method import hyper
@@ -31,7 +31,6 @@ class MergeRule(ABC):
     name: ClassVar[str]
     least: ClassVar[int] = 2  # number of models
     needs_base: ClassVar[bool] = False  # merges changes since a model that all were trained from
-    averages_buffers: ClassVar[bool] = False  # batch norms' statistics, too, like weights
     code: ClassVar[str] = ""  # digest of the file of --rule-file that defines it
 
     @property
@@ -53,37 +52,21 @@ class MergeRule(ABC):
         """
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Interpolate(MergeRule):
-    """(1 - alpha) first + alpha second, in float32 (WiSE-FT, Wortsman et al., 2022)."""
+class MergeOutput(NamedTuple):
+    """One merged checkpoint: by which rule, the run name of its rows, and its path."""
 
-    name: ClassVar[str] = "interpolate"
-    averages_buffers: ClassVar[bool] = True  # as WiSE-FT's code does
-
-    alpha: float
-
-    @property
-    def method(self) -> str:
-        """`interpolate`."""
-        return self.name
-
-    def facts(self) -> dict[str, Any]:
-        """The share of the second model."""
-        return asdict(self)
-
-    def merged(self, models: Sequence[Weights], base: Weights) -> Weights:
-        """See the class."""
-        first, second = models
-        averaged = core.params.copy_of(first)
-        core.params.blend_(averaged, 1 - self.alpha, (self.alpha, second))
-        return averaged
+    rule: MergeRule
+    run: str
+    path: Path
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Average(MergeRule):
-    """The mean of the models, weighted by `weights`; without any, all count alike."""
+    """The mean of the models, weighted by `weights`; without any, all count alike.
+
+    Of two it is WiSE-FT (Wortsman et al., 2022).
+    """
 
     name: ClassVar[str] = "average"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from vlcpctl.checkpoints.batch_norms import recompute
 from vlcpctl.checkpoints.checkpoint import (
@@ -16,7 +16,7 @@ from vlcpctl.checkpoints.checkpoint import (
     write_checkpoint,
 )
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.checkpoints.merge_rules import Interpolate, MergeRule
+from vlcpctl.checkpoints.merge_rules import MergeOutput, MergeRule
 from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM, config_id
 from vlcpctl.core.batch import Weights
@@ -28,28 +28,6 @@ from vlcpctl.files.outputs import Output
 from vlcpctl.files.tensors import require_same_names
 from vlcpctl.models.checkpoint_files import TOKENIZER_FILES
 from vlcpctl.models.encoders import Encoder
-
-
-class MergeOutput(NamedTuple):
-    """One merged checkpoint: by which rule, the run name of its rows, and its path."""
-
-    rule: MergeRule
-    run: str
-    path: Path
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergeRequest:
-    """The checkpoints to merge, the one that all were trained from, and what to make of them.
-
-    From the task `batch_norm_from` the statistics of batch norms are taken anew.
-    """
-
-    models: tuple[Path, ...]
-    outputs: tuple[MergeOutput, ...]
-    base: Path | None = None
-    batch_norm_from: Path | None = None
-    force: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,34 +44,44 @@ class MergeInputs:
         return (*([self.base] if self.base else []), *self.models)
 
 
-def merge(request: MergeRequest) -> Iterator[Path]:
+def merge(
+    models: Sequence[Path],
+    outputs: Sequence[MergeOutput],
+    *,
+    base: Path | None,
+    batch_norm_from: Path | None,
+    force: bool,
+) -> Iterator[Path]:
     """Write the merged checkpoints that do not exist yet; yield the path of each once it is there.
 
-    Raises Incompatible if the checkpoints are of different models, or have statistics of batch
-    norms that the rule cannot merge, OutputExists if something else is at an output path, and
+    `base` is what all were trained from. From the task `batch_norm_from` the statistics of batch
+    norms are taken anew. Raises Incompatible if the checkpoints are of different models, or have
+    statistics of batch norms that differ, OutputExists if something else is at an output path, and
     UsageError as `recompute` does.
     """
+    inputs = MergeInputs(
+        tuple(map(open_parent, models)),
+        open_parent(base) if base else None,
+        open_task(batch_norm_from) if batch_norm_from else None,
+    )
     with ExitStack() as locks:  # of all outputs, before any is examined
-        for one in request.outputs:
+        for one in outputs:
             locks.enter_context(Output(one.path).locked())
-        yield from _merge(request)
+        yield from _merge(inputs, outputs, force=force)
 
 
-def _merge(request: MergeRequest) -> Iterator[Path]:
-    base = open_parent(request.base) if request.base else None
-    pairs = open_task(request.batch_norm_from) if request.batch_norm_from else None
-    inputs = MergeInputs(tuple(map(open_parent, request.models)), base, pairs)
+def _merge(inputs: MergeInputs, outputs: Sequence[MergeOutput], *, force: bool) -> Iterator[Path]:
     missing = [
         one
-        for one in request.outputs
+        for one in outputs
         if not already_made(
-            one.path, "checkpoint", identity(inputs, one.rule, one.run), force=request.force
+            one.path, "checkpoint", identity(inputs, one.rule, one.run), force=force
         )
     ]
     merged = _Merged(inputs) if missing else None
     last = inputs.models[-1]
     known = model_facts(last.path, last.manifest)  # what the model is called
-    for one in request.outputs:
+    for one in outputs:
         if merged is not None and one in missing:
             encoder = merged.by(one.rule)
             facts = facts_of_encoder(
@@ -140,10 +128,9 @@ class _Merged:
         """
         last, buffers = self.tensors[-1], self.encoder.buffers()
         names = [name for name, tensor in last.items() if tensor.is_floating_point()]
-        if not rule.averages_buffers:
-            if not self.inputs.pairs:
-                self._refuse_other_statistics(rule, [name for name in names if name in buffers])
-            names = [name for name in names if name not in buffers]
+        if not self.inputs.pairs:
+            self._refuse_other_statistics(rule, [name for name in names if name in buffers])
+        names = [name for name in names if name not in buffers]
         models = [{name: tensors[name] for name in names} for tensors in self.tensors]
         base = models.pop(0) if self.inputs.base else {}
         weights = last | rule.merged(models, base)
@@ -229,7 +216,6 @@ def manifest_of(inputs: MergeInputs, rule: MergeRule, run: str) -> CheckpointMan
         identity=identity(inputs, rule, run),
         run=run,
         method=rule.method,
-        alpha=rule.alpha if isinstance(rule, Interpolate) else None,
         seed=last.seed,
         buffer=last.buffer,
         stream=next((made.stream for made in reversed(models) if made.stream), None),
@@ -252,16 +238,3 @@ def _start(merged: Sequence[CheckpointManifest]) -> dict[str, Any]:
             return {"start": made.start, "start_config": made.start_config}
     imported = (made.content for made in merged[:-1] if made.origin is not None)
     return {"start": next(imported, None)}
-
-
-def result(path: Path) -> dict[str, Any]:
-    """The fields that the commands print for a checkpoint they have written."""
-    made = CheckpointManifest.read(path)
-    return {
-        "path": str(path),
-        "content": made.content,
-        "run": made.run,
-        "method": made.method,
-        **({"alpha": made.alpha} if made.alpha is not None else {"rule": made.identity["rule"]}),
-        "step": made.step,
-    }

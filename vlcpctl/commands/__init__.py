@@ -48,7 +48,6 @@ COMMANDS = {
     "import-checkpoint": About(
         TRAIN, "Convert weights from another program to a checkpoint.", warm=True
     ),
-    "interpolate": About(TRAIN, "Average the weights of two checkpoints (WiSE-FT).", warm=True),
     "merge": About(TRAIN, "Merge checkpoints: average, ema, TIES or Model Stock.", warm=True),
     "distill": About(TRAIN, "Precompute a teacher's embeddings for distillation.", warm=True),
     "invert-texts": About(TRAIN, "Generate negative texts from a buffer (IncCLIP).", warm=True),

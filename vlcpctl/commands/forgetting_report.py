@@ -131,7 +131,9 @@ class ForgettingReport(Quiet, Json):
     """
 
     rows: RowFiles = argument(
-        "ROWS", "NDJSON files of evaluation rows; - reads stdin", kw_only=False
+        "ROWS",
+        "NDJSON files of evaluation rows, or directories with such files; - reads stdin",
+        kw_only=False,
     )
     out: MaybePath = option(
         "Directory for report.html, report.md, facts.csv and summary.json",
@@ -338,9 +340,9 @@ def _check_places(places: Mapping[str, Path | None], tables: Sequence[str]) -> N
     """Refuse --figures without matplotlib, and places that are unfit or contain each other."""
     from vlcpctl.core.errors import UsageError
     from vlcpctl.files.outputs import check_output_path, is_pipe_or_device
-    from vlcpctl.report.paper_charts import require_matplotlib
+    from vlcpctl.report.figures import require_matplotlib
     from vlcpctl.report.papers import is_file_name
-    from vlcpctl.report.render.files import check_junit_path
+    from vlcpctl.report.write import check_junit_path
 
     given = {name: path for name, path in places.items() if path}
     _refuse_names_of_files(given)
@@ -376,9 +378,32 @@ def _built(
     from vlcpctl.report.comparable import parse_fields
     from vlcpctl.report.report import build, identity
 
-    found = read_rows(rows, parse_fields(request.allow_mixed))
+    words = [one for word in rows for one in _row_files(word)]
+    found = read_rows(words, parse_fields(request.allow_mixed))
     files = _read_files(ranks, images, checkpoints, found, request)
     return build(found, request, files), identity(found, request, files)
+
+
+def _row_files(word: str) -> list[str]:
+    """The files of rows below a directory, sorted, but for hidden ones; or the word itself.
+
+    Raises BadInput if there are none.
+    """
+    from vlcpctl.core.errors import BadInput
+    from vlcpctl.files.rows import is_row_file
+
+    top = Path(word)
+    if not top.is_dir():
+        return [word]
+    found = [
+        str(path)
+        for path in sorted(top.rglob("*.ndjson"))
+        if not any(part.startswith(".") for part in path.relative_to(top).parts)
+        and is_row_file(path)
+    ]
+    if not found:
+        raise BadInput(f"{word} has no files of evaluation rows (*.ndjson) in it")
+    return found
 
 
 def _read_files(
@@ -393,7 +418,7 @@ def _read_files(
 
     cards, opened, tasks = None, [], []
     if checkpoints:
-        from vlcpctl.report.cards.runs import read_cards
+        from vlcpctl.report.training import read_cards
 
         cards = read_cards(checkpoints, rows, request.runs)
     if ranks:
@@ -401,7 +426,7 @@ def _read_files(
 
         opened = [SavedRanks.open(path) for path in dict.fromkeys(ranks)]
     if images:
-        from vlcpctl.report.forgotten.library import open_library
+        from vlcpctl.report.forgotten import open_library
 
         tasks = open_library(images)
     return Files(opened, tasks, cards)
@@ -411,7 +436,7 @@ def _write(
     document: Document, identity: dict[str, Any], places: Mapping[str, Path | None], *, force: bool
 ) -> None:
     """Write the files that are wanted; verdicts also go where GitHub Actions shows them."""
-    from vlcpctl.report.render.files import (
+    from vlcpctl.report.write import (
         append_step_summary,
         write_figures,
         write_junit,

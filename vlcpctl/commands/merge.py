@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from vlcpctl.checkpoints.merge_rules import TABLE, MergeRule
+from vlcpctl.checkpoints.merge_rules import TABLE, MergeOutput, MergeRule
 from vlcpctl.checkpoints.rule_file import load_rule
 from vlcpctl.commands.shared import Planned, Shared, Stored, run_name
 from vlcpctl.core.console import emit, say
@@ -37,7 +37,8 @@ class Merge(Planned, Stored):
     """Merge the weights of checkpoints of the same model by a rule, without training.
 
     Rules, with the parameters of --set:
-      average      the mean, or the weighted mean with --weights
+      average      the mean, or the weighted mean with --weights, as WiSE-FT
+                   makes of two
       ema          the moving average in the order given; decay=0.5 is the
                    share that it keeps at each checkpoint
       ties         TIES: of the changes since --base the largest share
@@ -53,6 +54,7 @@ class Merge(Planned, Stored):
     Examples:
       vlcpctl merge run/1 run/2 run/3 -o merged --rule ties --base start
       vlcpctl merge run/1 run/2 run/3 -o mean
+      vlcpctl merge start run/3 -o between --weights 3,1 --weights 1,1
       vlcpctl merge run/1 run/2 -o sweep --rule ema --set decay=0.3,0.5,0.7
     """
 
@@ -111,13 +113,7 @@ class Merge(Planned, Stored):
         from vlcpctl.checkpoints.manifest import CheckpointManifest
         from vlcpctl.data.tasks.facts import read_task
 
-        kind = rule_named(self.rule, self.rule_file)
-        require_inputs(kind, self.models, self.base)
-        settings = settings_of(
-            kind,
-            [parse_weights(one, len(self.models)) for one in self.weights],
-            self.set,
-        )
+        outputs = self._outputs(self._rule())
         start = CheckpointManifest.read(self.base).content if self.base else None
         for path in self.models:
             if CheckpointManifest.read(path).content == start:
@@ -127,76 +123,74 @@ class Merge(Planned, Stored):
         if self.dry_run:
             of = f"{', '.join(map(str, self.models))}{f', from {self.base}' if self.base else ''}"
             of += f"; batch norms from {self.batch_norm_from}" if self.batch_norm_from else ""
-            for one in settings:
-                say(f"merge: {self.rule}{one.in_words} of {of}")
-                emit(one.place(self.out))
+            for rule, _, place in outputs:
+                values = {name: _text(value) for name, value in asdict(rule).items()}
+                parts = ", ".join(f"{name}={text}" for name, text in values.items() if text)
+                say(f"merge: {rule.name}{f' ({parts})' if parts else ''} of {of}")
+                emit(place)
             return
-        from vlcpctl.checkpoints import merging
+        from vlcpctl.checkpoints.merging import merge
 
-        outputs = tuple(
-            merging.MergeOutput(
-                one.rule, one.label(self.run or one.rule.method), one.place(self.out)
-            )
-            for one in settings
-        )
-        request = merging.MergeRequest(
-            models=tuple(self.models),
+        for place in merge(
+            self.models,
+            outputs,
             base=self.base,
             batch_norm_from=self.batch_norm_from,
-            outputs=outputs,
             force=self.force,
-        )
-        for place in merging.merge(request):
-            emit(json.dumps(merging.result(place), ensure_ascii=False) if self.json else place)
+        ):
+            emit(json.dumps(_result(place), ensure_ascii=False) if self.json else place)
 
+    def _rule(self) -> type[MergeRule]:
+        """The rule, built in or of a file.
 
-class Setting(NamedTuple):
-    """A rule with its parameters, and those that are swept, as texts."""
+        Raises UsageError for an unknown one, too few checkpoints, and a --base that is idle or
+        lacks.
+        """
+        name, more = self.rule, "--rule-file FILE.py adds your own"
+        if self.rule_file is None and name not in TABLE:
+            raise UsageError(f"{unknown_name('rule', name, TABLE)}; {more}")
+        rule = TABLE[name] if self.rule_file is None else load_rule(self.rule_file, name)
+        if len(self.models) < rule.least:
+            raise UsageError(
+                f"--rule {name} merges at least {rule.least} checkpoints; give another one"
+            )
+        based = tuple(one.name for one in (*TABLE.values(), rule) if one.needs_base)
+        refuse_idle([GoesWith("base", "rule", based)], {"rule": name, "base": self.base})
+        if rule.needs_base and self.base is None:
+            raise UsageError(
+                f"--rule {name} merges changes since a common start; give it as --base START"
+            )
+        return rule
 
-    rule: MergeRule
-    swept: dict[str, str]
+    def _outputs(self, rule: type[MergeRule]) -> list[MergeOutput]:
+        """The rule with every combination of the values given.
 
-    @property
-    def in_words(self) -> str:
-        """Its parameters in brackets; nothing if it has none."""
-        values = {name: _text(value) for name, value in asdict(self.rule).items()}
-        parts = ", ".join(f"{name}={text}" for name, text in values.items() if text)
-        return parts and f" ({parts})"
-
-    def label(self, run: str) -> str:
-        """The name of its run: of a sweep, with the values that are swept."""
-        return " ".join([run, *(f"{name}={text}" for name, text in self.swept.items())])
-
-    def place(self, out: Path) -> Path:
-        """Its output: `out` itself, or a directory in it that is named by what is swept."""
-        return out / "_".join(f"{name}-{text}" for name, text in self.swept.items())
-
-
-def rule_named(name: str, file: Path | None) -> type[MergeRule]:
-    """The rule of a name, built in or of a file. Raises UsageError for an unknown one."""
-    if file is not None:
-        return load_rule(file, name)
-    if name not in TABLE:
-        raise UsageError(f"{unknown_name('rule', name, TABLE)}; --rule-file FILE.py adds your own")
-    return TABLE[name]
-
-
-def require_inputs(
-    rule: type[MergeRule],
-    models: Sequence[Path],
-    base: Path | None,
-) -> None:
-    """Raise UsageError for too few checkpoints, and a --base that is idle or lacks."""
-    if len(models) < rule.least:
-        raise UsageError(
-            f"--rule {rule.name} merges at least {rule.least} checkpoints; give another one"
-        )
-    based = tuple(one.name for one in (*TABLE.values(), rule) if one.needs_base)
-    refuse_idle([GoesWith("base", "rule", based)], {"rule": rule.name, "base": base})
-    if rule.needs_base and base is None:
-        raise UsageError(
-            f"--rule {rule.name} merges changes since a common start; give it as --base START"
-        )
+        Of a sweep, the values that are swept name the run and a directory in --out. Raises
+        UsageError for an unfit value.
+        """
+        weights = [parse_weights(one, len(self.models)) for one in self.weights]
+        values: dict[str, Sequence[Any]] = {"weights": weights} if weights else {}
+        for assignment in self.set:
+            name, equals, texts = assignment.partition("=")
+            if not equals:
+                raise UsageError(f"--set {assignment!r} is not of the form NAME=VALUE")
+            if name in values:
+                raise UsageError(f"--set {assignment}: {name} is given twice")
+            values[name] = [
+                parse_hyper(rule, rule.name, name, text, f"--set {name}={text}")
+                for text in texts.split(",")
+            ]
+        for name, found in values.items():
+            if len(set(found)) < len(found):
+                raise UsageError(f"{name} has a value twice: {'; '.join(map(_text, found))}")
+        outputs = []
+        for chosen in product(*values.values()):
+            made = rule(**dict(zip(values, chosen, strict=True)))
+            swept = {n: _text(getattr(made, n)) for n, found in values.items() if len(found) > 1}
+            run = " ".join([self.run or made.method, *(f"{n}={text}" for n, text in swept.items())])
+            place = self.out / "_".join(f"{n}-{text}" for n, text in swept.items())
+            outputs.append(MergeOutput(made, run, place))
+        return outputs
 
 
 def parse_weights(text: str, models: int) -> tuple[float, ...]:
@@ -220,35 +214,23 @@ def parse_weights(text: str, models: int) -> tuple[float, ...]:
     return weights
 
 
-def settings_of(
-    rule: type[MergeRule], weights: Sequence[tuple[float, ...]], assignments: Sequence[str]
-) -> list[Setting]:
-    """The rule with every combination of the values given; raises UsageError for an unfit one."""
-    values: dict[str, Sequence[Any]] = {"weights": weights} if weights else {}
-    for assignment in assignments:
-        name, equals, texts = assignment.partition("=")
-        if not equals:
-            raise UsageError(f"--set {assignment!r} is not of the form NAME=VALUE")
-        if name in values:
-            raise UsageError(f"--set {assignment}: {name} is given twice")
-        values[name] = [
-            parse_hyper(rule, rule.name, name, text, f"--set {name}={text}")
-            for text in texts.split(",")
-        ]
-    for name, found in values.items():
-        if len(set(found)) < len(found):
-            raise UsageError(f"{name} has a value twice: {'; '.join(map(_text, found))}")
-    return [
-        Setting(
-            rule(**dict(zip(values, chosen, strict=True))),
-            {n: _text(one) for n, one in zip(values, chosen, strict=True) if len(values[n]) > 1},
-        )
-        for chosen in product(*values.values())
-    ]
-
-
 def _text(value: object) -> str:
     """A value as the command line has it."""
     if isinstance(value, tuple):
         return ",".join(map(_text, value))
     return share_text(value) if isinstance(value, float) else str(value)
+
+
+def _result(path: Path) -> dict[str, Any]:
+    """What --json prints for a merged checkpoint."""
+    from vlcpctl.checkpoints.manifest import CheckpointManifest
+
+    made = CheckpointManifest.read(path)
+    return {
+        "path": str(path),
+        "content": made.content,
+        "run": made.run,
+        "method": made.method,
+        "rule": made.identity["rule"],
+        "step": made.step,
+    }

@@ -22,8 +22,8 @@ class SpatialReport(Evaluate, Stored):
     sample. The time for SAM grows with the square of the number of samples; see --limit.
 
     With several runs, the checkpoints of each run are compared by step; two checkpoints of two
-    runs are compared in the order given. Each alpha of interpolate counts as a separate run. Pass
-    the rows to forgetting-report for charts of the angles.
+    runs are compared in the order given. Pass the rows to forgetting-report for charts of the
+    angles.
 
     Examples:
       vlcpctl spatial-report stream/00-* --checkpoint run/00 --checkpoint run/01 \

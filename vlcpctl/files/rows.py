@@ -102,8 +102,8 @@ class Row(Struct, kw_only=True, eq=False, gc=False):  # an object without cycles
     run: Name
     """Name of the run: `--run` of train-step, or the method's name."""
     method: Name
-    """Method of the checkpoint, such as `ctp` or `ctp+er`; `imported`, `merge-RULE` or
-    `interpolate` for checkpoints that were not trained here."""
+    """Method of the checkpoint, such as `ctp` or `ctp+er`; `imported` or
+    `merge-RULE` for checkpoints that were not trained here."""
     seed: Integer
     """Seed of the run."""
     buffer: dict[str, Any] | None = None
@@ -152,7 +152,7 @@ class Row(Struct, kw_only=True, eq=False, gc=False):  # an object without cycles
     """Content id of the evaluated checkpoint."""
     # Of some rows only.
     alpha: float | None = None
-    """Averages of two checkpoints: share of the second one."""
+    """Averages of `interpolate`, a command before 0.4: share of the second checkpoint."""
     n_images: Integer | None = None
     """Number of images; not of retrieval of fused pairs."""
     n_texts: Integer | None = None

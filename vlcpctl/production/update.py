@@ -7,13 +7,10 @@ state.json; the next call completes what was killed between them.
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +32,7 @@ from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.deletion.receipt import unfinished_under
 from vlcpctl.files.outputs import Output
-from vlcpctl.jobs.runner import CONTEXT, JobRunner, end_with
+from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.attempt import (
     VERDICT_FILE,
@@ -106,8 +103,8 @@ from vlcpctl.production.state import (
     unmeasured,
 )
 from vlcpctl.production.swapping import swap_in
-from vlcpctl.report.render.files import check_junit_path, write_junit
-from vlcpctl.report.render.week_lines import WIDTH, week_lines
+from vlcpctl.report.week import WIDTH
+from vlcpctl.report.write import check_junit_path, write_junit
 
 Observe = Callable[[str], None]
 _OPTIONS = {  # of settings
@@ -320,29 +317,10 @@ def dry_run(request: UpdateRequest) -> list[str]:
 
 
 def _show_page(lines: Lines, attempt: Attempt) -> None:
-    """Write the page of the judged week, and say what it says.
-
-    In a child: what draws its charts has threads, and a process that has used it cannot fork others
-    that do, such as the report of the next week of a redo.
-    """
+    """Write the page of the judged week, and say what it says."""
     width = max(WIDTH, shutil.get_terminal_size().columns) if sys.stderr.isatty() else None
-    with ProcessPoolExecutor(
-        1, mp_context=CONTEXT, initializer=end_with, initargs=(os.getpid(),)
-    ) as child:
-        found = child.submit(_page_lines, lines.place, attempt, lines.of_week()[-1], width)
-        try:
-            said = found.result()
-        except BrokenProcessPool as error:
-            raise VlcpError(
-                "the process that writes the page of the week was killed, perhaps for lack of "
-                "memory; run the same command again to continue"
-            ) from error
-    for line in said:
+    for line in write_page(lines.place, attempt, lines.of_week()[-1], width):
         say(line)
-
-
-def _page_lines(place: Layout, attempt: Attempt, line: CommandLine, width: int | None) -> list[str]:
-    return list(week_lines(write_page(place, attempt, line), width))
 
 
 def _of_accepted(request: UpdateRequest, place: Layout, known: Week) -> Outcome:

@@ -26,8 +26,6 @@ from vlcpctl.files.rows import Row
 from vlcpctl.metrics.chance import PER_REPORT
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.angles import CheckpointPair, SpatialTrack, collect_spatial_tracks
-from vlcpctl.report.cards.settings import SettingTexts, settings_by_run
-from vlcpctl.report.cards.tables import cards_tables, settings_table
 from vlcpctl.report.comparable import (
     parse_fields,
     require_alike,
@@ -35,7 +33,6 @@ from vlcpctl.report.comparable import (
     row_notes,
 )
 from vlcpctl.report.facts import Facts
-from vlcpctl.report.forgotten.changes import Forgotten
 from vlcpctl.report.formats import (
     csv_text,
     number_text,
@@ -102,11 +99,13 @@ from vlcpctl.report.tables import (
     stability_table,
     transfer_table,
 )
+from vlcpctl.report.training import SettingTexts, run_tables, settings_by_run, training_tables
 
 if TYPE_CHECKING:
     from vlcpctl.data.tasks.task import Task
     from vlcpctl.evaluation.rank_files import SavedRanks
-    from vlcpctl.report.cards.runs import Cards
+    from vlcpctl.report.forgotten import Forgotten
+    from vlcpctl.report.training import Cards
 
 SCHEMA = "vlcpctl.report/2"
 TITLE = "Forgetting report"
@@ -118,7 +117,6 @@ FIELDS = (
 )
 _ENDS = ("low", "high")
 _FLOATS = ("value", "sd", "low", "high", "se")
-EXAMPLES = 12  # of what was forgotten, in a list
 
 _PREFERRED = ("rm", "top1", "acc1", "map_1")  # the first that a track has is its default
 _METRICS: dict[Against, str] = {
@@ -261,10 +259,10 @@ class Document:
         if self.cards is None and not is_long:
             return []
         settings, cards = self.ordered_settings, self.ordered_cards
-        tables = [settings_table(settings)]
-        if cards is not None:
-            tables = [*cards_tables(cards, settings, is_long=is_long), *tables]
-        return [table for table in tables if table is not None]
+        tables = training_tables(cards, settings)
+        if cards is not None and is_long:
+            tables += [one for run in cards.runs for one in run_tables(cards, run, settings)]
+        return tables
 
     def compared_with(self) -> list[str]:
         """Sentences that name the baselines and the guards, if there are any."""
@@ -519,13 +517,12 @@ def _with_forgotten(
     if not files.ranks:
         return document
     # Slow to import, as are the ranks.
-    from vlcpctl.report.forgotten.finding import find_forgotten, find_lost
-    from vlcpctl.report.forgotten.library import Library
+    from vlcpctl.report.forgotten import Library, find_forgotten, find_lost
 
     shown = {one for task in files.images for one in task.ids}
     if files.images and shown.isdisjoint(row.data for row in rows):
         raise UsageError("--images has no effect: no row is of the tasks that it names")
-    found = find_forgotten(rows, files.ranks, EXAMPLES)
+    found = find_forgotten(rows, files.ranks)
     intervals.note_used(found.used)
     # Guards are shown where --images names them: their pictures are what it is given for.
     guards = [
@@ -533,12 +530,12 @@ def _with_forgotten(
         for one in document.curves
         if one.is_guard and any(row.data in shown for row in one.last_rows)
     ]
-    lost = find_lost(guards, files.ranks, EXAMPLES, ("baseline",))
+    lost = find_lost(guards, files.ranks, ("baseline",))
     splits = frozenset(row.split for row in rows)
     library = Library(files.images, splits) if files.images else None
     return replace(
         document,
-        forgotten=replace(found, tasks=(*lost, *found.tasks), library=library),
+        forgotten=replace(found, tallies=(*lost, *found.tallies), library=library),
         notes=(*document.notes, *intervals.notes, *found.notes),
     )
 

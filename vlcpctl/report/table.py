@@ -21,7 +21,8 @@ BOLD = f"bold: better than the rest of its group (Student's t over seeds, {100 *
 class Column:
     """One column; a narrow terminal leaves out columns of the highest `rank` first, 0 never.
 
-    Neighbours with the same text in `over` are joined under it, as their upper heading.
+    Neighbours with the same text in `over` are joined under it, as their upper heading. A page has
+    a column that `is_below` in smaller letters below the column before it.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Column:
     rank: int = 0
     higher_is_better: bool | None = None
     over: str = ""
+    is_below: bool = False
 
     @property
     def title(self) -> str:

@@ -56,9 +56,12 @@ _CHANGE_READING = (
 _RANKS = {**dict.fromkeys(METRICS, 6), "_rmean": 4, "_r10": 3, "_10": 3, "_r5": 2, "_5": 2}
 _WORDS_RANK = 5
 # The numbers of newer benchmarks have a table of their own.
-_BENCHMARKS = ("transfer_zscl", "avg_zscl", "last_zscl", "ka_fomo", "zs_fomo")
+_BENCHMARKS = ("transfer_zscl", "avg_zscl", "own_final", "zs_fomo")
+_SAME = ("last_zscl", "ka_fomo")  # as own_final
 _OWN = tuple(
-    name for name, one in DEFINITIONS.items() if one.gallery != "merged" and name not in _BENCHMARKS
+    name
+    for name, one in DEFINITIONS.items()
+    if one.gallery != "merged" and (name == "own_final" or name not in {*_BENCHMARKS, *_SAME})
 )
 # The R@mean of each direction and of both, under the names of the papers.
 _DIRECTIONS = {"i2t_rmean": "i2t R@mean", "t2i_rmean": "t2i R@mean", "rm": "both, R@mean"}
@@ -183,7 +186,7 @@ def _oracle_columns(
         gap, ends = one or (None, None)
         interval = TableCell(f"{fixed(ends[0])} to {fixed(ends[1])}") if ends else _DASH
         cells[name] = [number_cell(gap), interval]
-    columns = [Column(f"to {track.oracle.name}"), Column("95 % interval", rank=1)]
+    columns = [Column(f"to {track.oracle.name}"), Column("95 % interval", rank=1, is_below=True)]
     if all(ends is None for _, ends in known):
         return columns[:1], {name: found[:1] for name, found in cells.items()}
     return columns, cells
@@ -226,7 +229,7 @@ def _forgetting(runs: Sequence[Run], key: str) -> Table:
 def _benchmarks(track: Track, key: str) -> Table | None:
     """The numbers of ZSCL and FoMo-in-Flux, a row per run; None if no run has one of its own.
 
-    `last_zscl` and `ka_fomo` alone are `own_final` by other names.
+    `last_zscl` and `ka_fomo` are `own_final` by other names: they are one column.
     """
     runs = [run for run in _ordered(track.runs_with("outside"), key) if run.of.last != START]
     if not any(_is_defined(runs, key, name) for name in ("transfer_zscl", "zs_fomo")):
@@ -237,6 +240,7 @@ def _benchmarks(track: Track, key: str) -> Table | None:
     if len(sets) > 1:
         about = ["zs_fomo: the runs were evaluated on different data sets; compare it with care"]
     found = _summaries(f"Metrics of newer benchmarks in {key}", runs, key, names, name="benchmarks")
+    about.append(f"own_final: the same number as {' and '.join(_SAME)}")
     return replace(found, notes=(*about, *found.notes))
 
 
@@ -290,7 +294,7 @@ def _words(runs: Sequence[Run]) -> _Words:
     }
     words: _Words = [(Column("run", is_number=False), {run.name: run.name for run in runs})]
     if any(recipe != name for name, recipe in recipes.items()):
-        words.append((Column("method", is_number=False, rank=_WORDS_RANK), recipes))
+        words.append((Column("method", is_number=False, rank=_WORDS_RANK, is_below=True), recipes))
     if len({len(run.seeds) for run in runs}) > 1:
         words.append((Column("seeds"), {run.name: str(len(run.seeds)) for run in runs}))
     return words

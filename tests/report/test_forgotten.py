@@ -1,0 +1,322 @@
+"""What was forgotten: which ranks are compared, which queries are shown, and the page of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+from support.deletion_world import pair_at, traces
+from support.forgotten_world import ForgottenWorld, add_zeroshot, make_world, usual_ranks
+from support.program import check_refused, run_program
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.evaluation.rank_files import Named, QueryRanks, SavedRanks, write_without
+from vlcpctl.files.rows import read_rows
+from vlcpctl.report import forgotten
+from vlcpctl.report.forgotten import (
+    EDGE,
+    MOST_EXAMPLES,
+    Forgotten,
+    Library,
+    Tally,
+    find_forgotten,
+    most_shown,
+    open_library,
+    small_picture,
+)
+from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
+
+
+def found_in(*worlds: ForgottenWorld) -> Forgotten:
+    rows = read_rows([str(one.rows) for one in worlds])
+    return find_forgotten(rows, [SavedRanks.open(one.ranks) for one in worlds])
+
+
+def lost(one: Tally) -> list[tuple[str, int]]:
+    return [(change.key, change.now) for change in one.shown(gained=False)]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> ForgottenWorld:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.mark.parametrize("gallery", ["own", "merged"])
+def test_every_task_but_the_last_is_compared_by_the_queries_of_the_task(
+    tmp_path: Path, gallery: str
+) -> None:
+    world = make_world(tmp_path, gallery=gallery)
+    found = found_in(world)
+    assert [(one.task, one.way, one.learned, one.last, one.gallery) for one in found.tallies] == [
+        (f"0{task}-part-{task}", way, task, 2, gallery) for task in (0, 1) for way in ("i2t", "t2i")
+    ]
+    for one in found.tallies:
+        assert (one.forgotten, one.gained, one.queries) == (2, 1, 4)
+        task = one.learned
+        assert lost(one) == [(world.key(task, 0), 4), (world.key(task, 1), 2)]
+        assert [change.key for change in one.shown(gained=True)] == [world.key(task, 3)]
+    assert found.used == {world.ranks}
+
+
+def test_the_first_seed_with_ranks_is_shown(world: ForgottenWorld, tmp_path: Path) -> None:
+    first = make_world(tmp_path, seed=1, stream=world.stream)
+    second = make_world(tmp_path, seed=2, stream=world.stream)
+    rows = read_rows([str(one.rows) for one in (world, first, second)])
+    found = find_forgotten(rows, [SavedRanks.open(second.ranks), SavedRanks.open(first.ranks)])
+    assert {(one.seed, one.seeds) for one in found.tallies} == {(1, (0, 1, 2))}
+
+
+def test_ranks_that_do_not_give_the_scores_are_not_shown(
+    world: ForgottenWorld, tmp_path: Path
+) -> None:
+    other = make_world(tmp_path, stream=world.stream, rank_of=lambda _step, _task: (1, 2, 3, 4))
+    found = find_forgotten(read_rows([str(other.rows)]), [SavedRanks.open(world.ranks)])
+    assert found.tallies == ()
+    assert "do not give" in found.notes[0]
+
+
+def test_queries_that_were_removed_are_not_shown(world: ForgottenWorld, tmp_path: Path) -> None:
+    gone = world.key(0, 0)
+    write_without(world.ranks, tmp_path / "ranks.parquet", [gone])
+    rows = read_rows([str(world.rows)])
+    one = find_forgotten(rows, [SavedRanks.open(tmp_path / "ranks.parquet")]).tallies[0]
+    assert [key for key, _ in lost(one)] == [world.key(0, 1)]
+    # The query before it in the gallery has lost its wrong answer.
+    assert one.shown(gained=True)[0].wrong is None
+
+
+def test_large_files_are_read_task_by_task_with_the_same_result(
+    world: ForgottenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = found_in(world)
+    monkeypatch.setattr(forgotten, "_MOST_AT_ONCE", 1)
+    assert found_in(world) == whole
+
+
+def test_a_run_that_has_learned_one_task_has_forgotten_nothing(tmp_path: Path) -> None:
+    assert found_in(make_world(tmp_path, tasks=1, rank_of=usual_ranks)).tallies == ()
+
+
+def test_a_page_has_at_most_200_examples(world: ForgottenWorld) -> None:
+    tallies = list(found_in(world).tallies)
+    assert most_shown(tallies) == tallies
+    shown = most_shown(tallies * 60)
+    assert sum(len(one.changes) for one in shown) == MOST_EXAMPLES
+    assert shown[0].changes == (tallies[0].changes[0], tallies[0].changes[2]), "one of each list"
+    assert shown[-1].changes == ()
+    assert shown[-1].forgotten == 2, "all are counted"
+
+
+def ranks_of(
+    keys: Sequence[str],
+    rank: Sequence[int],
+    wrong: Sequence[str | None],
+    captions: Sequence[int] | None = None,
+    labels: Sequence[str] | None = None,
+) -> QueryRanks:
+    number = np.array(captions if captions is not None else [-1] * len(keys))
+    answers = Named(pa.array(wrong, pa.string()), pa.array([0] * len(keys), pa.int32()))
+    classes = None if labels is None else pa.array(labels)
+    return QueryRanks(pa.array(keys), number, classes, np.array(rank), answers)
+
+
+def test_queries_are_ordered_by_how_far_they_fell_and_each_sample_is_shown_once() -> None:
+    keys, captions = ["a", "a", "b", "c"], [0, 1, 0, 0]
+    then = ranks_of(keys, [1, 1, 1, 7], ["x", "x", "x", None], captions)
+    now = ranks_of(keys, [4, 6, 5, 1], ["p", "q", "r", "s"], captions)
+    found = list(forgotten._changes(then, now, now, np.array([0, 1, 2])))
+    assert [(one.key, one.caption, one.then, one.now, one.wrong) for one in found] == [
+        ("a", 1, 1, 6, "q"),
+        ("b", 0, 1, 5, "r"),
+    ]
+    (gain,) = forgotten._changes(then, now, then, np.array([3]))
+    assert (gain.key, gain.then, gain.wrong, gain.is_gain) == ("c", 7, None, True)
+
+
+def test_answers_to_several_forgotten_queries_are_counted() -> None:
+    now = ranks_of("abcde", [2, 2, 2, 2, 3], ["hub", "one", "hub", None, "hub"])
+    assert forgotten._common(now, np.arange(4)) == (("hub", 0, 2),)
+
+
+def test_pairs_of_classes_are_counted_in_both_models() -> None:
+    labels = ["cat", "cat", "cat", "dog"]
+    then = ranks_of("abcd", [2, 1, 1, 1], ["fox", "fox", "fox", "cat"], labels=labels)
+    now = ranks_of("abcd", [2, 3, 2, 2], ["fox", "fox", "dog", None], labels=labels)
+    assert forgotten._confused(then, now) == (("cat", "fox", 1, 2), ("cat", "dog", 0, 1))
+
+
+def encoded(width: int, height: int, kind: str, **how: object) -> bytes:
+    pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, kind, **how)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted"),
+    [((1000, 500), (96, 48)), ((20, 30), (20, 30)), ((2, 3000), (1, 96)), ((97, 97), (96, 96))],
+)
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
+def test_a_picture_keeps_the_ratio_and_enlarges_nothing(
+    size: tuple[int, int], wanted: tuple[int, int], form: str
+) -> None:
+    kind, data, *found = small_picture(encoded(*size, form))
+    assert tuple(found) == wanted
+    assert max(wanted) <= EDGE
+    with Image.open(io.BytesIO(data)) as image:
+        assert (image.size, kind) == (wanted, f"image/{str(image.format).lower()}")
+    assert len(data) < 30_000
+
+
+def test_comments_and_profiles_of_a_file_are_left_out_and_a_damaged_one_is_refused() -> None:
+    words = PngInfo()
+    words.add_text("Comment", "of a person")
+    for data in (
+        encoded(40, 40, "PNG", pnginfo=words, icc_profile=b"of a person"),
+        encoded(40, 40, "JPEG", comment=b"of a person"),
+    ):
+        assert b"of a person" in data
+        assert b"of a person" not in small_picture(data)[1]
+    with pytest.raises(BadInput, match="the picture"):
+        small_picture(encoded(40, 40, "JPEG")[:300], "the picture")
+
+
+def test_pairs_are_found_by_key_in_the_splits_that_are_searched(tmp_path: Path) -> None:
+    stream = make_stream(tmp_path / "stream", 2, 3, pair=lambda n: make_pair(n, captions=2))
+    tasks = open_library([stream, stream])
+    assert len(tasks) == 2, "each task once"
+    train, test = (tasks[1].split(name).keys[0] for name in ("train", "test"))
+    library = Library(tasks, frozenset({"test"}))
+    library.find([train, test, "a path, not a key"])
+    captions = tasks[1].split("test").captions(0)
+    assert [library.caption(test, place) for place in (None, 0, 1)] == [captions[0], *captions]
+    assert library.picture(test) is not None
+    assert (library.caption(train, None), library.picture(train)) == ("", None)
+    task = make_task(tmp_path / "task")
+    assert [one.path for one in open_library([task])] == [task]
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(BadInput, match="--images: "):
+            open_library([path])
+
+
+def report(
+    capfd: pytest.CaptureFixture[str], out: Path, world: ForgottenWorld, *more: object
+) -> Path:
+    """A report with ranks; its directory."""
+    words = ("forgetting-report", world.rows, "--ranks", world.ranks, "-o", out, *more)
+    ended = run_program(capfd, *words, "-q")
+    assert ended.code == 0, ended.err
+    return out
+
+
+def page_of(out: Path) -> str:
+    return (out / "forgotten.html").read_text(encoding="utf-8")
+
+
+def summary_of(out: Path) -> dict[str, Any]:
+    return dict(json.loads((out / "summary.json").read_text(encoding="utf-8")))
+
+
+def test_the_page_shows_queries_answers_and_ranks_with_each_picture_once(
+    world: ForgottenWorld, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = report(capfd, tmp_path / "report", world, "--images", world.stream)
+    page, test = page_of(out), world.tasks[0].split("test")
+    for image in (0, 1):
+        assert test.captions(image)[0] in page
+        assert page.count(f'<image id="p-{test.keys[image]}"') == 1
+        assert page.count(f'href="#p-{test.keys[image]}"') > 1
+    assert "rank 1 \u2192 <b>4</b>" in page
+    assert "Forgotten: 2 of 3 that were right" in page
+    assert "Gained: 1 of 1 that were wrong" in page
+    assert not re.search(r"(src|href)=\"?https?:", page), "nothing is loaded"
+    whole = (out / "report.html").read_text(encoding="utf-8")
+    assert 'href="forgotten.html#00-part-0"' in whole
+    assert 'id="00-part-0"' in page
+    assert "| er | 16 | 12 | 8 | 67 % | 4 | 8 |" in (out / "report.md").read_text("utf-8")
+    summary = summary_of(out)
+    assert summary["identity"]["images"] == sorted(one.content for one in world.tasks)
+    changed = summary["forgotten"]["tasks"][0]["directions"]["i2t"]
+    assert changed["n_forgotten"] == 2
+    assert changed["forgotten"][0] == {
+        "key": world.key(0, 0),
+        "caption": None,
+        "ranks": [1, 4],
+        "wrong": world.key(0, 1),
+        "wrong_caption": 0,
+    }
+    bare = page_of(report(capfd, tmp_path / "bare", world))
+    assert f"key {world.key(0, 0)}" in bare
+    assert test.captions(0)[0] not in bare
+    assert "data:" not in bare
+
+
+@pytest.mark.parametrize("words", [("--images", "S", "-o", "R"), ("--ranks", "K", "--images", "S")])
+def test_options_without_effect_are_refused(
+    words: tuple[str, ...],
+    world: ForgottenWorld,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    places = {"S": world.stream, "K": world.ranks, "R": tmp_path / "report"}
+    given = [places.get(word, word) for word in words]
+    ended = run_program(capfd, "forgetting-report", world.rows, *given)
+    check_refused(ended, "forgetting-report", 2, "--images has no effect")
+    assert not (tmp_path / "report").exists()
+
+
+def test_zero_shot_shows_the_classes_that_are_confused(
+    world: ForgottenWorld, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = add_zeroshot(world, tmp_path)
+    page = page_of(report(capfd, tmp_path / "report", found, "--images", found.stream))
+    row = '<td class="words">a</td><td class="words">b</td><td>0</td><td>2</td>'
+    assert row in page
+    assert page.count(f'<image id="p-{found.key(0, 0)}"') == 1
+
+
+def test_hostile_captions_and_names_stay_text(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = '</q></li><script>alert(1)</script>" onload="x\n\u202e' + "long " * 100
+    stream = make_stream(
+        tmp_path / "stream", 2, 2, pair=lambda n: make_pair(n)._replace(captions=[f"{n} {text}"])
+    )
+    found = make_world(tmp_path, tasks=2, stream=stream)
+    page = page_of(report(capfd, tmp_path / "report", found, "--images", stream))
+    assert "<script" not in page
+    assert "\u202e" not in page
+    assert "long " * 40 not in page
+
+
+def test_forget_removes_a_pair_from_reports_and_a_new_one_lacks_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world = make_world(tmp_path / "world", tasks=2)
+    images = ("--images", world.stream)
+    out = report(capfd, tmp_path / "world/report", world, *images)
+    pair = pair_at(world.tasks[0].path, 0, "test")
+    kept = pair_at(world.tasks[0].path, 1, "test")
+    assert "report/forgotten.html" in traces(tmp_path / "world", pair)
+    ended = run_program(capfd, "forget", "--key", pair.key, tmp_path / "world", "--json", "-q")
+    assert ended.code == 0, ended.err
+    assert traces(tmp_path / "world", pair) == []
+    entries = {Path(one["path"]).name: one for one in json.loads(ended.out)["artifacts"]}
+    assert entries["report"]["action"] == "rewritten"
+    assert entries["report"]["removed"]["examples"] > 3
+    assert kept.captions[0] in page_of(out), "the other pairs stay"
+    assert page_of(out).endswith("</html>\n")
+    assert summary_of(out)["forgotten"]["tasks"][0]["directions"]["i2t"]["n_forgotten"] == 2
+    assert traces(report(capfd, tmp_path / "new", world, *images), pair) == []
+    # The old report is of other images; it is not taken for the new one.
+    words = ("forgetting-report", world.rows, "--ranks", world.ranks, "-o", out, *images)
+    check_refused(run_program(capfd, *words), "forgetting-report", 4, "other settings")

@@ -1,0 +1,341 @@
+"""What checkpoints record, as lines of losses, tables and JSON: places, gaps, seeds and costs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.checkpoints import write_checkpoint_manifest
+from support.eval_rows import current, own_rows, read_back, row
+from support.run_checkpoints import log_lines, write_run, write_step
+
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.errors import BadInput
+from vlcpctl.files.rows import Row
+from vlcpctl.report import training
+from vlcpctl.report.charts import Line, LineChart, styles
+from vlcpctl.report.report import Files, ReportRequest, build, identity
+from vlcpctl.report.training import (
+    LEVELS,
+    MOST_TERMS,
+    Cards,
+    Log,
+    differing,
+    loss_charts,
+    read_cards,
+    read_log,
+    setting_texts,
+    settings_by_run,
+    settings_table,
+    training_tables,
+)
+from vlcpctl.report.write import write_report
+
+ARGV = ["/usr/bin/vlcpctl", "train-step", "a stream/00", "-o", "<b>"]
+
+
+def _rows(path: Path, seeds: int = 1, **fields: Any) -> list[Row]:
+    rows = [one for seed in range(seeds) for one in own_rows(seed=seed, **fields)]
+    return read_back(path / "rows.ndjson", rows)
+
+
+def _losses(cards: Cards) -> list[LineChart]:
+    return loss_charts(cards, styles([run.name for run in cards.runs]))
+
+
+def _loss(cards: Cards) -> Line:
+    first = _losses(cards)[0]
+    assert first.name == "loss"
+    return first.lines[0]
+
+
+def _places(cards: Cards) -> list[tuple[str, int, int, str]]:
+    return [
+        (run.name, one.seed, one.step, one.manifest.content)
+        for run in cards.runs
+        for one in run.steps
+    ]
+
+
+def test_rows_and_descent_name_the_checkpoints_of_a_run(tmp_path: Path) -> None:
+    write_run(tmp_path / "ctp")
+    rows = _rows(tmp_path)
+    cards = read_cards([tmp_path], rows)
+    assert _places(cards) == [("ctp", 0, 0, "c0"), ("ctp", 0, 1, "c1"), ("ctp", 0, 2, "c2")]
+    assert cards.notes == ()
+    assert all(one.log is not None for one in cards.runs[0].steps)
+    assert read_cards([tmp_path], rows, ["another"]).runs == ()
+    last = [one for one in rows if one.step == 2]
+    assert _places(read_cards([tmp_path], last)) == _places(cards), "models before the last one"
+    write_step(tmp_path / "base", 0, run="base", content="b")
+    write_step(tmp_path / "next", 1, parent="b", content="n")
+    cards = read_cards([tmp_path / "base", tmp_path / "next"], _rows(tmp_path, checkpoint="n"))
+    assert {run.name for run in cards.runs} == {"ctp"}
+    assert cards.notes == ("--checkpoint: 1 of 2 checkpoints are in no row: left out",)
+
+
+def test_checkpoints_are_found_in_directories_and_what_has_none_is_refused(
+    tmp_path: Path,
+) -> None:
+    write_step(tmp_path / "runs/a", 0)
+    write_step(tmp_path.joinpath("runs", *["b"] * LEVELS), 1)
+    write_step(tmp_path.joinpath("runs", *["d"] * (LEVELS + 1)), 2)
+    write_step(tmp_path / "runs/.a.vlcpctl/replaced/a", 2)
+    rows = _rows(tmp_path)
+    assert [one[3] for one in _places(read_cards([tmp_path / "runs"], rows))] == ["c0", "c1"]
+    path = tmp_path / "runs/a/checkpoint.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "pairs": 7}))
+    (note,) = read_cards([tmp_path / "runs"], rows).notes
+    assert "a/checkpoint.json has changed since it was written" in note
+    assert str(tmp_path) not in note
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task/task.json").write_text("{}")
+    (tmp_path / "empty").mkdir()
+    for name, word in (("none", "none"), ("task", "it is a task"), ("empty", "4 levels deep")):
+        with pytest.raises(BadInput, match=word):
+            read_cards([tmp_path / name], rows)
+
+
+def test_a_damaged_log_is_a_note_without_a_path(tmp_path: Path) -> None:
+    (write_run(tmp_path / "ctp") / "01-people/metrics.jsonl").write_text("x")
+    cards = read_cards([tmp_path], _rows(tmp_path))
+    (note,) = cards.notes
+    assert note.startswith("--checkpoint: the log of run 'ctp', seed 0, step 1 was left out")
+    assert str(tmp_path) not in note
+    assert [one.log is None for one in cards.runs[0].steps] == [False, True, False]
+
+
+def test_the_digest_depends_on_what_was_read_and_not_on_where(tmp_path: Path) -> None:
+    rows = _rows(tmp_path)
+    one = read_cards([write_run(tmp_path / "a")], rows)
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert read_cards([tmp_path / "b"], rows).digest == one.digest
+    write_run(tmp_path / "c", train_seconds=9.0)
+    assert read_cards([tmp_path / "c"], rows).digest != one.digest
+
+
+def _read(path: Path, text: str, most: int = 200) -> Log:
+    directory = write_step(path / "c", 0, text)
+    found = read_log(directory, CheckpointManifest.read(directory), most)
+    assert found is not None
+    return found
+
+
+def test_every_term_is_a_curve_thinned_evenly_with_both_ends(tmp_path: Path) -> None:
+    text = log_lines(range(1000), lr=0.5) + log_lines(range(2), phase="fisher")
+    text += '{"phase": "train", "step": 1000, "loss": NaN}\n'
+    for step in (9, 99, 999):
+        text += f'{{"phase": "train", "step": {step}, "val_loss": 1.0}}\n'
+    log = _read(tmp_path, text, most=4)
+    assert [*log.terms] == ["loss", "lr", "fisher: loss", "val_loss"]
+    assert log.steps == 1001
+    assert log.terms["loss"][0].tolist() == [0, 333, 666, 1000]
+    assert log.terms["loss"][1, :2].tolist() == [4.0, pytest.approx(4 - 33.3)]
+    assert np.isnan(log.terms["loss"][1, -1])
+    assert log.terms["val_loss"][0].tolist() == [9, 99, 999]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{}\n", ":1 is not a row of a training log"),
+        (log_lines([0]) + "torn", ":2 is not a row of a training log"),
+        (log_lines([3, 2]), "are not in order"),
+        ('{"phase": "train", "step": 0, "loss": }\n', "not readable JSON"),
+    ],
+)
+def test_what_is_no_log_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        _read(tmp_path, text)
+
+
+def test_a_log_that_has_changed_is_too_large_or_is_a_pipe_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = write_step(tmp_path / "c", 0, log_lines(range(5)))
+    made = CheckpointManifest.read(directory)
+    monkeypatch.setattr(training, "MOST_BYTES", 20)
+    with pytest.raises(BadInput, match="more than 20 bytes"):
+        read_log(directory, made, 200)
+    (directory / "metrics.jsonl").write_text(log_lines(range(4)) + "x" * 50)
+    with pytest.raises(BadInput, match="has changed since it was written"):
+        read_log(directory, made, 200)
+    piped = write_step(tmp_path / "p", 0)
+    assert read_log(piped, CheckpointManifest.read(piped), 200) is None
+    os.mkfifo(piped / "metrics.jsonl")
+    with pytest.raises(BadInput, match="not a regular file"):
+        read_log(piped, CheckpointManifest.read(piped), 200)
+
+
+def test_the_rows_are_those_of_a_training(tmp_path: Path) -> None:
+    """The reader relies on phase and step coming first, as `MetricsLog` writes them."""
+    from vlcpctl.training.loop.metrics_log import MetricsLog
+
+    log = MetricsLog(tmp_path / "metrics.jsonl", 0)
+    log.append({"phase": "train", "step": 0, "loss": 1.5, "lr": 0.1})
+    log.close()
+    text = (tmp_path / "metrics.jsonl").read_text()
+    assert _read(tmp_path, text).terms["loss"].tolist() == [[0.0], [1.5]]
+
+
+def test_a_task_spans_one_unit_and_a_missing_checkpoint_breaks_the_line(tmp_path: Path) -> None:
+    write_run(tmp_path / "ctp")
+    x, mean = _loss(read_cards([tmp_path / "ctp"], _rows(tmp_path))).points[:2]
+    assert (x[0], x[1], x[-1], len(x)) == (0.05, 0.15, 2.95, 30)
+    assert np.isfinite(mean).all()
+    write_run(tmp_path / "gap", (0, 2))
+    x, mean = _loss(read_cards([tmp_path / "gap"], _rows(tmp_path))).points[:2]
+    (gap,) = np.flatnonzero(np.isnan(mean))
+    assert (x[gap - 1], x[gap], x[gap + 1]) == (0.95, 1.0, 2.05)
+    single = write_step(tmp_path / "c", 0, log_lines(range(10)))
+    assert _loss(read_cards([single], _rows(tmp_path))).points[0].tolist() == list(range(10))
+
+
+def test_joint_training_spans_its_tasks(tmp_path: Path) -> None:
+    write_run(tmp_path / "ctp", (0, 1))
+    tasks = {"tasks": ["t0", "t1", "t2"]}
+    write_step(tmp_path / "j", 2, log_lines(range(3)), identity=tasks, run="joint", content="j")
+    rows = own_rows() + own_rows(((), (), (1.0, 1.0, 1.0)), run="joint", checkpoint="j")
+    cards = read_cards([tmp_path], read_back(tmp_path / "r", rows))
+    by_run = {one.name: one for one in _losses(cards)[0].lines}
+    assert by_run["joint"].points[0].tolist() == [0.5, 1.5, 2.5]
+
+
+def test_seeds_are_averaged_and_terms_are_in_order(tmp_path: Path) -> None:
+    terms = {f"ctp/{place:02}": 1.0 for place in range(MOST_TERMS)}
+    write_step(tmp_path / "a", 0, log_lines(range(4), lr=0.1, contrastive=1.0, **terms))
+    higher = log_lines(range(4)).replace('"loss": 4', '"loss": 6')
+    write_step(tmp_path / "b", 0, higher, seed=1, content="c0-1")
+    charts = _losses(read_cards([tmp_path], _rows(tmp_path, seeds=2)))
+    assert charts[0].lines[0].points[1:, 0].tolist() == [5.0, 4.0, 6.0]
+    assert [one.name for one in charts[:3]] == ["loss", "contrastive", "ctp/00"]
+    assert charts[0].caption.endswith("3 more terms are not drawn.")
+
+
+def test_settings_as_texts_and_those_that_differ(tmp_path: Path) -> None:
+    configs = {
+        "a": {"method": "ewc", "settings": {"lr": 0.1, "flip": True}, "hyper": {"ewc": {"w": 1}}},
+        "b": {"method": "ctp", "settings": {"lr": 0.2, "flip": True}, "hyper": {"ctp": {}}},
+    }
+    rows = [
+        one
+        for run, values in configs.items()
+        for one in current(own_rows(run=run), config={"id": run, "values": values})
+    ]
+    found = settings_by_run(read_back(tmp_path / "r", rows), None)
+    assert found["a"] == {"method": "ewc", "lr": "0.1", "flip": "yes", "ewc.w": "1"}
+    assert differing(found) == ["method", "lr", "ewc.w"]
+    table = settings_table(found)
+    assert table is not None
+    shown = [[cell.text for cell in row] for row in table.groups[0].rows]
+    assert shown == [["method", "ewc", "ctp"], ["lr", "0.1", "0.2"], ["ewc.w", "1", "-"]]
+    wide = settings_table({"a": {"lr": "1"}, "b": {"lr": "2"}})
+    assert wide is not None
+    assert [column.name for column in wide.columns] == ["run", "lr"]
+    assert settings_table({"a": {"lr": "1"}, "b": {"lr": "1"}}) is None
+    changing = [
+        one | {"config": {"id": str(one["step"]), "values": {"lr": 1 if one["step"] else 5}}}
+        for one in current(own_rows())
+    ]
+    over_steps = settings_by_run(read_back(tmp_path / "r", changing), None)
+    assert over_steps == {"ctp": {"lr": "5 at step 0; 1 at steps 1 and 2"}}
+    values = {"betas": [0.9, 0.99], "none": None, "buffer": {"policy": "ring", "size": 8}}
+    assert setting_texts(values) == {
+        "betas": "0.9, 0.99", "none": "none", "buffer": "ring, 8 pairs"
+    }  # fmt: skip
+    assert len(setting_texts({"x": "y" * 1000})["x"]) == 200
+
+
+def test_checkpoints_add_the_settings_of_steps_without_rows(tmp_path: Path) -> None:
+    write_run(tmp_path / "ctp")
+    rows = [one for one in _rows(tmp_path) if one.step == 2]
+    found = settings_by_run(rows, read_cards([tmp_path / "ctp"], rows))["ctp"]
+    assert (found["lr"], found["ctp.m"]) == ("0.1", "0.9")
+    assert "micro_batch" not in found  # it divides the work
+
+
+# (seed, step, seconds, bytes of state, peak bytes)
+STEPS = (
+    (0, 0, 4.0, 500, 5_000_000),
+    (0, 1, 4.0, 1500, 3_000_000),
+    (1, 0, 6.0, 4500, 7_000_000),
+    (1, 1, 6.0, 2500, 1_000_000),
+)
+
+
+@pytest.mark.parametrize(
+    ("without", "peak"), [((), "6.0 MB"), ((1,), "")], ids=["whole", "a seed lacks it"]
+)
+def test_costs_are_sums_peaks_and_the_last_state_as_means_over_seeds(
+    tmp_path: Path, without: tuple[int, ...], peak: str
+) -> None:
+    for seed, step, seconds, state, high in STEPS:
+        content = f"c{step}-{seed}" if seed else f"c{step}"
+        more: dict[str, Any] = {} if seed in without else {"peak_memory": {"process": high}}
+        facts = {"seed": seed, "content": content, "slots": state, "train_seconds": seconds, **more}
+        write_step(tmp_path / f"{seed}-{step}", step, log_lines(range(2)), **facts)
+    rows = [one for seed in (0, 1) for one in own_rows(((60.0,), (50.0, 40.0)), seed=seed)]
+    cards = read_cards([tmp_path], read_back(tmp_path / "rows.ndjson", rows))
+    (table,) = training_tables(cards, {})
+    ((line,),) = (group.rows for group in table.groups)
+    names = [column.name for column in table.columns]
+    found = {name: (cell.text, cell.sd) for name, cell in zip(names, line, strict=True)}
+    assert found["tasks"] == ("2", "")
+    assert found["seconds"] == ("10.00", "2.83")  # of 8 and 12
+    assert found["state"] == ("2.0 kB", "")  # of 1500 and 2500
+    assert found["peak memory"] == (peak, "")  # of 5 and 7
+
+
+def test_an_imported_model_has_no_cost_and_no_step(tmp_path: Path) -> None:
+    facts: dict[str, Any] = {"run": "clip", "origin": {"name": "clip"}, "parent": None}
+    (tmp_path / "clip").mkdir()
+    write_checkpoint_manifest(tmp_path / "clip", "s", step=None, **facts)
+    rows = [row(run="clip", step=None, task_step=None, checkpoint="s")]
+    cards = read_cards([tmp_path], read_back(tmp_path / "rows.ndjson", rows))
+    assert training_tables(cards, {}) == []
+    ((card,),) = (one["checkpoints"] for one in cards.as_json())
+    assert card["step"] is None
+    assert "seconds" not in card
+
+
+def _written(path: Path, rows: list[Row], *checkpoints: Path) -> dict[str, str]:
+    cards = read_cards(checkpoints, rows) if checkpoints else None
+    request, files = ReportRequest(allow_mixed=("checkpoint",)), Files(cards=cards)
+    write_report(build(rows, request, files), identity(rows, request, files), path, force=True)
+    return {one.name: one.read_text() for one in path.iterdir()}
+
+
+def test_a_report_has_losses_costs_settings_and_commands(tmp_path: Path) -> None:
+    rows = read_back(tmp_path / "r", own_rows() + own_rows(run="other", checkpoint="x"))
+    for step in range(3):
+        facts: dict[str, Any] = {"run": "<script>|`"} if step == 2 else {}
+        log = log_lines(range(10), **{"ctp/m": 1.0})
+        write_step(tmp_path / f"runs/{step}", step, log, slots=1500, **facts)
+    path = tmp_path / "runs/1/checkpoint.json"
+    entries = json.loads(path.read_text())
+    entries["made_by"]["argv"] = ARGV
+    path.write_text(json.dumps(entries))
+    found = _written(tmp_path / "o", rows, tmp_path / "runs")
+    page, text = found["report.html"], found["report.md"]
+    for words in ("Cost of the training", "Loss terms over the steps", "preset tiny, not in the"):
+        assert words in page
+    assert "vlcpctl train-step 'a stream/00'" in page
+    assert page.count("<script") == 1  # page.js
+    assert "| ctp | 3 | 12.00 | 960 | 80 | 1.5 kB | 2.0 kB |" in text
+    assert "| lr | 0.1 | preset tiny, not in the paper |" in text
+    (run,) = json.loads(found["summary.json"])["checkpoints"]
+    assert (run["run"], run["config"]["values"]["settings"]["lr"]) == ("ctp", 0.1)
+    one = run["checkpoints"][1]
+    assert (one["seed"], one["step"], one["checkpoint"], one["parents"]) == (0, 1, "c1", ["c0"])
+    assert (one["seconds"], one["pairs"], one["state_bytes"]) == (4.0, 320, 1500)
+    assert one["last_terms"] == {"loss": 3.1, "ctp/m": 1.0}
+    assert one["command"] == "vlcpctl train-step 'a stream/00' -o '<b>'"
+    (tmp_path / "runs").rename(tmp_path / "moved")
+    assert _written(tmp_path / "again", rows, tmp_path / "moved") == found
+    without = _written(tmp_path / "without", rows)
+    assert "checkpoints" not in json.loads(without["summary.json"])
+    assert "Training</h2>" not in without["report.html"]

@@ -1,0 +1,363 @@
+"""The page of a week: what it says, from facts that are made up here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+from support.hostile_names import HOSTILE
+
+from vlcpctl.report.forgotten import Change, Tally
+from vlcpctl.report.gates import Verdict
+from vlcpctl.report.report import Document, ReportRequest
+from vlcpctl.report.rollout import NEITHER
+from vlcpctl.report.table import Column, RowGroup, Table, TableCell
+from vlcpctl.report.week import MOST_LINES, MOST_LOST, Moved, Week, _Found
+
+EMPTY = Document((), ReportRequest(), (), (), (), (), (), ())
+OF_WEEK = Week.__dataclass_fields__.keys()
+
+
+def verdict(**changed: Any) -> Verdict:
+    """A loss of 2.4 that may be above its bound."""
+    found: dict[str, Any] = {
+        "condition": "worst_drop:gt:2",
+        "run": "prod",
+        "metric": "worst_drop.rm",
+        "value": 2.4,
+        "holds": False,
+        "undefined": None,
+        "data": "00-golden",
+        "bound": 2.0,
+        "passes": True,
+        "against": "baseline",
+        "samples": 50,
+        "low": -0.5,
+        "high": 5.3,
+        "chance": 3.5,
+        "is_resolved": False,
+        "is_clear": False,
+    }
+    return Verdict(**{**found, **changed})
+
+
+KEPT = verdict(value=0.4, low=-0.8, high=1.6, is_resolved=True)
+FAILS = verdict(value=9.0, low=6.0, high=12.0, holds=True, passes=False, is_clear=True)
+PLAIN = verdict(against=None, low=None, high=None, chance=None, is_resolved=None)
+
+
+def curve(values: list[float], chance: float | None = 4.16) -> tuple[str, Any, float | None]:
+    return "contrastive", np.array([np.arange(len(values)), values], np.float64), chance
+
+
+def lost(count: int = 3, name: str = "00-golden", **changed: Any) -> list[Tally]:
+    """A guard that lost this many queries each way."""
+    about = {"caption": None, "label": None, "then": 1, "wrong": "b" * 32, "wrong_caption": None}
+    shown = tuple(
+        Change(**{**about, "key": f"{place:032x}", "now": 99 - place, **changed})
+        for place in range(count)
+    )
+    track = ("retrieval", "cross-modal", "", "test")
+    return [
+        Tally(track, "prod", 0, (0,), name, 1, 2, "own", way, 40, 30, 28, count, 1, shown)
+        for way in ("i2t", "t2i")
+    ]
+
+
+def facts(**changed: Any) -> _Found:
+    """Week 3 of a state, accepted but not resolved."""
+    about: dict[str, Any] = {
+        "state": "prod",
+        "number": 3,
+        "date": "2026-07-04 12:03 UTC",
+        "page": "prod/weeks/0003/report/week.html",
+        "sources": ["week3.parquet"],
+        "model": "tiny, ctp, checkpoint abc",
+        "accepted": True,
+        "settings": {"lr": ("0.0001", "0.002"), "epochs": ("10", "10")},
+        "data": {"sources": ("week2.parquet", "week3.parquet"), "train images": ("360", "340")},
+        "seconds": {"split": 3.0, "train-step": 200.0},
+        "disk": {"checkpoint": 90_000_000, "stream": 9_000_000},
+    }
+    computed: dict[str, Any] = {
+        "learned": [Moved("learned: week 3", "week 2", 13.8, 17.8)],
+        "kept": [Moved("kept: mean of 2 weeks", "learning", 26.3, 38.0, 8.0, 15.4, 240, 2.0)],
+        "guards": [Moved("00-golden", "the start", 80.3, 77.9, -5.3, 0.5, 50, 2.0)],
+        "lost": lost(),
+        "loss": curve([4.0, 3.0, 2.5] * 10),
+        "roll_out": None,
+        "names": {"00-week-0001": "week 1"},
+    }
+    verdicts = tuple(changed.pop("verdicts", [verdict()]))
+    week = Week(**about | {name: one for name, one in changed.items() if name in OF_WEEK})
+    found = _Found(week, replace(EMPTY, verdicts=verdicts), ())
+    found.__dict__.update(computed | {k: v for k, v in changed.items() if k not in OF_WEEK})
+    found.__dict__.update(_earlier=lambda _: [])
+    return found
+
+
+def week_page(found: _Found) -> str:
+    return found.page()
+
+
+def week_lines(found: _Found, width: int | None = 80) -> list[str]:
+    return found.lines(width)
+
+
+def text_of(page: str) -> str:
+    """The words of a page, without markup, style and minus signs."""
+    page = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]*>", " ", page).replace("\u2212", "-").split())
+
+
+def test_an_unresolved_week_says_how_far_the_guard_sees() -> None:
+    text = text_of(week_page(facts()))
+    sentence = (
+        "00-golden lost 2.4 since the start (95 % -0.5 to 5.3), bound 2; chance alone reaches 3.5 "
+        "here"
+    )
+    assert "Accepted, not resolved" in text
+    assert sentence in text
+    assert "it may be deployed" in text
+
+
+def test_a_rejected_week_is_not_deployed_and_says_why() -> None:
+    gate = verdict(condition="rm:lt:60", metric="rm", value=50.0, data="00-golden", against=None)
+    rejected = facts(accepted=False, verdicts=[KEPT, FAILS, replace(gate, passes=False)])
+    text = text_of(week_page(rejected))
+    assert "Rejected do not deploy it: the state stays at week 2" in text
+    assert "00-golden lost 9.0 since the start (95 % 6.0 to 12.0), bound 2" in text
+    assert "rm on 00-golden is 50.0, bound &lt; 60" in text
+    assert "lost 0.4" not in text, "what did not reject it is not a reason"
+    first = facts(number=1, accepted=False, verdicts=[FAILS])
+    assert "the state stays at the start" in text_of(week_page(first))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        ([KEPT], "accepted"),
+        ([KEPT, PLAIN], "accepted"),
+        ([KEPT, verdict()], "accepted, not resolved"),
+        ([replace(KEPT, metric="rm", is_resolved=None), KEPT], "accepted"),
+        ([], "accepted"),
+    ],
+)
+def test_a_week_is_rejected_accepted_or_not_resolved(verdicts: list[Verdict], said: str) -> None:
+    assert facts(verdicts=verdicts).verdict == said
+    within = "every loss plus 1.96" in " ".join(facts(verdicts=verdicts).reasons())
+    assert within == (bool(verdicts) and said == "accepted" and PLAIN not in verdicts)
+
+
+def test_losses_are_named_by_what_they_are_since_and_gains_as_gains() -> None:
+    step = verdict(metric="step_drop.rm", against="step before")
+    week = verdict(metric="worst_week.rm", against="learned", data="00-week-0001")
+    mean = verdict(metric="bwt_gem.rm", value=3.0, low=1.0, high=5.0, bound=-2.0, data=None)
+    of = facts().sentence
+    assert of(step).startswith("00-golden lost 2.4 since week 2 (95 %")
+    assert of(week).startswith("week 1 lost 2.4 since learning (95 %")
+    assert of(mean) == (
+        "earlier weeks, on average, gained 3.0 since learning (95 % 1.0 to 5.0), bound a loss of 2"
+    )
+    worse = of(replace(mean, value=-3.0, low=-5.0, high=-1.0))
+    assert "on average, lost 3.0 since learning (95 % 1.0 to 5.0), bound 2; chance" in worse
+
+
+def test_without_ranks_no_interval_is_made_up() -> None:
+    bare = [Moved("00-golden", "the start", 80.3, 77.9)]
+    plain = facts(verdicts=[PLAIN], guards=bare, kept=[], learned=[], lost=[])
+    page = week_page(plain)
+    assert "some losses have no interval" in text_of(page)
+    assert 'class="interval"' not in page
+    assert "80.3 77.9 -2.4 - " in text_of(page)
+    assert "Unknown: no ranks were saved" in page
+    assert 'class="interval"' in week_page(facts())
+
+
+def test_the_first_week_is_compared_with_the_start_alone() -> None:
+    first = facts(number=1, settings={"lr": ("1", "1")}, data={"sources": ("-", "a")})
+    text = text_of(week_page(first))
+    assert "The first week" in text
+    assert "since last week" not in text
+    assert "week 0" not in text
+    assert any("first week" in line for line in week_lines(first))
+
+
+def test_what_changed_are_the_settings_that_differ_and_the_data() -> None:
+    text = text_of(week_page(facts()).split("<details>")[0])
+    assert "lr 0.0001 0.002" in text
+    assert "train images 360 340" in text
+    assert "epochs" not in text
+    same = facts(settings={"lr": ("1", "1")})
+    assert "no setting differs" in text_of(week_page(same))
+
+
+def test_bars_have_five_points_at_least_and_room_for_losses_and_bounds() -> None:
+    small = Moved("g", "the start", 50.0, 49.0)
+    assert facts(guards=[small], kept=[]).scale == 5
+    assert facts(guards=[small._replace(bound=6.0)], kept=[]).scale == 10
+    assert facts(guards=[small._replace(now=38.0)], kept=[]).scale == 15
+    gain = facts(guards=[small], kept=[small._replace(now=90.0)])
+    assert gain.scale == 5, "gains may be larger: their bars end with an arrow"
+    (line,) = (one for one in week_lines(gain) if "+40.0" in one)
+    assert line.endswith(">")
+
+
+def test_a_bar_shows_the_change_its_interval_and_the_bound() -> None:
+    one = Moved("g", "the start", 50.0, 48.0, -4.0, 0.0, bound=5.0)
+    (line,) = (line for line in week_lines(facts(guards=[one])) if line.startswith("  g "))
+    assert line.endswith("-2.0  ! ----o----")
+    page = week_page(facts(guards=[one], kept=[], learned=[]))
+    assert 'aria-label="-2.0 points, 95 % -4.0 to 0.0, rejected below -5"' in page
+
+
+@pytest.mark.parametrize(
+    ("values", "remark"),
+    [
+        ([4.2, 4.15] * 10, "it ends at chance"),
+        ([1.0] * 20, "it is flat"),
+        ([4.0] * 10 + [2.0] * 10, ""),
+        ([4.2, 4.2], ""),
+    ],
+)
+def test_a_loss_that_is_flat_or_ends_at_chance_is_remarked(
+    values: list[float], remark: str
+) -> None:
+    said = facts(loss=curve(values)).loss_words()
+    assert said.split("chance is 4.16")[1].removeprefix(": ").startswith(remark)
+    assert (": " in said) == bool(remark)
+
+
+def test_repeated_trainings_and_warnings_are_said() -> None:
+    twice = facts(attempts=[False, True], warnings=["three rejections in a row"])
+    for text in (text_of(week_page(twice)), "\n".join(week_lines(twice, 200))):
+        assert "trained 2 times: rejected, then accepted" in text
+        assert "three rejections in a row" in text
+    assert "trained" not in text_of(week_page(facts(attempts=[True])))
+
+
+def test_the_roll_out_is_there_if_the_report_has_it() -> None:
+    rows = (RowGroup("", ((TableCell("keep it"),),)),)
+    table = Table("Roll-out", (Column("index"),), rows, ("the index can stay",))
+    page = week_page(facts(roll_out=table))
+    assert "keep it" in page
+    assert "the index can stay" in page.split("<main>")[0], "beside the verdict"
+    assert "  roll-out  the index can stay" in week_lines(facts(roll_out=table))
+    neither = replace(table, notes=(f"prod, index by production: {NEITHER}; points lost: 8.3",))
+    lines = week_lines(facts(roll_out=neither))
+    assert "  roll-out  do not deploy, neither with this index nor with a new one; point" in str(
+        lines
+    )
+    assert "  no loss rejects it, but items in the index lose too much: do not deploy it" in lines
+    assert not [line for line in lines if "may be deployed" in line]
+    assert "Roll-out" not in week_page(facts())
+    assert not [line for line in week_lines(facts()) if "roll-out" in line]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        ({}, ""),
+        ({"split": 0.1, "buffer": 0.2, "train-step": 9.96}, ", 10 s: train 10, data 0.3"),
+        (
+            {"train-step": 5700.0, "eval-retrieval": 720.0, "eval-zeroshot": 60.0},
+            ", 108 min: train 95, eval 13",
+        ),
+        ({"train-step": 72_000.0, "forgetting-report": 36.0}, ", 20 h: train 20, report 0.0"),
+    ],
+)
+def test_the_time_of_each_phase_is_on_one_line(seconds: dict[str, float], words: str) -> None:
+    (line,) = (one for one in week_lines(facts(seconds=seconds)) if one.startswith("  cost"))
+    assert line.endswith(words)
+    assert line.startswith("  cost      ")
+    assert words or "," not in line
+
+
+def test_lost_queries_are_taken_from_each_guard_in_turn() -> None:
+    many = facts(lost=[*lost(15), *lost(15, "01-silver")])
+    page = week_page(many)
+    assert page.count('<li class="beside" data-keys=') + page.count("<li data-keys=") == MOST_LOST
+    assert "20 queries of 60" in page
+    assert page.index("01-silver</span>") < page.index("<b>98</b>"), "each guard in turn"
+
+
+def test_the_terminal_has_15_lines_of_80_columns() -> None:
+    guards = [Moved(f"{n:02d}-guard-{'x' * 60}", "the start", 80, 79 - n) for n in range(20)]
+    crowded = facts(guards=guards, verdicts=[verdict(data=f"g{n}") for n in range(9)])
+    lines = week_lines(crowded)
+    assert len(lines) == MOST_LINES
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    assert text.startswith("prod, week 3: accepted, not resolved")
+    for word in ("changed", "lost", "loss", "cost", "page", "learned"):
+        assert f"\n  {word} " in text or f"\n  {word}:" in text
+    assert "... the rest is on the page" in text
+    assert "  19-guard" in text, "the guard that has lost most"
+    assert "  00-guard" not in text
+    assert len(week_lines(facts())) <= MOST_LINES
+
+
+@pytest.mark.parametrize("width", [80, 160, None])
+def test_gains_are_left_out_of_the_terminal_and_warnings_never(width: int | None) -> None:
+    gained = [replace(KEPT, value=-value, data=f"g{value:g}") for value in (1.0, 2.0, 3.0, 4.0)]
+    lost_ = replace(KEPT, data="loser")
+    warned = [f"whether week {n} was learned {'cannot be told ' * 12}" for n in range(3)]
+    guards = [Moved(f"g{n}", "the start", 80, 79 - n) for n in range(9)]
+    lines = week_lines(facts(guards=guards, warnings=warned, verdicts=[*gained, lost_]), width)
+    text = " ".join(" ".join(lines).split())
+    assert [one for one in warned if f"warning: {one.strip()}" not in text] == []
+    assert "loser lost 0.4" in text
+    assert "gained 4.0" not in text
+    assert width is None or max(map(len, lines)) <= width
+
+
+class _Tags(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found |= {tag, *(name for name, _ in attrs)}
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_names_are_text(name: str) -> None:
+    hostile = facts(
+        state=name,
+        sources=[name],
+        model=name,
+        verdicts=[verdict(data=name, run=name), verdict(value=None, condition=f"{name}:gt:2")],
+        attempts=[True, False],
+        warnings=[name],
+        remarks=[name],
+        learned=[],
+        kept=[],
+        guards=[Moved(name, name, 80.3, 77.9, -5.3, 0.5, 50, 2.0)],
+        settings={name: (name, f"{name} now")},
+        data={name: (name, name)},
+        lost=lost(name=name, wrong=name, key=name),
+        loss=(name, curve([1.0] * 12)[1], 4.0),
+        seconds={name: 1.0},
+        disk={name: 1},
+    )
+    usual = facts(warnings=["w"], attempts=[True, False], learned=[], lost=lost(wrong=None))
+    page = week_page(hostile)
+    assert _Tags(page).found <= _Tags(week_page(usual)).found | _Tags(week_page(facts())).found
+    assert page.replace("\n", "").isprintable()
+    lines = week_lines(hostile)
+    assert "".join(lines).isprintable()
+    assert len(lines) <= MOST_LINES
+
+
+def test_the_same_facts_give_the_same_page_with_its_moments_marked() -> None:
+    page = week_page(facts())
+    assert week_page(facts()) == page
+    later = week_page(facts(date="2027-01-01 00:00 UTC", seconds={"split": 9.0}))
+    assert later != page
+    times = re.compile("<time>.*?</time>")
+    assert times.sub("", later) == times.sub("", page)

@@ -1,1 +1,0 @@
-"""What runs forgot and gained since they learned each task: queries, confusions, pictures."""

@@ -1,0 +1,128 @@
+"""Pages by Jinja: every value that is not itself markup is escaped and made printable.
+
+In an element of a template, a value is written as `{{ value }}`; an attribute that varies is
+written by `attributes(...)`, which also escapes quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from vlcpctl.report.charts import LEVEL_DASH, MARKERS, picture, shade
+from vlcpctl.report.formats import on_one_line, paper_name
+from vlcpctl.report.markup import Markup, attributes, escaped
+from vlcpctl.report.table import Column, TableCell, upper_headings
+
+if TYPE_CHECKING:
+    import jinja2
+
+_MINUS = "\u2212"
+_MOST_ROWS = 60  # of a table that is shown at once; a longer one is folded
+_BREAK = re.compile(r"\n\s*")
+_IDS = ("checkpoint", "trained from", "task data", "buffer data")
+_CODE = frozenset({"formula", "metric", "condition", "command", *_IDS})
+_PROSE = frozenset({"formula", "reading", "source", "verdict", "command"})
+
+
+def render(template: str, macro: str, *values: Any, **named: Any) -> Markup:
+    """What a macro of a template makes of these values; parts.html has tables and charts."""
+    module = _environment().get_template(template).module
+    return Markup(getattr(module, macro)(*values, **named))
+
+
+def source(*names: str) -> Markup:
+    """The text of files of the page, such as its style."""
+    directory = files("vlcpctl.report")
+    return Markup("".join(directory.joinpath(one).read_text(encoding="utf-8") for one in names))
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    """The templates; line breaks and indentation in them are not part of the page."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True,
+        optimized=False,  # of constant expressions, of which there are few; it takes 6 ms
+        finalize=lambda value: value if hasattr(value, "__html__") else escaped(str(value)),
+        loader=jinja2.FunctionLoader(lambda name: _BREAK.sub("", source(f"templates/{name}"))),
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.globals |= {
+        "LEVEL_DASH": LEVEL_DASH,
+        "MARKERS": MARKERS,
+        "MOST_ROWS": _MOST_ROWS,
+        "attributes": attributes,
+        "cells": _cells,
+        "heads": _heads,
+        "picture": picture,
+        "shaded": _shaded,
+        "upper_headings": upper_headings,
+    }
+    return environment
+
+
+def _heads(columns: Sequence[Column]) -> list[tuple[Column, str, str, str]]:
+    """(column, its name as papers have it, the key that conditions take, what is below) of each.
+
+    The key is empty if it is the name.
+    """
+    found = []
+    for column, after in zip(columns, [*columns[1:], None], strict=True):
+        known = column.is_number and paper_name(column.name) is not None
+        name = on_one_line(column.name) if known else column.name
+        below = after.name if after is not None and after.is_below else ""
+        if not column.is_below:
+            found.append((column, name, column.name if known else "", below))
+    return found
+
+
+def _cells(
+    row: Sequence[TableCell], columns: Sequence[Column]
+) -> Iterator[tuple[str | None, TableCell, str, bool, str]]:
+    """(classes, cell, text, whether it is code, text below) of each cell of a row."""
+    below = [one.text for one, column in zip(row, columns, strict=True) if column.is_below]
+    after = [one.is_below for one in columns[1:]] + [False]
+    for cell, column, has_below in zip(row, columns, after, strict=True):
+        if column.is_below:
+            continue
+        marks = {
+            "words": not column.is_number,
+            "prose": column.name in _PROSE,
+            "best": cell.is_best,
+            "strong": cell.is_strong,
+            "faint": cell.is_faint,
+        }
+        css = " ".join(name for name, is_set in marks.items() if is_set) or None
+        text = cell.text if cell.value is None else cell.text.replace("-", _MINUS)
+        more = below.pop(0) if has_below else ""
+        more = more.replace("-", _MINUS) if column.is_number else more
+        more = "" if more in {cell.text, _MINUS} else more
+        yield css, cell, text, column.name in _CODE, more
+
+
+def _shaded(cells: Sequence[TableCell], highest: float) -> Markup:
+    """The cells of a row of a matrix, blank neighbours joined to one.
+
+    The tasks that a model has not learned are many and empty. A loop of a template takes twice as
+    long for the other cells.
+    """
+    found = []
+    for is_blank, run in groupby(cells, lambda cell: not cell.text):
+        if is_blank:
+            count = len(list(run))
+            found.append(f"<td{attributes(colspan=count if count > 1 else None)}>")
+            continue
+        for cell in run:
+            if cell.value is None:
+                found.append(f'<td class="faint">{escaped(cell.text)}')
+                continue
+            css = f"h{shade(cell.value, highest)}"
+            marks = f'"{css} learned"' if cell.is_strong else css
+            found.append(f"<td class={marks}>{escaped(cell.text.replace('-', _MINUS))}")
+    return Markup("".join(found))

@@ -1,0 +1,344 @@
+"""The report as one self-contained HTML file, with inline style, script and charts.
+
+The templates say how the parts look; this module selects what is on the page, in which order.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from vlcpctl.report.angles import MEASURES
+from vlcpctl.report.charts import GridChart
+from vlcpctl.report.drawn import (
+    Styles,
+    TrackCharts,
+    data_charts,
+    histograms,
+    run_styles,
+    stability_chart,
+    track_charts,
+)
+from vlcpctl.report.forgotten import forgotten_tables
+from vlcpctl.report.formats import on_one_line
+from vlcpctl.report.gates import overall, verdicts_table
+from vlcpctl.report.html import render, source
+from vlcpctl.report.markup import Markup
+from vlcpctl.report.report import TITLE, Document
+from vlcpctl.report.scores import GROUPS, Run, Spread, Track, over_seeds
+from vlcpctl.report.table import Column, RowGroup, Table, TableCell, fixed
+from vlcpctl.report.tables import (
+    MOST_SHOWN,
+    comparison_tables,
+    definitions_table,
+    every_step_tables,
+    headline,
+    matrix_table,
+    ordered_runs,
+    per_task_tables,
+    stability_points,
+    stability_table,
+)
+from vlcpctl.report.training import loss_charts, run_tables, training_tables
+
+_MOST_CELLS = 300_000  # of all matrices of the page, half of them empty: 3 MB
+_LEAST_SHOWN = 10  # steps and tasks of a matrix
+_FEW_TABLES, _FEW_TASKS = 6, 20  # matrices that are shown in full at once
+_FEW_RUNS = 8  # more have small multiples beside the chart of all, and a table instead of bars
+_MOST_BARS = 40  # tasks
+_MOST_NAMED = 4  # of more runs, the first sentence names the highest and the lowest
+
+_WAYS = {
+    "i2t": "image to text: each image is a query among all texts",
+    "t2i": "text to image: each text is a query among all images",
+}
+_KEYS = {  # by a pattern of keys: what they stand for
+    "rm": "R@mean, the mean of R@1, R@5 and R@10 in both directions",
+    r"(?:i2t|t2i)_r(?:\d+|mean)": (
+        "R@K, the percent of queries with a right answer among the first K; "
+        "R@mean is the mean over K"
+    ),
+    r"(?:acc|top)(\d+)": "percent of images whose class is among the first {} predictions",
+    r"map_(\d+)": "mean average precision of the first {} results",
+    "pair_recall": "percent of true pairs with a probability of 0.5 or more",
+    "pair_precision": "percent of pairs with 0.5 or more that are true",
+    "pair_calibration": "100 if as many pairs are true as their probabilities promise",
+    "mean_per_class_recall": "accuracy in percent, averaged over the classes",
+}
+
+_EVERY_STEP = "Every metric after every step, as tables"
+_part = partial(render, "parts.html")
+
+
+def page(document: Document) -> str:
+    """The text of report.html."""
+    styles = run_styles(document)
+    verdicts = document.verdicts
+    first = document.tracks[0] if document.tracks else None
+    charts = {id(track): _charts(document, track, styles) for track in document.tracks}
+    sentence = opening_sentence(document, first) if first else ""
+    body = [part for track in document.tracks for part in _track(
+        document, track, styles, charts[id(track)], is_opened=bool(sentence) and track is first
+    )]  # fmt: skip
+    for heading, tables in document.calibration_sections():
+        body += [_part("heading", heading), *(_part("folding", one) for one in tables)]
+    for space in document.spatial_tracks:
+        body.append(_part("heading", space.title))
+        for measure in MEASURES:
+            body.append(_part("heading", measure.sentence, 3))
+            drawn = histograms(space, measure)
+            body += [_part("histograms", one, styles[run]) for run, one in drawn.items()]
+            body += [_part("table", one) for one in space.tables_of(measure)]
+    return render(
+        "report.html",
+        "page",
+        title=TITLE,
+        style=source("style.css"),
+        script=source("page.js"),
+        about=_about(document),
+        verdict=overall(verdicts) if verdicts else "",
+        compared=document.compared_with(),
+        conditions=verdicts_table(verdicts) if verdicts else None,
+        sentence=sentence,
+        chart=charts[id(first)].curves if sentence else None,
+        notes=document.notes,
+        published=document.published_sections(),
+        runs=list(_run_list(document, styles)),
+        body=[*body, *_training(document, styles), *_forgotten(document)],
+        definitions=definitions_table() if document.tracks else None,
+    )
+
+
+def _about(document: Document) -> str:
+    """Such as "3 runs, 9 steps, 2 seeds each"."""
+    runs = {run.name: run for track in document.tracks for run in track.runs}
+    if not runs:
+        return _counted([len(document.names)], "run")
+    seeds, steps = ({of(run) for run in runs.values()} for of in (
+        lambda run: len(run.seeds), lambda run: run.steps
+    ))  # fmt: skip
+    parts = _counted([len(runs)], "run"), _counted(steps, "step"), f"{_counted(seeds, 'seed')} each"
+    return ", ".join(parts)
+
+
+def _counted(counts: Iterable[int], noun: str) -> str:
+    """Such as "9 steps" or "1 to 3 seeds"."""
+    low, high = min(counts), max(counts)
+    amount = str(high) if low == high else f"{low} to {high}"
+    return f"{amount} {noun}{'' if high == 1 else 's'}"
+
+
+def opening_sentence(document: Document, track: Track) -> str:
+    """Final scores and losses of the runs that learn in sequence; empty without such a run.
+
+    A loss is beside what was learned, since a run that learns little has little to forget. The
+    highest score is not said to be better: the tables tell by their bold numbers.
+    """
+    chains = [run for run in track.runs if run.steps and not run.final_only]
+    key = document.key(track)
+    is_merged = any("merged" in run.galleries for run in chains)
+    name = "merged_final" if is_merged else "own_final"
+    finals = _ranked(chains, key, name)
+    if not finals:
+        return ""
+    names = list(finals) if len(finals) <= _MOST_NAMED else [*list(finals)[:2], [*finals][-1]]
+    bounds = [run for run in track.runs if run.group == GROUPS[0] and run not in chains]
+    above = _ranked(bounds, key, name)
+    where = "the merged gallery" if is_merged else "the tasks' own galleries"
+    is_, first = "is", _scores(finals, names)
+    if len(finals) > 1:
+        is_ = f"is highest for {names[0]}, {fixed(finals[names[0]])}"
+        first = f" ({_scores(finals, names[1:])})"
+    against = f", against {_scores(above, list(above))}" if above else ""
+    lost = "".join(_lost([run for one in names for run in chains if run.name == one], key))
+    most = max(run.steps for run in chains)
+    count = f"{most} tasks" if most > 1 else "one task"
+    count = count if len({run.steps for run in chains}) == 1 else f"up to {count}"
+    said = f"{is_}{first}" if len(finals) > 1 else f"{is_} {first}"
+    return f"After {count}, {on_one_line(key)} on {where} {said}{against}{lost}."
+
+
+def _ranked(runs: Sequence[Run], key: str, name: str) -> dict[str, float]:
+    found = ((run.name, run.summary(key, name)) for run in runs)
+    scores = [(run, spread.mean) for run, spread in found if spread is not None]
+    return dict(sorted(scores, key=lambda one: -one[1]))
+
+
+def _scores(finals: Mapping[str, float], names: Sequence[str]) -> str:
+    return ", ".join(f"{fixed(finals[name])} for {name}" for name in names)
+
+
+def _lost(runs: Iterable[Run], key: str) -> Iterator[str]:
+    """What each run lost on earlier tasks, of what it had learned."""
+    start = "; on earlier tasks, since each was just learned, "
+    for run in runs:
+        learned, change = _earlier_when_learned(run, key), run.summary(key, "bwt_gem")
+        if learned is not None and change is not None:
+            word, of = ("lost", "of") if change.mean <= 0 else ("gained", "on")
+            points = fixed(abs(change.mean))
+            yield f"{start}{run.name} {word} {points} {of} {fixed(learned.mean)}"
+            start = ", "
+
+
+def _earlier_when_learned(run: Run, key: str) -> Spread | None:
+    """The mean score of the tasks before the last, each just after it was learned."""
+    earlier, own = run.counted[:-1], run.own.get(key)
+    if own is None or not earlier:
+        return None
+    return over_seeds(float(np.mean(seed[1:][earlier, earlier])) for seed in own)
+
+
+def _run_list(document: Document, styles: Styles) -> Iterator[tuple[Any, ...]]:
+    """(name, style, whether its line is level, score, forgetting) of every run, for page.js.
+
+    Score and forgetting are those of the first track that has the run; None: not defined.
+    """
+    found: dict[str, tuple[str, Run]] = {}
+    for track in document.tracks:
+        for run in track.runs:
+            found.setdefault(run.name, (document.key(track), run))
+    for name, style in styles.items():
+        if name not in found:
+            yield name, style, False, None, None
+            continue
+        key, run = found[name]
+        score, forgetting = headline(run, key), run.summary(key, "forgetting_max")
+        is_known = score > float("-inf")
+        lost = None if forgetting is None else forgetting.mean
+        yield name, style, run.final_only, score if is_known else None, lost
+
+
+def _charts(document: Document, track: Track, styles: Styles) -> TrackCharts:
+    return track_charts(document, track, styles, _most(document))
+
+
+def _most(document: Document) -> int:
+    """The steps and tasks that a matrix shows, of which the page has one for each run."""
+    matrices = sum(bool(run.steps) for one in document.tracks for run in one.runs)
+    return min(MOST_SHOWN, max(_LEAST_SHOWN, math.isqrt(_MOST_CELLS // max(1, matrices))))
+
+
+def _track(
+    document: Document, track: Track, styles: Styles, charts: TrackCharts, *, is_opened: bool
+) -> Iterator[Markup]:
+    """The section of a track: its tables, and the charts between them."""
+    key = document.key(track)
+    name = on_one_line(key)
+    yield _part("heading", track.title)
+    yield _part("meanings", _meanings(track.keys))
+    yield from (_part("table", one) for one in comparison_tables(track, key))
+    outside = document.outside_tables(track, has_every_metric=True)
+    if charts.guards:  # before the matrices, which are long for many tasks
+        yield _part("heading", f"{name} on guards", 3)
+        yield _part("folding", outside.pop(0))
+        yield from (_part("lines", one) for one in charts.guards)
+        yield _part("about", charts.note)
+    if charts.curves and not is_opened:
+        yield _part("heading", f"{name} over the steps", 3)
+        yield _part("lines", charts.curves)
+    if charts.curves and len(charts.curves.lines) > _FEW_RUNS:
+        yield _part("each_run", charts.curves.panels(), name)
+    if track.runs:
+        yield from _by_task(document, track, styles, charts)
+    yield from (_part("folding", one) for one in outside)
+    if tables := every_step_tables(track):
+        guards = {id(one) for one in document.guards(track)}
+        of_track = (one for one in document.curves if one.track is track and one.task is None)
+        others = [one for one in of_track if id(one) not in guards]
+        moving = {one.data for one in others if len(one.steps) > 1}
+        drawn, note = data_charts([one for one in others if one.data in moving], key, styles)
+        yield _part("heading", "Transfer to data outside the stream", 3)
+        yield from (_part("lines", one) for one in drawn)
+        yield Markup(_part("about", note) + _part("folded", _EVERY_STEP, tables))
+
+
+def _by_task(
+    document: Document, track: Track, styles: Styles, charts: TrackCharts
+) -> Iterator[Markup]:
+    key, most = document.key(track), _most(document)
+    name, runs = on_one_line(key), ordered_runs(track, key)
+    if scatter := stability_chart(track, key, styles):
+        points = stability_points(track, key)[0]
+        yield _part("scatter", scatter, stability_table(points, key))
+    yield _part("heading", f"{name} by step and task", 3)
+    grids = {one.name: one for one in charts.heat.grids} if charts.heat else {}
+    is_small = len(grids) <= _FEW_TABLES
+    is_small &= all(len(one.columns) <= _FEW_TASKS for one in grids.values())
+    maps = [
+        (run.name, styles[run.name], grids.get(run.name), matrix_table(run, key, most))
+        for run in sorted(runs, key=lambda run: run.name not in grids)
+        if run.steps
+    ]
+    yield _part("matrices", maps, charts.heat, is_small)
+    if charts.bars:
+        yield _part("heading", f"{name} per task, last model", 3)
+        chart = charts.bars
+        is_few = len(chart.grids) <= _FEW_RUNS and len(chart.grids[0].columns) <= _MOST_BARS
+        yield (
+            _part("bars", chart)
+            if is_few
+            else _part("heat_table", _final_table(chart), chart.highest)
+        )
+    tables = per_task_tables(track, key, runs)
+    yield _part("folded", "Forgetting by task and direction, as tables", tables)
+
+
+def _final_table(chart: GridChart) -> Table:
+    """Of many runs or tasks: a row for each run, with the last model's score on each task."""
+    # The number of a task, such as "07": names of many tasks are wider than their scores.
+    tasks = chart.grids[0].columns
+    numbers = (task[: len(task) - len(task.lstrip("0123456789"))] or task for task in tasks)
+    rows = tuple((TableCell(one.name), *map(_score, one.values[0].tolist())) for one in chart.grids)
+    columns = (Column("run", is_number=False), *map(Column, numbers))
+    return Table(f"{chart.title}, own galleries", columns, (RowGroup("", rows),))
+
+
+def _score(value: float) -> TableCell:
+    return TableCell("-") if math.isnan(value) else TableCell(fixed(value, 1), value=value)
+
+
+def _meanings(keys: Sequence[str]) -> list[tuple[str, str]]:
+    """(key or keys, meaning) of every key that has a meaning here, in the order of the keys.
+
+    >>> _meanings(["map_50", "other"])
+    [('map_50', 'mean average precision of the first 50 results')]
+    """
+    found: dict[str, list[str]] = {}
+    for key in keys:
+        for pattern, words in _KEYS.items():
+            if match := re.fullmatch(pattern, key):
+                found.setdefault(words.format(*match.groups()), []).append(key)
+    lines = [(", ".join(names), meaning) for meaning, names in found.items()]
+    ways = [way for way in _WAYS if any(key.startswith(f"{way}_") for key in keys)]
+    return [*lines, *((way, _WAYS[way]) for way in ways)]
+
+
+def _training(document: Document, styles: Styles) -> Iterator[Markup]:
+    """What checkpoints record, and the settings in which the runs differ."""
+    cards, settings = document.ordered_cards, document.ordered_settings
+    tables = training_tables(cards, settings)
+    if cards or tables:
+        yield _part("heading", "Training" if cards else "Settings")
+    yield from (_part("wrapping", one) for one in tables)
+    if cards is None:
+        return
+    if charts := loss_charts(cards, styles):
+        shown = {one.name for chart in charts for one in chart.lines}
+        legend = [(name, style, False, "") for name, style in styles.items() if name in shown]
+        yield _part("losses", charts, legend)
+    yield _part("heading", "Settings and provenance of each run", 3)
+    for run in cards.runs:
+        yield _part("folded", run.name, run_tables(cards, run, settings), True)
+
+
+def _forgotten(document: Document) -> Iterator[Markup]:
+    tables = forgotten_tables(document.forgotten, document.tracks, document.key)
+    if tables:
+        yield _part("heading", "What was forgotten")
+        yield _part("examples_link", "forgotten.html")
+        yield from (_part("table", one) for one in tables)

@@ -1,1 +1,0 @@
-"""The report as text for the terminal, as Markdown and as HTML."""

@@ -1,0 +1,631 @@
+"""The page of a week: may it be deployed, what was lost, what changed, must the index be rebuilt.
+
+`week_page` gives the page and its lines in the terminal. What is not the same when a week is made
+again, its date and seconds, is in <time> elements.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.words import duration, printable, size
+from vlcpctl.metrics.calibration import METRICS
+from vlcpctl.metrics.chance import loss_at_chance, margin_of
+from vlcpctl.report.charts import Floats, Line, RunStyle
+from vlcpctl.report.forgotten import Library, Tally, deepest, find_lost, lost_cards, open_library
+from vlcpctl.report.gates import GAINS, LOSSES, Verdict, in_words, verdicts_table
+from vlcpctl.report.html import render, source
+from vlcpctl.report.markup import Markup
+from vlcpctl.report.ranks import RankIntervals
+from vlcpctl.report.report import Document, drops_of
+from vlcpctl.report.rollout import NEITHER, roll_out_table
+from vlcpctl.report.scores import Against, Drop, earlier_tasks
+from vlcpctl.report.table import UNDEFINED, Column, RowGroup, Table, TableCell, fixed, number_cell
+from vlcpctl.report.training import loss_chart, read_log
+
+if TYPE_CHECKING:
+    from vlcpctl.evaluation.rank_files import SavedRanks
+
+MOST_LOST = 20  # queries of guards that are shown
+MOST_LINES = 15  # in the terminal, or as many more as there are warnings
+WIDTH = 80  # columns that the lines are made for
+
+_LEAST_SCALE = 5.0  # points on each side of zero that a bar shows at least
+_BAR, _EDGE = 160, 4  # px: width, and what is left free at each end
+_HALF = 10  # characters of a bar in the terminal, on each side of zero
+_FEWEST = 3  # lines of sentences that there is always room for
+_NAME, _SINCE = 23, 10  # characters of columns
+_ROWS = 300  # of the log
+_TERMS = ("contrastive", "loss")  # the first that a log has is drawn
+# A loss ends at chance if it is at least this share of it, and is flat if the means of the first
+# and the last tenth of its steps differ by at most this share.
+_AT_CHANCE, _FLAT, _FEWEST_STEPS = 0.97, 0.02, 10
+# Units of time with their seconds, up to how many seconds.
+_UNITS = (("s", 1, 600), ("min", 60, 36_000), ("h", 3600, math.inf))
+_PHASES = {"split": "data", "buffer": "data", "train-step": "train", "merge": "train"}
+_PHASES |= {"eval-retrieval": "eval", "eval-zeroshot": "eval", "forgetting-report": "report"}
+
+Pairs = Mapping[str, tuple[str, str]]  # by name: in the week before, and in this one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Week:
+    """What a page says of a week beside its report.
+
+    `remarks` come first in the verdict; `attempts` says of each training whether it was accepted,
+    if there were several. `settings` are all, `images` the tasks with the pictures of guards,
+    `checkpoint` that of the training, whose log is drawn, `disk` the bytes of each part.
+    """
+
+    state: str
+    number: int
+    date: str
+    page: str
+    sources: Sequence[str]
+    model: str
+    accepted: bool
+    remarks: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    attempts: Sequence[bool] = ()
+    settings: Pairs
+    data: Pairs
+    images: Sequence[Path] = ()
+    checkpoint: Path | None = None
+    seconds: Mapping[str, float]
+    disk: Mapping[str, int]
+
+    @property
+    def title(self) -> str:
+        """Such as "prod, week 3"."""
+        return f"{self.state}, {week_name(self.number)}"
+
+    @property
+    def before(self) -> str:
+        """The name of the model that the week continues."""
+        return week_name(self.number - 1)
+
+    @property
+    def changed(self) -> Pairs:
+        """The settings that differ from those of the week before."""
+        return {name: pair for name, pair in self.settings.items() if pair[0] != pair[1]}
+
+
+class Moved(NamedTuple):
+    """How a score changed since an earlier model, in points: below zero is worse.
+
+    `low` and `high` are the ends of the 95 % interval of the change, if ranks were saved, `images`
+    those of the test, `bound` the loss that a condition rejects, `each` the change of each seed.
+    """
+
+    name: str
+    since: str
+    before: float
+    now: float
+    low: float | None = None
+    high: float | None = None
+    images: int | None = None
+    bound: float | None = None
+    each: tuple[float, ...] = ()
+
+    @property
+    def points(self) -> float:
+        """The change."""
+        return self.now - self.before
+
+    @property
+    def interval(self) -> str:
+        """Such as "-1.5 to 4.1"."""
+        if self.low is None or self.high is None:
+            return UNDEFINED
+        return f"{fixed(self.low, 1)} to {fixed(self.high, 1)}"
+
+    @property
+    def words(self) -> str:
+        """What a bar shows."""
+        ends = "" if self.low is None else f", 95 % {self.interval}"
+        bound = "" if self.bound is None else f", rejected below -{self.bound:g}"
+        return f"{fixed(self.points, 1)} points{ends}{bound}"
+
+
+def moved(drop: Drop, name: str, since: str, bound: float | None = None) -> list[Moved]:
+    """The change that a drop is; none if either side was not measured."""
+    if drop.baseline is None or drop.last is None or drop.drop is None:
+        return []
+    each = tuple(-one for one in drop.drop.values) if len(drop.drop.values) > 1 else ()
+    means = drop.baseline.mean, drop.last.mean
+    found = Moved(name, since, *means, None, None, drop.images, bound, each)
+    ends = drop.interval
+    return [found if ends is None else found._replace(low=-ends.high, high=-ends.low)]
+
+
+def week_name(number: int) -> str:
+    """The one name of a week.
+
+    >>> week_name(2), week_name(0)
+    ('week 2', 'the start')
+    """
+    return f"week {number}" if number else "the start"
+
+
+def week_page(
+    week: Week, document: Document, ranks: Sequence[SavedRanks] = (), width: int | None = WIDTH
+) -> tuple[str, list[str]]:
+    """The text of the page, and its lines in the terminal.
+
+    `document` is the report of the week with its verdicts, `ranks` the files that it was built
+    with. Lines wider than `width` are cut; None cuts none, as in a log that nobody can widen. The
+    same arguments give the same page. Raises BadInput if a file of the week cannot be read.
+    """
+    found = _Found(week, document, ranks)
+    return found.page(), found.lines(width)
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What the last model scores on its weeks and guards, compared with earlier models."""
+
+    week: Week
+    document: Document
+    ranks: Sequence[SavedRanks] = field(repr=False)
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The names of weeks by those that tables have."""
+        runs = [run for track in self.document.tracks for run in track.runs]
+        names = {one: week_name(step + 1) for run in runs for step, one in enumerate(run.tasks)}
+        return names | {f"after {step}": week_name(step + 1) for step in range(self.week.number)}
+
+    @cached_property
+    def _bounds(self) -> dict[str, float]:
+        """The losses that conditions reject in the metrics that are shown."""
+        shown = {"", *map(self.document.key, self.document.tracks)}
+        return {
+            one.name: abs(one.bound)
+            for one in self.document.verdicts
+            if math.isfinite(one.bound) and one.metric.partition(".")[2] in shown
+        }
+
+    @cached_property
+    def _drops(self) -> dict[Against, list[Drop]]:
+        """Against each earlier model, in the main metric of each track."""
+        document = self.document
+        others: tuple[Against, ...] = ("step before", "learned")
+        intervals = RankIntervals(document.curves, self.ranks, others)
+        found: dict[Against, list[Drop]] = {
+            one: drops_of(document.curves, lambda track: [document.key(track)], intervals, one)
+            for one in others
+        }
+        shown = [one for one in document.drops if one.key == document.key(one.track)]
+        return found | {"baseline": shown}
+
+    def _earlier(self, against: Against) -> list[Drop]:
+        """On the weeks before this one that have test pairs."""
+        known = {
+            (id(one.track), one.run.name, one.task) for one in earlier_tasks(self.document.curves)
+        }
+        drops = self._drops[against]
+        return [one for one in drops if (id(one.track), one.run, one.task) in known]
+
+    @cached_property
+    def learned(self) -> list[Moved]:
+        """On the test of the week itself, since the model before it."""
+        last, name = self.week.number - 1, f"learned: {week_name(self.week.number)}"
+        drops = (one for one in self._drops["step before"] if one.task == last)
+        return [found for one in drops for found in moved(one, name, self.week.before)]
+
+    @cached_property
+    def kept(self) -> list[Moved]:
+        """On the earlier weeks: their mean, and the one that has lost most since either model."""
+        learned = [one for one in self._earlier("learned") if one.drop is not None]
+        if not learned:
+            return []
+        since = [(one, "learning") for one in learned]
+        since += [(one, self.week.before) for one in self._earlier("step before")]
+        bound = self._bounds.get("worst_week")
+        worst = [
+            found
+            for one, words in since
+            for found in moved(one, f"kept: worst, {self._name(one.data)}", words, bound)
+        ]
+        shown = [min(worst, key=lambda one: one.points)]
+        mean = _mean(learned, self._bounds.get("bwt_gem"))
+        return [mean, *(shown if len(learned) > 1 or bound is not None else [])]
+
+    def _name(self, data: str) -> str:
+        """The one name of a week, or that of other data."""
+        return self.names.get(data, data)
+
+    @cached_property
+    def guards(self) -> list[Moved]:
+        """On each guard, since the start and since the model before."""
+        bound = self._bounds.get("worst_drop", self._bounds.get("drop"))
+        since = [(one, week_name(0), bound) for one in self._drops["baseline"] if one.is_guard]
+        if self.week.number > 1:
+            before, bound = self.week.before, self._bounds.get("step_drop")
+            since += [(one, before, bound) for one in self._drops["step before"] if one.is_guard]
+        since.sort(key=lambda found: found[0].data)
+        return [found for one, words, most in since for found in moved(one, one.data, words, most)]
+
+    @cached_property
+    def lost(self) -> list[Tally] | None:
+        """What guards lost since the week before, or where it has no ranks, since the start."""
+        guards = [one for one in self.document.curves if one.is_guard]
+        return find_lost(guards, self.ranks, ("step before", "baseline")) if guards else None
+
+    @cached_property
+    def roll_out(self) -> Table | None:
+        """The table of what happens to an index, if it was measured."""
+        tables = (
+            roll_out_table([one for one in self.document.roll_outs if one.curve.track is track],
+                           self.document.key(track))
+            for track in self.document.tracks
+        )  # fmt: skip
+        return next((one for one in tables if one is not None), None)
+
+    @property
+    def index(self) -> str:
+        """What the roll-out says of the index, in words; empty if it was not measured."""
+        return next(iter(self.roll_out.notes), "") if self.roll_out else ""
+
+    @property
+    def scale(self) -> float:
+        """The points on each side of zero of all bars: five, or more if a loss or bound needs them.
+
+        Gains may be larger, and end with an arrow.
+        """
+        ends = (max(-one.points, one.bound or 0.0) for one in (*self.kept, *self.guards))
+        return _LEAST_SCALE * math.ceil(max([_LEAST_SCALE, *ends]) / _LEAST_SCALE)
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in a few words."""
+        return in_words(self.document.verdicts, accepted=self.week.accepted)
+
+    def reasons(self) -> Iterator[str]:
+        """The sentences of the verdict: what it means, and which losses decide it."""
+        yield from self.week.remarks
+        verdicts = self.document.verdicts
+        losses = [one for one in verdicts if one.name in LOSSES and one.value is not None]
+        unresolved = [one for one in verdicts if one.is_resolved is False]
+        shown: Iterable[Verdict] = unresolved
+        if not self.week.accepted:
+            yield f"do not deploy it: the state stays at {self.week.before}"
+            shown = (one for one in verdicts if not one.passes)
+        elif verdicts and NEITHER in self.index:
+            yield "no loss rejects it, but items in the index lose too much: do not deploy it"
+        elif unresolved:
+            yield "it may be deployed: no loss rejects it, but these may be above their bounds"
+        elif losses and all(one.is_resolved for one in losses):
+            yield "it may be deployed: every loss plus 1.96 standard errors is within its bound"
+            shown = losses
+        elif verdicts:
+            yield "it may be deployed: no condition rejects it; some losses have no interval"
+            shown = losses
+        else:
+            yield "it was not judged: there are no conditions"
+        # In the first week the start is the last accepted model, too.
+        yield from dict.fromkeys(map(self.sentence, shown))
+        if len(self.week.attempts) > 1:
+            words = ("accepted" if one else "rejected" for one in self.week.attempts)
+            yield f"trained {len(self.week.attempts)} times: {', then '.join(words)}"
+
+    def sentence(self, verdict: Verdict) -> str:
+        """A verdict with its interval, bound and what chance reaches.
+
+        Such as "00-golden lost 2.4 since the start (95 % -0.5 to 5.3), bound 2; chance alone
+        reaches 3.5 here".
+        """
+        name, value = verdict.name, verdict.value
+        data = self._name(verdict.data or "")
+        if value is None:
+            return f"{verdict.condition}: {verdict.outcome}"
+        if name not in LOSSES:
+            on_data = f" on {data}" if data else ""
+            return f"{verdict.metric}{on_data} is {fixed(value, 1)}, bound {verdict.comparison}"
+        sign = -1 if name in GAINS else 1
+        is_loss = sign * value >= 0
+        subject = "earlier weeks, on average," if name in GAINS else data or verdict.metric
+        key = verdict.metric.rpartition(".")[2]
+        of = f" of {key}" if key in METRICS else ""
+        said = f"{subject} {'lost' if is_loss else 'gained'} {fixed(abs(value), 1)}{of} "
+        said += self._since(verdict)
+        if verdict.low is not None and verdict.high is not None:
+            turned = sign if is_loss else -sign
+            ends = sorted((turned * verdict.low, turned * verdict.high))
+            said += f" (95 % {fixed(ends[0], 1)} to {fixed(ends[1], 1)})"
+        said += f", bound {'' if is_loss else 'a loss of '}{sign * verdict.bound + 0.0:g}"
+        if verdict.chance is not None and is_loss:
+            said += f"; chance alone reaches {fixed(verdict.chance, 1)} here"
+        return said
+
+    def _since(self, verdict: Verdict) -> str:
+        if verdict.against == "step before" or verdict.name == "step_drop":
+            return f"since {self.week.before}"
+        is_learned = verdict.against == "learned" or verdict.name in GAINS
+        return "since learning" if is_learned else "since the start"
+
+    def lost_words(self) -> Iterator[str]:
+        """How many right answers at rank 1 each guard lost and gained, in words."""
+        lost = self.lost or []
+        for task in dict.fromkeys(one.task for one in lost):
+            of = [one for one in lost if one.task == task]
+            counts = f"{sum(one.forgotten for one in of)} of {sum(one.right_then for one in of)}"
+            gained, since = sum(one.gained for one in of), week_name(of[0].learned + 1)
+            yield f"{task}: {counts} answers at rank 1 lost since {since}, {gained} gained"
+
+    @cached_property
+    def loss(self) -> tuple[str, Floats, float | None] | None:
+        """A term of the training's loss, (2, N), and what it is where nothing was learned."""
+        if self.week.checkpoint is None:
+            return None
+        made = CheckpointManifest.read(self.week.checkpoint)
+        log = read_log(self.week.checkpoint, made, _ROWS)
+        term = next((one for one in _TERMS if log and one in log.terms), None)
+        if log is None or term is None:
+            return None
+        settings = made.identity.get("settings") or {}
+        batch = settings.get("batch_size")
+        if term != _TERMS[0] or not isinstance(batch, int) or batch < 2:
+            return term, log.terms[term], None
+        return term, log.terms[term], loss_at_chance(batch, settings.get("loss") == "sigmoid")
+
+    def loss_words(self) -> str:
+        """Where the loss begins and ends, with a remark if that is at chance or it is flat."""
+        if self.loss is None:
+            return ""
+        term, (_, every), chance = self.loss
+        values = every[np.isfinite(every)]
+        count = max(1, len(values) // 10, min(5, len(values) // 2))
+        first, last = float(values[:count].mean()), float(values[-count:].mean())
+        said = f"{term} {first:.2f} at first, {last:.2f} at the end"
+        said += "" if chance is None else f"; chance is {chance:.2f}"
+        if len(every) < _FEWEST_STEPS:
+            return said
+        if chance is not None and last >= _AT_CHANCE * chance:
+            return f"{said}: it ends at chance, as a model that has learned nothing"
+        return f"{said}: it is flat" if abs(first - last) <= _FLAT * abs(first) else said
+
+    def page(self) -> str:
+        """The text of the page."""
+        week, lost = self.week, self.lost
+        chosen = deepest(lost or [], MOST_LOST)
+        tasks = open_library(week.images) if chosen else []
+        library = Library(tasks, frozenset({"test"})) if tasks else None
+        changes = [*self.learned, *self.kept, *self.guards]
+        return render(
+            "week.html",
+            "page",
+            week=week,
+            verdict=self.verdict,
+            reasons=[*self.reasons(), *filter(None, [self.index])],
+            scale=self.scale,
+            changes=[(one, bar_places(one, self.scale)) for one in changes],
+            changed=_changed_table(week),
+            lost=None if lost is None else list(self.lost_words()),
+            count=sum(one.forgotten for one in lost or []),
+            shown=len(chosen),
+            cards=lost_cards(library, chosen) if chosen else "",
+            curve=self._curve(),
+            loss=self.loss_words(),
+            roll_out=self.roll_out,
+            cost=[(name, duration(seconds)) for name, seconds in week.seconds.items()],
+            time=duration(sum(week.seconds.values())) if week.seconds else UNDEFINED,
+            disk=[(name, size(count)) for name, count in week.disk.items()],
+            weight=size(sum(week.disk.values())),
+            tables=self._tables(),
+            style=source("style.css", "week.css"),
+        )
+
+    def _curve(self) -> Markup:
+        """The loss over the steps, with a level line where it is at chance."""
+        if self.loss is None:
+            return Markup("")
+        term, (x, y), chance = self.loss
+        lines = [Line(term, RunStyle(1, 0), np.stack([x, y, y, y]))]
+        ends = float(x[0]), float(max(x[-1], x[0] + 1))
+        if chance is not None:
+            level = np.full(2, chance)
+            points = np.stack([np.array(ends), level, level, level])
+            lines.append(Line("chance", RunStyle(2, None), points))
+        return loss_chart(term, "", ("optimizer step", ""), tuple(lines), ends).svg()
+
+    def _tables(self) -> list[Table]:
+        """The scores on every week and, in every metric, on guards, conditions and settings."""
+        document = self.document
+        found = [self._weeks_table()]
+        found += [verdicts_table(document.verdicts)] if document.verdicts else []
+        for track in document.tracks:
+            if document.guards(track):
+                found += document.outside_tables(track, has_every_metric=True)[:2]
+        found += [one for _, tables in document.calibration_sections() for one in tables]
+        rows = tuple(
+            (TableCell(name), TableCell(now)) for name, (_, now) in self.week.settings.items()
+        )
+        names = (Column("setting", is_number=False), Column("value", is_number=False))
+        settings = Table("Settings", names, (RowGroup("", rows),))
+        return [*(self._renamed(one) for one in found if one is not None), settings]
+
+    def _weeks_table(self) -> Table | None:
+        learned, before = self._earlier("learned"), self._earlier("step before")
+        if not learned:
+            return None
+        columns = (
+            *(Column("week", is_number=False), Column("images"), Column("when learned")),
+            *(Column(self.week.before), Column("now")),
+            *(Column("since learned"), Column("95 % interval"), Column("since last week")),
+        )
+        rows = []
+        for one, other in zip(learned, before, strict=True):
+            changes, steps = moved(one, "", ""), moved(other, "", "")
+            rows.append(
+                (
+                    TableCell(one.data),
+                    TableCell("-" if one.images is None else str(one.images)),
+                    *map(number_cell, (one.baseline, other.baseline, one.last)),
+                    TableCell(f"{changes[0].points:+.2f}" if changes else "-"),
+                    TableCell(changes[0].interval if changes else "-"),
+                    TableCell(f"{steps[0].points:+.2f}" if steps else "-"),
+                )
+            )
+        return Table("Earlier weeks, on their own tests", columns, (RowGroup("", tuple(rows)),))
+
+    def _renamed(self, table: Table) -> Table:
+        """The table with the one name of each week, and without the column of the only run."""
+        notes = tuple(note for note in table.notes if not note.startswith("after N"))
+        places = [place for place, one in enumerate(table.columns) if one.name != "run"]
+        shown = replace(table, notes=notes).only(places)
+        return shown.with_texts(self._name)
+
+    def lines(self, width: int | None) -> list[str]:
+        """The verdict, the scores and one line for each other section of the page.
+
+        Scores and sentences that do not fit into 15 lines are left out, those of gains first;
+        warnings are neither cut nor left out.
+        """
+        week, below = self.week, list(self._below())
+        room = MOST_LINES - len(below) - 3  # the title, the heading of the scores, and the page
+        changes = [*self.learned, *self.kept, *self.guards]
+        warnings = [
+            line
+            for one in week.warnings
+            for line in _wrapped(f"  warning: {printable(one)}", width)
+        ]
+        said = sorted(self.reasons(), key=lambda one: " gained " in one)
+        about = [f"  {one.replace('; chance alone reaches ', ', chance ').removesuffix(' here')}"
+                 for one in said]  # fmt: skip
+        about = _cut(about, max(_FEWEST, room - len(changes) - len(warnings)))
+        most = room - len(about)
+        if len(changes) > most:  # the mean of earlier weeks and the largest losses
+            guards = sorted(self.guards, key=lambda one: one.points)
+            changes = [*self.learned[:1], *self.kept[:1], *guards]
+        scores = _cut([_score_line(one, self.scale) for one in changes], most)
+        names = f"  {'score':<{_NAME}}{'since':<{_SINCE}}{'before':>7}{'now':>7}{'change':>8}  "
+        names += f"{f'-{self.scale:g}':<{_HALF}}0{f'+{self.scale:g}':>{_HALF}}"
+        title = f"{week.title}: {self.verdict}  ({week.date})"
+        shown = [[_clipped(printable(one), width) for one in lines]
+                 for lines in ([title, *about], [names, *scores, *below])]  # fmt: skip
+        return [*shown[0], *warnings, *shown[1], f"  page      {printable(week.page)}"]
+
+    def _below(self) -> Iterator[str]:
+        week = self.week
+        changed = ", ".join(
+            f"{name} {now} (was {was})" for name, (was, now) in week.changed.items()
+        )
+        sizes = ", ".join(f"{name} {now}" for name, (_, now) in week.data.items())
+        first = changed or "no setting" if week.number > 1 else "first week"
+        yield f"  changed   {first}; {sizes}"
+        yield from (f"  lost      {one}" for one in list(self.lost_words())[:1])
+        yield from (f"  loss      {one}" for one in filter(None, [self.loss_words()]))
+        if self.index:
+            # It begins with the names of the model and of its only index.
+            yield f"  roll-out  {self.index.partition(': ')[2] or self.index}"
+        phases: dict[str, float] = {}
+        for command, seconds in week.seconds.items():
+            phase = _PHASES.get(command, command)
+            phases[phase] = phases.get(phase, 0.0) + seconds
+        line, total = f"  cost      {size(sum(week.disk.values()))}", sum(phases.values())
+        if total:
+            unit, length = next((unit, length) for unit, length, most in _UNITS if total < most)
+            longest = sorted(phases.items(), key=lambda item: -item[1])
+            parts = (f"{phase} {_short(seconds / length)}" for phase, seconds in longest)
+            line += f", {_short(total / length)} {unit}: {', '.join(parts)}"
+        yield line
+
+
+def _mean(learned: Sequence[Drop], bound: float | None) -> Moved:
+    """The mean over earlier weeks, with its interval if each has one."""
+    before, now = (
+        math.fsum(one.mean for one in side if one) / len(learned)
+        for side in zip(*((one.baseline, one.last) for one in learned), strict=True)
+    )
+    name = f"kept: mean of {len(learned)} weeks" if len(learned) > 1 else "kept: the earlier week"
+    images = [one.images for one in learned if one.images is not None]
+    total = sum(images) if len(images) == len(learned) else None
+    found = Moved(name, "learning", before, now, images=total, bound=bound)
+    intervals = [one.interval for one in learned if one.interval is not None]
+    if len(intervals) < len(learned):
+        return found
+    margin = margin_of(math.sqrt(math.fsum(one.error**2 for one in intervals)) / len(intervals))
+    return found._replace(low=found.points - margin, high=found.points + margin)
+
+
+def bar_places(one: Moved, scale: float) -> dict[str, float | None]:
+    """Where in px the change, its interval and its bound are, from -scale to scale; None: nowhere.
+
+    What is outside is at the edge; `clipped` is then -1 or 1 for the change.
+    """
+    bound = None if one.bound is None else -one.bound
+    found: dict[str, float | None] = {}
+    for name, points in zip(
+        ("value", "low", "high", "bound"), (one.points, one.low, one.high, bound), strict=True
+    ):
+        share = None if points is None else max(-1.0, min(1.0, points / scale))
+        half = _BAR / 2
+        found[name] = None if share is None else round(half + share * (half - _EDGE), 1)
+    return found | {"clipped": (one.points > scale) - (one.points < -scale)}
+
+
+def _changed_table(week: Week) -> Table:
+    """What differs from the week before: settings, and the sizes and sources of the data."""
+    is_first = week.number == 1
+    groups = [
+        RowGroup(name, tuple(
+            (TableCell(one), TableCell(before), TableCell(now, is_strong=before != now))
+            for one, (before, now) in pairs.items()
+        ))
+        for name, pairs in (("settings", week.changed), ("data", week.data)) if pairs
+    ]  # fmt: skip
+    heads = ("", "before" if is_first else week.before, week_name(week.number))
+    return Table(
+        "The first week" if is_first else "What changed since last week",
+        tuple(Column(name, is_number=False) for name in heads),
+        tuple(groups),
+        () if week.changed or is_first else ("no setting differs",),
+    )
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    if width is None:
+        return [text]
+    return textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _short(number: float) -> str:
+    return f"{number:.{0 if number >= 9.95 else 1}f}"
+
+
+def _score_line(one: Moved, scale: float) -> str:
+    """A score with its bar: the interval as dashes, the change as o, and ! as the bound."""
+
+    def at(points: float) -> int:
+        return _HALF + round(max(-1.0, min(1.0, points / scale)) * _HALF)
+
+    cells = [" "] * (2 * _HALF + 1)
+    cells[_HALF] = "|"
+    if one.low is not None and one.high is not None:
+        start, end = at(one.low), at(one.high) + 1
+        cells[start:end] = "-" * (end - start)
+    if one.bound is not None:
+        cells[at(-one.bound)] = "!"
+    outside = ">" if one.points > scale else "<"
+    cells[at(one.points)] = "o" if abs(one.points) <= scale else outside
+    name = _clipped(printable(one.name), _NAME - 1)
+    numbers = f"{one.before:>7.1f}{one.now:>7.1f}{one.points:>+8.1f}"
+    return f"  {name:<{_NAME}}{one.since:<{_SINCE}}{numbers}  {''.join(cells).rstrip()}"
+
+
+def _cut(lines: list[str], most: int) -> list[str]:
+    return lines if len(lines) <= most else [*lines[: most - 1], "  ... the rest is on the page"]
+
+
+def _clipped(text: str, width: int | None) -> str:
+    return text if width is None or len(text) <= width else f"{text[: width - 3]}..."

@@ -1,0 +1,287 @@
+"""What a report writes: its directory, tables, charts, and verdicts for CI systems."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.console import warn
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.number_lists import indented_json
+from vlcpctl.core.words import as_markdown, printable
+from vlcpctl.files.finished import already_made
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.manifest import MANIFESTS, is_artifact, write_manifest
+from vlcpctl.files.outputs import is_pipe_or_device, new_directory, new_file, refuse_foreign
+from vlcpctl.report.angles import MEASURES
+from vlcpctl.report.drawn import histograms, run_styles, track_charts
+from vlcpctl.report.figures import Chart, drawings
+from vlcpctl.report.forgotten import HEADING, PAGE, forgotten_page, forgotten_tables
+from vlcpctl.report.formats import (
+    JUNIT_HEAD,
+    junit,
+    markdown_line,
+    markdown_list,
+    records_csv,
+    table_csv,
+    table_latex,
+    table_markdown,
+)
+from vlcpctl.report.gates import Verdict, overall, verdicts_table
+from vlcpctl.report.page import page
+from vlcpctl.report.papers import FIELDS, paper_table
+from vlcpctl.report.report import FACTS, TITLE, Document, facts_csv, summary
+from vlcpctl.report.table import Table
+from vlcpctl.report.tables import definitions_table
+
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+_MOST_VERDICTS = 200  # and notes, of a step's summary: GitHub refuses more than 1 MiB per step
+_MOST_FILES = 2000  # of tables
+_MOST_CHARTS = 200  # each takes about a second
+_OTHER = re.compile(r"[^a-z0-9]+")
+_LONGEST_NAME = 100  # characters
+
+
+def markdown(document: Document) -> str:
+    """The text of report.md: verdicts, notes, each section's heading and tables, definitions."""
+    parts = [f"# {as_markdown(TITLE)}"]
+    lines = document.compared_with()
+    compared = [markdown_list(lines)] if lines else []
+    if document.verdicts:
+        parts.append(f"**{as_markdown(overall(document.verdicts))}**")
+        compared.append(table_markdown(verdicts_table(document.verdicts)))
+    parts += [*compared, *(f"> {markdown_line(note)}" for note in document.notes)]
+    sections = [*document.published_sections(), *document.sections(has_every_metric=True)]
+    if tables := forgotten_tables(document.forgotten, document.tracks, document.key):
+        sections.append((HEADING, tables))
+    for heading, tables in sections:
+        parts += [f"## {as_markdown(heading)}"] if heading else []
+        parts += [table_markdown(table) for table in tables]
+    return "\n\n".join([*parts, table_markdown(definitions_table())]) + "\n"
+
+
+def write_report(document: Document, about: dict[str, Any], out: Path, *, force: bool) -> bool:
+    """Write the report directory; False if it already holds this very report.
+
+    Raises OutputExists if `out` holds anything else, unless `force`.
+    """
+    if already_made(out, "report", about, force=force):
+        return False
+    texts = {
+        "report.html": page(document),
+        "report.md": markdown(document),
+        FACTS: facts_csv(document),
+        **{
+            f"{one.paper.name}.csv": records_csv(FIELDS, one.records())
+            for one in document.published
+        },
+        PAGE: forgotten_page(document.forgotten, document.names),
+        MANIFESTS["report"]: indented_json(summary(document, about)) + "\n",
+    }
+    with new_directory(out, is_artifact) as directory:
+        for name, text in texts.items():
+            if text:
+                (directory / name).write_text(text, encoding="utf-8")
+    return True
+
+
+def write_tables(
+    document: Document, about: dict[str, Any], out: Path, form: str, *, force: bool
+) -> bool:
+    """Write every table of the report as a file of the form "csv" or "latex".
+
+    Returns False if `out` already has these very tables. Raises OutputExists if it holds anything
+    else, unless `force`.
+    """
+    about = {**about, "format": form}
+    if already_made(out, "tables", about, force=force):
+        return False
+    texts = dict(table_texts(document, form))
+    if len(texts) > _MOST_FILES:
+        raise BadInput(
+            f"the report has {len(texts)} tables, more than {_MOST_FILES}; report fewer runs at a "
+            "time with --run"
+        )
+    with new_directory(out, is_artifact) as directory:
+        for name, text in texts.items():
+            (directory / name).write_text(text, encoding="utf-8")
+        digests = {name: content_id(text) for name, text in texts.items()}
+        write_manifest(directory, "tables", about, content_id(digests), {"files": [*texts]})
+    return True
+
+
+def table_texts(document: Document, form: str) -> Iterator[tuple[str, str]]:
+    """The name and text of every file: first the published tables, then the report's own."""
+    taken: dict[str, None] = {}
+    is_csv = form == "csv"
+    for filled in document.published:
+        name = free_name(filled.paper.name, taken)
+        if is_csv:
+            yield f"{name}.csv", records_csv(FIELDS, filled.records())
+        else:
+            yield f"{name}.tex", table_latex(paper_table(filled), name)
+    # Those that compare runs, without the task x step matrix of each run.
+    sections = document.sections(has_matrices=False)
+    titles = [one.title for one in document.tracks]
+    titles += [one.title for one in document.spatial_tracks]
+    parts = [title.split(", ") for title in titles]
+    shared = set(parts[0]).intersection(*parts) if parts else set()
+    # Above the table, for whoever writes its caption.
+    chosen = "".join(f"% {printable(one.sentence())}\n" for one in document.choices)
+    for heading, tables in sections:
+        # Such as "retrieval", and of the protocol and the split what another section has not.
+        first, *others = heading.split(", ")
+        start = " ".join([first, *(part for part in others if part not in shared)])
+        for table in tables:
+            name = free_name(f"{start} {table.name or table.title}", taken)
+            titled = replace(table, title=f"{table.title} ({heading})" if heading else table.title)
+            if is_csv:
+                yield f"{name}.csv", table_csv(titled)
+            else:
+                shown = _in_paper(titled, document)
+                yield f"{name}.tex", chosen + table_latex(shown, name)
+
+
+def _in_paper(table: Table, document: Document) -> Table:
+    """The table with the names of runs in a paper; a column that then repeats them is left out.
+
+    A run that has the name of its method is called as the method's title begins, such as "Mod-X".
+    """
+    from vlcpctl.methods import TABLE
+
+    names = dict(document.short_names)
+    for name, method in TABLE.items():
+        title, colon, _ = method.title.partition(": ")
+        if colon and " " not in title:
+            names |= {name: title} | {k: title for k, one in names.items() if one == name}
+    table = table.with_texts(lambda text: names.get(text, text))
+    rows = [row for group in table.groups for row in group.rows]
+    kept = [
+        place
+        for place, column in enumerate(table.columns)
+        if column.name != "method" or any(row[place].text not in {"", row[0].text} for row in rows)
+    ]
+    return replace(table.only(kept), keys=sum(place < table.keys for place in kept))
+
+
+def write_figures(document: Document, identity: dict[str, Any], out: Path, *, force: bool) -> bool:
+    """Write every chart of the report as NAME.pdf, NAME.svg and NAME.png.
+
+    Returns False if `out` already has these very charts. Raises OutputExists if it holds anything
+    else, unless `force`, and BadInput if there are too many charts.
+    """
+    identity = {**identity, "format": "figures"}
+    if already_made(out, "figures", identity, force=force):
+        return False
+    charts = list(_charts(document))
+    if len(charts) > _MOST_CHARTS:
+        raise BadInput(
+            f"the report has {len(charts)} charts, more than {_MOST_CHARTS}; report fewer runs at "
+            "a time with --run"
+        )
+    stems: dict[str, None] = {}
+    digests: dict[str, str] = {}
+    with new_directory(out, is_artifact) as directory:
+        for prefix, chart in charts:
+            for name, files in drawings(chart):
+                stem = free_name(f"{prefix} {name}", stems)
+                for form, content in files.items():
+                    (directory / f"{stem}.{form}").write_bytes(content)
+                    digests[f"{stem}.{form}"] = sha256(content).hexdigest()
+        write_manifest(directory, "figures", identity, content_id(digests), {"figures": [*stems]})
+    return True
+
+
+def _charts(document: Document) -> Iterator[tuple[str, Chart]]:
+    """(start of the file names, chart) of everything that the page draws in the main metric."""
+    styles = run_styles(document)
+    for track in document.tracks:
+        for chart in track_charts(document, track, styles):
+            yield track.title, chart
+    for space in document.spatial_tracks:
+        for measure in MEASURES:
+            for panels in histograms(space, measure).values():
+                yield space.title, panels
+
+
+def free_name(text: str, taken: dict[str, None]) -> str:
+    """A name of letters, digits and dashes that is not taken; it then is.
+
+    >>> taken = {}
+    >>> free_name("Last model: rm", taken), free_name("last model (rm)", taken)
+    ('last-model-rm', 'last-model-rm-2')
+    """
+    name = _OTHER.sub("-", text.lower()).strip("-")[:_LONGEST_NAME] or "unnamed"
+    free, number = name, 1
+    while free in taken:
+        number += 1
+        free = f"{name}-{number}"
+    taken[free] = None
+    return free
+
+
+def check_junit_path(out: Path, report: Path | None) -> None:
+    """Refuse a path where `write_junit` may not write, before anything else is written.
+
+    Raises OutputExists if another file is there, and UsageError if it is inside the report.
+    """
+    real = Path(os.path.realpath(out))
+    if report and Path(os.path.realpath(report)) in (real, *real.parents):
+        raise UsageError(
+            f"--junit {out} is inside --out {report}, which is replaced as a whole; choose a path "
+            "outside it"
+        )
+    if not is_pipe_or_device(out):
+        refuse_foreign(out, is_junit, is_file=True, option="--junit")
+
+
+def write_junit(verdicts: Sequence[Verdict], out: Path) -> None:
+    """Write the verdicts to a file, which replaces an earlier one of this kind.
+
+    Raises OutputExists if another file is at `out`, and OSError if it cannot be written.
+    """
+    # A copy of the old file would be found by a pattern such as **/*.xml, and counted as well.
+    with new_file(out, is_junit, keeps=False) as temporary:
+        temporary.write_text(junit(verdicts), encoding="utf-8")
+
+
+def is_junit(path: Path) -> bool:
+    """Whether a file starts as those that `write_junit` writes."""
+    with path.open("rb") as file:
+        return file.read(len(JUNIT_HEAD)) == JUNIT_HEAD.encode()
+
+
+def append_step_summary(document: Document) -> None:
+    """Append a summary of the verdicts to the file that GITHUB_STEP_SUMMARY names, if it is set.
+
+    Where the file cannot be written, a warning says so: the verdicts do not depend on it.
+    """
+    path = os.environ.get(STEP_SUMMARY)
+    if not path or not document.verdicts:
+        return
+    try:
+        # Opening a pipe that has no reader must not block.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+        with open(os.open(path, flags, 0o666), "w", encoding="utf-8") as file:
+            file.write(step_summary(document))
+    except OSError as error:
+        warn(f"cannot write the summary to {path} ({STEP_SUMMARY}): {error.strerror or error}")
+
+
+def step_summary(document: Document) -> str:
+    """A line with the outcome, the table of verdicts, then the notes of the report."""
+    verdicts = document.verdicts
+    shown = sorted(verdicts, key=lambda one: one.passes)[:_MOST_VERDICTS]
+    shown = shown if len(shown) < len(verdicts) else list(verdicts)
+    table = table_markdown(verdicts_table(shown))
+    parts = [f"## {as_markdown(TITLE)}", f"**{overall(verdicts)}**", table]
+    if len(shown) < len(verdicts):
+        parts.append(f"{len(verdicts) - len(shown)} more are not shown.")
+    if document.notes:
+        parts.append(markdown_list(document.notes[:_MOST_VERDICTS]))
+    return "\n\n".join(parts) + "\n\n"

@@ -344,7 +344,7 @@ def test_pairs_that_are_deleted_while_a_week_is_made_are_not_accepted(
     place: Path, state: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from vlcpctl.commands.update import _locked
-    from vlcpctl.data.splitting.stop_lists import add_to_stop_list, stop_list_path
+    from vlcpctl.data.splitting.leaving_out import add_to_stop_list, stop_list_path
     from vlcpctl.production.lines import Call
     from vlcpctl.production.update import UpdateRequest, run_lines, update
 

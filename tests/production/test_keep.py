@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,12 +15,10 @@ from support.processes import killed_before
 from support.production import PASSES, bodies, first_words, killed_at, tree, week_words, write_week
 from support.program import ProgramResult, check_refused
 
-from vlcpctl.data.splitting.known_keys import FILES_0_3, read_known
+from vlcpctl.data.splitting.leaving_out import read_known
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import parse
-from vlcpctl.files.digests import file_digest
-from vlcpctl.files.manifest import seal_of
 from vlcpctl.inspection.check import check
 from vlcpctl.production.keeping import _too_old
 from vlcpctl.production.layout import Layout
@@ -65,18 +62,7 @@ def test_an_old_week_keeps_what_is_evaluated_and_its_keys(
     assert (refused.code, f"{damaged}" in refused.err) == (3, True)
 
 
-def as_0_3(trimmed: Path) -> None:
-    """Write the keys of a trimmed week as version 0.3.0 did, which kept nothing else."""
-    known, (keys, about) = read_known(trimmed), map(trimmed.with_name, FILES_0_3)
-    np.save(keys, known.keys.raw)
-    body = {"name": known.name, "content": known.content, "digest": file_digest(keys)}
-    body |= {"pairs": len(known.keys)}
-    text = json.dumps({"schema": "vlcpctl.known-keys/1", **body, "seal": seal_of(body)})
-    about.write_text(text)
-    trimmed.unlink()
-
-
-@pytest.mark.parametrize("by", ["key", "sha256", "where", "0.3.0"])
+@pytest.mark.parametrize("by", ["key", "sha256", "where"])
 def test_a_deletion_finds_what_only_a_trimmed_week_knows(by: str, run: Run, kept: Path) -> None:
     """Its pairs are gone, but a later model has learned them."""
     trimmed = kept / "weeks/0001/trimmed.parquet"
@@ -84,10 +70,6 @@ def test_a_deletion_finds_what_only_a_trimmed_week_knows(by: str, run: Run, kept
     rows = read_known(trimmed).table.to_pylist()
     gone = [one for one in rows if one["trimmed_split"] == "train" and one["key"] not in buffer]
     pair = gone[0]
-    if by == "0.3.0":
-        as_0_3(trimmed)
-        counted = run("forget", "--where", f"customer={pair['customer'][0]}", kept, "--dry-run")
-        assert f"{len(gone)} pairs without the column" in counted.err
     words = {"sha256": ["--sha256", pair["sha256"]]}.get(by, ["--key", pair["key"]])
     if by == "where":
         words = ["--where", f"customer={pair['customer'][0]}"]
@@ -99,25 +81,19 @@ def test_a_deletion_finds_what_only_a_trimmed_week_knows(by: str, run: Run, kept
     assert [one["path"] for one in receipt["checkpoints"]] == [f"{kept}/weeks/0003/checkpoint"]
     left = read_known(trimmed)
     assert not set(left.keys) & set(receipt["keys"])
-    assert not [path for path in map(trimmed.with_name, FILES_0_3) if path.exists()]
-    if by in {"key", "0.3.0"}:
+    if by == "key":
         assert len(left.keys) == len(rows) - 1
     assert run("forget", *words, kept).out == done.out
     assert run("check", kept, "--deep", "-q").code == 0
 
 
-@pytest.mark.parametrize("name", ["trimmed.parquet", "trimmed.json", "keys.npy"])
-def test_a_killed_deletion_in_a_trimmed_week_is_completed(name: str, run: Run, kept: Path) -> None:
-    """The last two are of version 0.3."""
+def test_a_killed_deletion_in_a_trimmed_week_is_completed(run: Run, kept: Path) -> None:
     trimmed = kept / "weeks/0001/trimmed.parquet"
     key = read_known(trimmed).keys[0]
-    if name != trimmed.name:
-        as_0_3(trimmed)
     request = DeletionRequest(conditions=parse([key]), paths=[kept])
-    assert killed_before(f"/0001/{name}", lambda: forget(request))
+    assert killed_before(f"/0001/{trimmed.name}", lambda: forget(request))
     assert run("forget", "--key", key, kept, "-q").code == 0
     assert key not in read_known(trimmed).keys
-    assert not trimmed.with_name("keys.npy").exists()
     assert run("check", kept, "-q").code == 0
 
 

@@ -22,8 +22,7 @@ from support.processes import exit_code_of, run_line, start_child
 from support.production import FAILS, PASSES, bodies, killed_at, write_week
 from support.program import ProgramResult
 
-from vlcpctl.data.splitting.leaving_out import read_lists
-from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
+from vlcpctl.data.splitting.leaving_out import read_lists, read_stop_list, stop_lists_in
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.production.checking import check_state
 from vlcpctl.production.layout import Layout

@@ -1,4 +1,4 @@
-"""The table of docs/reference/models.md: each of open_clip's configurations, and whether it trains.
+"""The facts of docs/reference/models.md: each of open_clip's configurations, and whether it trains.
 
     python recipes/model_table.py [NAME ...] > table.md    about ten minutes for all
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A model in production gets four weekly batches: which updates lose what it could do, and do the
-# gates of forgetting-report fail them? Table: docs/results/production.md.
+# gates of forgetting-report fail them? Table: docs/results/weekly.md.
 #
 #   bash recipes/production.sh                STEPS=40 of each week, SEEDS="0 1 2"
 #   bash recipes/production.sh --prepare      make the model and the batches only, to try updates with

@@ -1,4 +1,4 @@
-"""The table of docs/results/production.md, from the weekly reports of recipes/production.sh.
+"""The table of docs/results/weekly.md, from the weekly reports of recipes/production.sh.
 
     python recipes/production_table.py DIR    prints Markdown; DIR is the recipe's --out
 

@@ -1,24 +1,21 @@
-"""The pictures of docs/guides/report.md, and what a report of a hundred runs costs.
+"""The pictures of docs/guides/report.md and of the README.
 
-python recipes/report_pictures.py [--out DIR] [--browser /usr/bin/chromium] [--measure]
+python recipes/report_pictures.py [--browser /usr/bin/chromium]
 python recipes/report_pictures.py --quickstart runs/quickstart/report
-python recipes/report_pictures.py --angles runs/angles/angles
+python recipes/report_pictures.py --week STATE/attempts/0003/draw-0/report
 
-Needs pip install '.[dev]' and a Chromium. The rows are made up, by tests/support/report_rows.py,
-but for the picture of the README (curves and lost queries from the report of the quickstart) and
-that of docs/results/angles.md.
+Needs pip install '.[dev]' and a Chromium. Those of the guide are of made-up rows
+(tests/support/report_rows.py), the README's of the quickstart's report and of a week's page.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -31,38 +28,31 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from support.report_rows import write_runs
 
 STEPS = ".lead"
-TASKS = "main h3:has-text('R@mean by step and task')"
 # Name, runs, scheme, width, the part of the page at the top, and height.
 PICTURES = (
     ("3-runs", 3, "light", 1180, "h1", 1500),
-    ("3-runs-dark", 3, "dark", 1180, STEPS, 1330),
     ("20-runs", 20, "light", 1180, STEPS, 1500),
-    ("20-runs-dark", 20, "dark", 1180, STEPS, 1500),
-    ("60-runs", 60, "light", 1180, STEPS, 1700),
-    ("60-runs-narrow", 60, "light", 360, "#runs", 1500),
-    ("3-runs-narrow", 3, "dark", 360, STEPS, 1500),
 )
-SEEDS = {3: 2, 20: 1, 60: 1}
+SEEDS = {3: 2, 20: 1}
+OUT = Path("docs/guides/report")
 README_PICTURE = Path("docs/results/quickstart.png")
-ANGLES_PICTURE = Path("docs/results/angles.png")
+WEEK_PICTURE = Path("docs/results/week.png")
+WEEK_SIZE = {"width": 960, "height": 900}
 LOST = "02-food-drink"  # the task whose lost queries the README shows, with those of this run
 LOST_RUN, MOST_LOST = "seqf", 4
 MARGIN = 24  # pixels
 
 
 def main() -> None:
-    """Write the pictures, or with --measure print seconds and megabytes."""
+    """Write the pictures."""
     args = _arguments()
-    with tempfile.TemporaryDirectory() as directory:
-        root = Path(directory)
-        if args.quickstart is not None:
-            _save(README_PICTURE, _of_quickstart(args.quickstart, args.browser))
-        elif args.angles is not None:
-            _save(ANGLES_PICTURE, _of_angles(args.angles, args.browser))
-        elif args.measure:
-            _measure(root)
-        else:
-            _pictures(root, args.out, args.browser)
+    if args.quickstart is not None:
+        _save(README_PICTURE, _of_quickstart(args.quickstart, args.browser))
+    elif args.week is not None:
+        _save(WEEK_PICTURE, _of_week(args.week, args.browser))
+    else:
+        with tempfile.TemporaryDirectory() as directory:
+            _pictures(Path(directory), OUT, args.browser)
 
 
 def _pictures(root: Path, out: Path, browser: str) -> None:
@@ -108,22 +98,15 @@ def _of_quickstart(report: Path, browser: str) -> bytes:
     return picture.getvalue()
 
 
-def _of_angles(report: Path, browser: str) -> bytes:
-    """The distributions of SAM and RAM on the test split, which come before those of ImAV."""
+def _of_week(report: Path, browser: str) -> bytes:
+    """The top of a week's page."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        page = (report / "report.html").resolve().as_uri()
-        tab = chromium.new_page(viewport={"width": 880, "height": 900})
-        tab.goto(page)
-        tab.add_style_tag(content="main :is(button, div.scroll, ul.notes) { display: none }")
-        top, bottom = (
-            tab.locator(f"main h3:has-text('{name}')").first.bounding_box()["y"] - MARGIN
-            for name in ("SAM", "ImAV")
-        )
-        clip: Any = {"x": 0, "y": top, "width": 880, "height": bottom - top}
-        picture: bytes = tab.screenshot(full_page=True, clip=clip)
+        tab = chromium.new_page(viewport=WEEK_SIZE, device_scale_factor=2)
+        tab.goto((report / "week.html").resolve().as_uri())
+        picture: bytes = tab.screenshot()
         chromium.close()
     return picture
 
@@ -157,18 +140,6 @@ def _save(path: Path, picture: bytes) -> None:
     emit(f"{path}  {path.stat().st_size / 1000:.0f} kB")
 
 
-def _measure(root: Path) -> None:
-    for runs, tasks in ((3, 9), (20, 9), (60, 9), (3, 256), (100, 50)):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        started = time.perf_counter()
-        out = _report(root, runs, tasks, 1)
-        wall = time.perf_counter() - started
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        size = (out / "report.html").stat().st_size / 1e6
-        emit(f"{runs} runs, {tasks} tasks: {cpu:.1f} s CPU, {wall:.1f} s wall, {size:.2f} MB")
-
-
 def _report(root: Path, runs: int, tasks: int, seeds: int) -> Path:
     rows, out = root / f"{runs}-{tasks}.ndjson", root / f"{runs}-{tasks}"
     write_runs(rows, runs, tasks, seeds)
@@ -183,12 +154,10 @@ def _run(*words: object) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("docs/guides/report"))
     found = os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
     parser.add_argument("--browser", default=found)
-    parser.add_argument("--quickstart", type=Path, metavar="REPORT", help="make the README's")
-    parser.add_argument("--angles", type=Path, metavar="REPORT", help="make that of angles.md")
-    parser.add_argument("--measure", action="store_true", help="print what reports cost")
+    parser.add_argument("--quickstart", type=Path, metavar="REPORT", help="make that of its report")
+    parser.add_argument("--week", type=Path, metavar="REPORT", help="make that of a week's page")
     return parser.parse_args()
 
 

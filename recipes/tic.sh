@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # TiC-CLIP's protocols (Garg et al., ICLR 2024): pairs cut into steps of time, and five ways to train on
-# each step with the same compute. Page: docs/guides/tic.md.
+# each step with the same compute. Page: docs/papers/tic.md.
 #
 #   bash recipes/tic.sh                a smoke run on drawn pictures: STEPS=8 of each step, SEEDS=0; a minute of one core
 #   STEPS=4500 bash recipes/tic.sh --pairs PAIRS --time COLUMN --tasks 7

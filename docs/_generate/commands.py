@@ -32,7 +32,7 @@ _INDEX = """# Commands
 - Every option can be set with an environment variable, such as `VLCPCTL_TRAIN_STEP_LR` for `--lr`
   of `train-step`.
 - `--debug`, anywhere on the command line, or `VLCPCTL_DEBUG=1` prints the traceback of an error.
-- [Exit codes](../reference/exit_codes.md) are the same for all commands.
+- [Exit codes](../guides/troubleshooting.md#exit-codes) are the same for all commands.
 
 ```{{toctree}}
 :hidden:

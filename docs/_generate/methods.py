@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import vlcpctl
-from _generate import styles
 from _generate.markdown import block, entry, prose
 from _generate.markdown import table as table_of
 from vlcpctl.commands.methods import bibtex, cited, describe
@@ -20,7 +19,6 @@ from vlcpctl.methods import TABLE
 from vlcpctl.training.config.presets import INSTEAD, presets_that_set
 
 PAGES = Path(__file__).parents[1] / "methods"
-LEADERBOARD = PAGES.parent / "results" / "leaderboard.md"
 WHEN = "**When to use it:**"  # the start of a paragraph of every method's page
 LOSSES = Path(vlcpctl.__file__).parent / "losses"
 NEEDS = {
@@ -119,8 +117,6 @@ def page(name: str) -> str:
     parts += _formulas(method)
     parts += ["## State and passes", _state(method), *_passes(method)]
     parts += _hooks(facts)
-    parts += ["## On the leaderboard", _result(name)]
-    parts += [said] if (said := styles.result(name)) else []
     if method.papers:
         parts += ["## Papers", *(block(bibtex(paper), "bibtex") for paper in method.papers)]
     return "\n\n".join(parts)
@@ -283,23 +279,3 @@ def _phase(method: type[Method], phase: Phase) -> str:
 def _hooks(facts: dict[str, Any]) -> list[str]:
     hooks = ", ".join(f"`{one}`" for one in facts["hooks"]) or "none"
     return [f"Hooks that it overrides: {hooks}."]
-
-
-def _result(name: str) -> str:
-    """The row of a method on the leaderboard, if there is one, and the link to it."""
-    head: list[str] = []
-    found: list[str] = []
-    for line in LEADERBOARD.read_text(encoding="utf-8").splitlines():
-        if line.startswith("| ") and not head:
-            head = [line]
-        elif line.startswith("|---") and len(head) == 1:
-            head.append(line)
-        elif line.startswith(f"| `{name}` |"):
-            found += [*head, line]
-            break
-        elif not line.startswith("|"):
-            head = []
-    link = "[every method on Emoji-9 under one budget](../results/leaderboard.md)"
-    if not found:
-        return f"It is not in the tables of {link}."
-    return "\n".join([f"Its row in {link}, which says how to read it:", "", *found])

@@ -13,15 +13,11 @@ from pathlib import Path
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from _generate import claims, commands, methods, protect, published_tables, reference, styles
+from _generate import commands, methods, published_tables, reference
 from vlcpctl.commands import COMMANDS
 
 DOCS = Path(__file__).parents[1]
 PARTS: dict[str, Callable[..., str]] = {
-    "claims": claims.table,
-    "claims-in-words": claims.sentences,
-    "styles": styles.table,
-    "protect": protect.table,
     "methods": methods.table,
     "when-to-use": methods.when_table,
     "method-head": methods.head,
@@ -32,7 +28,6 @@ PARTS: dict[str, Callable[..., str]] = {
     "presets": reference.presets,
     "published-tables": published_tables.catalogue,
     "exit-codes": reference.exit_codes,
-    "quickstart": reference.quickstart,
     "functions": commands.functions,
 }
 _MARK = re.compile(r"^<!-- generated: (.+) -->$", re.MULTILINE)

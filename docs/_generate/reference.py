@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from _generate import manifest_fields
-from _generate.markdown import block, prose, table
+from _generate.markdown import prose, table
 from vlcpctl.core import errors
 from vlcpctl.core.options import options_of
 from vlcpctl.files.rows import Row
@@ -13,18 +11,11 @@ from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.training.config.presets import names, preset
 from vlcpctl.training.config.settings import PRESET, Settings
 
-QUICKSTART = Path(__file__).parents[2] / "recipes" / "quickstart_output.txt"
-
 
 def exit_codes() -> str:
     """Every exit code with its meaning."""
     cells = [(str(code), prose(text)) for code, text in errors.exit_codes().items()]
     return table(("code", "meaning"), cells)
-
-
-def quickstart() -> str:
-    """What recipes/quickstart.sh printed."""
-    return block(QUICKSTART.read_text(encoding="utf-8"))
 
 
 def presets() -> str:

@@ -12,7 +12,8 @@ from vlcpctl.training.config.execution import check_processes
 
 def lines_of_guide() -> list[CommandLine]:
     """The lines of vlcpctl in the guide, also those that torchrun starts."""
-    text = (RECIPES.parent / "docs" / "guides" / "many_gpus.md").read_text(encoding="utf-8")
+    text = (RECIPES.parent / "docs" / "guides" / "cluster.md").read_text(encoding="utf-8")
+    text = text.partition("## Several GPUs")[2].partition("\n## ")[0]
     shell = "".join(re.findall(r"```(?:sh|console)\n(.*?)```", text, flags=re.DOTALL))
     shell = shell.replace("\\\n", " ")
     found = []

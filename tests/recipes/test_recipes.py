@@ -37,13 +37,11 @@ REAL = {
 CASES = [
     *((name, "--data", DATA, *more) for name, more in REAL.items()),
     *((name, "--emoji9") for name in REAL),
-    ("angles.sh",),
-    ("leaderboard.sh",),
     ("tic.sh",),
 ]
 
 # The longest lists of lines, of which others have the same functions.
-LONG = {"leaderboard.sh", "incclip_cc2m.sh", "dha_citm.sh"}
+LONG = {"incclip_cc2m.sh", "dha_citm.sh"}
 
 each_case = pytest.mark.parametrize(
     "case",
@@ -128,8 +126,6 @@ def test_every_file_of_rows_is_reported() -> None:
         read = [
             row for one in options_of_command(lines, "forgetting-report") for row in one["rows"]
         ]
-        choice = [path for path in made if path.startswith("selection/")]  # of the leaderboard
-        made = [path for path in made if path not in choice]
         assert sorted(made) == sorted(set(read))  # by the report of a stream, and of all tables
 
 
@@ -225,7 +221,7 @@ def test_modx_distils_openais_model_from_the_first_part_on() -> None:
         assert str(steps[1]["previous"]) == "openai"
 
 
-@pytest.mark.parametrize("recipe", [*REAL, "leaderboard.sh"])
+@pytest.mark.parametrize("recipe", REAL)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -238,9 +234,8 @@ def test_modx_distils_openais_model_from_the_first_part_on() -> None:
 def test_words_that_mean_nothing_are_refused(
     recipe: str, words: tuple[str, ...], message: str
 ) -> None:
-    mode = () if recipe == "leaderboard.sh" else ("--emoji9",)
     ended = subprocess.run(
-        ["bash", RECIPES / recipe, "--dry-run", *mode, *words],
+        ["bash", RECIPES / recipe, "--dry-run", "--emoji9", *words],
         check=False,
         capture_output=True,
         text=True,

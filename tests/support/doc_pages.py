@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 UNEXECUTED = ROOT / "tests" / "docs" / "unexecuted.toml"
 # Pages whose blocks take a second or two; all others run with `-m slow`.
-QUICK = {"docs/reference/exit_codes.md"}
+QUICK = {"docs/guides/troubleshooting.md"}
 RUN = {"sh", "python"}
 SHOWN = {"text", "console", "yaml", "toml", "json", "ini", "diff", "bibtex", "markdown", "html"}
 SHOWN |= {"csv", "latex", "math", "sql", "dockerfile", "css", "none", "shell-session"}

@@ -174,7 +174,7 @@ def test_choices_are_those_of_the_code() -> None:
     from vlcpctl.data.buffer.policies import POLICIES as BUFFER_POLICIES
     from vlcpctl.data.buffer.policies import VARIANTS as BUFFER_VARIANTS
     from vlcpctl.data.classification.data_sets import CLASSES
-    from vlcpctl.data.splitting.labels_from import FORMS
+    from vlcpctl.data.splitting.labels import FORMS
     from vlcpctl.data.splitting.rules import KINDS
     from vlcpctl.data.tasks.index import SPLITS
     from vlcpctl.evaluation.classification import probe

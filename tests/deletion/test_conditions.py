@@ -17,7 +17,7 @@ from support.processes import exit_code_of, killed_before, start_child, wait_unt
 from support.program import ProgramResult, check_refused, run_program
 
 from vlcpctl.core.errors import OutputExists, UsageError
-from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
+from vlcpctl.data.splitting.leaving_out import read_stop_list, stop_lists_in
 from vlcpctl.deletion import request as requests
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import parse

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.program import run_program
 
-from vlcpctl.data.splitting.known_keys import KnownKeys
+from vlcpctl.data.splitting.leaving_out import KnownKeys
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.digests import digests_of
 from vlcpctl.files.manifest import seal_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from vlcpctl.commands.shared import Json, Quiet
 from vlcpctl.core.options import Paths, argument, option, switch
 from vlcpctl.core.words import counted
@@ -89,5 +88,3 @@ class Check(Quiet, Json):
             emit(dumps(facts))
         else:
             emit_wrapped(line, "  ")
-
-

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.data.splitting.known_keys import FILES_0_3, METADATA, is_known_keys, read_known
+from vlcpctl.data.splitting.leaving_out import KNOWN_METADATA, read_known
 from vlcpctl.deletion.tars import Inode
 from vlcpctl.evaluation import rank_files
 from vlcpctl.files.inputs import read_json_object
@@ -27,7 +27,7 @@ from vlcpctl.files.stores import is_cache
 
 RANKS, TRIMMED = "ranks", "trimmed week"
 UNFINISHED = "unfinished work"  # the state of a run, or parts
-_FORMATS = {rank_files.METADATA: RANKS, METADATA: TRIMMED}
+_FORMATS = {rank_files.METADATA: RANKS, KNOWN_METADATA: TRIMMED}
 _FORMATS_0_3 = (b"vlcpctl.pseudo-texts", b"vlcpctl.embedding-cache")
 _VECTORS = ("targets", "embeddings", "pseudo-texts", "cached-embeddings")
 _WHOLE = ("stream", "task", "checkpoint", *_VECTORS, "export")
@@ -272,9 +272,6 @@ def _kind_of_file(path: Path) -> tuple[str | None, bool]:
     """
     if path.name in _OF_STATE and (path.parent / "state.json").is_file():
         return None, True
-    keys, about = (path.with_name(name) for name in FILES_0_3)
-    if path in {about, keys} and keys.exists() and is_known_keys(about):
-        return (TRIMMED if path == about else None), True
     if (start := _start_of(path)).startswith(b"PAR1"):
         try:
             metadata = pq.read_metadata(path).metadata or {}

@@ -21,7 +21,7 @@ from vlcpctl.data.classification.class_folder import TEMPLATES
 from vlcpctl.data.precomputed import targets
 from vlcpctl.data.precomputed.pseudo_texts import PARENTS, open_pseudo_texts
 from vlcpctl.data.precomputed.store import Store
-from vlcpctl.data.splitting.known_keys import FILES_0_3, SPLIT, read_known
+from vlcpctl.data.splitting.leaving_out import KNOWN_SPLIT, read_known
 from vlcpctl.data.tasks.export_manifest import CARD
 from vlcpctl.data.tasks.rows import rows_path
 from vlcpctl.data.tasks.task import open_task
@@ -143,7 +143,7 @@ def _in_trimmed(one: Artifact, drop: Drop, _: Tars) -> None:
     rows = table.filter(pa.array(is_among(table["key"], drop.keys)))
     one.keys = set(rows["key"].to_pylist())
     # Version 0.3.0 did not record the split.
-    one.removed = dict(Counter(one or "train" for one in rows[SPLIT].to_pylist()))
+    one.removed = dict(Counter(one or "train" for one in rows[KNOWN_SPLIT].to_pylist()))
 
 
 def _stores_in(path: Path, kind: str) -> list[Store]:
@@ -280,11 +280,8 @@ def _rewrite(one: Artifact, tars: Tars, drop: Drop) -> None:
             tasks.mirror(path, target)
             write(path, target, tars, drop)
         return
-    earlier = [path.with_name(name) for name in FILES_0_3 if path.name in FILES_0_3]
-    with rewriting(path.with_suffix(".parquet") if earlier else path) as temporary:
+    with rewriting(path) as temporary:
         write(path, temporary, tars, drop)
-    for old in earlier:
-        old.unlink()
 
 
 def empty_caches(caches: Iterable[Path], shown: Shown) -> None:

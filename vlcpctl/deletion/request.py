@@ -16,7 +16,11 @@ from pathlib import Path
 from vlcpctl.core.console import say, warn
 from vlcpctl.core.errors import BadInput, OutputExists, missing, some_names
 from vlcpctl.core.words import as_given, counted
-from vlcpctl.data.splitting.stop_lists import add_to_stop_list, read_stop_list, stop_list_path
+from vlcpctl.data.splitting.leaving_out import (
+    add_to_stop_list,
+    read_stop_list,
+    stop_list_path,
+)
 from vlcpctl.deletion import receipt as receipts
 from vlcpctl.deletion.places import (
     TRIMMED,

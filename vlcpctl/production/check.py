@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.data.splitting.known_keys import read_known
-from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
+from vlcpctl.data.splitting.leaving_out import read_known, read_stop_list, stop_lists_in
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import open_task

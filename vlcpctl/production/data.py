@@ -17,10 +17,9 @@ from vlcpctl.data.splitting.leaving_out import (
     LEAKED,
     SELF,
     Counts,
-    counts_of,
     read_lists,
 )
-from vlcpctl.data.splitting.options import plan
+from vlcpctl.data.splitting.plan import plan_of
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import open_task
@@ -35,11 +34,11 @@ def content_of(data: Sequence[str], settings: Settings, state: State) -> str:
 
     Raises UsageError or BadInput as `split` does.
     """
-    reader = plan(_options(data, settings, state.root)).reader
+    plan = plan_of(_options(data, settings, state.root))
     try:
-        for file in (file for one in reader.inputs for file in one.files):
-            check(file, reader.columns)
-        found = identify(reader.inputs, reader.columns, None)
+        for file in plan.files:
+            check(file, plan.columns)
+        found = identify(plan.inputs, plan.columns, None)
     except UnknownColumn as error:
         how = settings.sections["split"].items()
         names = [name for name, one in how if error.name in str(one).split(",")]
@@ -71,12 +70,10 @@ def all_left_out(
         return None
     options = replace(_options(data, settings, root), not_=list(left_out))
     with suppress(BadInput):
-        reader = plan(options).reader
-        for file in (file for one in reader.inputs for file in one.files):
-            check(file, reader.columns)
-        places = selection.all_left_out(reader)
-        if places is not None and reader.left_out is not None:
-            return counts_of(reader.left_out.lists, places)
+        plan = plan_of(options)
+        for file in plan.files:
+            check(file, plan.columns)
+        return selection.all_left_out(plan)
     return None
 
 

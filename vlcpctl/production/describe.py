@@ -14,8 +14,7 @@ from vlcpctl.checkpoints.model_facts import shown
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.options import text_of
 from vlcpctl.core.words import counted
-from vlcpctl.data.splitting.leaving_out import LEAKED
-from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
+from vlcpctl.data.splitting.leaving_out import LEAKED, read_stop_list, stop_lists_in
 from vlcpctl.production.page import PAGE
 from vlcpctl.production.settings import differences, read_settings
 from vlcpctl.production.state import Attempt, State

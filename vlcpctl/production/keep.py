@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import some_names
-from vlcpctl.data.splitting.known_keys import KnownKeys
+from vlcpctl.data.splitting.leaving_out import KnownKeys
 from vlcpctl.data.tasks.task import Task, open_stream
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop, mirror, rewrite_stream

@@ -13,8 +13,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import has_batch_norms
 from vlcpctl.core.words import shown
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, WITHOUT_ASKING, most_considered
-from vlcpctl.data.splitting.leaving_out import SELF
-from vlcpctl.data.splitting.stop_lists import stop_lists_in
+from vlcpctl.data.splitting.leaving_out import SELF, stop_lists_in
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.files.manifest import kind_of
 from vlcpctl.jobs.script import CommandLine

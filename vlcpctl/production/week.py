@@ -31,8 +31,7 @@ from vlcpctl.core.errors import (
     some_names,
 )
 from vlcpctl.core.words import printable
-from vlcpctl.data.splitting.leaving_out import Counts
-from vlcpctl.data.splitting.stop_lists import read_stop_list
+from vlcpctl.data.splitting.leaving_out import Counts, read_stop_list
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.receipt import unfinished_under

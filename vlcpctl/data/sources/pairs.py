@@ -20,7 +20,6 @@ from vlcpctl.core.words import shortened
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.folders import image_column, not_listed
 from vlcpctl.data.sources.lists import IMAGE_SUFFIXES, SEPARATORS, is_table, number_in, separator_of
-from vlcpctl.data.sources.reading import FileLog, read_file
 from vlcpctl.data.sources.source import (
     CLS,
     FIRST_ROWS,
@@ -28,10 +27,12 @@ from vlcpctl.data.sources.source import (
     IMAGE,
     OFFSET,
     TXT,
+    FileLog,
     Record,
     Source,
     Typed,
     Wants,
+    read_file,
 )
 from vlcpctl.data.tasks.kept_columns import distinct, united
 from vlcpctl.data.tasks.samples import NO_IMAGE, NO_TEXT, KeptValues, Pair

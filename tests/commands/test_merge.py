@@ -186,7 +186,7 @@ def test_update_starts_from_it(
     words = (week, "--state", state, "--init", tmp_path / "merged", *SETTINGS)
     ended = run_program(capfd, "update", *words)
     assert ended.code == 0, ended.err
-    week = state / "weeks" / "0001" / "checkpoint"
+    week = state / "current"
     made = read_manifest(week, "checkpoint")
     assert made["parent"] == read_manifest(tmp_path / "merged", "checkpoint")["content"]
     words = (week, "-o", tmp_path / "on", "--rule", "ties", "--base", tmp_path / "merged")

@@ -64,12 +64,18 @@ class Inspect(Quiet, Json):
         from vlcpctl.files.outputs import new_file
         from vlcpctl.inspection.contents import contact_sheet, is_sheet, lines, look
 
-        facts, shown = look(self.path, most)
-        for line in [dumps(facts, ensure_ascii=False)] if self.json else lines(facts, shown):
-            emit(line)
-        if self.html is not None:
-            with new_file(self.html, is_sheet, keeps=False) as file:
-                file.write_text(contact_sheet(facts, shown), encoding="utf-8")
+        def show() -> None:
+            for line in [dumps(facts, ensure_ascii=False)] if self.json else lines(facts, shown):
+                emit(line)
+
+        if self.html is None:
+            facts, shown = look(self.path, most)
+            show()
+            return
+        with new_file(self.html, is_sheet, keeps=False) as file:
+            facts, shown = look(self.path, most)
+            file.write_text(contact_sheet(facts, shown), encoding="utf-8")
+        show()
 
     def _show_artifact(self) -> None:
         from functools import partial

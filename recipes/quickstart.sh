@@ -1,13 +1,34 @@
 #!/usr/bin/env bash
-# Six groups of Emoji-9 on a CPU: four methods learn them in sequence (joint: all at once), and a report
-# shows what each forgot, with pictures. Results are in runs/quickstart, or in the given directory; if it is
-# interrupted, the same command resumes it. SEEDS="0 1 2" repeats everything with other seeds.
+# On a CPU, with Emoji-9: two weeks of a model in production, of which the second is rejected, and four
+# methods that learn six groups in sequence (joint: all at once), with a report of what each forgot. Results
+# are in runs/quickstart, or in the given directory; if it is interrupted, the same command resumes it.
+# SEEDS="0 1 2" repeats the methods with other seeds.
 set -euo pipefail
 start=$PWD
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 out=${1:-runs/quickstart}
 cd "$start" && mkdir -p "$out" && cd "$out"
 
+# --- Two weeks: a good one, and one with a learning rate that ruins the model.
+emoji() { # FILE GROUP
+  vlcpctl sample emoji9 -o "$1.parquet" --size 32 --views 4 --groups "$2" --quiet >/dev/null
+}
+week() { # FILE OPTIONS...
+  local code=0
+  vlcpctl update "$1.parquet" --state prod "${@:2}" >/dev/null || code=$?
+  [ $code = 0 ] || [ $code = 7 ] || exit $code
+}
+emoji old "Animals & Nature"
+emoji week1 "Food & Drink"
+emoji week2 "Activities"
+vlcpctl split old.parquet -o golden --by all:golden --split-column split --quiet >/dev/null
+vlcpctl train-step golden/00-golden -o model --method seqf --preset tiny --steps 300 >/dev/null
+week week1 --init model --buffer-from old.parquet --guard golden/00-golden --split-column split \
+  --lr 3e-4 --batch-size 64 --epochs 4
+week week2 --lr 0.1
+vlcpctl inspect prod | grep 'page:' >&2 # of the rejected week
+
+# --- Four methods on six tasks.
 groups="Smileys & Emotion,Animals & Nature,Food & Drink,Travel & Places,Activities,Objects"
 vlcpctl sample emoji9 -o pairs.parquet --size 32 --groups "$groups" --quiet >/dev/null
 vlcpctl split pairs.parquet -o stream --by column:group --split-column split --quiet >/dev/null

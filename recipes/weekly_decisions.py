@@ -1,4 +1,4 @@
-"""A simulated year of weekly updates, judged by several rules (docs/results/decisions.md).
+"""Simulated years of weekly updates, judged by three rules (docs/results/decisions.md).
 
     python recipes/weekly_decisions.py --years 400 --seed 0    prints Markdown
     python recipes/weekly_decisions.py --ranks RANKS.parquet --task NAME
@@ -12,15 +12,14 @@ model has lost, times a weight of the sample that is exponential. Its score is t
 and R@10 over both directions, in points. A model's true loss is that of its weeks and a training
 noise, AR(1) over weeks. The loop is closed: a rejected week leaves the last accepted model.
 
-The rule is that of vlcpctl/metrics/chance.py. Years that are simulated side by side are the first
-axis. Shapes: Y years, B baselines (the start or when learned; the last accepted), G guards or
-earlier weeks, N samples.
+A week is judged by vlcpctl/metrics/chance.py. The rules differ in what follows a rejection that is
+not clear. Years that are simulated side by side are the first axis. Shapes: Y years, B baselines
+(the start or when learned; the last accepted), G guards or earlier weeks, N samples.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -63,8 +62,11 @@ class Population:
     kept: float  # its correlation from a model to the next
 
 
-# Fitted to saved ranks of the updates of docs/results/production.md: see decisions.md.
-GUARD = Population(mean=-2.25, spread=5.3, offset=0.6, churn=0.6, kept=0.7)
+# Fitted to ranks of guards that weekly updates saved, by method: see decisions.md.
+GUARDS = {
+    "ctp": Population(mean=-0.64, spread=2.0, offset=2.7, churn=1.04, kept=0.82),
+    "er": Population(mean=-0.14, spread=1.5, offset=1.8, churn=0.72, kept=0.50),
+}
 WEEK = Population(mean=2.45, spread=2.65, offset=0.7, churn=1.0, kept=0.7)
 
 
@@ -91,16 +93,11 @@ def shift_of(points: Floats, population: Population) -> Floats:
 class World:
     """A year: what its weeks lose (points, by week) on the first test, or on all."""
 
-    name: str
+    population: Population
     noise: float
     losses: tuple[float, ...] = (0.0,) * WEEKS_A_YEAR
     hits_all: bool = False
     learns: bool = False  # each accepted week has a test of its own
-
-    @property
-    def population(self) -> Population:
-        """Of the samples."""
-        return WEEK if self.learns else GUARD
 
     @property
     def harm(self) -> int:
@@ -197,55 +194,52 @@ class Losses:
 
 @dataclass(frozen=True)
 class Rule:
-    """How a week is judged."""
+    """What follows a rejection that is not clear: nothing, or a second training with another seed.
+
+    The second training is judged by its own losses, or by each sample's mean loss in both.
+    """
 
     name: str
-    is_point: bool = False  # a point above its bound rejects, against the first baseline alone
-    retries: int = 0
-    rejects_unresolved: bool = False
+    trains_again: bool = True
+    takes_mean: bool = False
 
 
-BEFORE = Rule("before", is_point=True)
-RULE = Rule("the rule")
-RETRY = Rule("with `--retries 1`", retries=1)
-CAREFUL = Rule("and unresolved losses rejected", rejects_unresolved=True)
+ONCE = Rule("no second training", trains_again=False)
+BOTH = Rule("both must fail")
+MEAN = Rule("mean of both", takes_mean=True)
+RULES = (ONCE, BOTH, MEAN)
 
 
-def of_guards(drops: Drops, rule: Rule) -> list[Losses]:
-    """`worst_drop:gt:2` and, but for the rule of before, `step_drop:gt:2`."""
-    points, error = drops.points_YBG, drops.error_YBG
-    if rule.is_point:
-        return [Losses(points[:, :1], error[:, :1], 2.0, 0.0)]
-    comparisons = points.shape[1] * points.shape[2]
-    return [Losses(points, error, 2.0, critical_value(comparisons, 1 / WEEKS_A_YEAR))]
+def of_guards(drops: Drops) -> list[Losses]:
+    """`worst_drop:gt:2` and `step_drop:gt:2`."""
+    comparisons = drops.points_YBG.shape[1] * drops.points_YBG.shape[2]
+    z = critical_value(comparisons, 1 / WEEKS_A_YEAR)
+    return [Losses(drops.points_YBG, drops.error_YBG, 2.0, z)]
 
 
-def of_weeks(drops: Drops, rule: Rule) -> list[Losses]:
-    """`bwt_gem:lt:-2` and, but for the rule of before, `worst_week:gt:5` on tests large enough."""
+def of_weeks(drops: Drops) -> list[Losses]:
+    """`bwt_gem:lt:-2` and, on tests that are large enough, `worst_week:gt:5`."""
     points, error = drops.points_YBG, drops.error_YBG
     is_known = np.isfinite(points[:, 0])
     number = is_known.sum(1)
     known = np.maximum(number, 1)
     mean = np.where(is_known, points[:, 0], 0.0).sum(1) / known
     mean_error = np.sqrt(np.where(is_known, error[:, 0] ** 2, 0.0).sum(1)) / known
-    z = 0.0 if rule.is_point else critical_value(1, 1 / WEEKS_A_YEAR)
+    z = critical_value(1, 1 / WEEKS_A_YEAR)
     losses = [Losses(mean[:, None, None], mean_error[:, None, None], 2.0, z)]
-    if not rule.is_point and drops.size >= FEWEST_IMAGES:
+    if drops.size >= FEWEST_IMAGES:
         values = [critical_value(2 * one, 1 / WEEKS_A_YEAR) for one in range(points.shape[2] + 1)]
         losses.append(Losses(points, error, 5.0, np.array(values)[number][:, None, None]))
     return losses
 
 
-def judge(losses: Sequence[Losses], rule: Rule) -> tuple[Bools, Bools]:
+def judge(losses: Sequence[Losses]) -> tuple[Bools, Bools]:
     """In which years (Y,) the week is rejected, and in which one loss is clearly too large."""
     rejected, clear = [], []
     for one in losses:
-        margin = margin_of(one.error)
-        found = (one.points > one.bound) & (one.points > one.z * one.error)
-        if rule.rejects_unresolved:
-            found |= one.points + margin > one.bound
-        rejected.append(found.any((1, 2)))
-        clear.append((one.points - margin > one.bound).any((1, 2)))
+        is_lost = (one.points > one.bound) & (one.points > one.z * one.error)
+        rejected.append(is_lost.any((1, 2)))
+        clear.append((one.points - margin_of(one.error) > one.bound).any((1, 2)))
     return np.any(rejected, 0), np.any(clear, 0)
 
 
@@ -256,7 +250,8 @@ class Years:
     rejected: Floats  # weeks; in a harmful world up to the first that is found
     retrained: Floats
     found: Floats  # weeks from the first harmful one to the first rejection; inf if there is none
-    lost: Floats  # true points of the model that is kept then, on the first test
+    lost: Floats  # true points that the weeks of the model kept then have lost on the first test
+    deployed: Floats  # points that the model in use has truly lost there after the harmful week
 
 
 @cache
@@ -280,7 +275,7 @@ def _simulate(tests: Tests, rule: Rule) -> Years:
     years, count = tests.current.lost_YG.shape
     is_known = np.full((years, count), not world.learns)
     rejections, retrained = np.zeros(years), np.zeros(years)
-    found, lost = np.full(years, np.inf), np.zeros(years)
+    found, lost, deployed = np.full(years, np.inf), np.zeros(years), np.zeros(years)
     is_hit = np.ones(count) if world.hits_all else np.eye(1, count)[0]
     for week, points in enumerate(world.losses):
         number = week + 1 if world.learns else count
@@ -288,19 +283,22 @@ def _simulate(tests: Tests, rule: Rule) -> Years:
         is_open = np.isinf(found)
         rejections += rejected & is_open
         retrained += again & is_open
+        tests.current.put(~rejected, new)
+        now = tests.current
+        if week == min(world.harm, len(world.losses) - 1):
+            deployed = now.lost_YG[:, 0] + now.noise_YG[:, 0]
         if week >= world.harm:
             is_first = rejected & is_open
             found[is_first] = week - world.harm
-            lost[is_first] = tests.current.lost_YG[is_first, 0]
+            lost[is_first] = now.lost_YG[is_first, 0]
             if not np.isinf(found).any():
                 break
-        tests.current.put(~rejected, new)
         if world.learns:
             is_known[:, week] = ~rejected
             tests.base_YGN[:, week] = new.score_YGN[:, week]
     never = np.isinf(found)
     lost[never] = tests.current.lost_YG[never, 0]
-    return Years(rejections, retrained, found, lost)
+    return Years(rejections, retrained, found, lost, deployed)
 
 
 def _train(
@@ -310,59 +308,48 @@ def _train(
     of = of_weeks if tests.world.learns else of_guards
     number = is_known_YG.shape[1]
     new = tests.train(loss_G, number)
-    rejected, clear = judge(of(tests.drops(new, is_known_YG), rule), rule)
-    again = np.zeros_like(rejected)
-    if rule.retries:
-        again = rejected & ~clear
-        if again.any():
-            other = tests.train(loss_G, number)
-            verdict, _ = judge(of(tests.drops(other, is_known_YG), rule), rule)
-            new.put(again, other)
-            rejected = np.where(again, verdict, rejected)
+    rejected, clear = judge(of(tests.drops(new, is_known_YG)))
+    again = rejected & ~clear & rule.trains_again
+    if again.any():
+        other = tests.train(loss_G, number)
+        judged = other
+        if rule.takes_mean:
+            judged = replace(other, score_YGN=(new.score_YGN + other.score_YGN) / 2)
+        verdict, _ = judge(of(tests.drops(judged, is_known_YG)))
+        new.put(again, other)
+        rejected = np.where(again, verdict, rejected)
     return new, rejected, again
 
 
-SIZES = (50, 200, 321, 1000)
-GUARDS = tuple((number, size) for number in (1, 5) for size in SIZES)
+SIZES = (50, 100, 200, 500, 1000, 2000)
+TESTS = (*((1, size) for size in SIZES), (5, 200), (5, 1000))  # guards, and samples of each
 NOISES = (0.3, 0.6, 1.0)
 TEST_SIZES = (16, 50, 100, 500)  # of an earlier week
-GUARD_RULES = (BEFORE, RULE, RETRY, CAREFUL)
-WEEK_RULES = (BEFORE, RULE, RETRY)
+POINTS = (1.0, 2.0, 3.0, 5.0)  # that a bad week loses
 LOST = {"1 point": 1.0, "3 points": 3.0, "8 points": 8.0, "2 of 100 lose all": math.nan}
 BAD_WEEK, COLLAPSE = 12, 25  # after so many others
 
 
-def harmless(noise: float) -> World:
+def harmless(method: str, noise: float) -> World:
     """Nothing is lost."""
-    return World("harmless", noise)
+    return World(GUARDS[method], noise)
 
 
-def bad_week(points: float) -> World:
+def bad_week(method: str, points: float) -> World:
     """One week loses something for good."""
-    losses = tuple(points if week == BAD_WEEK else 0.0 for week in range(WEEKS_A_YEAR))
-    return World("bad week", NOISES[0], losses)
+    losses = (*(0.0,) * BAD_WEEK, points)
+    return World(GUARDS[method], NOISES[0], losses)
 
 
-def drift(points: float) -> World:
+def drift(method: str, points: float) -> World:
     """Every week loses a little."""
-    return World("drift", NOISES[0], (points,) * WEEKS_A_YEAR)
-
-
-def rise_then_fall() -> World:
-    """Six points are gained in twelve weeks, and nine are lost in the next."""
-    losses = (*(-0.5,) * BAD_WEEK, 9.0, *(0.0,) * (WEEKS_A_YEAR - BAD_WEEK - 1))
-    return World("rise then fall", NOISES[0], losses)
-
-
-def bad_weeks() -> list[World]:
-    """Those of which the tables have a column."""
-    return [bad_week(3.0), bad_week(5.0), bad_week(10.0), rise_then_fall()]
+    return World(GUARDS[method], NOISES[0], (points,) * WEEKS_A_YEAR)
 
 
 def collapse(points: float, *, hits_all: bool = False) -> World:
     """After 25 weeks, the next loses something of the first of them, or of all."""
     losses = (*(0.0,) * COLLAPSE, points)
-    return World("collapse", NOISES[0], losses, hits_all, learns=True)
+    return World(WEEK, NOISES[0], losses, hits_all, learns=True)
 
 
 @dataclass(frozen=True)
@@ -372,29 +359,9 @@ class Simulation:
     years: int
     seed: int
 
-    def guards(self, world: World, number: int, size: int, rule: Rule) -> Years:
-        """Years of guards."""
+    def of(self, world: World, number: int, size: int, rule: Rule) -> Years:
+        """Years of guards, or of earlier weeks' own tests, whose number is that of the weeks."""
         return simulate(world, number, size, rule, years=self.years, seed=self.seed)
-
-    def weeks(self, world: World, size: int, rule: Rule) -> Years:
-        """Years of earlier weeks' own tests."""
-        return simulate(world, 0, size, rule, years=self.years, seed=self.seed)
-
-
-def shares_at_once(found: Sequence[Years]) -> str:
-    """The shares of years, in percent, in which the harmful week itself is rejected."""
-    return " / ".join(f"{100 * np.mean(one.found == 0):.0f}" for one in found)
-
-
-def weeks_until_found(found: Sequence[Years]) -> str:
-    """Mean weeks; to the end of the year where it is never found."""
-    rest = WEEKS_A_YEAR - BAD_WEEK
-    return " / ".join(f"{np.minimum(one.found, rest).mean():.1f}" for one in found)
-
-
-def weeks_and_points(years: Years) -> str:
-    """Mean weeks of a drift until it is found, or of the year, and mean points lost by then."""
-    return f"{np.minimum(years.found, WEEKS_A_YEAR).mean():.0f} ({years.lost.mean():.1f})"
 
 
 Table = list[str]
@@ -406,14 +373,6 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return [lines[0], "|---" * len(columns) + "|", *lines[1:]]
 
 
-def of_sizes(cell: Callable[[int, int, Rule], str]) -> Table:
-    """A row for each number and size of guards, with a cell for each rule."""
-    rows = [
-        [guards_of(*guards), *(cell(*guards, rule) for rule in GUARD_RULES)] for guards in GUARDS
-    ]
-    return table(["guards", *(rule.name for rule in GUARD_RULES)], rows)
-
-
 def guards_of(number: int, size: int) -> str:
     """How a row is called.
 
@@ -423,56 +382,81 @@ def guards_of(number: int, size: int) -> str:
     return f"{'one' if number == 1 else 'five'} of {size:,}"
 
 
+def of_guards_and_rules(cell: Callable[[str, int, int, Rule], str]) -> Table:
+    """A row for each number and size of guards, a cell for each method and rule."""
+    columns = [f"`{method}`: {rule.name}" for method in GUARDS for rule in RULES]
+    rows = [
+        [guards_of(*test), *(cell(method, *test, rule) for method in GUARDS for rule in RULES)]
+        for test in TESTS
+    ]
+    return table(["guards", *columns], rows)
+
+
 def false_rejections(run: Simulation) -> Table:
     """False rejections a year at the three training noises."""
 
-    def cell(number: int, size: int, rule: Rule) -> str:
-        found = [run.guards(harmless(noise), number, size, rule).rejected for noise in NOISES]
-        return " / ".join(f"{one.mean():.2f}" for one in found)
+    def cell(method: str, number: int, size: int, rule: Rule) -> str:
+        years = [run.of(harmless(method, noise), number, size, rule) for noise in NOISES]
+        return " / ".join(f"{one.rejected.mean():.2f}" for one in years)
 
-    return of_sizes(cell)
+    return of_guards_and_rules(cell)
+
+
+def second_trainings(run: Simulation) -> Table:
+    """Second trainings in a harmless year at the three noises."""
+    rows = []
+    for test in TESTS:
+        row = [guards_of(*test)]
+        for method in GUARDS:
+            years = [run.of(harmless(method, noise), *test, MEAN) for noise in NOISES]
+            row.append(" / ".join(f"{one.retrained.mean():.1f}" for one in years))
+        rows.append(row)
+    return table(["guards", *(f"`{method}`" for method in GUARDS)], rows)
 
 
 def found_at_once(run: Simulation) -> Table:
-    """The share of bad weeks that are rejected themselves."""
+    """The share of bad weeks that are rejected themselves, in percent."""
 
-    def cell(number: int, size: int, rule: Rule) -> str:
-        return shares_at_once([run.guards(one, number, size, rule) for one in bad_weeks()])
+    def cell(method: str, number: int, size: int, rule: Rule) -> str:
+        years = [run.of(bad_week(method, points), number, size, rule) for points in POINTS]
+        return " / ".join(f"{100 * np.mean(one.found == 0):.0f}" for one in years)
 
-    return of_sizes(cell)
-
-
-def found_later(run: Simulation) -> Table:
-    """Weeks until a bad week is found."""
-
-    def cell(number: int, size: int, rule: Rule) -> str:
-        return weeks_until_found([run.guards(one, number, size, rule) for one in bad_weeks()])
-
-    return of_sizes(cell)
+    return of_guards_and_rules(cell)
 
 
-def found_drift(run: Simulation, points: float) -> Table:
-    """Weeks and points until a drift is found."""
+def deployed(run: Simulation) -> Table:
+    """Points that the model in use after a bad week has truly lost."""
 
-    def cell(number: int, size: int, rule: Rule) -> str:
-        return weeks_and_points(run.guards(drift(points), number, size, rule))
+    def cell(method: str, number: int, size: int, rule: Rule) -> str:
+        years = [run.of(bad_week(method, points), number, size, rule) for points in POINTS]
+        return " / ".join(f"{one.deployed.mean():.1f}" for one in years)
 
-    return of_sizes(cell)
+    return of_guards_and_rules(cell)
 
 
-def guards_shown(run: Simulation) -> Table:
-    """What `smallest_seen` says of guards, how often such a loss is found, and second trainings."""
+def found_drift(run: Simulation) -> Table:
+    """Weeks until a drift of 0.1, then 0.3 points a week is found, and points lost by then."""
+
+    def cell(method: str, number: int, size: int, rule: Rule) -> str:
+        years = [run.of(drift(method, points), number, size, rule) for points in (0.1, 0.3)]
+        return " / ".join(
+            f"{np.minimum(one.found, WEEKS_A_YEAR).mean():.0f} ({one.lost.mean():.1f})"
+            for one in years
+        )
+
+    return of_guards_and_rules(cell)
+
+
+def smallest_loss(run: Simulation) -> Table:
+    """What `smallest_seen` says of guards, and how often such a loss is found at once."""
     rows = []
-    for number, size in GUARDS:
+    for number, size in TESTS:
         z = critical_value(2 * number, 1 / WEEKS_A_YEAR)
         loss = round(smallest_seen(2.0, SD_AT_FIRST / math.sqrt(size), z), 2)
-        found = [run.guards(bad_week(loss), number, size, rule) for rule in (RULE, RETRY)]
-        again = [run.guards(harmless(one), number, size, RETRY).retrained for one in NOISES]
-        shares = [shares_at_once([one]) for one in found]
-        trainings = " / ".join(f"{one.mean():.2f}" for one in again)
-        rows.append([guards_of(number, size), f"{loss:.1f}", *shares, trainings])
-    columns = ["guards", "smallest loss seen", "found at once", f"found {RETRY.name}"]
-    return table([*columns, "second trainings a year"], rows)
+        years = [run.of(bad_week(method, loss), number, size, MEAN) for method in GUARDS]
+        shares = [f"{100 * np.mean(one.found == 0):.0f}" for one in years]
+        rows.append([guards_of(number, size), f"{loss:.1f}", *shares])
+    return table(["guards", "smallest loss seen", *(f"`{method}`" for method in GUARDS)], rows)
 
 
 def earlier_weeks(run: Simulation) -> Table:
@@ -480,13 +464,14 @@ def earlier_weeks(run: Simulation) -> Table:
     worlds = (collapse(25.0), collapse(10.0), collapse(3.0, hits_all=True))
     rows = []
     for size in TEST_SIZES:
-        for rule in WEEK_RULES:
-            calm = [run.weeks(replace(harmless(n), learns=True), size, rule) for n in (0.3, 1.0)]
-            false = [f"{one.rejected.mean():.2f}" for one in calm]
-            found = [shares_at_once([run.weeks(one, size, rule)]) for one in worlds]
-            rows.append([str(size), rule.name, *false, *found])
-    columns = ["images", "rule", "false, noise 0.3", "false, noise 1.0"]
-    return table([*columns, "one loses 25", "one loses 10", "all lose 3"], rows)
+        for rule in RULES:
+            calm = [run.of(World(WEEK, noise, learns=True), 0, size, rule) for noise in NOISES]
+            false = " / ".join(f"{one.rejected.mean():.2f}" for one in calm)
+            years = [run.of(one, 0, size, rule) for one in worlds]
+            found = [f"{100 * np.mean(one.found == 0):.0f}" for one in years]
+            rows.append([str(size), rule.name, false, *found])
+    columns = ["images", "rule", "false rejections", "one loses 25", "one loses 10", "all lose 3"]
+    return table(columns, rows)
 
 
 def coverage(run: Simulation) -> Table:
@@ -510,15 +495,16 @@ def sample_losses(
     points: float, size: int, draws: int, rng: np.random.Generator
 ) -> tuple[Floats, float]:
     """Losses (draws, size) of samples in a week, and the true loss; nan: 2 of 100 lose all."""
-    world = World("one week", 0.0)
+    world = World(GUARDS["ctp"], 0.0)
     tests = Tests(world, (draws, 1, size), rng)
     some = math.isnan(points)
     new = tests.train(np.array([0.0 if some else points]), 1)
     before, after = tests.base_YGN[:, 0], new.score_YGN[:, 0]
     if not some:
         return before - after, points
-    spread = math.hypot(GUARD.spread, GUARD.offset / 2, GUARD.churn)
-    level = 2 * WORTH * float(ndtr((CUTOFFS - GUARD.mean) / spread).sum())
+    of = world.population
+    spread = math.hypot(of.spread, of.offset / 2, of.churn)
+    level = 2 * WORTH * float(ndtr((CUTOFFS - of.mean) / spread).sum())
     return np.where(rng.random(after.shape) < 0.02, before, before - after), 0.02 * level
 
 
@@ -533,62 +519,47 @@ def intervals_of(loss_N: Floats, rng: np.random.Generator) -> list[tuple[float, 
 
 
 def fit(run: Simulation) -> Table:
-    """Figures of the simulation beside those of saved ranks."""
-    guard, week = (
-        figures_of(World("fit", 0.0, learns=learns), run.seed) for learns in (False, True)
-    )
-    rows = [
-        ["guard: score of the start", "74.7", f"{guard.level:.1f}"],
-        [
-            "guard: sd of a sample's change in a week",
-            "6.4 to 7.5; 10.3 to 11.2",
-            f"{guard.one:.1f}",
-        ],
-        ["guard: the same, in four weeks", "10.1; 12.5", f"{guard.four:.1f}"],
-        ["guard: sd at a loss of 8", "20.6 to 20.8", f"{guard.at_loss:.1f}"],
-        ["guard: samples that moved in a week", "7 to 9 %; 14 to 15 %", f"{guard.moved:.0f} %"],
-        [
-            "guard: correlation of what is gone and the next step",
-            "-0.22; -0.38",
-            f"{guard.back:.2f}",
-        ],
-        ["earlier week: score", "35", f"{week.level:.1f}"],
-        ["earlier week: sd of a sample's change in a week", "15", f"{week.one:.1f}"],
-        ["earlier week: the same, in four weeks", "22", f"{week.four:.1f}"],
+    """Figures of the simulation, in the columns of those that `measured` prints of saved ranks."""
+    worlds = {
+        "`ctp`": World(GUARDS["ctp"], 0.0, (0.9,) * 4),
+        "`er`": World(GUARDS["er"], 0.0, (1.2,) * 4),
+        "earlier week": World(WEEK, 0.0, (0.0,) * 4),
+    }
+    rows = []
+    for name, world in worlds.items():
+        tests = Tests(world, (1, 1, 200_000), np.random.default_rng(run.seed))
+        scores = [tests.base_YGN.ravel()]
+        for points in world.losses:
+            tests.current = tests.train(np.array([points]), 1)
+            scores.append(tests.current.score_YGN.ravel())
+        rows.append([name, *as_cells(figures_of(np.array(scores)))])
+    return table(["of", *FIGURES], rows)
+
+
+FIGURES = ("start", "sd in a week", "sd in all weeks", "moved in a week, %", "correlation")
+
+
+def as_cells(figures: Sequence[float]) -> list[str]:
+    """Of a row of FIGURES."""
+    return [f"{one:.{digits}f}" for one, digits in zip(figures, (1, 1, 1, 0, 2), strict=True)]
+
+
+def figures_of(scores_MN: Floats) -> list[float]:
+    """What the weeks did to samples whose scores (models, N) are those of the start and of weeks.
+
+    The score of the start; the standard deviation of a sample's change in a week, and in all; how
+    many samples moved; and how what a sample has changed so far goes with its next change.
+    """
+    steps = np.diff(scores_MN, axis=0)
+    gone = scores_MN[1:-1] - scores_MN[0]
+    back = [np.corrcoef(*pair)[0, 1] for pair in zip(gone, steps[1:], strict=True)]
+    return [
+        float(scores_MN[0].mean()),
+        float(steps.std(axis=1).mean()),
+        float((scores_MN[-1] - scores_MN[0]).std()),
+        100 * float((steps != 0).mean()),
+        float(np.mean(back)),
     ]
-    return table(["figure", "measured", "simulated"], rows)
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Of many samples: points."""
-
-    level: float
-    one: float
-    four: float
-    at_loss: float
-    moved: float
-    back: float
-
-
-def figures_of(world: World, seed: int) -> Figures:
-    """What four harmless weeks, and one that loses 8 points, do to samples."""
-    tests = Tests(world, (1, 1, 200_000), np.random.default_rng(seed))
-    scores = [tests.base_YGN.ravel()]
-    for _ in range(4):
-        tests.current = tests.train(np.zeros(1), 1)
-        scores.append(tests.current.score_YGN.ravel())
-    bad = tests.train(np.array([8.0]), 1).score_YGN.ravel()
-    steps = [after - before for before, after in itertools.pairwise(scores)]
-    back = [np.corrcoef(scores[n] - scores[0], steps[n])[0, 1] for n in (1, 2, 3)]
-    return Figures(
-        level=float(scores[0].mean()),
-        one=float(steps[0].std()),
-        four=float((scores[4] - scores[0]).std()),
-        at_loss=float((bad - scores[0]).std()),
-        moved=100 * float((steps[0] != 0).mean()),
-        back=float(np.mean(back)),
-    )
 
 
 def measured(ranks: Path, task: str) -> Table:
@@ -602,32 +573,25 @@ def measured(ranks: Path, task: str) -> Table:
     by_side = read.groupby([*of_sample, "direction"], dropna=False)["score"].mean()
     scores = by_side.groupby(of_sample, dropna=False).mean().unstack("query")
     steps = scores.index.get_level_values("step")
+    start = scores[steps.isna()].to_numpy()[:1]
     rows = []
     for run, models in scores[steps.notna()].groupby(level="run"):
-        found = []
-        for _seed, weeks in models.groupby(level="seed"):
-            values = np.vstack([scores[steps.isna()].to_numpy()[:1], weeks.to_numpy()])
-            change = np.diff(values, axis=0)
-            back = [
-                np.corrcoef(values[n] - values[0], change[n])[0, 1] for n in range(1, len(change))
-            ]
-            moved = 100 * (change != 0).mean()
-            whole = (values[-1] - values[0]).std()
-            found.append([values[0].mean(), change.std(axis=1).mean(), whole, moved, np.mean(back)])
-        cells = zip((1, 1, 1, 0, 2), np.mean(found, axis=0), strict=True)
-        rows.append([f"`{run}`", *(f"{value:.{digits}f}" for digits, value in cells)])
-    columns = ["start", "sd in a week", "sd in all weeks", "moved in a week, %", "correlation"]
-    return table(["run", *columns], rows)
+        found = [
+            figures_of(np.vstack([start, weeks.to_numpy()]))
+            for _seed, weeks in models.groupby(level="seed")
+        ]
+        rows.append([f"`{run}`", *as_cells(np.mean(found, axis=0).tolist())])
+    return table(["of", *FIGURES], rows)
 
 
 TABLES: dict[str, Callable[[Simulation], Table]] = {
     "fit": fit,
     "false rejections": false_rejections,
+    "second trainings": second_trainings,
     "found at once": found_at_once,
-    "weeks until found": found_later,
-    "drift of 0.1": lambda run: found_drift(run, 0.1),
-    "drift of 0.3": lambda run: found_drift(run, 0.3),
-    "smallest loss seen": guards_shown,
+    "deployed": deployed,
+    "drift": found_drift,
+    "smallest loss seen": smallest_loss,
     "earlier weeks": earlier_weeks,
     "coverage": coverage,
 }

@@ -42,7 +42,7 @@ EPILOG = (
     "line, or VLCPCTL_DEBUG=1 prints the traceback of an error."
 )
 COMPLETION = "_VLCPCTL_COMPLETE"  # the variable in which a shell asks for completion
-SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
+SHELLS = ("bash", "zsh", "fish")
 
 
 def main() -> None:

@@ -87,7 +87,7 @@ DELETION.add(
     "a week comes again with another compression", "", 0,
     bash=f"{_WEEK}python -c \"import pyarrow.parquet as p; p.write_table(p.read_table("
     "'out/1.parquet'), 'out/2.parquet', compression='gzip')\" && "
-    "$vlcpctl update out/2.parquet --state out/prod && [ ! -e out/prod/weeks/0002 ]",
+    "$vlcpctl update out/2.parquet --state out/prod && [ ! -e out/prod/attempts/0003 ]",
     says="are known from week 1 and left out: nothing is new",
 )  # fmt: skip
 DELETION.add(

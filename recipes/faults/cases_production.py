@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -28,13 +27,6 @@ def _renamed(name: str, to: str) -> Callable[[Path], None]:
     return prepare
 
 
-def _copied(name: str, to: str) -> Callable[[Path], None]:
-    def prepare(world: Path) -> None:
-        shutil.copytree(world / name, world / to, symlinks=True, dirs_exist_ok=True)
-
-    return prepare
-
-
 def _linked(name: str, to: str) -> Callable[[Path], None]:
     def prepare(world: Path) -> None:
         (world / name).unlink(missing_ok=True)
@@ -50,60 +42,26 @@ def _without_links(world: Path) -> None:
     (world / "restored").rename(world / "prod")
 
 
-def _later(world: Path) -> None:
-    """A state with a setting of a later version, sealed as that would do."""
-    from vlcpctl.production.records import STATE, write_record
-
-    path = world / "prod/state.json"
-    found = json.loads(path.read_text())
-    found["settings"]["rehearsal"] = 1
-    names = found.keys() - {"schema", "seal", "made_by"}
-    write_record(path, STATE, {name: found[name] for name in names})
-
-
 _add("nothing", _SAME, 0)
 _add("nothing", _NEXT, 0)
 for _what, _fault in {
     "restored without its links": _without_links,
     "current is a file": both(removed("prod/current"), written("prod/current", "x")),
-    "current is a link to another week": _linked("prod/current", "start/checkpoint"),
-    "current is a link to nothing": _linked("prod/current", "weeks/0009/checkpoint"),
+    "current is a link to another place": _linked("prod/current", "start/checkpoint"),
+    "current is a link to no attempt": _linked("prod/current", "attempts/0009/checkpoint"),
 }.items():
-    for _line, _code in ((_SAME, 4), (_NEXT, 4), (_ROLLBACK, 4), ("inspect prod", 3)):
-        _add(_what, _line, _code, prepare=_fault, says="move it away with 'mv prod/current")
-for _line in (_SAME, _ROLLBACK, "inspect prod"):
+    for _line, _code in ((_SAME, 0), (_NEXT, 0), (_ROLLBACK, 0), ("inspect prod", 3)):
+        _add(_what, _line, _code, prepare=_fault)
+for _line in (_SAME, _ROLLBACK):
     _add("no current", _line, 0, prepare=removed("prod/current"))
-for _number, _says in (("0002", "was made as week 1"), ("0007", "is not in state.json")):
-    _fault = _copied("prod/weeks/0001", f"prod/weeks/{_number}")
-    for _line in (_SAME, _NEXT, _ROLLBACK):
-        _add(f"a copy of week 1 as {_number}", _line, 3, prepare=_fault, says=_says)
-_add("week.json removed", _SAME, 0, prepare=removed("prod/weeks/0001/week.json"))
 for _line in (_SAME, _NEXT, _ROLLBACK, "inspect prod"):
-    _add("a setting of a later version", _line, 3, prepare=_later, says="by a later version")
     _add("state.json cut short", _line, 3, prepare=cut("prod/state.json"), says="state.json")
     _add("state.json nested deep", _line, 3, prepare=written("prod/state.json", "[" * 10**5))
-_add(
-    "a file of the user in pending",
-    _ROLLBACK,
-    0,
-    prepare=written("prod/pending/notes.txt", "mine"),
-    says="keeps what update has not made: notes.txt",
-)
 for _line in (_SAME, _NEXT):
     _there = both(_renamed("prod", "disk"), _linked("prod", "disk"))
     _add("a link to another place", _line, 0, prepare=_there, out="disk")
     _dash = _line.replace("--state prod", "--state ./-d")
     _add("a dash before the name", _dash, 0, prepare=_renamed("prod", "-d"), out="-d")
-_add(
-    "a killed update of version 0.2.0",
-    _SAME,
-    0,
-    prepare=both(
-        written(".prod.vlcpctl/made-by-vlcpctl", ""),
-        written(".prod.vlcpctl/writing-host-1/checkpoint/x", ""),
-    ),
-)
-_add("--accept-inexact without an unfinished week", f"{_NEXT} --accept-inexact", 2)
 _add(
     "another artifact as --state",
     "update more.parquet --state ctp --init start",

@@ -41,7 +41,7 @@ eval-zeroshot {A} --checkpoint ctp -o zeroshot.ndjson
 forgetting-report rows.ndjson -o report
 sample emoji9 -o more.parquet --size 32 --limit 8 --views 2 --groups Objects
 import-checkpoint ctp -o start
-update pairs.parquet {STATE_WEEK} --init start --buffer-size 8 --fail-if rm:lt:0
+update pairs.parquet {STATE_WEEK} --init start --set buffer.size=8 --fail-if rm:lt:0
 """
 
 

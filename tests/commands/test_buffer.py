@@ -16,7 +16,7 @@ from vlcpctl.commands.buffer import Buffer
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
 from vlcpctl.data.buffer.update import open_buffer
 from vlcpctl.data.images.transforms import decode_image, eval_view
-from vlcpctl.data.precomputed.stored_features import read_features
+from vlcpctl.data.precomputed.features import read_features
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.distributed.pool import Pool
 from vlcpctl.files.manifest import read_manifest, write_manifest

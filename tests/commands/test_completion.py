@@ -162,16 +162,6 @@ def test_fish_gets_values_with_help(answer: Callable[[dict[str, str]], str]) -> 
     assert fish("vlcpctl --debug train-step --method=ctp+mo") == "--method=ctp+modx"
 
 
-def test_powershell_gets_values_with_help(answer: Callable[[dict[str, str]], str]) -> None:
-    def powershell(line: str, word: str) -> str:
-        words = {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_WORD_TO_COMPLETE": word}
-        return answer({"_VLCPCTL_COMPLETE": "complete_powershell", **words})
-
-    # The line comes without a space at its end.
-    assert powershell("vlcpctl train-step --crop", "").splitlines()[0] == "none::: "
-    assert powershell("vlcpctl train-step --prev", "--prev").startswith("--previous:::Checkpoint")
-
-
 def test_a_method_from_the_environment_decides_which_parameters_are_offered(
     bash: Complete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,7 +174,7 @@ def test_choices_are_those_of_the_code() -> None:
     from vlcpctl.data.buffer.policies import POLICIES as BUFFER_POLICIES
     from vlcpctl.data.buffer.policies import VARIANTS as BUFFER_VARIANTS
     from vlcpctl.data.classification.data_sets import CLASSES
-    from vlcpctl.data.splitting.labels_from import FORMS
+    from vlcpctl.data.splitting.labels import FORMS
     from vlcpctl.data.splitting.rules import KINDS
     from vlcpctl.data.tasks.index import SPLITS
     from vlcpctl.evaluation.classification import probe
@@ -214,8 +204,6 @@ def test_choices_are_those_of_the_code() -> None:
         "spatial-report between": BETWEEN,
         "split by": forms(KINDS),
         "split labels_from": forms(FORMS) - {"COLUMN"},
-        "update policy": BUFFER_POLICIES,
-        "update undefined": POLICIES,
     }
     for name, names in wanted.items():
         command, field = name.split()

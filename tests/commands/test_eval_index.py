@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from safetensors import safe_open
 from support.checkpoints import write_checkpoint_manifest
 from support.commands import eval_retrieval as run
 from support.eval_rows import read_back
@@ -100,10 +99,9 @@ def saved_vectors(place: Path, cache: Path, checkpoint: str) -> tuple[Vectors, V
     """The embeddings of all images and of all captions, from the files of --embedding-cache."""
     images: Vectors = {}
     texts: Vectors = {}
-    for path in cache.rglob("*.safetensors"):
-        with safe_open(path, "numpy") as file:
-            ((_, about),) = file.metadata().items()
-            key, vectors = json.loads(about)["key"], file.get_tensor("embeddings")
+    for path in cache.rglob("*.npy"):
+        key = json.loads(path.with_name("cached.json").read_text())["identity"]
+        vectors = np.load(path)
         if key["checkpoint"] != f"content of {checkpoint}":
             continue
         (task,) = [

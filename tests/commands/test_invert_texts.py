@@ -17,7 +17,7 @@ from support.commands import buffer, invert_texts, train_step
 from support.processes import exit_code_of, start_child
 
 from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
-from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
+from vlcpctl.data.precomputed.pseudo_texts import EMBEDDINGS, TEXTS, open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.precompute.invert_texts import TextWork
 from vlcpctl.testing.tiny_stream import make_stream
@@ -46,12 +46,16 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def invert(inputs: Path, tmp_path: Path) -> Callable[..., Path]:
-    def run(name: str = "pseudo.parquet", **options: Any) -> Path:
+    def run(name: str = "pseudo", **options: Any) -> Path:
         given = {"checkpoint": inputs / "run", "buffer": inputs / "buffer", **ENOUGH, **options}
         invert_texts(tmp_path / name, **given)
         return tmp_path / name
 
     return run
+
+
+def data(out: Path) -> list[bytes]:
+    return [(out / name).read_bytes() for name in (EMBEDDINGS, TEXTS)]
 
 
 def test_the_file_holds_texts_with_their_parents(
@@ -64,52 +68,51 @@ def test_the_file_holds_texts_with_their_parents(
     assert printed.err.count("of 11 texts and") == 2
     found = open_pseudo_texts(out)
     keys = set(open_task(inputs / "buffer").split("train").keys)
-    rows = pq.read_table(out).to_pylist()
-    assert len(rows) == found.count == 11
+    rows = pq.read_table(out / TEXTS).to_pylist()
+    assert len(rows) == len(found) == 11
     assert found.shape == (12, 8)
-    assert found.embeddings.shape == (11, 12, 8)
-    assert found.embeddings.dtype == np.float16
+    embeddings = np.load(out / EMBEDDINGS)
+    assert embeddings.dtype == np.float16
+    assert np.array_equal(embeddings.reshape(11, 12, 8), found.embeddings(np.arange(11)))
     assert {row["first"] for row in rows} | {row["second"] for row in rows} <= keys
     assert all(0 <= row["share"] <= 1 for row in rows)
     assert all(row["loss"] <= row["loss_before"] + 1e-6 for row in rows)
-    flat = np.array([row["embeddings"] for row in rows])
-    assert np.array_equal(flat.reshape(11, 12, 8), found.embeddings)
-    assert not out.with_name(".pseudo.parquet.vlcpctl").exists()
+    assert not out.with_name(".pseudo.vlcpctl").exists()
 
 
 def test_the_same_command_makes_the_same_bytes_with_any_number_of_workers(
     invert: Callable[..., Path],
 ) -> None:
-    assert invert("a.parquet").read_bytes() == invert("b.parquet", workers=2).read_bytes()
+    assert data(invert("a")) == data(invert("b", workers=2))
 
 
 def test_killed_and_started_again_it_ends_with_the_same_bytes(
     invert: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = invert("whole.parquet").read_bytes()
+    expected = data(invert("whole"))
 
     def act(_: int) -> None:
         monkeypatch.setattr(TextWork, "_rows", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-        invert("killed.parquet")
+        invert("killed")
 
     assert exit_code_of(start_child(act)) == -signal.SIGKILL
-    assert not (tmp_path / "killed.parquet").exists()
-    assert invert("killed.parquet").read_bytes() == expected
+    assert not (tmp_path / "killed").exists()
+    assert data(invert("killed")) == expected
     assert not (tmp_path / ".killed.parquet.vlcpctl").exists()
 
 
 def test_a_larger_count_begins_with_the_same_texts(invert: Callable[..., Path]) -> None:
-    few, many = (open_pseudo_texts(invert(f"{n}.parquet", count=n)) for n in (6, 13))
-    np.testing.assert_allclose(few.embeddings, many.embeddings[:6], atol=1e-5)
+    few, many = (open_pseudo_texts(invert(f"{n}", count=n)) for n in (6, 13))
+    six = np.arange(6)
+    np.testing.assert_allclose(few.embeddings(six), many.embeddings(six), atol=1e-5)
     assert list(few.column("first")) == list(many.column("first"))[:6]
 
 
 def test_how_many_are_made_at_once_changes_rounding_alone(invert: Callable[..., Path]) -> None:
-    one, other = (
-        open_pseudo_texts(invert(f"{size}.parquet", batch_size=size)) for size in (1, 256)
-    )
+    one, other = (open_pseudo_texts(invert(f"{size}", batch_size=size)) for size in (1, 256))
     # They are stored as float16, whose values below 1 are up to 2^-11 apart.
-    np.testing.assert_allclose(one.embeddings, other.embeddings, rtol=2**-10, atol=1e-4)
+    found = [texts.embeddings(np.arange(11)) for texts in (one, other)]
+    np.testing.assert_allclose(*found, rtol=2**-10, atol=1e-4)
     assert list(one.column("second")) == list(other.column("second"))
 
 
@@ -117,7 +120,7 @@ def test_again_it_prints_the_path_and_other_settings_are_refused(
     invert: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = invert()
-    before = out.read_bytes()
+    before = data(out)
     capsys.readouterr()
     invert()
     again = capsys.readouterr()
@@ -126,8 +129,8 @@ def test_again_it_prints_the_path_and_other_settings_are_refused(
     with pytest.raises(OutputExists, match="seed was 0 and is now 1"):
         invert(seed=1)
     invert(seed=1, force=True)
-    assert (tmp_path / ".pseudo.parquet.vlcpctl/replaced/pseudo.parquet").read_bytes() == before
-    assert out.read_bytes() != before
+    assert data(tmp_path / ".pseudo.vlcpctl/replaced/pseudo") == before
+    assert data(out) != before
 
 
 def test_json_tells_what_was_reached(
@@ -165,7 +168,7 @@ def test_bad_settings_are_refused(
 
 def test_a_mini_batch_larger_than_the_buffer_is_all_of_it(invert: Callable[..., Path]) -> None:
     found = open_pseudo_texts(invert(images=50))
-    assert found.metadata["identity"]["inversion"]["pairs"] == 9
+    assert found.identity["inversion"]["pairs"] == 9
 
 
 def test_what_is_no_buffer_or_checkpoint_is_refused(
@@ -190,10 +193,10 @@ def test_an_empty_buffer_is_refused(
 def test_what_stands_there_and_is_no_such_file_stays(
     invert: Callable[..., Path], tmp_path: Path
 ) -> None:
-    (tmp_path / "pseudo.parquet").write_text("mine")
+    (tmp_path / "pseudo").write_text("mine")
     with pytest.raises(OutputExists, match="choose another --out"):
         invert()
-    assert (tmp_path / "pseudo.parquet").read_text() == "mine"
+    assert (tmp_path / "pseudo").read_text() == "mine"
 
 
 def test_a_checkpoint_without_its_weights_is_refused(

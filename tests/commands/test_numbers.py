@@ -12,6 +12,7 @@ from vlcpctl.data.buffer.size import _share
 from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
 from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.models.temperature import parse_temperature
+from vlcpctl.production.settings import NEW, with_given
 from vlcpctl.production.settings import Settings as WeekSettings
 from vlcpctl.report.gates import parse_gate
 from vlcpctl.training.methods import compose, parse_scale
@@ -55,9 +56,14 @@ def test_a_temperature_beyond_any_softmax_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("most", ["nan%", "-1%", "0x10%", "1_0%", "100%"])
 def test_update_checks_how_much_of_a_week_it_may_hold_out(most: str) -> None:
-    """Before anything is trained, as `split` does; `--dry-run` printed it."""
+    """Before anything is trained, as `split` does."""
+
+    def check(holdout: str, most: str) -> None:
+        split = {"holdout": holdout, "holdout-most": most}
+        WeekSettings(with_given(NEW, {"split": split})).check()
+
     with pytest.raises(UsageError, match=r"--holdout-most .*write it as a percentage between"):
-        WeekSettings(run="prod").with_given({"holdout": "test=5", "holdout_most": most})
+        check("test=5", most)
     with pytest.raises(UsageError, match="--holdout-most has no effect"):
-        WeekSettings(run="prod").with_given({"holdout": "test=0.1", "holdout_most": "10%"})
-    WeekSettings(run="prod").with_given({"holdout": "test=5", "holdout_most": "10%"})
+        check("test=0.1", "10%")
+    check("test=5", "10%")

@@ -17,7 +17,7 @@ from support.processes import exit_code_of, killed_before, start_child, wait_unt
 from support.program import ProgramResult, check_refused, run_program
 
 from vlcpctl.core.errors import OutputExists, UsageError
-from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
+from vlcpctl.data.splitting.leaving_out import read_stop_list, stop_lists_in
 from vlcpctl.deletion import request as requests
 from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import parse
@@ -153,12 +153,12 @@ def test_nothing_at_all_has_a_receipt_with_missing_ok(run: Run, world: Path) -> 
 def test_every_state_that_is_searched_gets_a_stop_list(run: Run, world: Path) -> None:
     """Also one that contains the path to search, and one in which nothing was found."""
     pair = pair_at(world / "stream/00-part-0", 0)
-    inside, beside = world / "state/weeks/0001", world / "other"
+    inside, beside = world / "state/attempts/0002", world / "other"
     inside.mkdir(parents=True)
     beside.mkdir()
     (world / "stream").rename(inside / "stream")
     for state in (world / "state", beside):
-        (state / "state.json").write_text('{\n "schema": "vlcpctl.state/1", "weeks": []}')
+        (state / "state.json").write_text('{\n "schema": "vlcpctl.state/2", "attempts": []}')
     (world / "copied").mkdir()  # the saved state of a training run has the same schema
     (world / "copied/state.json").write_text('{"schema": "vlcpctl.state/1", "files": {}}')
     words = ["--sha256", pair.sha256, "--source-key", pair.source_key, "-q"]

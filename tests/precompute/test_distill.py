@@ -22,7 +22,7 @@ from support.program import ProgramResult, check_refused, run_program
 
 from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, UsageError
 from vlcpctl.data.images.transforms import decode_image, train_view
-from vlcpctl.data.precomputed.teacher_targets import IMAGES, TEXTS, open_targets
+from vlcpctl.data.precomputed.targets import IMAGES, SAMPLES, TEXTS, open_targets
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 from vlcpctl.files.manifest import is_artifact, read_manifest
 from vlcpctl.files.outputs import Output
@@ -35,7 +35,7 @@ from vlcpctl.precompute import distill as distilling
 from vlcpctl.precompute import distill_plan
 from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.distill import distill
-from vlcpctl.precompute.distill_plan import DistillPlan, DistillRequest, make_plan
+from vlcpctl.precompute.distill_plan import Distillation
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 from vlcpctl.training.methods import compose
 from vlcpctl.training.presets import resolve
@@ -71,31 +71,23 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distill_plan, "PAIRS_OF_A_PART", 3)
 
 
-def request(place: Path, out: Path, **how: Any) -> DistillRequest:
+def request(place: Path, out: Path, **how: Any) -> Distillation:
     usual = {"tasks": (tasks(place)[1].path,), "teacher": place / "teacher", "augmentation": {}}
-    return DistillRequest(**{**usual, "out": out, **how})
+    return Distillation(**{**usual, "out": out, **how})
 
 
-def made(asked: DistillRequest, means: ComputeOptions = MEANS) -> DistillPlan:
-    plan = make_plan(asked)
-    distill(plan, means, Parts(asked.out))
-    return plan
+def made(asked: Distillation, means: ComputeOptions = MEANS) -> Distillation:
+    distill(asked, means, Parts(asked.out))
+    return asked
 
 
 def data(out: Path) -> dict[str, bytes]:
-    return {
-        path.name: path.read_bytes()
-        for name in (IMAGES, TEXTS)
-        for path in (out / name, vectors_of(out, name))
-    }
+    return {name: (out / name).read_bytes() for name in (IMAGES, TEXTS, SAMPLES)}
 
 
-def columns(out: Path, name: str) -> list[dict[str, Any]]:
-    return pq.read_table(out / name).to_pylist()
-
-
-def vectors_of(out: Path, name: str) -> Path:
-    return (out / name).with_suffix(".npy")
+def samples(out: Path) -> list[tuple[str, int]]:
+    table = pq.read_table(out / SAMPLES).to_pydict()
+    return list(zip(table["key"], table["captions"], strict=True))
 
 
 def test_a_row_is_what_the_teacher_says_of_one_view_or_caption_alone(
@@ -105,27 +97,27 @@ def test_a_row_is_what_the_teacher_says_of_one_view_or_caption_alone(
     encoder = encoders.load(place / "teacher")
     encoder.module.eval()
     splits = [task.split("train") for task in (tasks(place)[1], open_task(place / "buffer"))]
-    images, texts = [], []
+    images, texts, known = [], [], []
     with torch.no_grad():
         for split in splits:
             for row, key in enumerate(split.keys):
+                known.append((key, len(split.captions(row))))
                 for view in range(3):
                     pixels = train_view(
                         decode_image(split.image(row)), plan.transform, 7, key, view
                     )
                     raw, _ = encoder.features(encoder.pixels(torch.tensor(pixels)[None]), None)
-                    images.append((key, view, raw[0].tolist()))
-                for number, caption in enumerate(split.captions(row)):
+                    images.append(raw[0].tolist())
+                for caption in split.captions(row):
                     _, raw = encoder.features(None, encoder.tokenize([caption]))
-                    texts.append((key, number, raw[0].tolist()))
-    for name, number, expected in ((IMAGES, "view", images), (TEXTS, "caption", texts)):
-        rows = columns(tmp_path / "t", name)
-        assert [(row["key"], row[number]) for row in rows] == [one[:2] for one in expected]
-        found = np.load(vectors_of(tmp_path / "t", name))
+                    texts.append(raw[0].tolist())
+    assert samples(tmp_path / "t") == known
+    for name, expected in ((IMAGES, images), (TEXTS, texts)):
+        found = np.load(tmp_path / "t" / name)
         assert found.dtype == np.float32
-        np.testing.assert_allclose(found, [one[2] for one in expected], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     assert len(images) == 16 * 3
-    assert len({tuple(one[2]) for one in images[:3]}) == 3  # views differ
+    assert len({tuple(one) for one in images[:3]}) == 3  # views differ
 
 
 def test_the_manifest_says_what_it_is_of(place: Path, tmp_path: Path) -> None:
@@ -141,20 +133,20 @@ def test_the_manifest_says_what_it_is_of(place: Path, tmp_path: Path) -> None:
     scale = encoders.load(place / "teacher").weights()["logit_scale"].exp().item()
     assert manifest["scale"] == scale
     assert (manifest["pairs"], manifest["views"], manifest["width"]) == (16, 2, 8)
-    assert plan.caption_counts.sum() == len(columns(tmp_path / "t", TEXTS))
+    assert plan.caption_counts.sum() == len(np.load(tmp_path / "t" / TEXTS))
 
 
 def test_a_pair_of_task_and_buffer_is_there_once(place: Path, tmp_path: Path) -> None:
     first = tasks(place)[0].path
     made(request(place, tmp_path / "t", tasks=(first,), views=1, buffer=place / "buffer"))
-    keys = [row["key"] for row in columns(tmp_path / "t", IMAGES)]
+    keys = [key for key, _ in samples(tmp_path / "t")]
     assert sorted(keys) == sorted(tasks(place)[0].split("train").keys)
 
 
 def test_workers_and_shards_change_no_byte(place: Path, tmp_path: Path) -> None:
     made(request(place, tmp_path / "one"))
     made(request(place, tmp_path / "workers"), replace(MEANS, workers=2))
-    plan = make_plan(request(place, tmp_path / "shards"))
+    plan = request(place, tmp_path / "shards")
     whole = [distill(plan, MEANS, Parts(tmp_path / "shards", 3, index)) for index in (2, 0, 1)]
     assert whole == [False, False, True]
     assert data(tmp_path / "workers") == data(tmp_path / "one") == data(tmp_path / "shards")
@@ -177,7 +169,7 @@ def test_killed_and_resumed_ends_with_the_same_bytes(place: Path, tmp_path: Path
     assert not (tmp_path / ".killed.vlcpctl").exists()
 
 
-def made_until(asked: DistillRequest, what: str, number: int, _rank: int) -> None:
+def made_until(asked: Distillation, what: str, number: int, _rank: int) -> None:
     """In a child: kill it after N files of a kind have been written, or before they are joined."""
     count = 0
 
@@ -212,13 +204,13 @@ def test_a_shard_that_comes_when_another_has_joined_all_changes_nothing(
 
 def test_what_is_there_is_kept_and_another_is_refused(place: Path, tmp_path: Path) -> None:
     plan = made(request(place, tmp_path / "t", views=2))
-    other = make_plan(request(place, tmp_path / "t", views=3))
+    other = request(place, tmp_path / "t", views=3)
     Output(tmp_path / "t").open_partial()
     distill(plan, MEANS, Parts(tmp_path / "t"))  # as a shard that comes late
     assert not (tmp_path / ".t.vlcpctl").exists()
     made(request(place, tmp_path / "u", views=2))
     (tmp_path / "t").rename(tmp_path / "gone")
-    part = make_plan(request(place, tmp_path / "t", views=2))
+    part = request(place, tmp_path / "t", views=2)
     alone = Parts(tmp_path / "t")
     distill(part, MEANS, Parts(tmp_path / "t", 2, 0))
     with pytest.raises(OutputExists, match="unfinished run of a different command: views was 2"):
@@ -228,22 +220,22 @@ def test_what_is_there_is_kept_and_another_is_refused(place: Path, tmp_path: Pat
 
 
 def test_the_augmentation_is_the_teachers_a_presets_or_as_told(place: Path, tmp_path: Path) -> None:
-    own = make_plan(request(place, tmp_path / "t")).transform
+    own = request(place, tmp_path / "t").transform
     assert (own.crop, own.flip) == ("random", True)
-    ctp = make_plan(request(place, tmp_path / "t", preset="ctp")).transform
+    ctp = request(place, tmp_path / "t", preset="ctp").transform
     assert (ctp.crop, ctp.flip, ctp.randaugment) == ("random", True, (2, 5))
-    told = make_plan(request(place, tmp_path / "t", augmentation={"flip": False})).transform
+    told = request(place, tmp_path / "t", augmentation={"flip": False}).transform
     assert (told.crop, told.flip) == ("random", False)
 
 
 def test_views_that_would_all_be_the_same_are_one(place: Path, tmp_path: Path) -> None:
     still = {"crop": "center", "flip": False}
-    assert make_plan(request(place, tmp_path / "t", augmentation=still)).views == 1
-    assert make_plan(request(place, tmp_path / "t")).views == 4
+    assert request(place, tmp_path / "t", augmentation=still).view_count == 1
+    assert request(place, tmp_path / "t").view_count == 4
     with pytest.raises(UsageError, match="--views 2 has no effect"):
-        make_plan(request(place, tmp_path / "t", augmentation=still, views=2))
+        _ = request(place, tmp_path / "t", augmentation=still, views=2).identity
     with pytest.raises(UsageError, match="--seed 3 has no effect"):
-        make_plan(request(place, tmp_path / "t", augmentation=still, seed=3))
+        _ = request(place, tmp_path / "t", augmentation=still, seed=3).identity
 
 
 def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_path: Path) -> None:
@@ -254,11 +246,8 @@ def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_pat
         write_checkpoint_manifest(directory, "c", identity={"imported": True})
     foreign = {"teacher": tmp_path / "openai"}
     with pytest.raises(UsageError, match="its augmentation is not known; pass the --preset"):
-        make_plan(request(place, tmp_path / "t", **foreign))
-    assert (
-        make_plan(request(place, tmp_path / "t", **foreign, preset="ctp")).transform.crop
-        == "random"
-    )
+        _ = request(place, tmp_path / "t", **foreign).identity
+    assert request(place, tmp_path / "t", **foreign, preset="ctp").transform.crop == "random"
 
 
 def test_an_averaged_teacher_is_called_so(place: Path, tmp_path: Path) -> None:
@@ -267,11 +256,8 @@ def test_an_averaged_teacher_is_called_so(place: Path, tmp_path: Path) -> None:
     merge([place / "teacher"] * 2, tmp_path / "mean", quiet=True)
     averaged = {"teacher": tmp_path / "mean"}
     with pytest.raises(UsageError, match="mean was merged from others, so its augm"):
-        make_plan(request(place, tmp_path / "t", **averaged))
-    assert (
-        make_plan(request(place, tmp_path / "t", **averaged, preset="ctp")).transform.crop
-        == "random"
-    )
+        _ = request(place, tmp_path / "t", **averaged).identity
+    assert request(place, tmp_path / "t", **averaged, preset="ctp").transform.crop == "random"
 
 
 def test_a_teacher_that_diverged_is_refused(place: Path, tmp_path: Path) -> None:
@@ -295,7 +281,7 @@ def test_check_finds_damage(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "t"
     made(request(place, out, views=2))
     assert list(check(out, deep=True)) == []
-    vectors = vectors_of(out, IMAGES)
+    vectors = out / IMAGES
     whole = vectors.read_bytes()
     vectors.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     for deep in (False, True):
@@ -306,7 +292,7 @@ def test_check_finds_damage(place: Path, tmp_path: Path) -> None:
     assert any(TEXTS in problem for problem in check(out, deep=False))
 
 
-@pytest.mark.parametrize("name", ["images.npy", "texts.npy", "images.parquet", "texts.parquet"])
+@pytest.mark.parametrize("name", [IMAGES, TEXTS, SAMPLES])
 def test_targets_that_were_changed_are_not_used(place: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / "t"
     made(request(place, out, views=2))
@@ -358,9 +344,9 @@ IDENTITY_DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
 }
 
 
-def change_part(place: Path, out: Path, name: str, change: Callable[[bytes], Any]) -> DistillPlan:
+def change_part(place: Path, out: Path, name: str, change: Callable[[bytes], Any]) -> Distillation:
     """Unfinished work of two shards, of four, with a file that is not what was written."""
-    plan = make_plan(request(place, out))
+    plan = request(place, out)
     for index in range(2):
         distill(plan, MEANS, Parts(out, 4, index))
     (path,) = Output(out).partial.glob(name)

@@ -18,8 +18,7 @@ from support.pair_files import write_parquet
 
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.data.images.transforms import decode_image
-from vlcpctl.data.splitting.labels_from import Labelling, labelling_of, parse_labels_from
-from vlcpctl.data.splitting.pseudo_labels import Classifier
+from vlcpctl.data.splitting.labels import Classifier, LabelsFrom, labels_from
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.files.manifest import is_artifact
 from vlcpctl.files.outputs import new_directory
@@ -51,12 +50,10 @@ def labels(classifier: Classifier) -> list[str]:
     return [classifier.names[number] for number in classifier.classify(batch)]
 
 
-def labelling(text: str, tmp_path: Path, names: tuple[str, ...] | None = NAMES) -> Labelling:
+def labelling(text: str, tmp_path: Path, names: tuple[str, ...] | None = NAMES) -> LabelsFrom:
     file = tmp_path / "names.txt"
     file.write_text("".join(f"{name}\n" for name in names or ()))
-    found = labelling_of(parse_labels_from(text), file if names else None, None)
-    assert found is not None
-    return found
+    return labels_from(text, file if names else None)
 
 
 def by_timm(model: Any) -> list[int]:

@@ -22,7 +22,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Weeks of pairs, a guard and a model."""
-    return make_place(tmp_path_factory.mktemp("place"))
+    return make_place(tmp_path_factory.mktemp("place"), 6)
 
 
 @pytest.fixture(scope="session")

@@ -283,7 +283,7 @@ ROWS = (
     ),
     _row(
         "; leave it out",
-        f"{NEXT} --method er --buffer buf --pseudo-texts texts.parquet {_DRY}",
+        f"{NEXT} --method er --buffer buf --pseudo-texts texts {_DRY}",
         f"{NEXT} --method er --buffer buf {_DRY}",
     ),
     _row(
@@ -340,7 +340,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "buffer s/02-part-2 -o last --policy reservoir --size 6",
             f"distill {B} --teacher plain --preset tiny -o targets",
             f"distill {B} --buffer buf --teacher fused --preset tiny -o fused-targets",
-            f"invert-texts --checkpoint plain --buffer buf {_TEXTS} -o texts.parquet",
+            f"invert-texts --checkpoint plain --buffer buf {_TEXTS} -o texts",
         ):
             patch.setattr("sys.argv", ["vlcpctl", *line.split(), "-q"])
             with pytest.raises(SystemExit) as stop:

@@ -12,9 +12,8 @@ import pytest
 from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.index import read_columns, read_index, read_keys
-from vlcpctl.evaluation.embedding_cache import Cached, EmbeddingCache, samples_of
+from vlcpctl.evaluation.embedding_cache import Cached, EmbeddingCache
 from vlcpctl.evaluation.rank_files import SavedRanks, holds_ranks
 from vlcpctl.files import digests
 from vlcpctl.inspection.unfinished import _last_rows
@@ -28,8 +27,6 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "columns of an index": lambda path: read_columns(path, ["key"]),
     "keys of an index": read_keys,
     "ranks": SavedRanks.open,
-    "pseudo texts": open_pseudo_texts,
-    "cached embeddings": samples_of,
     "method file": load_method_file,
     "table": lambda path: load_paper(str(path)),
 }
@@ -81,10 +78,10 @@ def test_pipes_in_a_cache_of_embeddings_are_passed_over(
 ) -> None:
     cache, key = EmbeddingCache(tmp_path), {"of": "something"}
     cache.put(key, Cached(np.ones((1, 2), np.float32), ["one"]))
-    (entry,) = tmp_path.rglob("*.safetensors")
+    (entry,) = tmp_path.rglob("*.npy")
     entry.unlink()
     os.mkfifo(entry)
     assert cache.get(key) is None
-    assert "not a regular file; computing the embeddings again" in capsys.readouterr().err
+    assert "computing the embeddings again" in capsys.readouterr().err
     cache.put(key, Cached(np.ones((1, 2), np.float32), ["one"]))
     assert cache.get(key) is not None

@@ -16,10 +16,10 @@ from vlcpctl.commands import COMMANDS, command_class
 from vlcpctl.core.options import options_of
 
 Run = Callable[..., ProgramResult]
-NO_OUTPUT = {"batch", "inspect", "check", "methods", "doctor"}
+NO_OUTPUT = {"batch", "check", "methods", "doctor"}
 IN_PLACE = {"update", "forget"}  # they change what is there; their own tests have such places
-KEEPS_NOTHING = {"junit"}
-NO_FORCE = {"timings"}
+KEEPS_NOTHING = {"junit", "contact sheet"}
+NO_FORCE = {"timings", "contact sheet"}
 QUICK = ("split", "forgetting-report")  # these and the first two need no model
 SPELLINGS = (
     "on another file system",

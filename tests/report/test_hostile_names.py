@@ -83,7 +83,7 @@ def test_a_name_is_text_in_every_format(
         for line in re.sub(r"\\.", "", markdown(usual)).splitlines()
         if line.startswith("| ")
     } or field in {"method", "run"}  # a method that is not the run's name adds a column
-    assert facts_csv(document).replace("\n", "").isprintable()
+    assert "".join(facts_csv(document)).replace("\n", "").isprintable()
 
 
 def test_the_summary_has_names_as_they_are(tmp_path: Path) -> None:

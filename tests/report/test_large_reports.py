@@ -100,3 +100,15 @@ def test_rows_of_two_files_are_counted_together(
     paths = [write_rows(tmp_path / name, current([_row(0, 0)] * 3)) for name in "ab"]
     with pytest.raises(BadInput, match="b:3: more than 5 rows"):
         reading.read_rows(paths)
+
+
+def test_the_id_of_rows_is_of_all_their_fields_and_of_no_order(tmp_path: Path) -> None:
+    usual = [_row(0, 0), _row(1, 1)]
+    changes = ({"data": "d9"}, {"seed": 9}, {"metrics": {"rm": 9.0}}, {"n_images": 9})
+    every = [usual, *([usual[0] | one, usual[1]] for one in changes)]
+    ids = [
+        identity(read_back(tmp_path / str(number), rows), ReportRequest())["rows"]
+        for number, rows in enumerate([*every, usual[::-1]])
+    ]
+    assert ids[0] == ids[-1]
+    assert len(set(ids)) == len(every)

@@ -24,7 +24,7 @@ def facts_of(
 ) -> list[dict[str, Any]]:
     """The facts of a report in a metric and key, with these names."""
     wanted = {"metric": metric, "key": key, **names}
-    every = read_facts(facts_csv(document))
+    every = read_facts("".join(facts_csv(document)))
     return [one for one in every if all(one[name] == value for name, value in wanted.items())]
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.program import run_program
 
-from vlcpctl.data.splitting.known_keys import KnownKeys
+from vlcpctl.data.splitting.leaving_out import KnownKeys
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.digests import digests_of
 from vlcpctl.files.manifest import seal_of
@@ -61,7 +61,7 @@ def make_deletion_world(root: Path, capfd: pytest.CaptureFixture[str]) -> Path:
     run("distill", tasks[0], "--teacher", root / "run/00", "-o", root / "targets", "-q")
     run(
         *("invert-texts", "--checkpoint", root / "run/00", "--buffer", root / "buffers/00"),
-        *("-o", root / "texts.parquet", "--count", 12, "--iterations", 1, "-q"),
+        *("-o", root / "texts", "--count", 12, "--iterations", 1, "-q"),
     )
     run(
         *("eval-retrieval", tasks[0], "--split", "train", "--checkpoint", root / "run/00", "-q"),
@@ -154,20 +154,16 @@ def traces(root: Path, pair: StoredPair) -> list[str]:
             if any(what in data for what in wanted):
                 found.append(str(path.relative_to(root)))
             elif data.startswith(b"PAR1"):
-                values = str(pq.read_table(path).drop_columns(_numbers(path)).to_pylist())
+                values = str(pq.read_table(path).to_pylist())
                 found += [f"{path.relative_to(root)} (value)" for text in texts if text in values]
     return sorted(one for one in found if not one.startswith("receipts/"))
 
 
-def _numbers(path: Path) -> list[str]:
-    return [name for name in pq.read_schema(path).names if name == "embeddings"]
-
-
 def vectors_of(root: Path, pair: StoredPair) -> list[np.ndarray]:
     """What the targets of a pair are, before it is removed."""
-    table = pq.read_table(root / "targets/images.parquet").to_pydict()
-    rows = [row for row, key in enumerate(table["key"]) if key == pair.key]
-    return list(np.load(root / "targets/images.npy")[rows])
+    row = pq.read_table(root / "targets/samples.parquet")["key"].to_pylist().index(pair.key)
+    views = json.loads((root / "targets/targets.json").read_text())["views"]
+    return list(np.load(root / "targets/images.npy")[row * views : (row + 1) * views])
 
 
 def tree_bytes(root: Path) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,22 +15,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from support.processes import exit_code_of, run_line, start_child
 
-from vlcpctl.jobs.runner import JobRunner
-from vlcpctl.jobs.script import CommandLine
-from vlcpctl.production.layout import Layout
-from vlcpctl.production.ledger import read_ledger
+from vlcpctl.production.state import State
+from vlcpctl.production.week import RunLines
 from vlcpctl.testing.tiny_stream import make_pair
 
 WEEK = 24  # pairs
 SETTINGS = (
-    *("--preset", "tiny", "--batch-size", "4", "--steps", "3", "--buffer-size", "8"),
-    *("--holdout", "test=0.3", "--retries", "0", "-q"),
+    *("--preset", "tiny", "--batch-size", "4", "--steps", "3", "--set", "buffer.size=8"),
+    *("--holdout", "test=0.3", "--set", "update.retries=0", "-q"),
 )
 PASSES = ("--fail-if", "rm:lt:0")  # no recall is below 0
 FAILS = ("--fail-if", "rm:ge:0")
 # The seal covers the seconds and the memory.
 _OF_THE_MOMENT = {"made_by", "train_seconds", "peak_memory", "seal", "seconds"}
-_OF_A_LINE = {"time", "salt"}  # of the ledger
+_BY_WHOM = {"time", "user", "host"}  # of an event
 # Of the page of a week: sizes are those of files with times in them.
 _TIMES = re.compile(rb"<time>.*?</time>|<p>Disk .*?</p>")
 
@@ -72,7 +70,7 @@ def make_place(root: Path, weeks: int = 3) -> Path:
 def first_words(place: Path, state: Path) -> list[object]:
     """The command line of the first week, without gates."""
     start = ["--init", place / "model", "--buffer-from", place / "earlier.parquet"]
-    guard = ["--guard", place / "golden" / "00-golden", "--small-guard"]
+    guard = ["--guard", place / "golden" / "00-golden"]
     return [*week_words(place, state, 1), *start, *guard, *SETTINGS]
 
 
@@ -82,76 +80,83 @@ def week_words(place: Path, state: Path, number: int) -> list[object]:
 
 
 def tree(root: Path) -> dict[str, object]:
-    """Every file and link below a directory by relative path; without times in JSON files.
+    """Every file and link below a directory by relative path; without times and seconds.
 
-    Of the ledger, only the bodies of its lines; without the embeddings, which are computed again.
+    Without the embeddings, which are computed again.
     """
     return {
         str(path.relative_to(root)): path.readlink() if path.is_symlink() else _content(path)
         for path in sorted(root.rglob("*"))
         if (path.is_symlink() or not path.is_dir())
-        and path.relative_to(root).parts[0] != "embeddings"
+        and "embeddings" not in path.relative_to(root).parts[:2]
     }
 
 
-def bodies(state: Path) -> list[dict[str, Any]]:
-    """The bodies of the lines of the ledger of a state, whose chain must hold; without times."""
-    ledger = read_ledger(Layout(state))
-    assert ledger.problem is None
-    return [
-        {name: one for name, one in line["body"].items() if name not in _OF_A_LINE}
-        for line in ledger.lines
-    ]
+def events(state: Path) -> list[dict[str, Any]]:
+    """The events of a state without times and users; they must be numbered."""
+    found = State.read(state).events()
+    assert [one["number"] for one in found] == list(range(1, len(found) + 1))
+    return [{name: one[name] for name in one if name not in _BY_WHOM} for one in found]
+
+
+def actions(state: Path) -> list[str]:
+    """What was done to a state."""
+    return [one["action"] for one in events(state)]
+
+
+def week(state: Path, number: int) -> Path:
+    """The directory of an accepted week's training, or of the start."""
+    found = State.read(state)
+    return found.made(found.head()[number], "")
 
 
 def _content(path: Path) -> object:
-    if path.name == "history.ndjson":
-        return bodies(path.parent)
+    if path.name == "events.ndjson":
+        return events(path.parent)
     if path.suffix != ".json":
         return _TIMES.sub(b"", path.read_bytes())
     value: Any = json.loads(path.read_text())
     if isinstance(value, dict) and "made_by" in value:
-        return {name: one for name, one in value.items() if name not in _OF_THE_MOMENT}
+        value = {name: one for name, one in value.items() if name not in _OF_THE_MOMENT}
+    if path.name == "state.json":
+        value["event"] = {n: one for n, one in value["event"].items() if n not in _BY_WHOM}
+        value["attempts"] = [
+            {n: one for n, one in made.items() if n not in {"seconds", "judged"}}
+            for made in value["attempts"]
+        ]
     return value
 
 
-def killed_at(point: str, words: Sequence[object], log: Path) -> int:
+def killed_at(
+    point: int | str, words: Sequence[object], log: Path, runner: RunLines | None = None
+) -> int:
     """Run `vlcpctl WORDS` in a child that is killed at a point; its exit code, negative if it was.
 
-    Points: "line K" and "after line K" of all lines, "step=K" and others of the training, and
-    those that `update` observes.
+    Points are those of the training ("step=K" and others) and those that `update` observes, by
+    name or number; `log`.points gets all that were reached.
     """
-    return exit_code_of(start_child(lambda _rank: _run_until(point, words, log)))
+    return exit_code_of(start_child(lambda _rank: _run_until(point, words, log, runner)))
 
 
-def _run_until(point: str, words: Sequence[object], log: Path) -> None:
-    from vlcpctl.production import redo as again
-    from vlcpctl.production import update as module
+def _run_until(
+    point: int | str, words: Sequence[object], log: Path, runner: RunLines | None
+) -> None:
+    from vlcpctl.production import week as module
     from vlcpctl.training import launch
 
-    updater = os.getpid()
+    updater, count = os.getpid(), [0]
+    module.run_lines = runner or module.run_lines
 
     def observe(reached: str) -> None:
-        if reached == point:
+        is_own = os.getpid() == updater  # not the training, in a child
+        with log.with_suffix(".points" if is_own else ".steps").open("a") as file:
+            file.write(f"{reached}\n")
+        if point == reached or (is_own and point == count[0]):
             os.kill(updater, signal.SIGKILL)
             signal.pause()  # a line, which ends with the update, must not go on until then
+        count[0] += 1
 
-    module.run_lines = partial(_run_one_by_one, observe, [0])
-    module.update = partial(module.update, observe=observe)
-    again.redo = partial(again.redo, observe=observe)
+    for name in ("update", "redo", "rollback"):
+        setattr(module, name, partial(getattr(module, name), observe=observe))
     launch.train_step = partial(launch.train_step, observe=observe)
     run_line(words, log)
-
-
-def _run_one_by_one(
-    observe: Callable[[str], None], count: list[int], lines: Sequence[CommandLine]
-) -> tuple[CommandLine, int] | None:
-    for line in lines:
-        observe(f"line {count[0]}")
-        runner = JobRunner([line], 1)
-        runner.run()
-        if runner.failed:
-            return runner.failed
-        observe(f"after line {count[0]}")
-        count[0] += 1
-    return None

@@ -58,6 +58,7 @@ def lines(place: Path) -> dict[str, Words]:
         "latex": [*report, "--latex"],
         "figures": [*report, "--figures"],
         "junit": [*report, "--fail-if", "bwt_gem:lt:-100", "--undefined", "pass", "--junit"],
+        "contact sheet": ["inspect", place / "pairs.parquet", "-q", "--pairs", "9", "--html"],
         "export": ["export", first, "--to", "hf", "-q", "-o"],
     }
 

@@ -12,27 +12,16 @@ from vlcpctl.tracking.destinations import destinations
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
-    [
-        ("board", "'board' is neither tensorboard:DIR nor wandb:PROJECT"),
-        ("mlflow:x", "is neither tensorboard:DIR nor wandb:PROJECT"),
-        ("tensorboard:", "is neither tensorboard:DIR nor wandb:PROJECT"),
-        ("wandb: ", "is neither tensorboard:DIR nor wandb:PROJECT"),
-        ("wandb:a/b/c", "does not name a W&B project"),
-        ("wandb:/b", "does not name a W&B project"),
-        ("wandb:a:b", "does not name a W&B project"),
-        ("wandb:" + 129 * "a", "has 129 characters, more than 128"),
-    ],
+    "word", ["board", "mlflow:x", "tensorboard:", "wandb: ", "wandb:a/b/c", "wandb:/b"]
 )
-def test_another_form_is_refused(word: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_another_form_is_refused(word: str) -> None:
+    with pytest.raises(UsageError, match="tensorboard:DIR nor wandb:PROJECT"):
         destinations([word])
 
 
 def test_each_is_used_once() -> None:
     words = ["tensorboard:a", "tensorboard:b", "tensorboard:a"]
-    assert [str(one) for one in destinations(words)] == ["tensorboard:a", "tensorboard:b"]
-    assert destinations(None) == ()
+    assert destinations(words) == ("tensorboard:a", "tensorboard:b")
 
 
 def fake_wandb(mode: str, key: str | None, token: str | None = None) -> SimpleNamespace:
@@ -43,23 +32,15 @@ def fake_wandb(mode: str, key: str | None, token: str | None = None) -> SimpleNa
 
 
 @pytest.mark.parametrize(
-    ("mode", "key", "token", "works"),
-    [
-        ("online", None, None, False),
-        ("online", "k", None, True),
-        ("online", None, "file", True),
-        ("offline", None, None, True),
-        ("disabled", None, None, True),
-    ],
+    ("mode", "key", "token"),
+    [("online", "k", None), ("online", None, "file"), ("offline", None, None)],
 )
 def test_wandb_needs_a_key_unless_it_is_offline(
-    monkeypatch: pytest.MonkeyPatch, mode: str, key: str | None, token: str | None, *, works: bool
+    monkeypatch: pytest.MonkeyPatch, mode: str, key: str | None, token: str | None
 ) -> None:
-    monkeypatch.setitem(sys.modules, "wandb", fake_wandb(mode, key, token))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    if works:
-        (found,) = destinations(["wandb:team/project"])
-        assert (found.entity, found.project) == ("team", "project")
-        return
-    with pytest.raises(UsageError, match=r"needs an API key.*WANDB_MODE=offline"):
+    monkeypatch.setitem(sys.modules, "wandb", fake_wandb(mode, key, token))
+    assert destinations(["wandb:team/project"]) == ("wandb:team/project",)
+    monkeypatch.setitem(sys.modules, "wandb", fake_wandb("online", None))
+    with pytest.raises(UsageError, match="WANDB_API_KEY"):
         destinations(["wandb:project"])

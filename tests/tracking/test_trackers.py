@@ -7,12 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from vlcpctl.core.errors import Diverged
-from vlcpctl.tracking.destinations import TRAINING, Destination, TrackedRun
+from vlcpctl.tracking.destinations import TrackedRun
 from vlcpctl.tracking.row_log import RowLog, row_values
-from vlcpctl.tracking.trackers import Tracker, Trackers, closing_with_code
+from vlcpctl.tracking.trackers import KINDS, Trackers
 
-RUN = TrackedRun(run="a", seed=0, kind=TRAINING, part="00-a", id="x")
-GOOD, BAD = Destination("tensorboard", "good"), Destination("wandb", "bad")
+RUN = TrackedRun(run="a", seed=0, part="00-a", id="x")
 
 
 class Recorder:
@@ -37,34 +36,32 @@ class Recorder:
 
 @pytest.mark.parametrize("at", ["open", "log", "close"])
 def test_a_failing_tracker_is_left_out_with_one_warning(
-    capsys: pytest.CaptureFixture[str], at: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], at: str
 ) -> None:
     good, bad = Recorder(), Recorder(at)
 
-    def opener(destination: Destination, run: TrackedRun) -> Tracker:
-        if destination == BAD and at == "open":
-            bad._fail("open")
-        return good if destination == GOOD else bad
+    def fail(place: str, run: TrackedRun) -> Recorder:
+        bad._fail("open")
+        return bad
 
-    trackers = Trackers.of([BAD, GOOD], RUN, opener)
-    for step in range(2):
-        trackers.log({"phase": "train", "loss": step, "flag": True}, step)
-    trackers.close(0)
-    trackers.close(0)
+    monkeypatch.setitem(KINDS, "tensorboard", lambda place, run: good)
+    monkeypatch.setitem(KINDS, "wandb", fail)
+    with Trackers.of(["wandb:bad", "tensorboard:good"], RUN) as trackers:
+        for step in range(2):
+            trackers.log({"phase": "train", "loss": step, "flag": True}, step)
     assert good.found == [({"loss": 0.0}, 0), ({"loss": 1.0}, 1), 0]
     assert capsys.readouterr().err == "warning: no more is logged to wandb:bad: no network\n"
 
 
-@pytest.mark.parametrize(("error", "code"), [(None, 0), (Diverged("x"), 8), (KeyError(), 1)])
-def test_trackers_get_the_exit_code(error: Exception | None, code: int) -> None:
-    codes: list[int] = []
-    try:
-        with closing_with_code(codes.append):
-            if error:
-                raise error
-    except (Diverged, KeyError):
-        pass
-    assert codes == [code]
+@pytest.mark.parametrize(("error", "code"), [(Diverged("x"), 8), (KeyError(), 1)])
+def test_trackers_get_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
+) -> None:
+    tracker = Recorder()
+    monkeypatch.setitem(KINDS, "wandb", lambda place, run: tracker)
+    with pytest.raises(type(error)), Trackers.of(["wandb:a"], RUN):
+        raise error
+    assert tracker.found == [code]
 
 
 ROW = {
@@ -101,12 +98,8 @@ def test_rows_of_each_run_and_seed_go_to_a_run_of_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened: dict[str, Recorder] = {}
-
-    def opener(destination: Destination, run: TrackedRun) -> Recorder:
-        return opened.setdefault(run.label, Recorder())
-
-    monkeypatch.setattr(Trackers.of.__func__, "__defaults__", (opener,))
-    with RowLog.opened([GOOD]) as log:
+    monkeypatch.setitem(KINDS, "wandb", lambda _, run: opened.setdefault(run.label, Recorder()))
+    with RowLog.opened(["wandb:a"]) as log:
         for fields in ({}, {"seed": 1}, {"alpha": 0.5}, {"step": None}):
             log.log({**ROW, **fields})
     assert list(opened) == ["ctp", "ctp-seed1", "ctp alpha=0.5"]

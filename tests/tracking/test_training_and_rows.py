@@ -14,7 +14,7 @@ from support.program import MICRO, TINY, make_inputs, run_program
 from support.wandb_file import OfflineRun, offline_runs
 
 from vlcpctl.testing.battery import TrainingWorld, in_child, make_world, request
-from vlcpctl.tracking.destinations import EVALUATION, Destination, TrackedRun
+from vlcpctl.tracking.destinations import EVALUATION, TrackedRun
 from vlcpctl.training.train_step import train_step
 
 Points = dict[str, list[tuple[int, float]]]
@@ -51,7 +51,7 @@ def test_a_resumed_run_writes_each_point_once_and_the_same_bytes(
     """EWC measures after it trained: its steps come after those of the training."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    log = (Destination("tensorboard", str(tmp_path / "board")),)
+    log = (f"tensorboard:{tmp_path / 'board'}",)
     plain = request(world, "ewc", 0, tmp_path / "plain", buffered=False)
     step = request(world, "ewc", 0, tmp_path, buffered=False, log=log, save_every="3")
 
@@ -126,8 +126,8 @@ def test_rows_are_on_disk_before_the_log_is_closed(tmp_path: Path) -> None:
     """A signal may end an evaluation after any row."""
     from vlcpctl.tracking.tensorboard_events import TensorBoardTracker
 
-    run = TrackedRun(run="a", seed=0, kind=EVALUATION, part="eval", id="x")
-    tracker = TensorBoardTracker(Destination("tensorboard", str(tmp_path)), run)
+    run = TrackedRun(run="a", seed=0, part=EVALUATION, id="x")
+    tracker = TensorBoardTracker(str(tmp_path), run)
     tracker.log({"rm": 50.0}, 1)
     assert points(tmp_path / "a" / "eval") == {"rm": [(1, 50.0)]}
     tracker.close(0)
@@ -204,7 +204,7 @@ def test_a_signal_in_training_saves_and_ends_with_75_with_wandb(
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     step = request(world, "seqf", 0, tmp_path, buffered=False)
-    step = replace(step, log=(Destination("wandb", "demo"),))
+    step = replace(step, log=("wandb:demo",))
 
     def observe(point: str) -> None:
         if point == "step=2":

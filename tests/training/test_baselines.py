@@ -18,7 +18,7 @@ from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.buffer import update as buffers
 from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.loading.loader import PlannedBatches
-from vlcpctl.data.precomputed.stored_features import read_features
+from vlcpctl.data.precomputed.features import read_features
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.battery import (

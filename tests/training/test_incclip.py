@@ -20,7 +20,7 @@ from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.precompute import invert_texts as inverting
 from vlcpctl.precompute.compute_options import ComputeOptions
-from vlcpctl.precompute.invert_plan import InversionRequest, make_plan
+from vlcpctl.precompute.invert_plan import Inversion
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training import launch, notes
 from vlcpctl.training import step as steps
@@ -135,7 +135,7 @@ def test_two_processes_train_as_one_with_micro_batches_does(
 ) -> None:
     step = second(world, first, tmp_path / "one")
     if given:
-        texts = made_texts(world, first, tmp_path / "texts.parquet")
+        texts = made_texts(world, first, tmp_path / "texts")
         step = replace(step, methods=compose("incclip", ["incclip.count=6"]), pseudo_texts=texts)
     step = replace(step, settings=replace(step.settings, **GENTLE, micro_batch=2))
     train_step(step)
@@ -201,14 +201,14 @@ def made_texts(
 ) -> Path:
     how = InversionSettings(texts=4, pairs=4, low=0.1, high=0.4, iterations=2, rate=0.5)
     given = {"checkpoint": first / "00", "buffer": world.buffers["reservoir"][0], **changes}
-    plan = make_plan(InversionRequest(**given, out=out, count=count, settings=how))
+    plan = Inversion(**given, out=out, count=count, asked=how)
     inverting.invert_texts(plan, ComputeOptions(batch_size=8, device="cpu", workers=0, threads=1))
     return out
 
 
 @pytest.fixture
 def texts(world: TrainingWorld, first: Path, tmp_path: Path) -> Path:
-    return made_texts(world, first, tmp_path / "texts.parquet")
+    return made_texts(world, first, tmp_path / "texts")
 
 
 def given(world: TrainingWorld, first: Path, out: Path, texts: Path, *how: str) -> TrainRequest:
@@ -279,9 +279,9 @@ def test_texts_without_effect_are_refused(
 def test_what_is_no_file_of_texts_is_refused(
     world: TrainingWorld, first: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "texts.parquet").write_text("PAR1")
-    with pytest.raises(BadInput, match="is not a file of pseudo texts"):
-        train_step(given(world, first, tmp_path / "out", tmp_path / "texts.parquet"))
+    (tmp_path / "texts").write_text("PAR1")
+    with pytest.raises(BadInput, match="invert-texts"):
+        train_step(given(world, first, tmp_path / "out", tmp_path / "texts"))
 
 
 # What else is refused

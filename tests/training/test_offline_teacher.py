@@ -91,7 +91,7 @@ def second(
 def targets_of(step: TrainRequest, out: Path, views: int = EPOCHS, seed: int = 0) -> Path:
     """The teacher features of a run's pairs."""
     assert step.previous is not None
-    asked = distill_plan.DistillRequest(
+    asked = distill_plan.Distillation(
         tasks=step.tasks,
         buffer=step.buffer,
         teacher=step.teacher or step.previous,
@@ -100,7 +100,7 @@ def targets_of(step: TrainRequest, out: Path, views: int = EPOCHS, seed: int = 0
         augmentation={name: getattr(step.settings, name) for name in distill_plan.AUGMENTATION},
         seed=seed,
     )
-    assert distill(distill_plan.make_plan(asked), MEANS, Parts(asked.out))
+    assert distill(asked, MEANS, Parts(asked.out))
     return out
 
 
@@ -139,17 +139,15 @@ def test_scaled_decoding_is_taken_from_the_teacher_and_gives_the_losses_of_the_l
     world = replace(world, tasks=tasks, flags={**world.flags, "jpeg_decode": "scaled"})
     train_step(request(world, "seqf", 0, tmp_path, buffered=False))
     step = second(world, tmp_path, "modx")
-    asked = distill_plan.DistillRequest(
+    plan = distill_plan.Distillation(
         tasks=step.tasks,
         teacher=tmp_path / "00",
         out=tmp_path / "targets",
         views=EPOCHS,
-        augmentation={},
     )
-    plan = distill_plan.make_plan(asked)
     assert plan.identity["transform"]["jpeg_decode"] == "scaled"
-    assert distill(plan, MEANS, Parts(plan.request.out))
-    expect_same(step, asked.out, tmp_path)
+    assert distill(plan, MEANS, Parts(plan.out))
+    expect_same(step, plan.out, tmp_path)
 
 
 def test_the_table_has_methods_to_teach() -> None:

@@ -152,7 +152,7 @@ def test_an_imported_model_is_evaluated_and_updated(
     words = ("update", week, "--state", state, "--init", imported, *SETTINGS, *PASSES)
     done = run_program(capfd, *words)
     assert done.code == 0, done.err
-    (updated,) = (state / "weeks").glob("*/checkpoint")
+    updated = (state / "current").resolve()
     assert _bias(updated) != _bias(imported)
     # Beyond the bound of a softmax's temperature, as are the weights that SigLIP published.
     assert load_file(updated / WEIGHTS_FILE)["logit_scale"].exp().item() > 110

@@ -76,67 +76,79 @@ class Batch(Quiet):
     dry_run: bool = printing("Check the inputs, print the plan and write nothing")
 
     def execute(self) -> None:
-        lines = parse(_read(self.file), has_resources=self.to is not None)
-        _check(lines)
+        file = str(self.file)
+        name = "<stdin>" if file == STDIN else file
+        lines = parse("".join(lines_of(file, name)), has_resources=self.to is not None)
+        for line in lines:
+            _refuse_unknown(line)
         if self.to is not None:
-            _export(lines, self.file, self.to, self.jobs)
-            return
-        if self.dry_run:
-            _dry_run(lines, self.jobs, quiet=self.quiet)
-            return
-        warm = [line for line in lines if loads_model(line)]
-        if sys.platform == "linux" and warm:
-            from vlcpctl.models.imports import preload
-
-            preload()
-        _run(lines, lines, self.jobs, quiet=self.quiet)
-
-
-def _dry_run(lines: Sequence[CommandLine], jobs: int, *, quiet: bool) -> None:
-    """Print the lines, and run the dry run of each whose inputs no earlier line makes."""
-    checked: list[CommandLine] = []
-    made: list[str | None] = []
-    not_checked: Counter[str] = Counter()
-    for line in lines:
-        console.emit(line)
-        if line.is_barrier:
-            continue
-        if not _has(line.words[0], "dry_run"):
-            not_checked["whose command has no --dry-run"] += 1
-        elif line.reads(made):
-            not_checked["whose inputs earlier lines make"] += 1
+            self._export(lines, self.to)
+        elif self.dry_run:
+            self._dry_run(lines)
         else:
-            checked.append(_with(line, "--dry-run"))
-        made.append(line.makes)
-    _run(checked, lines, jobs, quiet=quiet)
-    for reason, count in not_checked.items():
-        console.warn(f"not checked: {counted(count, 'line')} {reason}")
+            if sys.platform == "linux" and any(map(loads_model, lines)):
+                from vlcpctl.models.imports import preload
+
+                preload()
+            self._run(lines, lines)
+
+    def _run(self, lines: Sequence[CommandLine], given: Sequence[CommandLine]) -> None:
+        """Run lines. Raises LineFailed, which shows the first one that failed as it was given."""
+        console.release_stdout()  # each child claims stdout for itself
+        runner = JobRunner(
+            [_with(one, "--quiet") for one in lines] if self.quiet else lines, self.jobs
+        )
+        runner.run()
+        left = sum(not line.is_barrier for line in runner.waiting)
+        rest = f" ({left} not started)" if left else ""
+        if runner.failed:
+            failed, code = runner.failed
+            line = next(one for one in given if one.number == failed.number)
+            raise LineFailed(f"line {line.number} ended with code {code}: {line}{rest}", code)
+        if runner.signal:
+            raise LineFailed(f"stopped by signal {runner.signal}{rest}", 128 + runner.signal)
+
+    def _dry_run(self, lines: Sequence[CommandLine]) -> None:
+        """Print the lines, and run the dry run of each whose inputs no earlier line makes."""
+        checked: list[CommandLine] = []
+        made: list[str | None] = []
+        not_checked: Counter[str] = Counter()
+        for line in lines:
+            console.emit(line)
+            if line.is_barrier:
+                continue
+            if not _has(line.words[0], "dry_run"):
+                not_checked["whose command has no --dry-run"] += 1
+            elif line.reads(made):
+                not_checked["whose inputs earlier lines make"] += 1
+            else:
+                checked.append(_with(line, "--dry-run"))
+            made.append(line.makes)
+        self._run(checked, lines)
+        for reason, count in not_checked.items():
+            console.warn(f"not checked: {counted(count, 'line')} {reason}")
+
+    def _export(self, lines: Sequence[CommandLine], to: str) -> None:
+        """Print the lines for another engine. Raises UsageError if it cannot run them."""
+        if self.jobs > 1:
+            raise UsageError(f"--jobs has no effect with --to {to}: the engine starts the lines")
+        if all(line.is_barrier for line in lines):
+            raise UsageError(f"{self.file} has no lines to export")
+        name = "batch" if str(self.file) == STDIN else str(self.file)
+        make = snakefile if to == "snakemake" else sbatch_script
+        for line in [*make(lines, name, partial(_has, option="wait"))]:  # whole, or not at all
+            console.emit(line)
 
 
-def _run(
-    lines: Sequence[CommandLine], given: Sequence[CommandLine], jobs: int, *, quiet: bool
-) -> None:
-    """Run lines. Raises LineFailed, which shows the first one that failed as it was given."""
-    console.release_stdout()  # each child claims stdout for itself
-    runner = JobRunner([_with(line, "--quiet") for line in lines] if quiet else lines, jobs)
-    runner.run()
-    _judge(runner, given)
-
-
-def _export(lines: Sequence[CommandLine], file: Path, to: str, jobs: int) -> None:
-    """Print the lines for another engine. Raises UsageError if it cannot run them."""
-    if jobs > 1:
-        raise UsageError(f"--jobs has no effect with --to {to}: the engine starts the lines")
-    if not any(not line.is_barrier for line in lines):
-        raise UsageError(f"{file} has no lines to export")
-    name = "batch" if str(file) == "-" else str(file)
-    takes_wait = partial(_has, option="wait")
-    if to == "snakemake":
-        found = snakefile(lines, name, takes_wait)
-    else:
-        found = sbatch_script(lines, name, takes_wait)
-    for line in [*found]:  # whole, or not at all
-        console.emit(line)
+def _refuse_unknown(line: CommandLine) -> None:
+    """Refuse a line that is not a command, before the first one runs."""
+    name = line.words[0]
+    if name == "batch":
+        raise UsageError(
+            f"line {line.number}: batch cannot run batch; put its lines into this file"
+        )
+    if name not in COMMANDS and not name.startswith("-") and not line.is_barrier:
+        raise UsageError(f"line {line.number}: {unknown_name('command', name, COMMANDS)}")
 
 
 def _has(name: str, option: str) -> bool:
@@ -144,21 +156,12 @@ def _has(name: str, option: str) -> bool:
     return name in COMMANDS and option in options_of(command_class(name))
 
 
-def _read(file: Path) -> str:
-    name = "<stdin>" if str(file) == STDIN else str(file)
-    return "".join(lines_of(str(file), name))
-
-
-def _check(lines: Sequence[CommandLine]) -> None:
-    """Refuse a line that is not a command, before the first one runs."""
-    for line in lines:
-        name = line.words[0]
-        if name == "batch":
-            raise UsageError(
-                f"line {line.number}: batch cannot run batch; put its lines into this file"
-            )
-        if name not in COMMANDS and not name.startswith("-") and not line.is_barrier:
-            raise UsageError(f"line {line.number}: {unknown_name('command', name, COMMANDS)}")
+def _with(line: CommandLine, switch: str) -> CommandLine:
+    """The line with a switch, if its command has that one."""
+    name, *rest = line.words
+    if not _has(name, switch.removeprefix("--").replace("-", "_")):
+        return line
+    return replace(line, words=(name, switch, *rest))  # first: '--' may end the options
 
 
 def loads_model(line: CommandLine) -> bool:
@@ -174,22 +177,3 @@ def loads_model(line: CommandLine) -> bool:
         return False
     option = command.warm_only_with
     return not option or any(word == option or word.startswith(f"{option}=") for word in line.words)
-
-
-def _with(line: CommandLine, switch: str) -> CommandLine:
-    """The line with a switch, if its command has that one."""
-    name, *rest = line.words
-    if not _has(name, switch.removeprefix("--").replace("-", "_")):
-        return line
-    return replace(line, words=(name, switch, *rest))  # first: '--' may end the options
-
-
-def _judge(runner: JobRunner, lines: Sequence[CommandLine]) -> None:
-    left = sum(not line.is_barrier for line in runner.waiting)
-    rest = f" ({left} not started)" if left else ""
-    if runner.failed:
-        failed, code = runner.failed
-        line = next(one for one in lines if one.number == failed.number)  # as it was given
-        raise LineFailed(f"line {line.number} ended with code {code}: {line}{rest}", code)
-    if runner.signal:
-        raise LineFailed(f"stopped by signal {runner.signal}{rest}", 128 + runner.signal)

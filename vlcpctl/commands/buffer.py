@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from vlcpctl.data.buffer import size as buffer_size
-    from vlcpctl.data.precomputed.stored_features import StoredProjections
+    from vlcpctl.data.precomputed.features import StoredProjections
     from vlcpctl.data.tasks.task import Split, Task
     from vlcpctl.distributed.pool import Pool
     from vlcpctl.models.encoders import Encoder

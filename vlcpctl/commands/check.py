@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import textwrap
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 from vlcpctl.commands.shared import Json, Quiet
 from vlcpctl.core.options import Paths, argument, option, switch
-from vlcpctl.core.words import printable
-
-if TYPE_CHECKING:
-    from vlcpctl.inspection.split_columns import Finding
+from vlcpctl.core.words import counted
 
 
 class Check(Quiet, Json):
@@ -28,9 +20,9 @@ class Check(Quiet, Json):
     PATHs; captions that several images share; galleries of at most 10 images or captions; splits
     that are empty, of one class, or smaller than a batch; with --deep, images of different modes.
 
-    A state directory of 'vlcpctl update' is verified whole: DIR/current, every week, rejected and
-    rolled-back ones, the chain of DIR/history.ndjson and whether it leads to the weeks, and that no
-    deleted pair is left.
+    A state directory of 'vlcpctl update' is verified whole: DIR/current, DIR/update.toml, every
+    attempt, also rejected and rolled-back ones, whether DIR/events.ndjson has every event, and that
+    no deleted pair is left.
 
     Examples:
       vlcpctl check stream
@@ -53,87 +45,46 @@ class Check(Quiet, Json):
         within="[0, 8]",
     )
     strict: bool = switch("Exit with code 3 for warnings, too")
-    repair: bool = switch(
-        "In a state of update, first set the link DIR/current and let its owner read and write "
-        "all files; nothing else is changed"
-    )
 
     def execute(self) -> None:
-        from json import dumps
-
-        from vlcpctl.core.console import emit, say
+        from vlcpctl.core.console import say
         from vlcpctl.core.errors import BadInput
         from vlcpctl.inspection.check import check, findings
         from vlcpctl.inspection.image_looks import require_image_hashes
-        from vlcpctl.production.checking import check_state
-        from vlcpctl.production.describe import is_state
+        from vlcpctl.production.check import check_state
+        from vlcpctl.production.state import is_state
 
         states = [path for path in self.paths if is_state(path)]
         others = [path for path in self.paths if path not in states]
         if self.near_duplicates is not None:
             require_image_hashes()
-        if self.repair:
-            _repair(states)
-        show = emit if self.json else _print
         problems = warnings = 0
         for path in self.paths:
-            verify = check_state if path in states else check
-            for problem in verify(path, deep=self.deep):
-                show(dumps({"path": str(path), "problem": problem}) if self.json else problem)
+            for problem in (check_state if path in states else check)(path, deep=self.deep):
+                self._show(problem, {"path": str(path), "problem": problem})
                 problems += 1
         for finding in findings(others, deep=self.deep, near_bits=self.near_duplicates):
-            show(
-                dumps(_as_json(finding))
-                if self.json
-                else f"warning: {finding.path}: {finding.text}"
-            )
+            facts = {
+                "path": str(finding.path),
+                "warning": finding.text,
+                "kind": finding.kind,
+                "count": finding.count,
+                "example": finding.example,
+            }
+            self._show(f"warning: {finding.path}: {finding.text}", facts)
             warnings += 1
-        found = [
-            f"{count} {noun}{'' if count == 1 else 's'}"
-            for count, noun in ((problems, "problem"), (warnings, "warning"))
-            if count
-        ]
+        counts = ((problems, "problem"), (warnings, "warning"))
+        found = [counted(count, noun) for count, noun in counts if count]
         if problems or (self.strict and warnings):
             raise BadInput(f"{' and '.join(found)} found in {', '.join(map(str, self.paths))}")
         say(f"no problems found{f', {found[0]}' if found else ''}")
 
+    def _show(self, line: str, facts: dict[str, object]) -> None:
+        from json import dumps
 
-def _repair(states: list[Path]) -> None:
-    """Repair these states. Raises UsageError if there is none."""
-    from vlcpctl.core.errors import UsageError
-    from vlcpctl.production.checking import repair
-    from vlcpctl.production.layout import Layout
+        from vlcpctl.core.console import emit, emit_wrapped
 
-    if not states:
-        raise UsageError("--repair has no effect: no PATH is a state directory of 'vlcpctl update'")
-    for path in states:
-        place = Layout(path)
-        with place.locked():
-            repair(place)
-
-
-def _print(line: str) -> None:
-    """Print a line of results; on a terminal, a long one is wrapped and indented."""
-    from vlcpctl.core.console import emit, results
-
-    if not results().isatty():
-        emit(line)
-        return
-    for part in textwrap.wrap(
-        printable(line),
-        shutil.get_terminal_size().columns,
-        subsequent_indent="  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    ):
-        emit(part)
-
-
-def _as_json(finding: Finding) -> dict[str, object]:
-    return {
-        "path": str(finding.path),
-        "warning": finding.text,
-        "kind": finding.kind,
-        "count": finding.count,
-        "example": finding.example,
-    }
+        if self.json:
+            emit(dumps(facts))
+        else:
+            emit_wrapped(line, "  ")

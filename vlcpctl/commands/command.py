@@ -46,7 +46,8 @@ _HYPHEN = "\x01"  # in place of "-" while text is wrapped, so that no line ends 
 _PROGRAM = "VLCPCTL_"
 _OTHERS = ("VLCPCTL_DEBUG",)  # variables that belong to no option
 _OF_PATHS = frozenset({"DIR", "FILE", "PATH"})  # metavars whose variables have : between values
-_FOREVER = "inf"  # of --wait
+# Options whose value can be left out, and the one that it then is.
+_WITHOUT_VALUE = {"--wait": "inf", "--pairs": "10000"}
 _DETAIL = re.compile(r"(; |\. | \(default|  \[).*")  # of a help text, what -h leaves out
 _FIRST_EXAMPLE = re.compile(r"\A(?:.*[\\|]\n)*.*")  # lines ending in \ or | continue
 _warned: set[str] = set()  # lines of `batch` are forked, and inherit it
@@ -113,7 +114,7 @@ class TyperCommand(typer.core.TyperCommand):
             raise usage_exit(info_name, usage_words(error, words)) from error
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given, rest, order = self.make_parser(ctx).parse_args(args=with_wait_values(args))
+        given, rest, order = self.make_parser(ctx).parse_args(args=with_values(args))
         help_option = self.get_help_option(ctx)
         if given.get(help_option.name) or given.get("help_all"):
             is_short = "-h" in args and not {"--help", _ALL} & set(args)
@@ -315,17 +316,20 @@ def warn_of_unknown(command: str, kind: type[Command]) -> None:
         console.warn(f"the environment variable {printable(name)} has no effect{guess}")
 
 
-def with_wait_values(words: Sequence[str]) -> list[str]:
+def with_values(words: Sequence[str]) -> list[str]:
     """The words of a command line, in which a `--wait` without a number becomes `--wait=inf`.
 
-    The parser's own optional values would take any next word, such as the name of a source.
+    Likewise `--pairs`. The parser's own optional values would take any next word, such as the name
+    of a source.
 
-    >>> with_wait_values(["--wait", "pairs.parquet", "--wait", "5", "--", "--wait"])
+    >>> with_values(["--wait", "pairs.parquet", "--wait", "5", "--", "--wait"])
     ['--wait=inf', 'pairs.parquet', '--wait', '5', '--', '--wait']
     """
     own = words[: words.index("--")] if "--" in words else words
     found = [
-        f"--wait={_FOREVER}" if word == "--wait" and not _is_number(following) else word
+        f"{word}={_WITHOUT_VALUE[word]}"
+        if word in _WITHOUT_VALUE and not _is_number(following)
+        else word
         for word, following in zip(own, [*own, ""][1:], strict=True)
     ]
     return [*found, *words[len(own) :]]
@@ -335,7 +339,7 @@ def _is_number(word: str) -> bool:
     try:
         parse_number(word)
     except ValueError:
-        return word == _FOREVER
+        return word == "inf"
     return True
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from vlcpctl.commands import COMMANDS
-from vlcpctl.commands.command import variable_of, with_wait_values
+from vlcpctl.commands.command import variable_of, with_values
 from vlcpctl.commands.words import OFFERS
 from vlcpctl.core.options import Option, options_of
 
@@ -49,12 +49,10 @@ def answer(shell: str, program: Any) -> tuple[str | None, int]:
 
 
 def _line(shell: str, item: str, text: str) -> str:
-    """One line for zsh, fish or PowerShell, with what is offered and the text about it."""
+    """One line for zsh or fish, with what is offered and the text about it."""
     if shell == "zsh":
         return ":".join(f'"{_escaped_for_zsh(one)}"' for one in (item, text) if one)
-    if shell == "fish":
-        return "\t".join(re.sub(r"\s", " ", one) for one in (item, text) if one)
-    return f"{item}:::{text or ' '}"
+    return "\t".join(re.sub(r"\s", " ", one) for one in (item, text) if one)
 
 
 def _words_of(shell: str) -> tuple[list[str], str]:
@@ -64,10 +62,7 @@ def _words_of(shell: str) -> tuple[list[str], str]:
     else:
         line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
         words = _split(line)[1:]
-        in_word = not line.endswith(" ")
-        if shell not in {"zsh", "fish"}:  # PowerShell leaves out the space at the end of the line
-            in_word = bool(os.environ.get("_TYPER_COMPLETE_WORD_TO_COMPLETE"))
-        incomplete = words.pop() if words and in_word else ""
+        incomplete = words.pop() if words and not line.endswith(" ") else ""
     # --debug is allowed anywhere and no option of a command.
     return [word for word in words if word != "--debug"], incomplete
 
@@ -106,15 +101,14 @@ def glued(words: Sequence[str], current: int) -> tuple[list[str], str]:
 
 def _escaped_for_zsh(text: str) -> str:
     """Text for typer's script, which evaluates it between double quotes."""
-    for character, escape in (
-        ('"', '""'),
-        ("'", "''"),
-        ("$", "\\$"),
-        ("`", "\\`"),
-        (":", "\\\\:"),
-    ):
-        text = text.replace(character, escape)
-    return text
+    escapes: dict[str, str | int | None] = {
+        '"': '""',
+        "'": "''",
+        "$": "\\$",
+        "`": "\\`",
+        ":": "\\\\:",
+    }
+    return text.translate(str.maketrans(escapes))
 
 
 def _offered(program: Any, words: Sequence[str], incomplete: str) -> list[tuple[str, str]]:
@@ -134,7 +128,7 @@ def _offered(program: Any, words: Sequence[str], incomplete: str) -> list[tuple[
         resilient_parsing=True,
         help_option_names=program.context_settings["help_option_names"],
     )
-    own = with_wait_values(words if at is None else words[at + 1 :])
+    own = with_values(words if at is None else words[at + 1 :])
     given, _, order = command.make_parser(context).parse_args(args=list(own))
     parameters = command.get_params(context)
     if incomplete.startswith("-") and "--" not in own:

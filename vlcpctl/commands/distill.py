@@ -27,7 +27,7 @@ from vlcpctl.training.settings import Settings
 if TYPE_CHECKING:
     from vlcpctl.files.parts import Parts
     from vlcpctl.precompute.compute_options import ComputeOptions
-    from vlcpctl.precompute.distill_plan import DistillPlan
+    from vlcpctl.precompute.distill_plan import Distillation
 
 
 AUGMENTATION = ("crop", "crop_scale", "flip", "randaugment", "jpeg_decode", "resize")
@@ -113,22 +113,21 @@ class Distill(Planned, Computed, Stored):
         from vlcpctl.distributed.ranks import processes
         from vlcpctl.files.parts import parts_of
         from vlcpctl.precompute.compute_options import ComputeOptions
-        from vlcpctl.precompute.distill_plan import DistillRequest, make_plan
+        from vlcpctl.precompute.distill_plan import Distillation
 
         shard = parts_of(
             self.out, self.num_shards, self.shard_index, force=self.force and self.num_shards > 1
         )
         assert shard is not None
-        request = DistillRequest(
+        given = {name: getattr(self, name) for name in AUGMENTATION}
+        plan = Distillation(
             tasks=tuple(dict.fromkeys(self.tasks)),
             teacher=self.teacher,
             out=self.out,
             buffer=self.buffer,
             views=self.views,
             preset=self.preset,
-            augmentation={
-                name: value for name in AUGMENTATION if (value := getattr(self, name)) is not None
-            },
+            augmentation={name: value for name, value in given.items() if value is not None},
             seed=self.seed,
         )
         compute = ComputeOptions(
@@ -138,43 +137,35 @@ class Distill(Planned, Computed, Stored):
             threads=self.threads,
             nproc=processes(self.nproc),
         )
-        plan = make_plan(request)
+        _ = plan.identity  # all inputs are checked
         for line in plan.lines():
             say(line)
         say(f"  {compute}")
-        if self.dry_run:
-            return
-        if _make_targets(plan, compute, shard, force=self.force):
+        if not self.dry_run and self._make(plan, compute, shard):
             emit(_result(self.out) if self.json else self.out)
 
+    def _make(self, plan: Distillation, compute: ComputeOptions, shard: Parts) -> bool:
+        """Whether the directory is complete now; otherwise other shards are still missing."""
+        from vlcpctl.core.words import counted, duration
+        from vlcpctl.files.finished import already_made
+        from vlcpctl.files.manifest import read_manifest
+        from vlcpctl.files.parts import drop_parts
 
-def _make_targets(plan: DistillPlan, compute: ComputeOptions, shard: Parts, *, force: bool) -> bool:
-    """Whether the directory is complete now; otherwise other shards are still missing."""
-    from vlcpctl.files.finished import already_made
-    from vlcpctl.files.parts import drop_parts
+        out = self.out
+        if already_made(out, "targets", plan.identity, force=self.force):
+            say(f"distill: {out} is already finished")
+            drop_parts(out)
+            return True
+        from vlcpctl.precompute.distill import distill
 
-    out = plan.request.out
-    if already_made(out, "targets", plan.identity, force=force):
-        say(f"distill: {out} is already finished")
-        drop_parts(out)
+        started = time.monotonic()
+        if not distill(plan, compute, shard, force=self.force):
+            return False
+        made = read_manifest(out, "targets")
+        pairs = f"{counted(made['pairs'], 'pair')} in {counted(made['views'], 'view')}"
+        took = duration(time.monotonic() - started)
+        say(f"distill: {pairs}, {made['width']} channels, in {took}")
         return True
-    from vlcpctl.precompute.distill import distill
-
-    started = time.monotonic()
-    is_complete = distill(plan, compute, shard, force=force)
-    if is_complete:
-        say(f"distill: {_summary(out, time.monotonic() - started)}")
-    return is_complete
-
-
-def _summary(out: Path, seconds: float) -> str:
-    """What the targets contain and how long this command computed, in one line."""
-    from vlcpctl.core.words import counted, duration
-    from vlcpctl.files.manifest import read_manifest
-
-    manifest = read_manifest(out, "targets")
-    pairs = f"{counted(manifest['pairs'], 'pair')} in {counted(manifest['views'], 'view')}"
-    return f"{pairs}, {manifest['width']} channels, in {duration(seconds)}"
 
 
 def _result(out: Path) -> str:

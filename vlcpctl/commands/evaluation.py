@@ -26,7 +26,7 @@ from vlcpctl.core.options import (
     printing,
     switch,
 )
-from vlcpctl.tracking.destinations import Destination, destinations
+from vlcpctl.tracking.destinations import destinations
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.evaluator import Evaluator, Note, Session
@@ -138,9 +138,7 @@ class Evaluate(Quiet):
         console.say(f"{self.command}: {self.out} is already finished")
         return [parse_json(line) for line in self.out.read_text(encoding="utf-8").splitlines()]
 
-    def _rows(
-        self, evaluator: Evaluator, sessions: Sequence[Session], log: Sequence[Destination]
-    ) -> Rows:
+    def _rows(self, evaluator: Evaluator, sessions: Sequence[Session], log: Sequence[str]) -> Rows:
         """The rows, each written as soon as it is measured, or shown at the end."""
         from vlcpctl.evaluation.evaluator import evaluate
         from vlcpctl.files.rows import write_row

@@ -29,37 +29,28 @@ if TYPE_CHECKING:
 class Forget(Quiet, Json):
     r"""Remove pairs from everything under PATH that stores them, and write a receipt.
 
-    Searched are tasks, streams, buffers (also the samples that they evicted and still have in their
-    tars), what was computed of them, and the hidden directories beside them. Tasks, buffers, files
-    of ranks, reports and weeks that --keep trimmed are written again without the pairs and swapped
-    in; nothing of the old files is kept. What can be made again is deleted, and the line that makes
-    it is printed: targets and saved embeddings (written again if their model is not there), pseudo
-    texts, files of an --embedding-cache, and exported data sets of these tasks, but for files that
-    you added to them and a README.md that you changed. Outputs that --force replaced, and
-    unfinished work of distill and invert-texts, are deleted if they contain the pairs. Rewritten
-    artifacts keep the content id that they were made with, as "id": they are still the tasks that a
-    run has learned, but other data, so that a line which has read them needs --force to run again.
+    Tasks, streams, buffers, files of ranks, reports and weeks that --keep trimmed are written again
+    without the pairs, also without those that a buffer has evicted and still has in its tars. What
+    can be made again is deleted, and the line that makes it is printed: targets and saved
+    embeddings, pseudo texts, caches, exported data sets but for your own files in them, what
+    --force replaced, and unfinished work. Rewritten artifacts keep the content id that they were
+    made with, as "id"; a line that has read them needs --force to run again.
 
-    Options that select pairs can be combined: each adds pairs. How many each selects is counted
-    before anything is removed; if one selects nothing, the exit code is 3 and nothing is changed,
-    unless --missing-ok is given. If the same request has removed everything before, it is 0.
+    Each option that selects adds pairs. If one selects nothing, the exit code is 3 and nothing is
+    changed, unless --missing-ok is given. If the same request has removed everything before, it is
+    0.
 
-    A state directory of 'vlcpctl update' gets a stop list, DIR/deleted: pairs that were removed are
-    left out when they come again, also after --rollback. Its ledger, DIR/history.ndjson, gets a
-    line. For other data, 'vlcpctl split --not' takes the receipt.
+    A state directory of 'vlcpctl update' gets a stop list, DIR/deleted: the pairs are left out when
+    they come again, also after --rollback. For other data, 'vlcpctl split --not' takes the receipt.
 
     Checkpoints and exported models are not changed. The receipt lists those that were trained on
     the pairs, also by way of other checkpoints, and those of which this is not known. It is written
     before the first removal; if the command is interrupted, run it again.
 
-    What a state directory has read of object stores is in a cache that it records; such a cache,
-    and one under PATH, is emptied. Object stores are not searched.
-
     Nothing is changed if an unfinished train-step needs the pairs (exit code 4), or if files with
-    the pairs have hard links elsewhere (exit code 3). Files that vlcpctl did not write, such as the
-    sources, are not searched. Of tasks that 'vlcpctl split --in-place' made, the pairs are removed
-    from the index and are not read again, but they stay in the tars; the receipt lists these, and
-    its state is "not removed from foreign tars" in place of "finished".
+    the pairs have hard links elsewhere (exit code 3). Neither object stores nor files that vlcpctl
+    did not write are searched. Of tasks that 'split --in-place' made, the pairs stay in the tars of
+    the sources; the receipt lists these, and its state is "not removed from foreign tars".
 
     Examples:
       vlcpctl forget --where customer=4711 --dry-run production
@@ -139,21 +130,20 @@ class Forget(Quiet, Json):
 
 
 def _record(receipt: Receipt, shown: Shown) -> None:
-    """Add the finished deletion to the ledgers of the states that were searched.
+    """Add the finished deletion to the events of the states that were searched.
 
     Says how to train what has learned the pairs again.
     """
     from vlcpctl.core.console import say, warn
     from vlcpctl.core.errors import BadInput, OutputExists
-    from vlcpctl.production.learned import said_of_learned
-    from vlcpctl.production.ledger import record_deletion
+    from vlcpctl.production.forgotten import record_deletion, said_of_learned
 
     try:
         record_deletion(receipt)
         for line in said_of_learned(receipt, shown):
             say(line)
     except (BadInput, OutputExists) as error:  # the pairs are gone all the same
-        warn(f"the deletion is finished, but is not in the ledger: {error}")
+        warn(f"the deletion is finished, but is not among the events: {error}")
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from vlcpctl.core.options import (
 if TYPE_CHECKING:
     import numpy as np
 
-    from vlcpctl.data.precomputed.pseudo_texts import PseudoTextFile
+    from vlcpctl.data.precomputed.pseudo_texts import PseudoTexts
 
 WHEN = {"before": "_before", "after": ""}  # with the suffix of the columns
 
@@ -32,15 +32,15 @@ class InvertTexts(Planned, Computed, Stored):
     r"""Generate negative texts from a buffer: token embeddings of no real caption (IncCLIP).
 
     Mixtures of two captions are changed by gradient descent until their similarity to a mini-batch
-    of the buffer's images is between --min-score and --max-score. Pass the file to train-step with
-    --pseudo-texts.
+    of the buffer's images is between --min-score and --max-score. Pass the
+    directory to train-step with --pseudo-texts.
 
     --nproc shares the work between processes of one command. The same command writes the same
     bytes; one that was interrupted starts again.
 
     Examples:
       vlcpctl invert-texts --checkpoint run/00 --buffer buffer/00 \
-          -o pseudo/00.parquet --count 20000
+          -o pseudo/00 --count 20000
     """
 
     checkpoint: OnePath = required(
@@ -84,25 +84,26 @@ class InvertTexts(Planned, Computed, Stored):
 
     def execute(self) -> None:
         from vlcpctl.core.batch import InversionSettings
-        from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
+        from vlcpctl.data.precomputed.pseudo_texts import KIND, open_pseudo_texts
         from vlcpctl.distributed.ranks import processes
+        from vlcpctl.files.finished import already_made
         from vlcpctl.precompute.compute_options import ComputeOptions
-        from vlcpctl.precompute.invert_plan import InversionRequest, already_inverted, make_plan
+        from vlcpctl.precompute.invert_plan import Inversion
 
-        bounds = {"low": self.min_score, "high": self.max_score}
         settings = InversionSettings(
             texts=self.images,
             pairs=self.images,
             iterations=self.iterations,
             rate=self.rate,
-            **bounds,
+            low=self.min_score,
+            high=self.max_score,
         )
-        request = InversionRequest(
+        plan = Inversion(
             checkpoint=self.checkpoint,
             buffer=self.buffer,
             out=self.out,
             count=self.count,
-            settings=settings,
+            asked=settings,
             seed=self.seed,
         )
         compute = ComputeOptions(
@@ -112,8 +113,7 @@ class InvertTexts(Planned, Computed, Stored):
             threads=self.threads,
             nproc=processes(self.nproc),
         )
-        plan = make_plan(request)
-        if already_inverted(plan, force=self.force):
+        if already_made(self.out, KIND, plan.identity, force=self.force):
             say(f"invert-texts: {self.out} is already finished")
         else:
             say(f"invert-texts: {plan}, {compute}")
@@ -128,18 +128,18 @@ class InvertTexts(Planned, Computed, Stored):
         emit(_result(found) if self.json else self.out)
 
 
-def _histogram(file: PseudoTextFile) -> Iterator[str]:
+def _histogram(texts: PseudoTexts) -> Iterator[str]:
     """Histograms of the texts' mean similarity to their images, before and after inversion."""
-    low, high = (file.identity["inversion"][name] for name in ("low", "high"))
-    similarities = {when: file.column(f"similarity{ending}") for when, ending in WHEN.items()}
+    low, high = (texts.identity["inversion"][name] for name in ("low", "high"))
+    similarities = {when: texts.column(f"similarity{ending}") for when, ending in WHEN.items()}
     least = min(float(values.min()) for values in similarities.values())
     most = max(float(values.max()) for values in similarities.values())
     for when, values in similarities.items():
         within = int(((values >= low) & (values <= high)).sum())
-        share = 100 * float(file.column(f"within{WHEN[when]}").mean())
+        share = 100 * float(texts.column(f"within{WHEN[when]}").mean())
         yield (
             f"{when:6} {least:5.2f} |{_bins(values, least, most)}| {most:.2f}  {within} "
-            f"of {file.count} texts and {share:.1f} % of all similarities in [{low}, {high}]"
+            f"of {len(texts)} texts and {share:.1f} % of all similarities in [{low}, {high}]"
         )
 
 
@@ -152,9 +152,9 @@ def _bins(values: np.ndarray, low: float, high: float) -> str:
     return "".join(shades[-(-count * 9 // max(1, counts.max()))] for count in counts)
 
 
-def _result(file: PseudoTextFile) -> str:
+def _result(texts: PseudoTexts) -> str:
     from vlcpctl.data.precomputed.pseudo_texts import SCORES
 
-    fields = {name: file.metadata[name] for name in ("content", "length", "width")}
-    scores = {name: float(file.column(name).mean()) for name in SCORES}
-    return json.dumps({"path": str(file.path), "count": file.count, **fields, **scores})
+    fields = {name: texts.manifest[name] for name in ("content", "length", "width")}
+    scores = {name: float(texts.column(name).mean()) for name in SCORES}
+    return json.dumps({"path": str(texts.path), "count": len(texts), **fields, **scores})

@@ -131,12 +131,10 @@ def _local(one: Any) -> Any:
 
 def _recorded_cache(state: Path) -> Path | None:
     """The cache that a state of `update` has recorded, if any."""
-    from vlcpctl.production.layout import Layout
-    from vlcpctl.production.state import read_state
+    from vlcpctl.production.settings import read_settings
 
-    place = Layout(state)
-    settings = read_state(place).settings if place.state.is_file() else None
-    return Path(settings.cache) if settings is not None and settings.cache else None
+    own = read_settings(state)["update"] if (state / "update.toml").is_file() else {}
+    return Path(own["cache"]) if "cache" in own else None
 
 
 def _url_of(value: Any) -> str | None:

@@ -12,7 +12,7 @@ from vlcpctl.core.options import EXECUTION, Auto, option
 from vlcpctl.data.splitting.request import CLASSIFIERS, SplitOptions
 
 if TYPE_CHECKING:
-    from vlcpctl.data.splitting.pseudo_labels import Classifier
+    from vlcpctl.data.splitting.labels import Classifier
 
 
 class Split(SplitOptions, Planned, Stored):
@@ -110,11 +110,11 @@ class Split(SplitOptions, Planned, Stored):
         emit(json.dumps(whole, ensure_ascii=False) if self.dry_run or self.json else self.out)
 
     def _stream(self) -> dict[str, Any]:
-        from vlcpctl.data.splitting.options import labelling
+        from vlcpctl.data.splitting.plan import labels_of
         from vlcpctl.data.splitting.stream import make_stream
 
-        found, device = labelling(self), self.device or "auto"
-        if found is None:
+        found, device = labels_of(self), self.device or "auto"
+        if found is None or not found.is_classifier:
             return make_stream(self, self.out, force=self.force)
 
         def load() -> Classifier:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -135,6 +138,17 @@ def emit(text: object) -> None:
         return
     line = as_argument(text) if isinstance(text, Path) else text
     print(printable_json(line), file=results(), flush=True)
+
+
+def emit_wrapped(line: str, indent: str) -> None:
+    """Print one line of results; on a terminal, what does not fit follows at an indentation."""
+    if not line or not results().isatty():
+        emit(line)
+        return
+    width = shutil.get_terminal_size().columns
+    wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
+    for part in wrap(printable(line), width, subsequent_indent=indent):
+        emit(part)
 
 
 class Progress:

@@ -16,24 +16,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM
-from vlcpctl.core.errors import UsageError
-from vlcpctl.data.precomputed import pseudo_texts
-from vlcpctl.data.splitting.known_keys import FILES_0_3, METADATA, is_known_keys, read_known
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.data.splitting.leaving_out import KNOWN_METADATA, read_known
 from vlcpctl.deletion.tars import Inode
 from vlcpctl.evaluation import rank_files
-from vlcpctl.evaluation.embedding_cache import is_cache_file
 from vlcpctl.files.inputs import read_json_object
 from vlcpctl.files.manifest import birth_id, is_artifact, kind_of, read_manifest
 from vlcpctl.files.outputs import Output, output_at
 from vlcpctl.files.stores import is_cache
 
-TEXTS, RANKS, CACHED, TRIMMED = "pseudo texts", "ranks", "cached embeddings", "trimmed week"
+RANKS, TRIMMED = "ranks", "trimmed week"
 UNFINISHED = "unfinished work"  # the state of a run, or parts
-_FORMATS = {pseudo_texts.METADATA: TEXTS, rank_files.METADATA: RANKS, METADATA: TRIMMED}
-_WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings", "export")
+_FORMATS = {rank_files.METADATA: RANKS, KNOWN_METADATA: TRIMMED}
+_FORMATS_0_3 = (b"vlcpctl.pseudo-texts", b"vlcpctl.embedding-cache")
+_VECTORS = ("targets", "embeddings", "pseudo-texts", "cached-embeddings")
+_WHOLE = ("stream", "task", "checkpoint", *_VECTORS, "export")
 _OURS = re.compile(rb'"schema": ?"vlcpctl\.')
 _STATE = re.compile(rb'"schema": ?"vlcpctl\.state/')
 _START_BYTES = 4096
+_OF_STATE = frozenset({"events.ndjson", "update.toml"})
 
 # The fields of identities that have content ids.
 _DATA = ("tasks", "buffer", "reference", "targets", "pseudo_texts", "distractors", BATCH_NORM_FROM)
@@ -61,12 +62,10 @@ class Artifact:
     @cached_property
     def manifest(self) -> Mapping[str, Any]:
         """Its manifest, or what a file has in its place. Raises BadInput if it cannot be read."""
-        if self.kind in {RANKS, CACHED}:
+        if self.kind == RANKS:
             return {}
         if self.kind == TRIMMED:
             return {"content": read_known(self.path).content}
-        if self.kind == TEXTS:
-            return pseudo_texts.open_pseudo_texts(self.path).metadata
         if self.kind == UNFINISHED:
             found = read_json_object(self.path / "identity.json")
             return {"identity": found.get("semantic", found)}
@@ -206,8 +205,8 @@ def places_under(tops: Iterable[Path]) -> Places:
             if os.path.lexists(path) and (path == top or output_at(path)):
                 found.visit(path)
     for state in found.states:
-        for path in (state / "state.json", *state.rglob("week.json")):
-            recorded = (read_json_object(path).get("settings") or {}).get("cache")
+        attempts = read_json_object(state / "state.json")["attempts"]
+        for recorded in {one["settings"]["update"].get("cache") for one in attempts}:
             if recorded is not None and is_cache(Path(recorded)):
                 found.caches.add(Path(recorded))
     # Not those that lead to something that is searched anyway.
@@ -258,7 +257,7 @@ def _is_state(directory: Path) -> bool:
     """
     path = directory / "state.json"
     is_ours = path.is_file() and _STATE.search(_start_of(path)) is not None
-    return is_ours and "weeks" in read_json_object(path)
+    return is_ours and "attempts" in read_json_object(path)
 
 
 def _start_of(path: Path) -> bytes:
@@ -267,17 +266,25 @@ def _start_of(path: Path) -> bytes:
 
 
 def _kind_of_file(path: Path) -> tuple[str | None, bool]:
-    """The kind of a Parquet file or cache file of ours, and whether vlcpctl wrote a file."""
-    keys, about = (path.with_name(name) for name in FILES_0_3)
-    if path in {about, keys} and keys.exists() and is_known_keys(about):
-        return (TRIMMED if path == about else None), True
+    """The kind of a Parquet file of ours, and whether vlcpctl wrote a file.
+
+    Raises BadInput for one of version 0.3 that is not searched any more.
+    """
+    if path.name in _OF_STATE and (path.parent / "state.json").is_file():
+        return None, True
     if (start := _start_of(path)).startswith(b"PAR1"):
         try:
             metadata = pq.read_metadata(path).metadata or {}
         except (OSError, ValueError, pa.ArrowException):
             return None, False
+        _refuse_0_3(path, b" ".join(metadata))
         kind = next((kind for name, kind in _FORMATS.items() if name in metadata), None)
         return kind, kind is not None
-    if is_cache_file(start):
-        return CACHED, True
+    if path.suffix == ".safetensors":
+        _refuse_0_3(path, start)
     return None, not start or _OURS.search(start) is not None
+
+
+def _refuse_0_3(path: Path, found: bytes) -> None:
+    if any(name in found for name in _FORMATS_0_3):
+        raise BadInput(f"{path} has embeddings of pairs as version 0.3 stored them; delete it")

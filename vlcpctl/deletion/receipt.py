@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError, some_names
 from vlcpctl.core.words import Shown, as_given, counted
-from vlcpctl.data.splitting.stop_lists import RECEIPT as SCHEMA
+from vlcpctl.data.splitting.leaving_out import RECEIPT as SCHEMA
 from vlcpctl.deletion.places import Places, around
 from vlcpctl.deletion.selectors import Condition, Selected
 from vlcpctl.files.inputs import converted, read_json_object

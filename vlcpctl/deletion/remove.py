@@ -10,7 +10,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -18,18 +18,19 @@ from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.core.words import Shown
 from vlcpctl.data.classification.class_folder import TEMPLATES
+from vlcpctl.data.precomputed import targets
 from vlcpctl.data.precomputed.pseudo_texts import PARENTS, open_pseudo_texts
-from vlcpctl.data.precomputed.teacher_targets import open_targets, write_without
-from vlcpctl.data.splitting.known_keys import FILES_0_3, SPLIT, read_known
+from vlcpctl.data.precomputed.store import Store
+from vlcpctl.data.splitting.leaving_out import KNOWN_SPLIT, read_known
 from vlcpctl.data.tasks.export_manifest import CARD
 from vlcpctl.data.tasks.rows import rows_path
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion import tasks
-from vlcpctl.deletion.places import CACHED, RANKS, TEXTS, TRIMMED, UNFINISHED, Artifact, Places
+from vlcpctl.deletion.places import RANKS, TRIMMED, UNFINISHED, Artifact, Places
 from vlcpctl.deletion.reports import lines_about, rewrite_report
 from vlcpctl.deletion.tars import Tars, inode_of
 from vlcpctl.deletion.tasks import Drop, hits_of, is_among
-from vlcpctl.evaluation import embedding_files, rank_files
+from vlcpctl.evaluation import rank_files, saved_embeddings
 from vlcpctl.evaluation.embedding_cache import samples_of
 from vlcpctl.files.digests import RESTORE, digests_of, verify_files
 from vlcpctl.files.ids import content_id
@@ -93,8 +94,8 @@ def _written_files(one: Artifact) -> list[str]:
 
 def _line(one: Artifact) -> str:
     """The command line that made an artifact; "" if what needs it makes it again."""
-    if one.kind == TEXTS:
-        return "vlcpctl invert-texts"  # a file of texts does not record its line
+    if one.kind == "cached-embeddings":
+        return ""
     words = dict(one.manifest.get("made_by") or {}).get("argv") or []
     # Rows that the same line has written are of the data as it was.
     force = ["--force"] if one.kind == "embeddings" else []
@@ -142,40 +143,43 @@ def _in_trimmed(one: Artifact, drop: Drop, _: Tars) -> None:
     rows = table.filter(pa.array(is_among(table["key"], drop.keys)))
     one.keys = set(rows["key"].to_pylist())
     # Version 0.3.0 did not record the split.
-    one.removed = dict(Counter(one or "train" for one in rows[SPLIT].to_pylist()))
+    one.removed = dict(Counter(one or "train" for one in rows[KNOWN_SPLIT].to_pylist()))
 
 
-def _keys_of_targets(path: Path) -> set[str]:
-    targets = open_targets(path)
-    return {*targets.images.keys, *targets.texts.keys}
+def _stores_in(path: Path, kind: str) -> list[Store]:
+    """The vectors of targets or saved embeddings."""
+    if kind == "targets":
+        return [targets.open_targets(path).store]
+    return saved_embeddings.stores_in(path)
+
+
+def _keys_of(kind: str) -> Callable[[Path], set[str]]:
+    return lambda path: {key for store in _stores_in(path, kind) for key in store.samples()}
 
 
 def _keys_of_texts(path: Path) -> set[str]:
-    file = open_pseudo_texts(path)
-    return {key for name in PARENTS for key in file.column_of_texts(name).to_pylist()}
+    texts = open_pseudo_texts(path)
+    return {key for name in PARENTS for key in texts.column(name).tolist()}
 
 
 def _write_task(path: Path, to: Path, tars: Tars, drop: Drop) -> None:
     tasks.TaskRewriter(open_task(path), to, path, tars, drop).rewrite()
 
 
-def _write_targets(path: Path, to: Path, _: Tars, drop: Drop) -> None:
-    targets = open_targets(path)
-    for name in (*targets.manifest["digests"], MANIFESTS["targets"]):
-        (to / name).unlink()
-    write_without(targets, to, drop.keys)
-
-
-def _write_embeddings(path: Path, to: Path, _: Tars, drop: Drop) -> None:
-    manifest = read_manifest(path, "embeddings")
-    for part, drop_N in embedding_files.rows_of(path, drop.keys).items():
-        for name in embedding_files.part_files(part):
+def _write_vectors(kind: str) -> Callable[[Path, Path, Tars, Drop], None]:
+    def write(path: Path, to: Path, _: Tars, drop: Drop) -> None:
+        manifest = read_manifest(path, kind)
+        for name in (*manifest["digests"], MANIFESTS[kind]):
             (to / name).unlink()
-        embedding_files.write_part_without(path, to, part, drop_N)
-    (to / MANIFESTS["embeddings"]).unlink()
-    digests = digests_of(to, manifest["digests"])
-    content = content_id({"identity": manifest["identity"], "digests": digests})
-    rewrite_manifest(to, "embeddings", rewritten(manifest, content, {"digests": digests}))
+        left = [store.write_without(to, drop.keys) for store in _stores_in(path, kind)]
+        digests = digests_of(to, manifest["digests"])
+        content = content_id({"identity": manifest["identity"], "digests": digests})
+        changes: dict[str, Any] = {"digests": digests}
+        if kind == "targets":
+            changes["pairs"] = sum(len(store.samples()) for store in left)
+        rewrite_manifest(to, kind, rewritten(manifest, content, changes))
+
+    return write
 
 
 # What finds the pairs in an artifact, or all keys that it has.
@@ -186,11 +190,10 @@ _LOOK: Final[dict[str, Callable[[Artifact, Drop, Tars], None]]] = {
     TRIMMED: _in_trimmed,
 }
 _KEYS: Final[dict[str, Callable[[Path], set[str]]]] = {
-    "targets": _keys_of_targets,
-    "embeddings": embedding_files.keys_of,
-    TEXTS: _keys_of_texts,
+    **{kind: _keys_of(kind) for kind in _DERIVED},
+    "pseudo-texts": _keys_of_texts,
     RANKS: rank_files.named_in,
-    CACHED: samples_of,
+    "cached-embeddings": lambda path: {*samples_of(path)},
 }
 
 # What writes an artifact again without the pairs, to a path that takes its place; a directory has a
@@ -199,8 +202,7 @@ _KEYS: Final[dict[str, Callable[[Path], set[str]]]] = {
 _WRITE: Final[dict[str, Callable[[Path, Path, Tars, Drop], None]]] = {
     "task": _write_task,
     "stream": tasks.rewrite_stream,
-    "targets": _write_targets,
-    "embeddings": _write_embeddings,
+    **{kind: _write_vectors(kind) for kind in _DERIVED},
     "report": lambda path, to, _, drop: rewrite_report(path, to, drop.keys),
     RANKS: lambda path, to, _, drop: rank_files.write_without(path, to, drop.keys),
     TRIMMED: lambda path, to, _, drop: read_known(path).without(drop.keys).write(to),
@@ -278,11 +280,8 @@ def _rewrite(one: Artifact, tars: Tars, drop: Drop) -> None:
             tasks.mirror(path, target)
             write(path, target, tars, drop)
         return
-    earlier = [path.with_name(name) for name in FILES_0_3 if path.name in FILES_0_3]
-    with rewriting(path.with_suffix(".parquet") if earlier else path) as temporary:
+    with rewriting(path) as temporary:
         write(path, temporary, tars, drop)
-    for old in earlier:
-        old.unlink()
 
 
 def empty_caches(caches: Iterable[Path], shown: Shown) -> None:

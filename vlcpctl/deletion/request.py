@@ -16,10 +16,13 @@ from pathlib import Path
 from vlcpctl.core.console import say, warn
 from vlcpctl.core.errors import BadInput, OutputExists, missing, some_names
 from vlcpctl.core.words import as_given, counted
-from vlcpctl.data.splitting.stop_lists import add_to_stop_list, read_stop_list, stop_list_path
+from vlcpctl.data.splitting.leaving_out import (
+    add_to_stop_list,
+    read_stop_list,
+    stop_list_path,
+)
 from vlcpctl.deletion import receipt as receipts
 from vlcpctl.deletion.places import (
-    TEXTS,
     TRIMMED,
     UNFINISHED,
     Artifact,
@@ -37,7 +40,7 @@ from vlcpctl.files.ids import content_id
 from vlcpctl.files.outputs import Output
 
 _ROUNDS = 3  # another process may write more while pairs are removed
-_COMPUTED = ("targets", TEXTS)
+_COMPUTED = ("targets", "pseudo-texts")
 _MAY_HAVE_THEM = ("checkpoint", "export", UNFINISHED)  # named if their data is not there
 _TRAINED = frozenset({"train", "val"})  # splits that a model depends on; others are only evaluated
 

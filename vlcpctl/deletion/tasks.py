@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.precomputed import stored_features
+from vlcpctl.data.precomputed import features
 from vlcpctl.data.tasks.facts import StoredFeatures
 from vlcpctl.data.tasks.index import write_index
 from vlcpctl.data.tasks.manifests import content_with, file_facts
@@ -30,7 +30,7 @@ from vlcpctl.files.inputs import parse_json
 from vlcpctl.files.manifest import birth_id, read_manifest, rewrite_manifest, rewritten
 from vlcpctl.files.outputs import link_or_copy
 
-FEATURES = (stored_features.FILE, stored_features.IMAGES, stored_features.TEXTS)
+FEATURES = (features.FILE, features.IMAGES, features.TEXTS)
 SKIPPED = "skipped.ndjson"
 _COUNTS = ("images", "captions", "bytes")
 
@@ -129,7 +129,7 @@ class TaskRewriter:
                 splits[name] = {**listed, **self._index(name, listed, *written)}
         if not is_changed:
             return manifest
-        features = self._features() if buffer and buffer.features else None
+        stored = self._features() if buffer and buffer.features else None
         content = content_id(
             {"name": manifest["name"], "splits": {n: one["content"] for n, one in splits.items()}}
         )
@@ -141,9 +141,9 @@ class TaskRewriter:
                 **manifest["buffer"],
                 "items": dict(Counter(tables["train"]["task"].to_pylist())),
                 "shard_rows": shard_rows,
-                "features": None if features is None else asdict(features),
+                "features": None if stored is None else asdict(stored),
             }
-        found = rewritten(manifest, content_with(content, features), changes)
+        found = rewritten(manifest, content_with(content, stored), changes)
         rewrite_manifest(_emptied(self.target, "task.json"), "task", found)
         return found
 
@@ -197,8 +197,8 @@ class TaskRewriter:
         keys = self.task.split("train").keys
         rows = [row for row, key in enumerate(keys) if key not in self.drop.keys]
         kept = [keys[row] for row in rows]
-        found = stored_features.read_features(self.task).take(rows)
-        stored_features.write_features(self.target, kept, found)
+        found = features.read_features(self.task).take(rows)
+        features.write_features(self.target, kept, found)
         listed = self.task.buffer.features
         assert listed is not None, "only called for a buffer that stores features"
         return replace(listed, content=found.content(kept))

@@ -15,9 +15,9 @@ from torch import Tensor
 from vlcpctl.core.console import progress
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.eval_batches import EvalImages, read_images
-from vlcpctl.data.precomputed.vector_files import Matrix, write_vectors
+from vlcpctl.data.precomputed.store import VectorFile, write_vectors
 from vlcpctl.distributed.serving import Work
-from vlcpctl.evaluation.embedding_cache import Cached, Key, key_of
+from vlcpctl.evaluation.embedding_cache import Cached, Key
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.samples import Samples
 from vlcpctl.evaluation.search.galleries import Embeddings
@@ -189,9 +189,7 @@ def _stored(session: Session, about: Mapping[str, Any], things: Things) -> Embed
 
 def key_in_cache(session: Session, about: Mapping[str, Any]) -> Key:
     """The key of embeddings by the checkpoint of a session."""
-    evaluator = session.evaluator
-    how = evaluator.arithmetic_options()
-    return key_of(session.checkpoint, evaluator.device, evaluator.batch_size, {**about, **how})
+    return {"checkpoint": session.manifest.content, **session.evaluator.numeric(), **about}
 
 
 def _keep_share(
@@ -241,7 +239,7 @@ def _joined(session: Session, of_model: Mapping[str, Any], things: Things) -> Em
     assert shards is not None
     if not things.skips:
         files = shards.files(of_model)
-        mapped = [(Matrix(file, np.float32).mapped(), None) for file in files]
+        mapped = [(VectorFile(file, np.float32).mapped(), None) for file in files]
         return Embedded(Gathered(mapped), {})
     parts, flaws = [_none(session)], dict[int, str]()
     for part, rows, whys in shards.arrays(

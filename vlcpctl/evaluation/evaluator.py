@@ -14,13 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 
+from vlcpctl import __version__
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.machine import free_memory, has_tf32, in_words, is_gpu, worker_count
 from vlcpctl.distributed.pool import ALONE, Pool, pool_of
 from vlcpctl.distributed.serving import Work
-from vlcpctl.evaluation.embedding_cache import EmbeddingCache, arithmetic
+from vlcpctl.evaluation.embedding_cache import EmbeddingCache
 from vlcpctl.evaluation.membership import RunCheckpoint, run_checkpoints
 from vlcpctl.evaluation.rank_files import RankFile
 from vlcpctl.evaluation.rows import Row
@@ -154,9 +155,22 @@ class Evaluator(ABC):
         return worker_count(self.workers, self.device, self.nproc)
 
     def numeric(self) -> dict[str, Any]:
-        """The facts that decide the last bits of embeddings."""
-        about = {"batch_size": self.batch_size, **arithmetic(self.device)}
-        return about | self.arithmetic_options()
+        """What decides the last bits of embeddings.
+
+        Those are the machine, the number of threads, the size of batches and the precision.
+        """
+        import torch
+
+        from vlcpctl.core.devices import arithmetic_facts, torch_device
+
+        return {
+            **arithmetic_facts(torch_device(self.device)),
+            "threads": torch.get_num_threads(),
+            "matmul": torch.get_float32_matmul_precision(),
+            "vlcpctl": __version__,
+            "batch_size": self.batch_size,
+            **self.arithmetic_options(),
+        }
 
     @contextmanager
     def started(self) -> Iterator[None]:

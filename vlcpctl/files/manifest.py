@@ -36,6 +36,8 @@ MANIFESTS = {
     "checkpoint": "checkpoint.json",
     "targets": "targets.json",
     "embeddings": "embeddings.json",
+    "cached-embeddings": "cached.json",  # embeddings in a cache
+    "pseudo-texts": "pseudo-texts.json",
     "report": "summary.json",
     "tables": "tables.json",
     "figures": "figures.json",
@@ -54,6 +56,7 @@ _START = re.compile(rb'\{\s*"schema":\s*"vlcpctl\.')
 _MADE_BY = {
     "checkpoint": "'vlcpctl import-checkpoint' makes one of a model of another program",
     "task": "'vlcpctl split' makes tasks of pairs",
+    "pseudo-texts": "'vlcpctl invert-texts' makes one",
 }
 
 
@@ -240,8 +243,8 @@ def with_article(kind: str) -> str:
     >>> with_article("task"), with_article("targets")
     ('a task', 'a directory of targets')
     """
-    if kind in {"targets", "embeddings", "tables", "figures"}:
-        return f"a directory of {kind}"
+    if kind in {"targets", "embeddings", "pseudo-texts", "tables", "figures"}:
+        return f"a directory of {kind.replace('-', ' ')}"
     return f"an {kind}" if kind.startswith("e") else f"a {kind}"
 
 

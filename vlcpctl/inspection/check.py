@@ -9,8 +9,6 @@ import pyarrow as pa
 
 from vlcpctl.checkpoints.check import check_checkpoint
 from vlcpctl.core.errors import BadInput, first_line
-from vlcpctl.data.precomputed.pseudo_texts import check_pseudo_texts
-from vlcpctl.data.precomputed.teacher_targets import check_targets
 from vlcpctl.files.digests import FileDigest, changed_files
 from vlcpctl.files.inputs import converted
 from vlcpctl.files.manifest import MANIFESTS, kind_of, read_manifest
@@ -25,8 +23,6 @@ _CHECKS = {
     "stream": check_stream,
     "task": check_task,
     "checkpoint": check_checkpoint,
-    "targets": check_targets,
-    "file of pseudo texts": check_pseudo_texts,
 }
 # Errors that an unforeseen change of a file may cause.
 _DAMAGE = (ValueError, ArithmeticError, RecursionError, MemoryError, pa.ArrowException)
@@ -44,7 +40,7 @@ def check(path: Path, *, deep: bool) -> Iterator[str]:
     except OSError as error:
         yield f"{error.filename or path}: {error.strerror or first_line(error)}"
     except (LookupError, TypeError, AttributeError) as error:
-        kind = kind_of(path) or "file of pseudo texts"
+        kind = kind_of(path)
         yield f"{path}: its manifest lacks an entry that a {kind} needs ({first_line(error)})"
     except _DAMAGE as error:
         found = f"{type(error).__name__}: {first_line(error)}"
@@ -56,7 +52,8 @@ def _problems(path: Path, *, deep: bool) -> Iterator[str]:
     if why_not is not None:
         yield f"{path}: {why_not}"
         return
-    kind = kind_of(path) or "file of pseudo texts"
+    kind = kind_of(path)
+    assert kind is not None, "it is an artifact"
     if kind in _CHECKS:
         yield from _CHECKS[kind](path, deep=deep)
     else:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.data.images.header import KINDS
-from vlcpctl.data.precomputed.stored_features import check_features
+from vlcpctl.data.precomputed.features import check_features
 from vlcpctl.data.tasks.facts import SplitManifest, TaskManifest, read_stream, read_task
 from vlcpctl.data.tasks.index import SCHEMA, ContentId, read_index
 from vlcpctl.data.tasks.rows import derived, mapped_rows, rows_path

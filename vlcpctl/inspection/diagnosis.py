@@ -7,18 +7,14 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from vlcpctl.core.errors import MOST_NAMES, BadInput
 from vlcpctl.core.words import as_word
-from vlcpctl.data.precomputed.pseudo_texts import METADATA
 from vlcpctl.files.inputs import open_regular, parse_json, read_json
 from vlcpctl.files.manifest import kind_of
 from vlcpctl.files.outputs import output_of, place_of
 from vlcpctl.files.rows import FAMILY
 
-NO_ARTIFACT = "is not an artifact, such as a stream, task, checkpoint or file of pseudo texts"
+NO_ARTIFACT = "is not an artifact, such as a stream, task, checkpoint or pseudo texts"
 _LEVELS = 2  # of subdirectories searched for artifacts to suggest
 _LEVELS_UP = 3  # of parent directories that may be the artifact a path is part of
 _MOST_DIRECTORIES = 1000  # searched for artifacts to suggest
@@ -34,26 +30,19 @@ def why_no_artifact(path: Path) -> str | None:
         return None
     if not path.exists():
         return "does not exist"
-    return _why_no_texts(path) if path.is_file() else _why_no_manifest(path)
+    return _why_no_file(path) if path.is_file() else _why_no_manifest(path)
 
 
-def _why_no_texts(path: Path) -> str | None:
-    """The reason for a file; the only files that are artifacts are those of pseudo texts."""
+def _why_no_file(path: Path) -> str:
+    """The reason for a file."""
     with open_regular(path) as file:
         start = file.readline(_ROW_BYTES)
+    if _is_row(start):
+        return (
+            f"contains evaluation rows; read them with 'vlcpctl forgetting-report {as_word(path)}'"
+        )
     if not start.startswith(b"PAR1"):
-        if _is_row(start):
-            return (
-                "contains evaluation rows; read them with "
-                f"'vlcpctl forgetting-report {as_word(path)}'"
-            )
         return _part_of(path) or NO_ARTIFACT
-    try:
-        metadata = pq.read_metadata(path).metadata or {}
-    except (OSError, ValueError, pa.ArrowException):
-        return _part_of(path)  # if None: a damaged Parquet file, which opening it will report
-    if METADATA in metadata:
-        return None
     advice = "if it contains image-text pairs, make a stream of them with 'vlcpctl split'"
     return _part_of(path) or f"{NO_ARTIFACT}; {advice}"
 

@@ -15,7 +15,6 @@ from vlcpctl.checkpoints.model_facts import shown as model_name
 from vlcpctl.checkpoints.step_config import BATCH_NORM_FROM, METHOD_CODE
 from vlcpctl.core.errors import BadInput, first_line
 from vlcpctl.core.words import printable, shortened
-from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.facts import SplitCounts, StreamTask
 from vlcpctl.files.inputs import converted, read_json_object
 from vlcpctl.files.manifest import MANIFESTS, birth_id, kind_of, read_manifest
@@ -80,8 +79,7 @@ def describe(path: Path) -> dict[str, Any]:
         raise BadInput(f"{path}: {why_not}")
     kind = kind_of(path)
     search = _Search(_artifacts_near(path))
-    if kind is None:
-        return _described_texts(path, search)
+    assert kind is not None, "it is an artifact"
     return _describe(path, kind, search, seen=())
 
 
@@ -98,25 +96,6 @@ class _Search:
         if self.described >= _MOST_PARENTS or len(seen) >= _MOST_GENERATIONS or present in seen:
             return None
         return (kind, path) if kind else None
-
-
-def _described_texts(path: Path, search: _Search) -> dict[str, Any]:
-    """As `describe`, for a file of pseudo texts, whose manifest is in its Parquet metadata."""
-    with _naming_damage(path):
-        file = open_pseudo_texts(path)
-        made_from = [
-            ParentArtifact(role, converted(file.identity[role], str, f"{path}, {role}"))
-            for role in ("checkpoint", "buffer")
-        ]
-        content, texts, own = str(file.content), file.count, _id(file.metadata, path)
-    return {
-        "path": str(path),
-        "kind": "pseudo texts",
-        "content": content,
-        **own,
-        "texts": texts,
-        "parents": [_parent(parent, search, ()) for parent in made_from],
-    }
 
 
 def _describe(path: Path, kind: str, search: _Search, seen: Sequence[str]) -> dict[str, Any]:
@@ -178,6 +157,8 @@ def _facts(manifest: Mapping[str, Any], kind: str, place: Path) -> dict[str, Any
     }
     if kind == "targets":
         facts |= asdict(converted(manifest, _OfTargets, place))
+    if kind == "pseudo-texts":
+        facts["texts"] = converted(manifest["texts"], int, f"{place}, texts")
     if kind == "task":
         splits = converted(manifest["splits"], dict[str, SplitCounts], f"{place}, splits")
         facts["splits"] = {name: split.images for name, split in splits.items()}
@@ -230,6 +211,9 @@ def _parents(manifest: Mapping[str, Any], kind: str, place: Path) -> list[Parent
             ParentArtifact("teacher", teacher),
             *(ParentArtifact("pairs", content) for content in sources),
         ]
+    if kind == "pseudo-texts":
+        made = converted(manifest["identity"], dict[str, Any], f"{place}, identity")
+        return [ParentArtifact(role, str(made[role])) for role in ("checkpoint", "buffer")]
     if manifest.get("buffer"):
         seen = converted(manifest["buffer"], dict[str, Any], f"{place}, buffer").get("seen", ())
         return [ParentArtifact("task", str(content)) for content in seen]

@@ -5,13 +5,12 @@ Torch is imported where it is used: commands that only plan stay fast.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 from vlcpctl.core.machine import in_words, worker_count
-from vlcpctl.distributed.pool import ALONE, Pool, pool_of
+from vlcpctl.distributed.pool import Pool, pool_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,15 +22,12 @@ class ComputeOptions:
     workers: int | None  # None: auto
     threads: int
     nproc: int = 1  # processes that run the model
-    pool: Pool = ALONE  # these processes, while parts are computed
 
-    @contextmanager
-    def with_pool(self) -> Iterator[ComputeOptions]:
-        """Within the block, the processes run; yields these options with their pool."""
+    def pool(self) -> AbstractContextManager[Pool]:
+        """The processes, which run within the block."""
         from vlcpctl.models.imports import preload
 
-        with pool_of(self.nproc, self.device, preload) as pool:
-            yield replace(self, pool=pool)
+        return pool_of(self.nproc, self.device, preload)
 
     @property
     def worker_count(self) -> int:
@@ -46,8 +42,5 @@ class ComputeOptions:
         """The facts that decide the last bits of the result."""
         from vlcpctl.core.devices import arithmetic_facts, torch_device
 
-        return {
-            **arithmetic_facts(torch_device(self.device)),
-            "threads": self.threads,
-            "batch_size": self.batch_size,
-        }
+        facts = arithmetic_facts(torch_device(self.device))
+        return {**facts, "threads": self.threads, "batch_size": self.batch_size}

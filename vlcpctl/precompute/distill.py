@@ -27,19 +27,19 @@ from vlcpctl.core.errors import OutputExists
 from vlcpctl.data.images.transforms import TrainView
 from vlcpctl.data.loading.loader import ImageCache
 from vlcpctl.data.loading.workers import read_in_order
-from vlcpctl.data.precomputed.teacher_targets import Side, write_targets
-from vlcpctl.data.precomputed.vector_files import write_vectors
+from vlcpctl.data.precomputed.store import write_vectors
+from vlcpctl.data.precomputed.targets import write_targets
 from vlcpctl.files.finished import already_made
 from vlcpctl.files.outputs import Output
 from vlcpctl.files.parts import SHARDS, Parts, drop_parts
 from vlcpctl.models.embed import require_finite
 from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.precompute.compute_options import ComputeOptions
-from vlcpctl.precompute.distill_plan import DistillPlan
+from vlcpctl.precompute.distill_plan import Distillation
 
 
 def distill(
-    plan: DistillPlan, compute: ComputeOptions, shard: Parts, *, force: bool = False
+    plan: Distillation, compute: ComputeOptions, shard: Parts, *, force: bool = False
 ) -> bool:
     """Compute the missing parts of this shard, and join them once those of all shards exist.
 
@@ -47,7 +47,7 @@ def distill(
     other shards are missing. Raises OutputExists if unfinished work of a different command exists,
     and Diverged for non-finite embeddings.
     """
-    out = plan.request.out
+    out = plan.out
     # A part does not depend on the number of shards: another number may resume the work.
     with shard.claimed(plan.identity, {**compute.numeric(), SHARDS: None}, force=force):
         if already_made(out, "targets", plan.identity, force=force):  # by another shard, meanwhile
@@ -71,7 +71,7 @@ def _names(number: int) -> tuple[str, str]:
     return f"images-{number:06d}", f"texts-{number:06d}"
 
 
-def _compute(plan: DistillPlan, compute: ComputeOptions, shard: Parts) -> dict[str, Any]:
+def _compute(plan: Distillation, compute: ComputeOptions, shard: Parts) -> dict[str, Any]:
     """Compute the missing parts of the shard; returns the facts for the manifest."""
     torch.set_num_threads(compute.threads)
     own = range(shard.index or 0, plan.parts, shard.count)
@@ -79,26 +79,26 @@ def _compute(plan: DistillPlan, compute: ComputeOptions, shard: Parts) -> dict[s
     found = dict(zip(names, shard.find(names), strict=True))
     missing = [number for number in own if None in map(found.get, _names(number))]
     if len(missing) < len(own):
-        say(f"resuming {plan.request.out} at part {len(own) - len(missing)} of {len(own)}")
-    source = SavedEncoder(plan.request.teacher)
+        say(f"resuming {plan.out} at part {len(own) - len(missing)} of {len(own)}")
+    source = SavedEncoder(plan.teacher)
     with (
-        compute.with_pool() as compute_,
+        compute.pool() as pool,
         progress("distill", sum(len(plan.part(number)) for number in own), "pairs") as bar,
     ):
-        teacher = compute_.pool.load(source, compute.device)
+        teacher = pool.load(source, compute.device)
         bar.resume(sum(len(plan.part(number)) for number in own if number not in missing))
         work = TargetWork(plan, compute)
-        for number, *sides in compute_.pool.results(source, teacher, work, missing):
+        for number, *sides in pool.results(source, teacher, work, missing):
             for name, vectors in zip(_names(number), sides, strict=True):
                 shard.keep(name, ".npy", partial(_write, vectors))
             bar.advance(len(plan.part(number)))
     return {
         "teacher": plan.identity["teacher"],
-        "sources": list(plan.sources),
+        "sources": [source.id for source in plan.sources],
         "width": teacher.width,
         "scale": teacher.weights()["logit_scale"].detach().exp().item(),
         "pairs": len(plan.pair_rows),
-        "views": plan.views,
+        "views": plan.view_count,
     }
 
 
@@ -106,9 +106,9 @@ def _write(vectors: np.ndarray, path: Path) -> None:
     write_vectors(path, [vectors], vectors.shape, np.float32)
 
 
-def _join(plan: DistillPlan, shard: Parts, facts: dict[str, Any], *, force: bool) -> None:
+def _join(plan: Distillation, shard: Parts, facts: dict[str, Any], *, force: bool) -> None:
     """Join the parts into the finished targets, unless another shard has; delete the parts."""
-    out = plan.request.out
+    out = plan.out
     if force or not already_made(out, "targets", plan.identity, force=False):
         names = [name for number in range(plan.parts) for name in _names(number)]
         files = [file for file in shard.find(names) if file is not None]
@@ -116,9 +116,8 @@ def _join(plan: DistillPlan, shard: Parts, facts: dict[str, Any], *, force: bool
             raise OutputExists(
                 f"the parts of {out} were removed by another command; run this one again"
             )
-        views = np.full(len(plan.pair_rows), plan.views)
-        sides = Side(views, files[0::2]), Side(plan.caption_counts, files[1::2])
-        write_targets(out, plan.keys(), sides, plan.identity, facts)
+        samples = plan.keys(), plan.caption_counts
+        write_targets(out, samples, (files[0::2], files[1::2]), plan.identity, facts)
     drop_parts(out)
 
 
@@ -126,7 +125,7 @@ def _join(plan: DistillPlan, shard: Parts, facts: dict[str, Any], *, force: bool
 class ViewBatches(Dataset[Tensor]):
     """The views of the images of some parts as (n, H, W, 3) bytes; no batch spans two parts."""
 
-    plan: DistillPlan
+    plan: Distillation
     batches: Sequence[tuple[int, int]]  # (part, batch within the part)
     size: int
 
@@ -135,7 +134,7 @@ class ViewBatches(Dataset[Tensor]):
 
     def __getitem__(self, number: int) -> Tensor:
         part, batch = self.batches[number]
-        places, views = self.plan.part(part), self.plan.views
+        places, views = self.plan.part(part), self.plan.view_count
         first = batch * self.size
         numbers = range(first, min(first + self.size, len(places) * views))
         known = [self._view(places[at // views], at % views) for at in numbers]
@@ -144,7 +143,7 @@ class ViewBatches(Dataset[Tensor]):
     def _view(self, place: np.ndarray, visit: int) -> np.ndarray:
         source, row = place.tolist()
         splits, key = self.plan.splits, self.plan.splits[source].keys[row]
-        view = TrainView(self.plan.transform, self.plan.request.seed, key, visit)
+        view = TrainView(self.plan.transform, self.plan.seed, key, visit)
         image = self._cache.get(splits, source, row, view.reduction)
         with splits[source].naming(row):
             return view.render(image)
@@ -154,7 +153,7 @@ class ViewBatches(Dataset[Tensor]):
 class TargetWork:
     """Work that computes parts: the number, the image and the text embeddings of each."""
 
-    plan: DistillPlan
+    plan: Distillation
     compute: ComputeOptions
 
     def share(self, numbers: Sequence[int]) -> TargetWork:
@@ -165,7 +164,7 @@ class TargetWork:
         self, teacher: Encoder, numbers: Sequence[int]
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """See `Work`; the embeddings are (N, D) float32. Raises Diverged if they are not finite."""
-        size, views = self.compute.batch_size, self.plan.views
+        size, views = self.compute.batch_size, self.plan.view_count
         counts = [-(-len(self.plan.part(number)) * views // size) for number in numbers]
         batches = [
             (number, batch)
@@ -201,5 +200,5 @@ class TargetWork:
 
     def _joined(self, number: int, parts: Iterator[Tensor]) -> np.ndarray:
         vectors = np.concatenate(list(to_host(parts)))
-        require_finite(vectors, f"{self.plan.request.teacher}, part {number}")
+        require_finite(vectors, f"{self.plan.teacher}, part {number}")
         return vectors

@@ -1,9 +1,9 @@
-"""The plan of distill: a request checked against its inputs. Torch-free."""
+"""What distill is to do, checked against its inputs. Torch-free."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.models.configuration import checkpoint_transform
 from vlcpctl.training.presets import refuse_idle_settings, resolve
-from vlcpctl.training.settings import Settings
 
 AUGMENTATION = ("crop", "crop_scale", "flip", "randaugment", "jpeg_decode", "resize")
 VIEWS = 4
@@ -26,10 +25,12 @@ PAIRS_OF_A_PART = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistillRequest:
-    """The inputs and options of distill.
+class Distillation:
+    """The inputs and options of distill, and what follows from them, K pairs in parts.
 
-    None for `views` means the default number, and for `preset` the teacher's own augmentation.
+    None for `views` means the default number, and for `preset` the teacher's own augmentation. What
+    follows raises BadInput if an input is not what its option needs, and UsageError for options
+    without effect or an unknown augmentation; `identity` depends on all of it.
     """
 
     tasks: tuple[Path, ...]
@@ -38,20 +39,78 @@ class DistillRequest:
     buffer: Path | None = None
     views: int | None = None
     preset: str | None = None
-    augmentation: Mapping[str, Any]
+    augmentation: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
 
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What decides the targets."""
+        tasks, buffer = self.sources[: len(self.tasks)], self.sources[len(self.tasks) :]
+        return {
+            "teacher": self._teacher.content,
+            "tasks": [task.content for task in tasks],
+            "buffer": buffer[0].content if buffer else None,
+            "views": self.view_count,
+            "seed": self.seed,
+            "transform": self.transform.facts(),
+        }
 
-@dataclass(frozen=True)
-class DistillPlan:
-    """A checked request, its opened splits, and the image transform and number of its views."""
+    @cached_property
+    def sources(self) -> list[Task]:
+        """The tasks and, last, the buffer."""
+        buffers = [open_buffer(self.buffer)] if self.buffer else []
+        return [*map(open_task, self.tasks), *buffers]
 
-    request: DistillRequest
-    sources: Sequence[str]  # ids of the tasks and the buffer
-    splits: Sequence[Split]
-    transform: ImageTransform
-    views: int
-    identity: dict[str, Any]
+    @cached_property
+    def splits(self) -> list[Split]:
+        """The training splits of the sources."""
+        for source in self.sources:
+            source.require("train")
+        return [source.split("train") for source in self.sources]
+
+    @cached_property
+    def _teacher(self) -> CheckpointManifest:
+        return CheckpointManifest.read(self.teacher)
+
+    @cached_property
+    def transform(self) -> ImageTransform:
+        """How images become views: as the preset says, else the teacher's training; options win."""
+        inherited: dict[str, Any] = {}
+        if self.preset is None:
+            trained = self._teacher.identity.get("settings")
+            if trained is None:
+                is_merged = self._teacher.is_merged
+                why = "was merged from others" if is_merged else "was not trained by vlcpctl"
+                raise UsageError(
+                    f"{self.teacher} {why}, so its augmentation is not known; "
+                    "pass the --preset that train-step will use"
+                )
+            # A run that lacks one of them had its default.
+            given = {name: trained[name] for name in AUGMENTATION if name in trained}
+            inherited = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in given.items()
+            }
+        settings, _ = resolve(self.preset or "tiny", {**inherited, **self.augmentation}, {})
+        refuse_idle_settings(settings, dict.fromkeys(self.augmentation, "flag"))
+        augmentation = {name: getattr(settings, name) for name in AUGMENTATION}
+        return replace(checkpoint_transform(self.teacher), **augmentation)
+
+    @cached_property
+    def view_count(self) -> int:
+        """The number of views of each image, V."""
+        if self.transform.varies:
+            return self.views or VIEWS
+        if (self.views or 1) > 1:
+            raise UsageError(
+                f"--views {self.views} has no effect: without augmentation all views are equal "
+                f"(crop {self.transform.crop}, no flip, no randaugment)"
+            )
+        if self.seed:
+            raise UsageError(
+                f"--seed {self.seed} has no effect: without augmentation nothing is drawn at random"
+            )
+        return 1
 
     @cached_property
     def pair_rows(self) -> np.ndarray:
@@ -92,76 +151,7 @@ class DistillPlan:
     def lines(self) -> Iterator[str]:
         """The plan as lines of text."""
         settings = ", ".join(f"{name} {getattr(self.transform, name)}" for name in AUGMENTATION)
-        views = "1 view" if self.views == 1 else f"{self.views} views"
+        views = "1 view" if self.view_count == 1 else f"{self.view_count} views"
         captions = int(self.caption_counts.sum())
         yield f"distill: {len(self.pair_rows)} images in {views} each, {captions} captions"
         yield f"  views: {settings}"
-
-
-def make_plan(request: DistillRequest) -> DistillPlan:
-    """Open the inputs of a request and check that they fit together.
-
-    Raises BadInput if an input is not what its option needs, and UsageError for options without
-    effect or an unknown augmentation.
-    """
-    tasks = [open_task(path) for path in request.tasks]
-    buffer = open_buffer(request.buffer) if request.buffer else None
-    teacher = CheckpointManifest.read(request.teacher)
-    settings = _settings(request, teacher)
-    augmentation = {name: getattr(settings, name) for name in AUGMENTATION}
-    transform = replace(checkpoint_transform(request.teacher), **augmentation)
-    views = _views(request, transform)
-    identity = {
-        "teacher": teacher.content,
-        "tasks": [task.content for task in tasks],
-        "buffer": buffer.content if buffer else None,
-        "views": views,
-        "seed": request.seed,
-        "transform": transform.facts(),
-    }
-    sources = [*tasks, *([buffer] if buffer else [])]
-    splits = [_train_split(task) for task in sources]
-    return DistillPlan(request, [one.id for one in sources], splits, transform, views, identity)
-
-
-def _settings(request: DistillRequest, teacher: CheckpointManifest) -> Settings:
-    """The augmentation of the preset, else of the teacher's training; options win over both."""
-    inherited: dict[str, Any] = {}
-    if request.preset is None:
-        trained = teacher.identity.get("settings")
-        if trained is None:
-            why = "was merged from others" if teacher.is_merged else "was not trained by vlcpctl"
-            raise UsageError(
-                f"{request.teacher} {why}, so its augmentation is not known; "
-                "pass the --preset that train-step will use"
-            )
-        # A run that lacks one of them had its default.
-        given = {name: trained[name] for name in AUGMENTATION if name in trained}
-        inherited = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in given.items()
-        }
-    from_options = {**inherited, **request.augmentation}
-    settings, _ = resolve(request.preset or "tiny", from_options, {})
-    refuse_idle_settings(settings, dict.fromkeys(request.augmentation, "flag"))
-    return settings
-
-
-def _views(request: DistillRequest, transform: ImageTransform) -> int:
-    if transform.varies:
-        return request.views or VIEWS
-    if (request.views or 1) > 1:
-        raise UsageError(
-            f"--views {request.views} has no effect: without augmentation all views are equal "
-            f"(crop {transform.crop}, no flip, no randaugment)"
-        )
-    if request.seed:
-        raise UsageError(
-            f"--seed {request.seed} has no effect: without augmentation nothing is drawn at random"
-        )
-    return 1
-
-
-def _train_split(task: Task) -> Split:
-    task.require("train")
-    return task.split("train")

@@ -20,34 +20,34 @@ from vlcpctl.data.precomputed.pseudo_texts import Columns, write_pseudo_texts
 from vlcpctl.models.encoders import Encoder, SavedEncoder
 from vlcpctl.models.inversion import InversionResult, Inverter, ParentCaptions, draw_parents
 from vlcpctl.precompute.compute_options import ComputeOptions
-from vlcpctl.precompute.invert_plan import InvertPlan
+from vlcpctl.precompute.invert_plan import Inversion
 
 
-def invert_texts(plan: InvertPlan, compute: ComputeOptions) -> None:
+def invert_texts(plan: Inversion, compute: ComputeOptions) -> None:
     """Generate the texts and write their file. Raises Diverged if similarities are not finite."""
     torch.set_num_threads(compute.threads)
-    source = SavedEncoder(plan.request.checkpoint)
+    source = SavedEncoder(plan.checkpoint)
     with (
-        compute.with_pool() as compute_,
-        progress("invert", plan.request.count, "texts") as bar,
+        compute.pool() as pool,
+        progress("invert", plan.count, "texts") as bar,
     ):
-        encoder = compute_.pool.load(source, compute.device)
+        encoder = pool.load(source, compute.device)
         shape = encoder.tokenize([""]).shape[1], encoder.text_tower.width
 
         def columns() -> Iterator[Columns]:
             work = TextWork(plan, compute)
-            for number, found in compute_.pool.results(source, encoder, work, range(plan.parts)):
+            for number, found in pool.results(source, encoder, work, range(plan.parts)):
                 yield found
                 bar.advance(plan.texts_of(number))
 
-        write_pseudo_texts(plan.request.out, columns(), shape, plan.identity)
+        write_pseudo_texts(plan.out, columns(), shape, plan.identity)
 
 
 @dataclass(frozen=True)
 class TextWork:
     """Work that generates parts: the number and the columns of each."""
 
-    plan: InvertPlan
+    plan: Inversion
     compute: ComputeOptions
 
     def share(self, numbers: Sequence[int]) -> TextWork:
@@ -58,13 +58,11 @@ class TextWork:
         """See `Work`; raises Diverged if similarities are not finite."""
         encoder.module.requires_grad_(False)
         dataset = PlannedBatches(
-            splits=[self.plan.buffer],
-            plan=BufferSampler(
-                self.plan.buffer, self.plan.settings.pairs, self.plan.request.seed
-            ).plan,
+            splits=[self.plan.split],
+            plan=BufferSampler(self.plan.split, self.plan.settings.pairs, self.plan.seed).plan,
             transform=encoder.transform,
             tokenise=encoder.tokenizer,
-            seed=self.plan.request.seed,
+            seed=self.plan.seed,
             part=lambda count: slice(0, count),
         )
         on_gpu, workers = encoder.device.type == "cuda", self.compute.worker_count
@@ -75,7 +73,7 @@ class TextWork:
 
     def _rows(self, encoder: Encoder, number: int, batch: Batch) -> Columns:
         settings, size = self.plan.settings, self.compute.batch_size
-        parents = draw_parents(self.plan.request.seed, number, settings.texts, settings.pairs)
+        parents = draw_parents(self.plan.seed, number, settings.texts, settings.pairs)
         images, ids = encoder.inputs(batch.images, batch.texts)
         with torch.no_grad():
             image, _ = encoder.features(images, None)
@@ -94,7 +92,7 @@ class TextWork:
             for name in columns_of_slices[0]
         }
         if not np.isfinite(columns["loss"]).all():
-            raise Diverged(f"{self.plan.request.checkpoint} gives non-finite similarities")
+            raise Diverged(f"{self.plan.checkpoint} gives non-finite similarities")
         keys = np.array(batch.keys)
         return {**columns, "first": keys[columns["first"]], "second": keys[columns["second"]]}
 

@@ -16,8 +16,7 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.data.classification import benchmarks
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES, prompts_of, read_templates
 from vlcpctl.data.images.transforms import eval_view
-from vlcpctl.data.splitting.labels_from import Labelling, LabelsFrom
-from vlcpctl.data.splitting.pseudo_labels import Classifier
+from vlcpctl.data.splitting.labels import Classifier, LabelsFrom
 from vlcpctl.evaluation.classification.class_vectors import class_vectors
 from vlcpctl.models import encoders
 from vlcpctl.models.embed import embed_images, require_finite
@@ -27,11 +26,11 @@ from vlcpctl.models.timm_classifier import TimmClassifier, load_timm, names_of
 BATCH_SIZE = 64
 
 
-def classifier_of(labelling: Labelling, device: str) -> Classifier:
+def classifier_of(labels: LabelsFrom, device: str) -> Classifier:
     """The classifier with its model loaded; raises UsageError if class names are missing."""
-    if labelling.source.kind == "timm":
-        return _timm(labelling, torch_device(device))
-    return ZeroshotClassifier(_encoder(labelling.source, device), labelling)
+    if labels.kind == "timm":
+        return _timm(labels, torch_device(device))
+    return ZeroshotClassifier(_encoder(labels, device), labels)
 
 
 @final
@@ -40,10 +39,10 @@ class ZeroshotClassifier:
 
     batch_size = BATCH_SIZE
 
-    def __init__(self, encoder: Encoder, labelling: Labelling) -> None:
-        assert labelling.names is not None, "labelling_of has checked it"
-        self.names, self.encoder, self.what = labelling.names, encoder, labelling.source.name
-        file = labelling.templates
+    def __init__(self, encoder: Encoder, labels: LabelsFrom) -> None:
+        assert labels.names is not None, "labels_from has checked it"
+        self.names, self.encoder, self.what = labels.names, encoder, labels.name
+        file = labels.templates
         templates = DEFAULT_TEMPLATES if file is None else read_templates(file).of("split")
         prompts = prompts_of(self.names, templates, file or "the default template")
         self._class_CD = class_vectors(encoder, prompts, BATCH_SIZE, self.what)
@@ -68,11 +67,10 @@ def _encoder(source: LabelsFrom, device: str) -> Encoder:
     return encoder
 
 
-def _timm(labelling: Labelling, device: torch.device) -> TimmClassifier:
-    source = labelling.source
+def _timm(source: LabelsFrom, device: torch.device) -> TimmClassifier:
     module = load_timm(source.name, source.weights)
     count = int(getattr(module, "num_classes"))  # noqa: B009 - nn.Module hides its type
-    names: Sequence[str] | None = labelling.names or names_of(module)
+    names: Sequence[str] | None = source.names or names_of(module)
     if names is None and count == benchmarks.IMAGENET_CLASSES:
         names = benchmarks.imagenet_class_names()
     if names is None or len(names) != count:

@@ -16,21 +16,12 @@ from torch.nn.functional import normalize
 from vlcpctl.core.console import progress
 from vlcpctl.core.devices import to_device
 from vlcpctl.data.loading.eval_batches import EvalImages
-from vlcpctl.data.precomputed.stored_features import StoredProjections
+from vlcpctl.data.precomputed.features import StoredProjections
 from vlcpctl.data.tasks.task import Split
 from vlcpctl.models.encoders import Encoder
 
 BATCH = 256
 _NOTHING = np.empty(0, dtype=np.float32)
-
-
-@dataclass(frozen=True)
-class PairChunk:
-    """A batch of N pairs with T captions; `owner` (T,) is the index of each caption's image."""
-
-    images: Tensor
-    texts: Tensor
-    owner: Tensor
 
 
 Results = Callable[["PairWork", Sequence[int]], Iterator[tuple[np.ndarray, np.ndarray]]]
@@ -46,11 +37,6 @@ class PairWork:
     split: Split
     rows: np.ndarray
     is_raw: bool
-
-    @property
-    def numbers(self) -> range:
-        """The numbers of all batches."""
-        return range(-(-len(self.rows) // BATCH))
 
     def share(self, numbers: Sequence[int]) -> PairWork:
         """See `Work`."""
@@ -70,16 +56,16 @@ class PairWork:
         self, encoder: Encoder, pixels: Tensor, captions: Sequence[list[str]]
     ) -> tuple[np.ndarray, np.ndarray]:
         texts = encoder.tokenize([caption for some in captions for caption in some])
-        owner = torch.repeat_interleave(torch.tensor([len(some) for some in captions]))
         images, texts = encoder.inputs(pixels, texts)
-        chunk = PairChunk(images, texts, to_device(owner, images.device))
+        owner = torch.repeat_interleave(torch.tensor([len(some) for some in captions]))
+        owner_T = to_device(owner, images.device)  # the index of each caption's image
         if encoder.family == "fusion" and not self.is_raw:
-            fused = encoder.fused(chunk.images[chunk.owner], chunk.texts)
-            return _array(_mean_direction(fused, chunk)), _NOTHING
-        image, text = encoder.features(chunk.images, chunk.texts)
+            fused = encoder.fused(images[owner_T], texts)
+            return _array(_mean_direction(fused, owner_T, len(captions))), _NOTHING
+        image, text = encoder.features(images, texts)
         if self.is_raw:
             return _array(image), _array(text)
-        mean = normalize(image, dim=-1) + _mean_direction(text, chunk)
+        mean = normalize(image, dim=-1) + _mean_direction(text, owner_T, len(captions))
         return _array(normalize(mean, dim=-1)), _NOTHING
 
 
@@ -117,25 +103,18 @@ def raw_projections(
 def _computed(
     work: PairWork, encoder: Encoder, results: Results | None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    numbers = work.numbers
+    numbers = range(-(-len(work.rows) // BATCH))
     found = results(work, numbers) if results else work.results(encoder, numbers)
-    yield from _with_progress(work, numbers, found)
-
-
-def _with_progress(
-    work: PairWork, numbers: range, found: Iterator[tuple[np.ndarray, np.ndarray]]
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    sizes = [len(work.rows[number * BATCH :][:BATCH]) for number in numbers]
-    with progress("features", sum(sizes), "pairs") as bar:
-        for size, one in zip(sizes, found, strict=True):
+    with progress("features", len(work.rows), "pairs") as bar:
+        for number, one in zip(numbers, found, strict=True):
             yield one
-            bar.advance(size)
+            bar.advance(len(work.rows[number * BATCH :][:BATCH]))
 
 
-def _mean_direction(of_captions: Tensor, chunk: PairChunk) -> Tensor:
-    """(N, D): the mean direction of each image's captions, unit length, from (T, D)."""
-    sums = of_captions.new_zeros(len(chunk.images), of_captions.shape[1])
-    sums.index_add_(0, chunk.owner, normalize(of_captions, dim=-1))
+def _mean_direction(captions_TD: Tensor, owner_T: Tensor, images: int) -> Tensor:
+    """(N, D): the mean direction of each image's captions, unit length."""
+    sums = captions_TD.new_zeros(images, captions_TD.shape[1])
+    sums.index_add_(0, owner_T, normalize(captions_TD, dim=-1))
     return normalize(sums, dim=-1)
 
 

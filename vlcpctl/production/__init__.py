@@ -1,1 +1,1 @@
-"""A model in production: a state directory, and the weekly update of the model in it."""
+"""A model in production that is updated every week, and its state directory."""

@@ -1,190 +1,141 @@
-"""The guards of an update, and its reference: found when given, unchanged whenever used."""
+"""The guards of an update, and its reference: unchanged whenever used, and what they can show."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
-from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.console import say, warn
+from vlcpctl.core.errors import BadInput, UsageError, missing
 from vlcpctl.core.words import counted
 from vlcpctl.data.classification.benchmarks import expand_groups, usual_name
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.manifest import MANIFESTS
-from vlcpctl.metrics.chance import (
-    WEEKS_A_YEAR,
-    critical_value,
-    smallest_seen,
-)
-from vlcpctl.production.layout import relative_to_root, shown_path
-from vlcpctl.production.settings import NONE, Guard, Settings
-from vlcpctl.report.scores import FEWEST_IMAGES
+from vlcpctl.metrics.chance import critical_value, smallest_seen
+from vlcpctl.production.settings import Settings
+from vlcpctl.production.state import Attempt, shown_path
 
-# What has tasks of the stream: the state directory, which is ".", and directories in it.
-_OF_STREAM = frozenset({".", "weeks", "pending", "rejected", "rolled-back", "redo"})
-_DEVIATION = 15.0  # points, of a sample's change in a week that lost 3, as measured
+DEVIATIONS = (11.4, 15.3)  # points, of a change of a sample in a week: of ctp, and of er
+FEWEST_IMAGES = 50  # of a guard, on fewer of which chance hides any loss that matters
+_LOSSES = ("drop", "worst_drop", "step_drop")
 _SPECIAL = re.compile(r"[*?\[]")  # in patterns of `fnmatch`
 
 
-@dataclass(frozen=True)
-class Sight:
-    """What a guard of so many images can show: `sees` and `bound` are points lost."""
+def find_guards(root: Path, settings: Settings) -> dict[str, str]:
+    """The content ids of the guards, distractors and reference, by their recorded paths.
 
-    name: str
-    images: int
-    sees: float
-    bound: float
-
-    def sentence(self) -> str:
-        """Such as "golden, 50 images: a true loss of 6.8 points is rejected in 80 of 100 weeks"."""
-        images = counted(self.images, "image")
-        return (
-            f"{self.name}, {images}: a true loss of {self.sees:.1f} points is rejected in 80 of "
-            "100 weeks"
-        )
-
-
-def sights(root: Path, settings: Settings, errors: Mapping[str, float]) -> list[Sight]:
-    """What each guard can show of a loss, if a condition bounds it; of classes, those in tasks.
-
-    `errors` are standard errors measured so far, by guard; of others, it is that of changes of
-    single samples with a standard deviation of 15 points. Raises BadInput if a task cannot be read.
+    Raises BadInput if one is not a task with the split that is used, and UsageError if it belongs
+    to the state, or two guards have the same name, by which reports and conditions know them.
     """
-    bound = settings.bound_on_guards
-    if bound is None:
-        return []
-    guards = len(settings.guards) + len(settings.classes)
-    comparisons = guards * len(settings.gates_on_guards)
-    z = critical_value(comparisons, (settings.false_alarms or 1.0) / WEEKS_A_YEAR)
-    found = []
-    tasks = {guard.name: shown_path(root, guard.path) for guard in settings.guards}
-    for name, path in {**tasks, **class_tasks(root, settings)}.items():
-        images = _images(path)
-        error = errors.get(name, _DEVIATION / math.sqrt(max(images, 1)))
-        found.append(Sight(name, images, smallest_seen(bound, error, z), bound))
+    found, names = {}, Counter[str]()
+    for option, split in (("guard", "test"), ("distractors", "test"), ("reference", "train")):
+        value = settings.own(option, [])
+        for recorded in [value] if isinstance(value, str) else value:
+            path = shown_path(root, recorded)
+            if not path.exists():
+                raise BadInput(f"the {option} {missing(path)}; --{option} gives its new place")
+            if recorded.split("/")[0] in {".", "attempts"}:
+                raise UsageError(f"--{option} {path} belongs to {root}: give a task outside of it")
+            task = open_task(path)
+            task.require(split)
+            found[recorded] = task.id
+            names[task.slug] += option == "guard"
+    if twice := next((name for name, count in names.items() if count > 1), None):
+        raise UsageError(
+            f"--guard: several tasks have the name {twice}, and reports could not tell them apart; "
+            "split them again with --by all:NAME"
+        )
     return found
 
 
+def require_unchanged(found: Mapping[str, str], before: Mapping[str, str], given: object) -> None:
+    """Raise BadInput if a task has not the id that it had, unless `given` anew with this call.
+
+    Tasks that `vlcpctl forget` rewrote keep their id.
+    """
+    for recorded, content in before.items():
+        if not given and found.get(recorded, content) != content:
+            raise BadInput(
+                f"the guard {recorded} has changed: its content id was {content} and is now "
+                f"{found[recorded]}; restore it, or give it again with --guard"
+            )
+
+
+def guard_ids(root: Path, settings: Settings) -> list[str]:
+    """An id for each guard: of a task its content id with those of what its gallery has besides.
+
+    Of a set of classes, it is the path or name.
+    """
+    more = sorted(read_task(one).id for one in settings.paths(root, "distractors"))
+    tasks = ["+".join([read_task(one).id, *more]) for one in settings.paths(root, "guard")]
+    return [*tasks, *(f"classes:{word}" for word in settings.own("guard-classes", []))]
+
+
 def class_tasks(root: Path, settings: Settings) -> dict[str, Path]:
-    """The tasks with a test split among the data sets of --guard-classes, by name."""
-    words = [word.partition(":") for word in settings.classes]
-    paths = [shown_path(root, word) for kind, _, word in words if kind == "path"]
+    """The tasks with a test split among the data sets of guard-classes, by name."""
+    paths = [one for one in settings.classes(root) if isinstance(one, Path)]
     tasks = {path: read_task(path) for path in paths if (path / MANIFESTS["task"]).is_file()}
     return {task.slug: path for path, task in tasks.items() if "test" in task.splits}
 
 
-def refuse_small(root: Path, guards: Sequence[Guard]) -> None:
-    """Raise UsageError for a guard of fewer than 50 test images."""
-    for guard in guards:
-        images = _images(shown_path(root, guard.path))
-        if images < FEWEST_IMAGES:
-            raise UsageError(
-                f"--guard {shown_path(root, guard.path)} has {counted(images, 'test image')}, on "
-                f"which chance hides any loss that matters; give {FEWEST_IMAGES} or more, or "
-                "accept it with --small-guard"
-            )
-
-
-def _images(task: Path) -> int:
-    return read_task(task).splits["test"].images
-
-
-def find_guards(
-    root: Path, paths: Sequence[str], option: str = "--guard"
-) -> tuple[Guard, ...] | tuple[str, ...]:
-    """The guards, or distractors, at these paths, in order, or the word that stands for none.
-
-    Raises BadInput if a path is not a task with a test split, and UsageError if one belongs to
-    the state, or two of them have the same name, by which reports and gates know them.
-    """
-    if list(paths) == [NONE]:
-        return (NONE,)
-    found: dict[str, Guard] = {}
-    for path in map(Path, paths):
-        task = open_task(path)
-        if "test" not in task.manifest.splits:
-            raise BadInput(f"{option} {path} has no test split; give a task that has one")
-        recorded = _recorded(root, path, option)
-        found[recorded] = Guard(recorded, task.id, task.slug)
-    name, count = Counter(guard.name for guard in found.values()).most_common(1)[0]
-    if count > 1:
-        raise UsageError(
-            f"{option}: {count} tasks have the name {name}, and reports could not tell them apart; "
-            "split them again with --by all:NAME"
-        )
-    return tuple(found.values())
-
-
-def find_reference(root: Path, text: str) -> Guard:
-    """The task of --reference, as it is recorded.
-
-    Raises BadInput if it is not a task with pairs to train on, and UsageError if it belongs to
-    the state.
-    """
-    path = Path(text)
-    task = open_task(path)
-    task.require("train")
-    return Guard(_recorded(root, path, "--reference"), task.id, task.slug)
-
-
-def _recorded(root: Path, path: Path, option: str) -> str:
-    """The path of a task as it is recorded. Raises UsageError for one of the state's stream."""
-    recorded = relative_to_root(root, path)
-    if recorded.split("/")[0] in _OF_STREAM:
-        raise UsageError(
-            f"{option} {path} belongs to {root}, whose weeks can be trimmed, and taken back; "
-            "give a task outside the state directory"
-        )
-    return recorded
-
-
-def record_classes(root: Path, words: Sequence[str]) -> tuple[str, ...]:
-    """The data sets of --guard-classes as they are recorded: `path:` and a path, or `name:`."""
-    if list(words) == [NONE]:
-        return (NONE,)
-    return tuple(
-        f"path:{relative_to_root(root, Path(word))}" if Path(word).exists() else f"name:{word}"
-        for word in dict.fromkeys(words)
-    )
-
-
 def guard_patterns(root: Path, settings: Settings) -> list[str]:
     """Patterns of --guard of a report that match the guards of these settings, and no others."""
-    found = [guard.name for guard in settings.guards]
-    classes = [name for word in settings.classes for name in _class_names(root, word)]
+    found = [read_task(one).slug for one in settings.paths(root, "guard")]
+    classes = [name for one in settings.classes(root) for name in _class_names(one)]
     average = [f"average of {len(classes)}*"] if len(classes) > 1 else []
     return [*(_SPECIAL.sub(r"[\g<0>]", name) for name in [*found, *classes]), *average]
 
 
-def _class_names(root: Path, recorded: str) -> list[str]:
-    """The names that rows give to a data set of --guard-classes, of which a group has several."""
-    kind, _, word = recorded.partition(":")
-    if kind != "path":
-        return [usual_name(name) for name in expand_groups([word])]
-    path = shown_path(root, word)
-    is_task = (path / MANIFESTS["task"]).is_file()
-    return [read_task(path).slug if is_task else usual_name(path.name)]
+def _class_names(one: Path | str) -> list[str]:
+    """The names that rows give to a data set of guard-classes, of which a group has several."""
+    if isinstance(one, str):
+        return [usual_name(name) for name in expand_groups([one])]
+    is_task = (one / MANIFESTS["task"]).is_file()
+    return [read_task(one).slug if is_task else usual_name(one.name)]
 
 
-def require_unchanged(root: Path, settings: Settings) -> None:
-    """Raise BadInput if a guard, distractors or the reference are missing or not what they were.
+def say_sights(root: Path, settings: Settings, last: Attempt | None) -> None:
+    """Say what loss each guard finds in 80 of 100 weeks, if that is new.
 
-    Data that `vlcpctl forget` rewrote count as the same.
+    With the standard error of the last week, or else with the least and the largest change of a
+    sample that was measured.
     """
-    named = [("guard", "all guards", one) for one in settings.guards]
-    named += [("distractors", "all distractors", one) for one in settings.distractors]
-    named += [("reference", "it", settings.reference)] if settings.reference else []
-    for option, which, guard in named:
-        path = shown_path(root, guard.path)
-        if not path.exists():
-            raise BadInput(f"the {option} {path} does not exist; --{option} gives its new place")
-        manifest = read_task(path)
-        if guard.content not in {manifest.id, manifest.content}:
-            raise BadInput(
-                f"the {option} {path} has changed: its content id was {guard.content} and is now "
-                f"{manifest.content}; restore it, or give {which} again with --{option}"
-            )
+    judging = ("guard", "guard-classes")
+    before = {} if last is None else last.settings
+    same = [before.get("update", {}).get(one) == settings.own(one) for one in judging]
+    if all(same) and before.get("forgetting-report") == settings.sections["forgetting-report"]:
+        return
+    losses = [one for one in settings.parsed_gates if one.metric.name in _LOSSES]
+    bound = min((one.bound for one in losses if one.comparison in {"gt", "ge"}), default=None)
+    if bound is None:
+        return
+    count = len(settings.own("guard", [])) + len(settings.own("guard-classes", []))
+    z = critical_value(count * len(losses), settings.false_alarms)
+    paths = {read_task(one).slug: one for one in settings.paths(root, "guard")}
+    errors = errors_of(last)
+    for name, path in (paths | class_tasks(root, settings)).items():
+        images = read_task(path).splits["test"].images
+        root_of = math.sqrt(max(images, 1))
+        known = [errors[name]] if name in errors else [one / root_of for one in DEVIATIONS]
+        sees = [smallest_seen(bound, error, z) for error in known]
+        points = " to ".join(f"{one:.1f}" for one in dict.fromkeys(sees))
+        few = "; fewer than 50 images hide losses" if images < FEWEST_IMAGES else ""
+        speak = warn if sees[0] > 2 * bound or few else say
+        speak(
+            f"guard {name}, {counted(images, 'image')}: a true loss of {points} points is rejected "
+            f"in 80 of 100 weeks{few}"
+        )
+
+
+def errors_of(attempt: Attempt | None) -> dict[str, float]:
+    """The largest standard error that verdicts of an attempt have of a loss, by data set."""
+    found: dict[str, float] = {}
+    for one in attempt.verdicts if attempt is not None else ():
+        error, data = one.get("se"), one.get("data")
+        if isinstance(error, int | float) and isinstance(data, str):
+            found[data] = max(found.get(data, 0.0), float(error))
+    return found

@@ -1,173 +1,148 @@
-"""report/week.html, the page of a week: its facts, from the week and from the one before."""
+"""report/week.html, the page of a week: what update knows beside its report."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.checkpoints.model_facts import shown, shown_settings
+from vlcpctl.checkpoints.model_facts import shown
+from vlcpctl.checkpoints.model_facts import shown_settings as of_model
 from vlcpctl.checkpoints.step_config import step_config
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.files.manifest import MANIFESTS
 from vlcpctl.files.outputs import new_part
-from vlcpctl.files.rows import Row, read_rows
-from vlcpctl.jobs.script import CommandLine
-from vlcpctl.production.attempt import VERDICT_FILE, Attempt, trained_in, verdicts_of
-from vlcpctl.production.layout import PAGE, Layout, shown_path, sizes_of
-from vlcpctl.production.left_out import described
-from vlcpctl.production.records import VERDICT, sealed_record
-from vlcpctl.production.seconds import read_seconds
-from vlcpctl.report.report import Document, Files, ReportRequest, build
+from vlcpctl.files.rows import read_rows
+from vlcpctl.production.data import described
+from vlcpctl.production.lines import Lines, value_of
+from vlcpctl.production.settings import shown_settings
+from vlcpctl.production.state import PASSED, Attempt, State
+from vlcpctl.report.report import Files, ReportRequest, build
 from vlcpctl.report.training import setting_texts
 from vlcpctl.report.week import Pairs, Week, week_page
 
+PAGE = "week.html"
+_WIDTH = 80  # columns that the lines are made for, at least
 
-def write_page(place: Layout, attempt: Attempt, line: CommandLine, width: int | None) -> list[str]:
-    """Write the page of the judged week in `pending/`; returns its lines for a terminal.
 
-    `line` is that of its report. Raises BadInput if a file of the week cannot be read.
+def write_page(lines: Lines) -> list[str]:
+    """Write the page of a judged attempt; returns its lines for the terminal.
+
+    Raises BadInput if a file of the week cannot be read.
     """
-    week, document, ranks = read_week(place, attempt, line)
-    page, lines = week_page(week, document, ranks, width)
-    with new_part(place.pending / "report" / PAGE) as temporary:
-        temporary.write_text(page, encoding="utf-8")
-    return lines
+    from vlcpctl.evaluation.rank_files import SavedRanks  # slow to import
 
-
-def read_week(
-    place: Layout, attempt: Attempt, line: CommandLine
-) -> tuple[Week, Document, Sequence[Any]]:
-    """What the page says of the judged week, its report and ranks. Raises as `write_page` does."""
-    week, last = place.pending, place.week(attempt.number - 1)
-    judged = sealed_record(week / VERDICT_FILE, VERDICT)
-    verdicts = verdicts_of(judged["verdicts"], week / VERDICT_FILE)
-    manifest = CheckpointManifest.read(week / "checkpoint")
-    trained = CheckpointManifest.read(trained_in(week))
-    document, ranks = _document(attempt, manifest.content, line, last)
-    accepted = replace(place, aside=None).week(attempt.number)
-    about = Week(
-        state=attempt.settings.run,
-        number=attempt.number,
-        date=_date(judged),
-        page=str((accepted if judged["accepted"] else week) / "report" / PAGE),
-        sources=attempt.sources,
-        model=_model(manifest, trained),
-        accepted=judged["accepted"],
-        warnings=judged.get("warnings", ()),
-        attempts=[bool(one.get("accepted")) for one in judged.get("attempts", ())],
-        settings=_settings(attempt, trained, last),
-        data=_data(attempt, week, last if attempt.number > 1 else None),
-        images=_images(place, attempt),
-        checkpoint=trained_in(week),
-        seconds=read_seconds(week),
-        disk=sizes_of(week),
-    )
-    return about, replace(document, verdicts=tuple(verdicts)), ranks
-
-
-def _document(
-    attempt: Attempt, checkpoint: str, line: CommandLine, last: Path
-) -> tuple[Document, Sequence[Any]]:
-    """The report of the last two models, and of each week as it was learned; their ranks."""
-    from vlcpctl.evaluation.rank_files import SavedRanks
-
-    words = line.words[1:]
-    given = list(pairwise(words))
-
-    def values(option: str) -> list[str]:
-        return [value for name, value in given if name == option]
-
-    shown = {attempt.parent, checkpoint}
-    rows = [
-        row
-        for row in read_rows(list(takewhile(lambda word: not word.startswith("-"), words)))
-        if row.checkpoint in shown or _is_first(row)
-    ]
-    files = [*map(Path, values("--ranks")), *sorted((last / "ranks").glob("*.parquet"))]
-    ranks = [SavedRanks.open(path) for path in dict.fromkeys(files)]
+    state, made, how = lines.state, lines.made, lines.settings
+    words = lines.of_week()[-1].words
+    rows = read_rows(list(takewhile(lambda word: not word.startswith("-"), words[1:])))
+    ranks = [SavedRanks.open(Path(value)) for value in _values(words, "--ranks")]
     request = ReportRequest(
-        runs=(attempt.settings.run,),
-        guards=tuple(values("--guard")),
+        runs=(str(how.own("run")),),
+        fail_if=tuple(how.gates),
+        guards=tuple(_values(words, "--guard")),
+        undefined=how.undefined,
+        false_alarms=float(value_of(words, "--false-alarms"))
+        if "--false-alarms" in words
+        else None,
         allow_missing=True,
+        allow_mixed=("seed",) if made.draw else (),
     )
-    return build(rows, request, Files(ranks)), ranks
+    width = max(_WIDTH, shutil.get_terminal_size().columns) if sys.stderr.isatty() else None
+    page = state.made(made, "report") / PAGE
+    week = _week(lines, page)
+    text, said = week_page(week, build(rows, request, Files(ranks)), ranks, width)
+    with new_part(page) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return said
 
 
-def _is_first(row: Row) -> bool:
-    """Whether a row is of a task just learned, or of data outside the stream, or of the start."""
-    return row.step is None or row.task_step in {None, row.step}
+def _values(words: Sequence[str], option: str) -> list[str]:
+    return [value for name, value in pairwise(words) if name == option]
 
 
-def _date(judged: Mapping[str, Any]) -> str:
-    """When the week was judged, such as "2026-07-04 12:03 UTC"."""
-    return f"{str(judged['made_by']['time'])[:16].replace('T', ' ')} UTC"
-
-
-def _model(manifest: CheckpointManifest, trained: CheckpointManifest) -> str:
-    """The deployed model in words: architecture, method, how it was merged, and content."""
-    how = dict.fromkeys((trained.method, manifest.method))
-    return ", ".join(
-        filter(None, (shown(manifest.model or {}), *how, f"checkpoint {manifest.content[:12]}"))
+def _week(lines: Lines, page: Path) -> Week:
+    state, made, last = lines.state, lines.made, lines.head[-1]
+    deployed = CheckpointManifest.read(state.made(made, "checkpoint"))
+    trained = CheckpointManifest.read(state.trained(made))
+    methods = dict.fromkeys((trained.method, deployed.method))
+    model = (shown(deployed.model or {}), *methods, f"checkpoint {deployed.content[:12]}")
+    guards = [*lines.settings.paths(state.root, "guard"), *lines.settings.classes(state.root)]
+    images = [one for one in map(Path, guards) if (one / MANIFESTS["task"]).is_file()]
+    return Week(
+        state=str(lines.settings.own("run")),
+        number=made.week,
+        date=f"{made.judged[:16].replace('T', ' ')} UTC",
+        page=str(page),
+        sources=made.names,
+        model=", ".join(filter(None, model)),
+        accepted=made.status == PASSED,
+        warnings=made.warnings,
+        remarks=_of_both(made),
+        attempts=(*(False for _ in made.lost), made.status == PASSED) if made.lost else (),
+        settings=_beside(_settings(state, last) if last.week else None, _settings(state, made)),
+        data=_beside(_data(state, last) if last.week else None, _data(state, made), "-"),
+        images=images,
+        checkpoint=state.trained(made),
+        seconds=made.seconds,
+        disk=_sizes(state.place(made), page),
     )
 
 
-def _settings(attempt: Attempt, manifest: CheckpointManifest, last: Path) -> Pairs:
-    """Every setting in the last week and in this one, those of training as they were resolved."""
-    texts = _texts(manifest, attempt)
-    if attempt.number == 1:
-        return {name: (text, text) for name, text in texts.items()}
-    before = _texts(CheckpointManifest.read(trained_in(last)), Attempt.read(last))
-    names = dict.fromkeys([*texts, *before])
-    return {name: (before.get(name, "none"), texts.get(name, "none")) for name in names}
+def _of_both(made: Attempt) -> list[str]:
+    """What each of two trainings lost, beside the mean that was judged."""
+    found = []
+    for first in made.lost[0] if made.lost else ():
+        same = ("condition", "metric", "data", "against")
+        mean = next((x for x in made.verdicts if all(x.get(n) == first.get(n) for n in same)), None)
+        one, both = first.get("value"), mean and mean.get("value")
+        if first.get("holds") and isinstance(one, float) and isinstance(both, float):
+            name = " on ".join(filter(None, (first.get("metric"), first.get("data"))))
+            found.append(
+                f"judged is the mean of both trainings: {name} is {one:.1f} and "
+                f"{2 * both - one:.1f}, on average {both:.1f}"
+            )
+    return found
 
 
-def _texts(made: CheckpointManifest, attempt: Attempt) -> dict[str, str]:
-    found = setting_texts((step_config(made) or {})["values"])
-    return found | shown_settings(made.model or {}) | _of_update(attempt)
-
-
-def _of_update(attempt: Attempt) -> dict[str, str]:
-    how = attempt.settings
-    guards = [*(one.name for one in how.guards), *how.classes]
-    reference = {} if how.reference is None else {"reference": how.reference.in_words}
-    merging = {"start from": how.start_from, "deploy": how.deploy} if how.merges else {}
-    return {
-        **merging,
-        "gates": ", ".join(how.gates) or "none",
-        "guards": ", ".join(guards) or "none",
-        **reference,
-        "hold-out": how.holdout if how.split_column is None else f"column {how.split_column}",
-        "seed": str(how.seed),
-    }
-
-
-def _data(attempt: Attempt, week: Path, last: Path | None) -> Pairs:
-    """The sources and sizes of the data of the last week and of this one."""
-    now = _sizes(attempt, week)
-    before = {} if last is None else _sizes(Attempt.read(last), last)
+def _beside(before: Mapping[str, str] | None, now: Mapping[str, str], none: str = "none") -> Pairs:
+    """Each value in the last week and in this one; in the first week both are its own."""
+    if before is None:
+        return {name: (text if none == "none" else none, text) for name, text in now.items()}
     names = dict.fromkeys([*now, *before])
-    return {name: (before.get(name, "-"), now.get(name, "-")) for name in names}
+    return {name: (before.get(name, none), now.get(name, none)) for name in names}
 
 
-def _sizes(attempt: Attempt, week: Path) -> dict[str, str]:
-    stream = read_stream(week / "stream")
+def _settings(state: State, made: Attempt) -> dict[str, str]:
+    """Every setting, those of the training as they were resolved."""
+    manifest = CheckpointManifest.read(state.trained(made))
+    resolved = setting_texts((step_config(manifest) or {})["values"]) | of_model(
+        manifest.model or {}
+    )
+    own = {name: values for name, values in made.settings.items() if name != "train-step"}
+    return resolved | shown_settings(own)
+
+
+def _data(state: State, made: Attempt) -> dict[str, str]:
+    stream = read_stream(state.place(made) / "stream")
     found = {f"{name} images": str(counts.images) for name, counts in stream.totals.items()}
-    buffer = read_task(week / "buffer").splits.get("train")
+    path = state.made(made, "buffer")
+    buffer = read_task(path).splits.get("train") if path.exists() else None
     found["buffer images"] = str(buffer.images if buffer else 0)
     found["captions"] = str(sum(counts.captions for counts in stream.totals.values()))
     found |= {f"skipped: {why}": str(count) for why, count in stream.skipped.items()}
     if stream.left_out:
         found["left out"] = described(stream.left_out, stream.read)
-    return {"sources": ", ".join(attempt.sources), **found}
+    return {"sources": ", ".join(made.names), **found}
 
 
-def _images(place: Layout, attempt: Attempt) -> list[Path]:
-    """The tasks of the guards, which have the pictures of what was lost."""
-    words = [guard.path for guard in attempt.settings.guards]
-    words += [one.removeprefix("path:") for one in attempt.settings.classes if "path:" in one]
-    paths = [shown_path(place.root, word) for word in words]
-    return [path for path in paths if (path / MANIFESTS["task"]).is_file()]
+def _sizes(place: Path, page: Path) -> dict[str, int]:
+    """The bytes of each part of an attempt, but for its page."""
+    found: dict[str, int] = {}
+    for path in sorted(place.rglob("*")):
+        parts = [one for one in path.relative_to(place).parts if not one.startswith("draw-")]
+        if path.is_file() and path != page and len(parts) > 1:
+            found[parts[0]] = found.get(parts[0], 0) + path.stat().st_size
+    return found

@@ -1,347 +1,190 @@
-"""The settings of weekly updates: kept in the state, replaced by options that are given again."""
+"""update.toml: the settings of the next week, a section for each command that it runs.
+
+Names and values are those of the options of the command; paths are relative to the state. The file
+is written at --init, edited by hand or by the options of an update, and never runs code.
+"""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from vlcpctl.core.errors import UsageError
+from vlcpctl.checkpoints.merge_rules import Average, Ema
+from vlcpctl.core.errors import BadInput, UsageError, unknown_name, unreadable
 from vlcpctl.core.method import Method
+from vlcpctl.core.options import (
+    NONE,
+    Option,
+    Options,
+    converted,
+    options_of,
+    spelled,
+    text_of,
+    value_of,
+)
+from vlcpctl.core.words import printable
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, check_policy
 from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
+from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.files.stores import protocol_of
-from vlcpctl.methods.plugins.method_file import load_method_file, loaded_file
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.metrics.calibration import METRICS
-from vlcpctl.production.deploying import LATEST, check_deployment
-from vlcpctl.production.layout import relative_to_root
-from vlcpctl.production.left_out import TRAIN
-from vlcpctl.production.records import LATER
-from vlcpctl.report.gates import POLICIES, Gate, parse_gate
+from vlcpctl.metrics.chance import PER_REPORT, WEEKS_A_YEAR
+from vlcpctl.production.options import OfBuffer, OfReport, OfTraining, Own, UpdateOptions
+from vlcpctl.production.state import Sections, relative_to_root, shown_path
+from vlcpctl.report.gates import Gate, parse_gate
 from vlcpctl.training.execution import check_processes
-from vlcpctl.training.methods import compose_with, settings_of_methods
+from vlcpctl.training.methods import compose_with, parse_hyper, settings_of_methods
 from vlcpctl.training.presets import resolve
 from vlcpctl.training.request import TrainRequest
-from vlcpctl.training.settings import SETTINGS, parse_machine_options
-from vlcpctl.training.settings import Settings as TrainSettings
+from vlcpctl.training.settings import MACHINE_OPTIONS, OF_MODEL, SETTINGS, RunOptions
+from vlcpctl.training.settings import Settings as Training
 
-NONE: Final = "none"  # the value of an option that empties a list
 DEFAULT: Final = "default"  # the value of --fail-if for the conditions of this version
 GATES: Final = ("worst_drop:gt:2", "step_drop:gt:2", "worst_week:gt:5", "bwt_gem.rm:lt:-2")
-# What a state records when it is made, so that later versions with others do not change it.
-NEW: Final[Mapping[str, Any]] = {
-    "fail_if": GATES,
-    "false_alarms": 1.0,
-    "retries": 1,
-    "evaluated": 5000,
-    "default_replay": "least=0.25",
+REPLAY: Final = "least=0.25"  # unless a method decides
+LATEST: Final = "latest"  # as trained last
+MERGED: Final = "merged"  # the mean since the start; of start-from, what is deployed
+BASE: Final = "base"  # the start
+# What a new state has, so that later versions with other defaults do not change it.
+NEW: Final[Mapping[str, Mapping[str, Any]]] = {
+    "update": {"index-week": "0", "retries": 1, "sample": 5000},
+    "split": {"holdout": "test=0.1"},
+    "train-step": {"method": "ctp", "preset": "update", "replay": REPLAY},
+    "buffer": {"size": "20000"},
+    "forgetting-report": {"fail-if": list(GATES), "false-alarms": round(1 / WEEKS_A_YEAR, 6)},
 }
-_BEFORE: Final = ("worst_drop:gt:2", "bwt_gem.rm:lt:-2")  # of states that have recorded none
-_ON_GUARDS: Final = ("worst_drop", "step_drop")
-# Settings that do not decide what a week's training is asked for: with others, an unfinished week
-# goes on and a rejected one is judged again. If guards differ, its evaluations are made again; with
-# another device, other threads or train options, train-step resumes only with --accept-inexact.
-_OF_GATES: Final = frozenset({"fail_if", "undefined", "false_alarms", "retries"})
-_OF_EVALUATION: Final = frozenset(
-    {"guards", "classes", "data", "distractors", "index_week", "evaluated"}
+_OF_SPLIT = (
+    *("holdout", "holdout_most", "split_column", "keep_columns", "image_column"),
+    *("caption_column", "image_root", "max_skip"),
 )
-_OF_MACHINE: Final = frozenset(
-    {"device", "workers", "threads", "train_options", "kept_weeks", "cache"}
-)
-_LISTS: Final = (
-    *("guards", "classes", "distractors", "assignments", "fail_if", "image_root"),
-    "train_options",
-)
-_SIZE = re.compile(r"0*[1-9][0-9]*|[0-9]+(\.[0-9]+)?%")
-# Metrics that conditions may name.
+_NOT_PATHS = frozenset({"data", "cache"})  # are kept as they are given
+_SHARE = "10%"  # of a week that a counted hold-out takes at most
+_CODE = {
+    **dict.fromkeys(("method-file", "on-accept", "on-reject"), "it runs code"),
+    "log": "it sends values elsewhere",
+}
+_ON_GUARDS = ("worst_drop", "step_drop")
 _RETRIEVAL = (
     *("i2t_r1", "i2t_r5", "i2t_r10", "i2t_rmean", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_rmean"),
     *("rm", *METRICS),
 )
 _KEYS = (*_RETRIEVAL, "acc1", "acc5", "mean_per_class_recall")
-_COUNTED_SHARE = "10%"  # of a week that a counted hold-out takes at most
+_EITHER = (
+    ("train-step", "steps", "epochs"),
+    ("train-step", "epochs", "steps"),
+    ("split", "split-column", "holdout"),
+    ("split", "split-column", "holdout-most"),
+    ("split", "holdout", "split-column"),
+)
+_DECIDES = ("run", "start-from", "deploy", "known", "seed", "drop-leaks")  # of the section update
+
+
+def _rows(kind: type[Options], names: Iterable[str] = ()) -> dict[str, tuple[Option, Any]]:
+    found = options_of(kind)
+    return {
+        spelled(name, found[name][0]).removeprefix("--"): found[name] for name in names or found
+    }
+
+
+SECTIONS: Final = {
+    "update": _rows(Own),
+    "split": _rows(SplitOptions, _OF_SPLIT),
+    "train-step": _rows(OfTraining)
+    | _rows(Training, [one for one in SETTINGS if one not in OF_MODEL])
+    | _rows(RunOptions, MACHINE_OPTIONS.values()),
+    "buffer": _rows(OfBuffer),
+    "forgetting-report": _rows(OfReport),
+}
 
 
 @dataclass(frozen=True)
-class Guard:
-    """A task outside the stream: its path from the state directory, content id and name."""
-
-    path: str
-    content: str
-    name: str
-
-    @property
-    def in_words(self) -> str:
-        """Such as "00-golden (1a2b3c4d5e6f)", wherever it is."""
-        return f"{self.name} ({self.content[:12]})"
-
-
-@dataclass(frozen=True)
-class MethodCode:
-    """A file of --method-file: its path from the state directory, digest, and methods' names.
-
-    Two are equal if their code is, wherever the file is. It says what a week was trained with:
-    code is loaded from files that are given with the call, never because a state names them.
-    """
-
-    path: str = field(compare=False)
-    digest: str
-    methods: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The resolved options of an update. None: the default of the command that takes it.
+    """The settings of a week; `files` are those of --method-file, which each call gives."""
 
-    The attributes have the names of the options, but for `assignments`, the values of --set, and
-    `classes`, the data sets of --guard-classes.
-    """
+    sections: Sections
+    files: tuple[Path, ...] = ()
 
-    run: str
-    method: str = "ctp"
-    preset: str = "update"
-    assignments: tuple[str, ...] = ()
-    method_files: tuple[MethodCode, ...] = ()
-    epochs: int | None = None
-    steps: int | None = None
-    lr: float | None = None
-    batch_size: int | None = None
-    micro_batch: int | None = None
-    precision: str | None = None
-    replay: str | None = None
-    default_replay: str | None = None  # without --replay, if no method decides; None: union
-    start_from: str = field(default=LATEST, metadata=LATER)
-    deploy: str = field(default=LATEST, metadata=LATER)
-    buffer_size: str = "20000"
-    policy: str | None = None
-    reference: Guard | None = None  # on whose pairs the model of last week is distilled
-    holdout: str = "test=0.1"
-    holdout_most: str | None = None
-    split_column: str | None = None
-    keep_columns: str | None = None
-    image_column: str | None = None
-    caption_column: str | None = None
-    image_root: tuple[str, ...] = ()
-    max_skip: str | None = None
-    known: str | None = None  # "train", or None to skip known pairs
-    drop_leaks: bool = False
-    guards: tuple[Guard, ...] = ()
-    classes: tuple[str, ...] = ()
-    data: str | None = None
-    distractors: tuple[Guard, ...] = ()  # tasks that make the galleries of guards larger
-    index_week: int | None = 0  # whose model built the deployed index; 0: the start; None: no index
-    fail_if: tuple[str, ...] | None = None
-    undefined: str | None = None
-    false_alarms: float | None = None  # a year of weekly updates; None: as the report has it
-    kept_weeks: int | None = None  # weeks with weights, buffer and pairs; None: all
-    evaluated: int | None = None  # images of the test split of a week, with the lowest keys
-    retries: int = 0  # trainings with other draws, after a rejection that is not clear
-    seed: int = 0
-    device: str = "auto"
-    workers: int | None = None  # None: auto
-    threads: int = 1
-    train_options: tuple[str, ...] = ()  # the words of --train-option
-    cache: str | None = field(default=None, metadata=LATER)  # of object stores, if one was read
+    def own(self, name: str, default: Any = None) -> Any:
+        """A value of the section `update`."""
+        return self.sections["update"].get(name, default)
 
-    def with_given(self, given: Mapping[str, Any]) -> Self:
-        """These settings, with the given ones in their place.
+    def words(self, section: str, root: Path, without: Iterable[str] = ()) -> list[str]:
+        """The options of a section as a command line has them."""
+        words: list[str] = []
+        for name, value in self.sections[section].items():
+            if name in without:
+                continue
+            row, _ = SECTIONS[section][name]
+            if isinstance(value, bool):
+                words += [f"--{name}"] if value else [row.opposite] if row.opposite else []
+                continue
+            for one in value if isinstance(value, list) else [value]:
+                words += [
+                    f"--{name}",
+                    str(shown_path(root, one)) if row.takes_path else text_of(one),
+                ]
+        return words
 
-        Raises UsageError if they contradict each other or name something unknown.
-        """
-        changes = dict(given)
-        if "steps" in given and "epochs" not in given:
-            changes["epochs"] = None
-        if "epochs" in given and "steps" not in given:
-            changes["steps"] = None
-        changes.setdefault("method_files", ())
-        held_out = {n for n in ("holdout", "holdout_most") if given.get(n) is not None}
-        if held_out and given.get("split_column") is not None:
-            raise UsageError(
-                "--split-column decides the split of every pair: leave out --holdout and "
-                "--holdout-most"
-            )
-        if held_out:
-            changes["split_column"] = None
-        for name in _LISTS:
-            if name in changes:
-                changes[name] = () if changes[name] == (NONE,) else tuple(changes[name])
-        found = replace(self, **changes)
-        found.check()
-        return found
+    def paths(self, root: Path, name: str) -> list[Path]:
+        """The tasks of `guard` or `distractors`, or the one of `reference`."""
+        value = self.own(name, [])
+        return [shown_path(root, one) for one in ([value] if isinstance(value, str) else value)]
 
-    def left_out_of(self, later: Settings) -> list[str]:
-        """What these settings judge a week by and later ones do not: conditions and guards.
-
-        Another condition on the same metric leaves nothing out, and neither does `none` for all.
-        """
-        gates = {gate.partition(":")[0]: gate for gate in self.gates}
-        kept = {gate.partition(":")[0] for gate in later.gates}
-        lost = [gate for name, gate in gates.items() if kept and name not in kept]
-        if later.guards:
-            kept = {guard.name for guard in later.guards}
-            lost += [f"guard {one.name}" for one in self.guards if one.name not in kept]
-        if later.classes:
-            lost += [f"guard {one}" for one in self.classes if one not in later.classes]
-        return lost
-
-    @property
-    def methods(self) -> tuple[Method, ...]:
-        """The methods with their hyper-parameters; their files were given with this call.
-
-        Raises UsageError and BadInput as `compose` does.
-        """
-        return compose_with(self.preset, self.method, self.assignments, self._registry)[0]
-
-    @property
-    def _registry(self) -> MethodRegistry:
-        found = (loaded_file(file.digest) for file in self.method_files)
-        return MethodRegistry([file for file in found if file is not None])
-
-    def check(self) -> None:
-        """Raise UsageError for what a command would refuse only after hours of training."""
-        methods = self.methods
-        self._registry.refuse_idle_files(self.method)
-        self._check_reference(methods)
-        settings, _ = resolve(self.preset, self.of_training(), settings_of_methods(methods))
-        self._check_train_options(methods, settings)
-        if parse_holdout(self.holdout).leaves_no_train:
-            raise UsageError(
-                f"--holdout {self.holdout!r} holds out every image of a week and leaves none to "
-                "train on; give shares that sum to less than 1"
-            )
-        if self.holdout_share is not None:
-            parse_most(self.holdout_share, parse_holdout(self.holdout))
-        check_policy(
-            self.buffer_policy,
-            adds=False,
-            has_checkpoint=self.buffer_needs_checkpoint,
-            stores_features=self.stores_features,
-        )
-        self._check_gates()
-        check_deployment(self.start_from, self.deploy)
-        if self.known not in {None, TRAIN}:
-            raise UsageError(f"--known takes skip or train, not {self.known!r}")
-        if not _SIZE.fullmatch(self.buffer_size):
-            raise UsageError(
-                f"--buffer-size is {self.buffer_size!r}; write a number of images or a share, such "
-                "as 20000 or 5%"
-            )
-
-    def _check_reference(self, methods: tuple[Method, ...]) -> None:
-        users = [one.name for one in methods if one.needs(first=False).reference]
-        if users and self.reference is None:
-            raise UsageError(
-                f"method {users[0]} needs --reference: a task with pairs of what the model must "
-                "not forget; for a method without it, use ctp"
-            )
-        if self.reference is not None and not users:
-            raise UsageError(
-                f"--reference has no effect with --method {self.method}; leave it out, or give "
-                "--reference none if it is that of an earlier week"
-            )
-
-    def _check_train_options(self, methods: tuple[Method, ...], settings: TrainSettings) -> None:
-        if not self.train_options:
-            return
-        try:
-            how = parse_machine_options(self.train_options)
-            out = Path("checkpoint")
-            check_processes(
-                TrainRequest(tasks=(), out=out, methods=methods, settings=settings, **how)
-            )
-        except UsageError as error:
-            raise UsageError(f"--train-option: {error}") from error
-
-    def _check_gates(self) -> None:
-        for gate in self.gates:  # only with sets of classes are there metrics of classification
-            parse_gate(gate, _KEYS if self.classes else _RETRIEVAL)
-        if self.undefined not in {None, *POLICIES}:
-            known = " or ".join(POLICIES)
-            raise UsageError(f"--undefined takes {known}, not {self.undefined!r}")
-        if self.false_alarms is not None and not 0 < self.false_alarms < math.inf:
-            raise UsageError(f"--false-alarms must be a number above 0, not {self.false_alarms}")
-
-    def of_training(self, *, has_buffer: bool = True) -> dict[str, Any]:
-        """The settings that `train-step` takes by the same name, without those that are None.
-
-        Without a buffer, none of them is about replay.
-        """
-        names = [one.name for one in fields(self) if one.name in SETTINGS]
-        found = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        if not has_buffer:
-            found.pop("replay", None)
-        elif self.default_replay and "replay" not in settings_of_methods(self.methods):
-            found.setdefault("replay", self.default_replay)
-        return found
-
-    @property
-    def gates(self) -> tuple[str, ...]:
-        """The conditions that reject a week; of the default ones, those that data are there for."""
-        recorded = _BEFORE if self.fail_if is None else self.fail_if
-        if self.has_guards or recorded not in {GATES, _BEFORE}:
-            return recorded
-        return tuple(one for one in recorded if not one.startswith(_ON_GUARDS))
-
-    @property
-    def is_from_before(self) -> bool:
-        """Whether the conditions are those of a state that has recorded none."""
-        return self.fail_if is None
-
-    @property
-    def bound_on_guards(self) -> float | None:
-        """The smallest loss on a guard, in points, that is above the bound of a condition."""
-        losses = self.gates_on_guards
-        return min((one.bound for one in losses if one.comparison in {"gt", "ge"}), default=None)
-
-    @property
-    def gates_on_guards(self) -> list[Gate]:
-        """The conditions that judge each guard against chance; `drop_low` and others are values."""
-        return [one for one in self.parsed_gates if one.metric.name in {"drop", *_ON_GUARDS}]
-
-    @property
-    def parsed_gates(self) -> list[Gate]:
-        """The conditions, as a report has them."""
-        return [parse_gate(text, _KEYS) for text in self.gates]
-
-    @property
-    def undefined_gates(self) -> str:
-        """What a gate on forgetting does in the first week, where there is none yet."""
-        return self.undefined or ("pass" if self.fail_if in {None, GATES} else "error")
-
-    def urls(self) -> list[tuple[str, str]]:
-        """What of these settings is in an object store: the option, and the URL."""
-        named = [("guard", one.path) for one in self.guards]
-        named += [("guard-classes", one.removeprefix("path:")) for one in self.classes]
-        named += [("distractors", one.path) for one in self.distractors]
-        named += [("reference", self.reference.path)] if self.reference else []
-        named += [("data", self.data)] if self.data else []
-        named += [("image-root", one) for one in self.image_root]
-        return [(option, text) for option, text in named if protocol_of(text) is not None]
+    def classes(self, root: Path) -> list[Path | str]:
+        """The data sets of `guard-classes`: paths, and names of what has no path."""
+        found = [(one, shown_path(root, one)) for one in self.own("guard-classes", [])]
+        return [path if path.exists() else word for word, path in found]
 
     @property
     def has_guards(self) -> bool:
         """Whether data outside the stream are evaluated."""
-        return bool(self.guards or self.classes)
+        return bool(self.own("guard") or self.own("guard-classes"))
+
+    @cached_property
+    def methods(self) -> tuple[Method, ...]:
+        """The methods with their hyper-parameters. Raises UsageError and BadInput as `compose`."""
+        how = self.sections["train-step"]
+        return compose_with(how["preset"], how["method"], how.get("set", ()), self.registry)[0]
+
+    @cached_property
+    def registry(self) -> MethodRegistry:
+        """The methods that --method may name."""
+        return MethodRegistry.of(self.files)
+
+    def of_training(self, *, has_buffer: bool = True) -> dict[str, Any]:
+        """The settings of the training by their names, without those that the methods decide."""
+        how = {name.replace("-", "_"): one for name, one in self.sections["train-step"].items()}
+        found = {name: one for name, one in how.items() if name in SETTINGS}
+        decided = "replay" in settings_of_methods(self.methods) and found.get("replay") == REPLAY
+        if not has_buffer or decided:
+            found.pop("replay", None)
+        return found
 
     @property
-    def buffer_policy(self) -> str:
+    def deploy(self) -> str:
+        """What is deployed: latest, ema, ema:DECAY or merged."""
+        return str(self.own("deploy", LATEST))
+
+    @property
+    def start_from(self) -> str:
+        """What a week is trained from: latest, merged or base."""
+        return str(self.own("start-from", LATEST))
+
+    @property
+    def policy(self) -> str:
         """The policy of the buffer: as given, as a method needs or its paper has it, or reservoir.
 
         What one method needs comes before what the paper of another has.
         """
-        methods = self.methods
-        needed = [method.needs(first=False).policy for method in methods]
-        usual = [method.usual_policy for method in methods]
-        return self.policy or next((one for one in needed + usual if one), "reservoir")
-
-    @property
-    def merges(self) -> bool:
-        """Whether what is deployed is merged from what was trained, which is kept beside it."""
-        return self.deploy != LATEST
+        needed = [method.needs(first=False).policy for method in self.methods]
+        usual = [method.usual_policy for method in self.methods]
+        given = self.sections["buffer"].get("policy")
+        return next((one for one in (given, *needed, *usual) if one), "reservoir")
 
     @property
     def stores_features(self) -> bool:
@@ -351,62 +194,273 @@ class Settings:
     @property
     def buffer_needs_checkpoint(self) -> bool:
         """Whether a model chooses the pairs of the buffer, or its features are stored."""
-        return self.stores_features or self.buffer_policy in NEEDS_FEATURES
-
-    @property
-    def holdout_rule(self) -> str | None:
-        """The held-out splits; None if a column has the split of every pair."""
-        return self.holdout if self.split_column is None else None
+        return self.stores_features or self.policy in NEEDS_FEATURES
 
     @property
     def holdout_share(self) -> str | None:
         """The most that a counted hold-out takes of a week; None for hold-outs by share."""
-        if self.split_column is not None:
+        how = self.sections["split"]
+        if "holdout" not in how:
             return None
-        if self.holdout_most is not None:
-            return self.holdout_most
-        return _COUNTED_SHARE if parse_holdout(self.holdout).counted else None
-
-    def different_training(self, other: Settings) -> dict[str, tuple[Any, Any]]:
-        """Settings that make another training: by name, the values here and there."""
-        others = _OF_GATES | _OF_EVALUATION | _OF_MACHINE
-        names = [one.name for one in fields(self) if one.name not in others]
-        pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
-        pairs["reference"] = self._reference_words, other._reference_words
-        if self.drop_leaks and other.drop_leaks:  # guards decide which pairs are left out
-            pairs["guards"] = self._guard_words, other._guard_words
-        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+        is_counted = parse_holdout(how["holdout"]).counted
+        return how.get("holdout-most", _SHARE if is_counted else None)
 
     @property
-    def _guard_words(self) -> list[str]:
-        return sorted(one.in_words for one in self.guards)
+    def gates(self) -> list[str]:
+        """The conditions that reject a week; of the default ones, those that data are there for."""
+        recorded: list[str] = self.sections["forgetting-report"].get("fail-if", [])
+        if self.has_guards or recorded != list(GATES):
+            return recorded
+        return [one for one in recorded if not one.startswith(_ON_GUARDS)]
 
     @property
-    def _reference_words(self) -> str | None:
-        return None if self.reference is None else self.reference.in_words
+    def parsed_gates(self) -> list[Gate]:
+        """The conditions, as a report has them."""
+        return [parse_gate(text, _KEYS) for text in self.gates]
 
-    def same_evaluation(self, other: Settings) -> bool:
-        """Whether the same data outside the stream are evaluated."""
-        return all(getattr(self, name) == getattr(other, name) for name in _OF_EVALUATION)
+    @property
+    def undefined(self) -> str:
+        """What a condition on forgetting does in the first week, where there is none yet."""
+        how = self.sections["forgetting-report"]
+        usual = "pass" if how.get("fail-if") == list(GATES) else "error"
+        return str(how.get("undefined", usual))
+
+    @property
+    def false_alarms(self) -> float:
+        """How many weeks may be rejected because of chance alone, on average."""
+        return float(self.sections["forgetting-report"].get("false-alarms", PER_REPORT))
+
+    @property
+    def index_week(self) -> int | None:
+        """The week whose model built the index of users; None without one."""
+        week = str(self.own("index-week", "0"))
+        return None if week == NONE else int(week)
+
+    def decisive(self) -> dict[str, Any]:
+        """What makes another training if it differs, but for data, code and the tasks beside it."""
+        machine = {one.removeprefix("--") for one in MACHINE_OPTIONS}
+        how = {n: v for n, v in self.sections["train-step"].items() if n not in machine}
+        own = {n: v for n, v in self.sections["update"].items() if n in _DECIDES}
+        names = ("split", "buffer")
+        return {"train-step": how, "update": own} | {one: self.sections[one] for one in names}
+
+    def check(self) -> None:
+        """Raise UsageError for what a command would refuse only after hours of training."""
+        methods = self.methods
+        self.registry.refuse_idle_files(self.sections["train-step"]["method"])
+        self._check_reference()
+        settings, _ = resolve(
+            self.sections["train-step"]["preset"], self.of_training(), settings_of_methods(methods)
+        )
+        machine = {name.removeprefix("--"): one for name, one in MACHINE_OPTIONS.items()}
+        given = self.sections["train-step"].items()
+        how = {machine[name]: one for name, one in given if name in machine}
+        check_processes(
+            TrainRequest(tasks=(), out=Path(), methods=methods, settings=settings, **how)
+        )
+        if "holdout" in self.sections["split"]:
+            holdout = parse_holdout(self.sections["split"]["holdout"])
+            if holdout.leaves_no_train:
+                raise UsageError("--holdout holds out every image of a week: give smaller shares")
+            if self.holdout_share is not None:
+                parse_most(self.holdout_share, holdout)
+        check_policy(
+            self.policy,
+            adds=False,
+            has_checkpoint=self.buffer_needs_checkpoint,
+            stores_features=self.stores_features,
+        )
+        for gate in self.gates:  # only with sets of classes are there metrics of classification
+            parse_gate(gate, _KEYS if self.own("guard-classes") else _RETRIEVAL)
+        check_deployment(self.start_from, self.deploy)
+
+    def _check_reference(self) -> None:
+        users = [one.name for one in self.methods if one.needs(first=False).reference]
+        has = self.own("reference") is not None
+        if users and not has:
+            raise UsageError(f"method {users[0]} needs --reference: pairs of what must not be lost")
+        if has and not users:
+            raise UsageError("--reference has no effect with this --method; --reference none")
 
 
-def default_of(name: str) -> Any:
-    """The value that a setting has in a new state without its option."""
-    return NEW.get(name, getattr(Settings, name))
+def check_deployment(start_from: str, deploy: str) -> None:
+    """Raise UsageError for values of start-from and deploy that do not exist, or do not fit.
 
-
-def conditions(words: Sequence[str]) -> tuple[str, ...]:
-    """The values of --fail-if, with the conditions of this version for `default`."""
-    return tuple(one for word in words for one in (GATES if word == DEFAULT else (word,)))
-
-
-def record_method_files(root: Path, paths: Sequence[Path]) -> tuple[MethodCode, ...]:
-    """The files at these paths, which are loaded, as the state records them.
-
-    Raises BadInput as `load_method_file` does.
+    They are two of the axes of TIME (Dziadzio et al., 2025): what is trained and what is deployed
+    are both kept, and what is deployed is merged from that of the week before and the trained one.
     """
-    files = [load_method_file(path) for path in paths]
-    return tuple(
-        MethodCode(relative_to_root(root, path), file.digest, tuple(file.methods))
-        for path, file in zip(paths, files, strict=True)
-    )
+    if start_from not in (LATEST, MERGED, BASE):
+        raise UsageError(unknown_name("start-from", start_from, (LATEST, MERGED, BASE)))
+    kind, colon, decay = deploy.partition(":")
+    if kind not in (LATEST, Ema.name, MERGED) or (colon and kind != Ema.name):
+        raise UsageError(unknown_name("deploy", deploy, (LATEST, Ema.name, MERGED)))
+    if colon:
+        parse_hyper(Ema, Ema.name, "decay", decay, f"deploy {deploy}")
+    if start_from != LATEST and deploy == LATEST:
+        raise UsageError(
+            f"start-from {start_from} goes with another deploy than latest, which merges nothing "
+            "(base would deploy a model of one week): --set update.deploy=ema or merged"
+        )
+
+
+def merge_words(deploy: str, weeks: int) -> list[str]:
+    """The options of the `merge` that makes what is deployed of the last deployed and the trained.
+
+    `weeks` are those before this one that the mean of `merged` has, without what it began with.
+    """
+    kind, colon, decay = deploy.partition(":")
+    if kind == MERGED:
+        return ["--rule", Average.name, "--weights", f"{weeks + 1},1"]
+    return ["--rule", Ema.name, *(["--set", f"decay={decay}"] if colon else [])]
+
+
+def given_by(request: UpdateOptions) -> Sections:
+    """The settings that a call gives, by section; None takes one back to its default.
+
+    Paths are recorded relative to the state. Raises UsageError for an unknown one, or a value that
+    is not allowed.
+    """
+    found: Sections = {}
+    for name, (row, _) in options_of(UpdateOptions).items():
+        word, value = spelled(name, row).removeprefix("--"), value_of(request, name)
+        section = next((one for one, rows in SECTIONS.items() if word in rows), None)
+        if value is not None and section is not None and name not in {"set", "sources"}:
+            found.setdefault(section, {})[word] = _recorded(request.state, section, word, value)
+    hypers = []
+    for text in request.set:
+        path, equals, value = text.partition("=")
+        section, dot, name = path.partition(".")
+        if section not in SECTIONS:
+            hypers.append(text)  # of a method, or a mistake that `compose` names
+            continue
+        if not (equals and dot):
+            raise UsageError(f"--set {text!r} is not of the form SECTION.NAME=VALUE")
+        given = value.split(",") if _is_list(section, name) else value
+        found.setdefault(section, {})[name] = _recorded(request.state, section, name, given)
+    if hypers:
+        no = hypers == [NONE]
+        found.setdefault("train-step", {})["set"] = None if no else hypers
+    return found
+
+
+def _is_list(section: str, name: str) -> bool:
+    rows = SECTIONS[section]
+    return name in rows and "list" in str(rows[name][1])
+
+
+def _recorded(root: Path, section: str, name: str, value: Any) -> Any:
+    """A value that a command line gives, as update.toml has it."""
+    values = value if isinstance(value, list) else [value]
+    if [str(one) for one in values] == [NONE] and name != "index-week":
+        return None
+    if name == "keep" and value == "all":
+        return None
+    if name == "fail-if":
+        values = [one for word in values for one in (GATES if word == DEFAULT else (word,))]
+    value = _checked(section, name, values if isinstance(value, list) else value)
+    if name in _NOT_PATHS or not SECTIONS[section][name][0].takes_path:
+        return value
+
+    def recorded(one: str) -> str:
+        is_name = name == "guard-classes" and not Path(one).exists()
+        return one if is_name else relative_to_root(root, one)
+
+    if isinstance(value, list):
+        return list(dict.fromkeys(map(recorded, value)))
+    return recorded(value)
+
+
+def _checked(section: str, name: str, value: Any) -> Any:
+    """A value as update.toml has it. Raises UsageError for an unknown name, or another value."""
+    where = f"update.toml, {section}.{name}"
+    if name in _CODE:
+        raise UsageError(f"{where}: {_CODE[name]}; give --{name} with each call")
+    if name not in SECTIONS[section]:
+        raise UsageError(unknown_name(f"setting of {section}:", name, SECTIONS[section]))
+    row, kind = SECTIONS[section][name]
+    try:
+        value = converted(row, kind, value)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{where}: {error}") from error
+    if isinstance(value, list):
+        return [text_of(one) for one in value]
+    return value if isinstance(value, bool | int | float) else text_of(value)
+
+
+def with_given(sections: Mapping[str, Mapping[str, Any]], given: Sections) -> Sections:
+    """The settings with the given ones in their place. Raises UsageError for two of a kind."""
+    found = {name: dict(sections.get(name, {})) for name in SECTIONS}
+    for section, one, other in _EITHER:
+        values = given.get(section, {})
+        if values.get(one) is not None and values.get(other) is not None:
+            raise UsageError(f"--{one} and --{other} exclude each other: give one of them")
+        if values.get(one) is not None:
+            found[section].pop(other, None)
+    for section, values in given.items():
+        usual = NEW.get(section, {})
+        new = {name: usual.get(name) if one is None else one for name, one in values.items()}
+        kept = {name: one for name, one in found[section].items() if name not in new}
+        found[section] = kept | {name: one for name, one in new.items() if one not in (None, [])}
+    if not {"holdout", "split-column"} & found["split"].keys():
+        found["split"]["holdout"] = NEW["split"]["holdout"]
+    # In one order, however they came: the page of a week lists them.
+    return {
+        section: {name: found[section][name] for name in rows if name in found[section]}
+        for section, rows in SECTIONS.items()
+    }
+
+
+def read_settings(root: Path) -> Sections:
+    """The sections of update.toml. Raises BadInput for no TOML, and UsageError for a mistake."""
+    path = root / "update.toml"
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(unreadable(path, error)) from error
+    for section, values in found.items():
+        if section not in SECTIONS or not isinstance(values, dict):
+            raise UsageError(f"{path}: {unknown_name('section', section, SECTIONS)}")
+    values = {
+        section: {name: _checked(section, name, one) for name, one in rows.items()}
+        for section, rows in found.items()
+    }
+    # What a method, preset, size or hold-out is without a line is as in a new state.
+    needed = {"train-step": ("method", "preset"), "buffer": ("size",)}
+    usual = {one: {n: NEW[one][n] for n in names} for one, names in needed.items()}
+    return with_given({one: {**usual.get(one, {}), **values.get(one, {})} for one in SECTIONS}, {})
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """What differs between the settings of two weeks: the name, the value there and here."""
+    pairs = [(before.get(section, {}), now.get(section, {})) for section in SECTIONS]
+    return [
+        (name, was.get(name), is_now.get(name))
+        for was, is_now in pairs
+        for name in dict.fromkeys([*was, *is_now])
+        if was.get(name) != is_now.get(name)
+    ]
+
+
+def urls_of(sections: Sections) -> list[tuple[str, str]]:
+    """What of the settings is in an object store: the option, and the URL."""
+    named = [
+        (name, one)
+        for values in sections.values()
+        for name, value in values.items()
+        for one in (value if isinstance(value, list) else [value])
+    ]
+    return [(name, one) for name, one in named if isinstance(one, str) and protocol_of(one)]
+
+
+def shown_settings(sections: Sections) -> dict[str, str]:
+    """Every setting as text, by name."""
+    return {
+        (name if section == "update" else f"{section}.{name}"): printable(text_of(value))
+        for section, values in sections.items()
+        for name, value in values.items()
+    }
+
+
+def names_of(data: Sequence[str]) -> tuple[str, ...]:
+    """Sources by the last two parts of their paths."""
+    return tuple(printable("/".join(Path(one).absolute().parts[-2:])) for one in data)

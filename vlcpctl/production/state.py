@@ -1,147 +1,491 @@
-"""state.json: the start of a model in production, the settings, and the weeks accepted so far."""
+"""A state directory: attempts in directories that never move, and one file that says which count.
+
+state.json        the attempts, and the head: the accepted ones in order, the start first
+events.ndjson     what was done, when and by whom: a numbered line for each change
+update.toml       the settings, see `settings`
+attempts/0007/    stream, and rows and ranks of the models before; in draw-0, draw-1 a training
+                  each: checkpoint, buffer, rows, ranks, report, and `trained` if what is deployed
+                  was merged from it
+embeddings/       of the guards, by the models that are compared with
+deleted/          stop lists of `vlcpctl forget`: pairs that no later week takes in
+current           a link to the checkpoint to deploy: that of the last accepted attempt
+.vlcpctl/         its lock and what is being written or removed, while an update runs
+
+A change replaces state.json in one rename; its event, which state.json has, too, is then added to
+events.ndjson, and the next call completes what a kill left of that.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+import errno
+import getpass
+import json
+import os
+import shlex
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
 
-from vlcpctl.core.errors import BadInput, missing
+import vlcpctl
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.console import say
+from vlcpctl.core.errors import BadInput, OutputExists, missing
+from vlcpctl.core.words import shown
 from vlcpctl.data.splitting.leaving_out import Counts
-from vlcpctl.files.stores import protocol_of
-from vlcpctl.production.layout import MOST_WEEKS, Layout
-from vlcpctl.production.records import STATE, as_json, read_record, write_record
-from vlcpctl.production.settings import Guard, Settings
+from vlcpctl.files.digests import verify_files
+from vlcpctl.files.inputs import converted, read_json_object
+from vlcpctl.files.manifest import SEAL, check_seal, seal_of
+from vlcpctl.files.outputs import Output, naming_output, new_part, remove, sync
+from vlcpctl.files.stores import is_stored, place_of, protocol_of
+from vlcpctl.production.toml_text import write_settings
+from vlcpctl.report.gates import Verdict, in_words
 
-_RETIRED = frozenset({"rejections"})  # a field of an unpublished version; the ledger has them
+SCHEMA = "vlcpctl.state/2"
+MAKING, PASSED, REJECTED = "making", "passed", "rejected"  # an attempt that passed may count
+EARLIER = "earlier"  # the task that the first buffer is filled from
+TRAINED = "trained"
+Sections = dict[str, dict[str, Any]]
+Observe = Callable[[str], None]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Start:
-    """What the first week continues: a checkpoint, and a buffer of the data behind it, if given.
-
-    `source` is the content id of the checkpoint that was given, or the words that name a pretrained
-    model; `ready` is whether everything of the start is made.
-    """
-
-    given: str
-    source: str
-    buffer_from: tuple[str, ...]
-    settings: Settings
-    ready: bool = False
-    checkpoint: str = ""  # the content id; empty until it is ready
-    measured: tuple[str, ...] = ()  # guards that the start was evaluated on, by `guard_ids`
-
-    def urls(self) -> list[tuple[str, str]]:
-        """What of the start's data is in an object store: the option, and the URL."""
-        return [("buffer-from", one) for one in self.buffer_from if protocol_of(one) is not None]
+_SCHEMA_0_3 = "vlcpctl.state/1"
+_MOST_BYTES = 1 << 28
+_RESTORE = "; restore it from a backup"
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Week:
-    """An accepted week."""
+class Attempt:
+    """A week as it was made, or the start (week 0)."""
 
-    number: int
-    data: str  # the id of what was given as NEW_DATA
-    sources: tuple[str, ...]  # its names
-    pairs: int  # images, those held out included
-    checkpoint: str  # its content id
-    verdicts: tuple[dict[str, Any], ...]
-    measured: tuple[str, ...] = ()  # guards that the start was first evaluated on in this week
-    left_out: Counts = field(default_factory=dict)  # pairs by reason and list
+    id: int
+    key: str  # an id of what decides its training: parent, data, settings, deletions
+    week: int
+    parent: int = 0
+    data: str  # an id of the content of NEW_DATA; of the start, of what --init named
+    names: tuple[str, ...]  # of NEW_DATA
+    settings: Sections
+    files: dict[str, str] = field(default_factory=dict)  # digests of --method-file, by path
+    guards: dict[str, str] = field(default_factory=dict)  # ids of the tasks it is judged on
+    evaluation: str = ""  # an id of what it is evaluated on outside the stream
+    measured: tuple[str, ...] = ()  # guards that the start is first evaluated on in it
+    left_out: tuple[str, ...] = ()  # ids of the deletions whose pairs are left out
+    again: int = 0  # the attempt whose task it is made from; 0: from NEW_DATA
+    status: str = MAKING
+    counted: bool = False  # whether it is, or was, in the head
+    draw: int = 0  # of its trainings, the one that counts
+    lost: tuple[tuple[dict[str, Any], ...], ...] = ()  # the verdicts of those before it
+    verdicts: tuple[dict[str, Any], ...] = ()
+    warnings: tuple[str, ...] = ()
+    checkpoint: str = ""  # the content id of what is deployed
+    pairs: int = 0  # images, those held out included
+    dropped: Counts = field(default_factory=dict)  # pairs left out, by reason and list
+    seconds: dict[str, float] = field(default_factory=dict)  # of each command
+    judged: str = ""  # when
+    hook: int | None = None  # the exit code of the hook for its verdict
+    reason: str | None = None
+
+    @property
+    def has_data(self) -> bool:
+        """Whether it has pairs and a buffer: a week, or a start with --buffer-from."""
+        return self.week > 0 or len(self.names) > 1
+
+    @property
+    def outcome(self) -> str:
+        """The verdict in words, such as "accepted, not resolved"."""
+        if self.status == MAKING:
+            return "not finished"
+        return in_words(self.found(), accepted=self.status == PASSED)
+
+    def found(self) -> list[Verdict]:
+        """Its verdicts. Raises BadInput if one lacks a field or has one of another type."""
+        return [Verdict.read(one, "state.json") for one in self.verdicts]
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether a loss is above its bound even at 1.96 standard errors less."""
+        return any(one.get("holds") and one.get("is_clear") for one in self.verdicts)
+
+    @property
+    def against(self) -> list[str]:
+        """A phrase for each condition that rejects it, with the value that was found."""
+        return [_phrase(one) for one in self.verdicts if one.get("holds") is True]
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Record:
+    """The content of state.json; `event` is that of the last change."""
+
+    head: tuple[int, ...]
+    attempts: tuple[Attempt, ...]
+    event: dict[str, Any]
+
+
 class State:
-    """The content of state.json.
+    """A state directory. `root` is used as it was given, so that lines stay relative."""
 
-    `rolling_back` are weeks that are still to be moved away, `redone` those of `weeks` that are
-    still to be moved to the place of others.
-    """
+    def __init__(self, root: Path, observe: Observe = lambda _: None) -> None:
+        self.root, self.observe = root, observe
+        self.attempts: dict[int, Attempt] = {}
+        self.counting: tuple[int, ...] = ()  # the attempts of the head
+        self.event: dict[str, Any] = {"number": 0}
+        self._verified: set[Path] = set()
 
-    start: Start
-    settings: Settings
-    weeks: tuple[Week, ...] = ()
-    rolling_back: tuple[int, ...] = ()
-    redone: tuple[int, ...] = ()
+    @classmethod
+    def read(cls, root: Path, observe: Observe = lambda _: None) -> Self:
+        """The state in a directory.
+
+        Raises BadInput if there is none, it was changed since it was written, or 0.3 wrote it.
+        """
+        path = root / "state.json"
+        if not path.is_file():
+            if root.exists():
+                raise BadInput(f"{root} is not a state directory; --init starts one")
+            said = missing(root)
+            raise BadInput(f"{said}{' ' if said.endswith('?') else '; '}--init starts a state")
+        found = read_json_object(path, most_bytes=_MOST_BYTES)
+        if found.get("schema") == _SCHEMA_0_3:
+            raise BadInput(_after_0_3(root, found))
+        if found.get("schema") != SCHEMA:
+            raise BadInput(
+                f"{path} has schema {found.get('schema')!r:.80}; this version reads {SCHEMA}"
+            )
+        check_seal(path, found, _RESTORE)
+        names = ("head", "attempts", "event")
+        record = converted({name: found.get(name) for name in names}, _Record, path)
+        state = cls(root, observe)
+        state.attempts = {one.id: one for one in record.attempts}
+        state.counting, state.event = record.head, record.event
+        weeks = [state.attempts[one].week for one in record.head if one in state.attempts]
+        if weeks != list(range(len(record.head))):
+            raise BadInput(f"{path}: the head has no start, or not each week{_RESTORE}")
+        return state
+
+    def save(self) -> None:
+        """Replace state.json."""
+        every = [asdict(one) for one in self.attempts.values()]
+        body = {"head": list(self.counting), "attempts": every, "event": self.event}
+        made_by = {"version": vlcpctl.__version__, "time": now()}
+        record = {"schema": SCHEMA, **body, SEAL: seal_of(body), "made_by": made_by}
+        text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        with new_part(self.root / "state.json") as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+    def change(self, action: str, attempt: Attempt | None = None, **more: Any) -> None:
+        """Save the state together with what was done, and complete the change."""
+        about = {} if attempt is None else {"attempt": attempt.id, "week": attempt.week}
+        who = {"time": now(), "user": _user(), "host": socket.gethostname()}
+        given = {name: one for name, one in more.items() if one not in (None, "", [], {})}
+        number = self.event["number"] + 1
+        self.event = {"number": number, **who, "action": action, **about, **given}
+        self.observe(f"before {action}")
+        self.save()
+        self.observe(f"saved {action}")
+        self.complete()
+
+    def complete(self) -> None:
+        """Write what the last change sets into update.toml, then add its event; or both are there.
+
+        Raises BadInput if events.ndjson has later ones.
+        """
+        path = self.root / "events.ndjson"
+        events, size = read_events(path)
+        last = events[-1]["number"] if events else 0
+        if last > self.event["number"]:
+            raise BadInput(
+                f"{path} ends with event {last}, and state.json with {self.event['number']}: they "
+                "are not of one time; restore both from the same backup"
+            )
+        if last == self.event["number"]:
+            return
+        if "changes" in self.event:
+            write_settings(self.root / "update.toml", self.event["changes"])
+            self.observe("set")
+        text = json.dumps(self.event, ensure_ascii=False) + "\n"
+        with naming_output(path), path.open("ab") as file:
+            file.truncate(size)  # without the part of a line that a kill left
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        sync(self.root)
+        self.observe(f"after {self.event['action']}")
+
+    def head(self) -> list[Attempt]:
+        """The start and the accepted weeks, in order."""
+        return [self.attempts[one] for one in self.counting]
 
     @property
     def last(self) -> int:
         """The number of the last accepted week; 0 is the start."""
-        return len(self.weeks)
+        return max(len(self.counting) - 1, 0)
 
-    def weeks_of_current(self, place: Layout) -> list[int]:
-        """The weeks that `current` may be a link to: the last one, and what a kill can leave."""
-        moved = [self.last + 1] if place.week(self.last + 1).exists() else []
-        replaced = place.numbers_from(self.redone[0]) if self.redone else []
-        return [self.last, *moved, *self.rolling_back, *replaced]
+    def with_key(self, key: str) -> Attempt | None:
+        """The attempt that was made for the same training, if there is one."""
+        return next((one for one in self.attempts.values() if one.key == key), None)
+
+    def begin(self, attempt: Attempt) -> Attempt:
+        """Record a new attempt, and make its directory; `id` is given here."""
+        made = replace(attempt, id=max(self.attempts, default=0) + 1)
+        self.attempts[made.id] = made
+        self.change("started", made, data=list(made.names), reason=made.reason)
+        self.place(made).mkdir(parents=True, exist_ok=True)
+        return made
+
+    def put(self, attempt: Attempt) -> Attempt:
+        """Save an attempt as it is now, without an event."""
+        if self.attempts[attempt.id] != attempt:
+            self.attempts[attempt.id] = attempt
+            self.save()
+        return attempt
+
+    def count(self, action: str, attempts: list[Attempt], **more: Any) -> None:
+        """Let these be the start and the accepted weeks, in one change."""
+        for one in attempts:
+            self.attempts[one.id] = replace(self.attempts[one.id], counted=True)
+        self.counting = tuple(one.id for one in attempts)
+        self.change(action, attempts[-1], **more)
+
+    def place(self, attempt: Attempt) -> Path:
+        """The directory of an attempt."""
+        return self.root / "attempts" / f"{attempt.id:04d}"
+
+    def made(self, attempt: Attempt, name: str) -> Path:
+        """What the training that counts has made: checkpoint, buffer, rows, ranks or report."""
+        return self.place(attempt) / f"draw-{attempt.draw}" / name
+
+    def trained(self, attempt: Attempt) -> Path:
+        """The checkpoint as it was trained: that which is deployed, if nothing is merged."""
+        is_merged = attempt.settings["update"].get("deploy", "latest") != "latest"
+        return self.made(attempt, TRAINED if is_merged and attempt.week else "checkpoint")
+
+    def task(self, attempt: Attempt) -> Path:
+        """The only task of an attempt; of the start, that of --buffer-from."""
+        name = f"week-{attempt.week:04d}" if attempt.week else EARLIER
+        return self.place(attempt) / "stream" / f"00-{name}"
+
+    def trimmed(self, attempt: Attempt) -> Path:
+        """The file that marks an attempt without weights and pairs; it has the keys of these."""
+        return self.place(attempt) / "trimmed.parquet"
+
+    def known(self, attempt: Attempt) -> Path:
+        """What has the keys of an attempt: its task, or if it is trimmed, their list."""
+        trimmed = self.trimmed(attempt)
+        return trimmed if trimmed.exists() else self.task(attempt)
 
     @property
-    def checkpoint(self) -> str:
-        """The content id of the last accepted checkpoint."""
-        return self.weeks[-1].checkpoint if self.weeks else self.start.checkpoint
+    def embeddings(self) -> Path:
+        """The embeddings of the guards by the start, the last week and that of the index."""
+        return self.root / "embeddings"
 
     @property
-    def measured(self) -> set[str]:
-        """The guards on which the start was evaluated, or will be as it is made, by `guard_ids`."""
-        if not self.start.ready:
-            return set(guard_ids(self.start.settings))
-        return {*self.start.measured, *(one for week in self.weeks for one in week.measured)}
+    def hidden(self) -> Output:
+        """The hidden directory, inside the real directory: that may be a mounted volume."""
+        return Output(self.root, inside=True)
 
-    def week_of(self, data: str) -> Week | None:
-        """The accepted week that was made from this data, if there is one."""
-        return next((week for week in self.weeks if week.data == data), None)
+    def discard(self, path: Path) -> None:
+        """Remove what is below the root: it is gone at once, or it is still whole."""
+        if os.path.lexists(path):
+            grave = self.hidden.writing
+            path.rename(grave)
+            remove(grave)
 
-    def write(self, place: Layout) -> None:
-        """Write state.json."""
-        body = as_json(self)
-        if not self.redone:
-            del body["redone"]  # earlier versions can read it
-        write_record(place.state, STATE, body)
+    def verify(self, attempt: Attempt) -> None:
+        """Raise BadInput unless its checkpoints have the bytes that they were made with."""
+        deployed = self.made(attempt, "checkpoint")
+        for path in {deployed, self.trained(attempt)} - self._verified:
+            found = CheckpointManifest.read(path)
+            if path == deployed and found.content != attempt.checkpoint:
+                raise BadInput(
+                    f"{path} is checkpoint {found.content[:12]}, and state.json lists "
+                    f"{attempt.checkpoint[:12]}{_RESTORE}"
+                )
+            verify_files(path, found.digests, advice=_RESTORE, use_cache=False)
+            self._verified.add(path)
+
+    def point(self) -> None:
+        """Let `current` be a link to the checkpoint of the last accepted attempt, verified here.
+
+        What stands in its way is renamed. Where the file system has no links, there is none, which
+        is said.
+        """
+        if not self.counting:
+            return
+        last, current = self.attempts[self.counting[-1]], self.root / "current"
+        self.verify(last)
+        target = self.made(last, "checkpoint")
+        if current.is_symlink() and os.path.realpath(current) == os.path.realpath(target):
+            return
+        if os.path.lexists(current) and not self.is_ours(current):
+            aside = _free(current)
+            current.rename(aside)
+            say(f"{current} was not the link that update makes, and is now {aside}")
+        temporary = self.hidden.writing
+        try:
+            temporary.symlink_to(target.relative_to(self.root))
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            say(f"{current} is not made: this file system has no links; deploy {target}")
+            return
+        temporary.replace(current)  # never a moment without a link
+        sync(self.root)
+        self.observe("pointed")
+
+    def events(self) -> list[dict[str, Any]]:
+        """What was done, in order. Raises BadInput for a line that cannot be read."""
+        return read_events(self.root / "events.ndjson")[0]
+
+    def fault_of_current(self) -> str | None:
+        """What `current` is, if it is not the link to the last accepted checkpoint."""
+        current = self.root / "current"
+        if not self.counting:
+            return None
+        target = self.made(self.attempts[self.counting[-1]], "checkpoint")
+        if not os.path.lexists(current):
+            return f"{current} is missing; it should lead to {target}"
+        if os.path.realpath(current) == os.path.realpath(target):
+            return None
+        what = f"a link to {current.readlink()}" if current.is_symlink() else "no link"
+        return f"{current} is {what}, not the link to {target}"
+
+    def is_ours(self, current: Path) -> bool:
+        """Whether `current` is a link to a checkpoint of an attempt."""
+        return current.is_symlink() and current.readlink().parts[0] == "attempts"
 
 
-def read_state(place: Layout) -> State:
-    """The state in a state directory.
+@contextmanager
+def opened(
+    root: Path, observe: Observe = lambda _: None, *, starts: bool = False
+) -> Iterator[State]:
+    """The state in a directory, locked, after what a killed call left was completed.
 
-    Raises BadInput if there is none, it cannot be read, or it has changed since it was written.
+    If the block ends without an error, `current` is what the state says. With `starts`, there may
+    be none yet. Raises as `State.read` does.
     """
-    if not place.state.is_file():
-        if not place.root.exists():
-            said = missing(place.root)
-            raise BadInput(f"{said}{' ' if said.endswith('?') else '; '}--init starts a state")
-        raise BadInput(
-            f"{place.root} is not a state directory: it has no state.json; --init starts one"
+    if not starts or (root / "state.json").is_file():
+        State.read(root)  # before a lock is made in what is not a state directory
+    with naming_output(root), Output(root, inside=True).locked():
+        state = (
+            State.read(root, observe) if (root / "state.json").is_file() else State(root, observe)
         )
-    state = read_record(place.state, STATE, State, retired=_RETIRED)
-    numbers = [week.number for week in state.weeks]
-    if len(numbers) > MOST_WEEKS or numbers != list(range(1, len(numbers) + 1)):
-        raise BadInput(f"{place.state}: the weeks are not numbered from 1 to at most {MOST_WEEKS}")
-    if not all(state.last < one <= MOST_WEEKS for one in state.rolling_back):
-        raise BadInput(f"{place.state}: field 'rolling_back' has a number that is not a later week")
-    return state
+        for left in (*root.glob(".*.tmp-*"), *root.glob("attempts/*/.*.tmp-*")):
+            left.unlink()
+        state.complete()
+        yield state
+        state.point()
 
 
-def guard_ids(settings: Settings) -> list[str]:
-    """An id for each guard: the content id of a task; the path or name of a set of classes.
+def is_state(path: Path) -> bool:
+    """Whether a path is a state directory, also one of 0.3."""
+    return (path / "state.json").is_file()
 
-    That of a task has what was added to its gallery.
+
+def read_events(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The events in a file, and after how many bytes the last whole line ends.
+
+    Raises BadInput for a line that cannot be read.
     """
-    tasks = (_task_id(guard, settings) for guard in settings.guards)
-    return [*tasks, *map(_class_id, settings.classes)]
+    if not path.exists():
+        return [], 0
+    whole = path.read_bytes().split(b"\n")[:-1]
+    found = []
+    for number, line in enumerate(whole, 1):
+        try:
+            event = json.loads(line)
+        except ValueError as error:
+            raise BadInput(f"{path}:{number} is not readable JSON: {error}{_RESTORE}") from error
+        if not isinstance(event, dict) or not isinstance(event.get("number"), int):
+            raise BadInput(f"{path}:{number} is not an event{_RESTORE}")
+        found.append(event)
+    return found, sum(len(line) + 1 for line in whole)
 
 
-def unmeasured(state: State, settings: Settings) -> Settings:
-    """The settings with only those guards that the start was not evaluated on yet."""
-    known = state.measured
-    return replace(
-        settings,
-        guards=tuple(one for one in settings.guards if _task_id(one, settings) not in known),
-        classes=tuple(one for one in settings.classes if _class_id(one) not in known),
-    )
+def relative_to_root(root: Path, path: str) -> str:
+    """A path to record: relative to the state directory, so that both can be moved together.
+
+    Of what is in an object store, it is the URL.
+    """
+    if is_stored(path):
+        return shown(path)
+    return os.path.relpath(os.path.realpath(path), os.path.realpath(root))
 
 
-def _task_id(guard: Guard, settings: Settings) -> str:
-    return "+".join([guard.content, *sorted(one.content for one in settings.distractors)])
+def shown_path(root: Path, recorded: str) -> Path:
+    """A recorded path as lines have it: relative if it is below the current directory.
+
+    Of a URL, it is where the cache has what was listed.
+    """
+    if protocol_of(recorded) is not None:
+        return place_of(recorded)
+    whole = Path(os.path.normpath(Path(os.path.realpath(root)) / recorded))
+    here = Path.cwd()
+    return word_of(whole.relative_to(here)) if whole.is_relative_to(here) else whole
 
 
-def _class_id(word: str) -> str:
-    return f"classes:{word}"
+def word_of(path: Path) -> Path:
+    """A path that no command line takes for an option: whole if it starts with a dash."""
+    return Path(os.path.abspath(path)) if str(path).startswith("-") else path
+
+
+def require_free(root: Path) -> None:
+    """Raise OutputExists if a state cannot be started in a directory: it has other files."""
+    if is_state(root) or not os.path.lexists(root):
+        return
+    names = {path.name for path in root.iterdir()} if root.is_dir() else {"a file"}
+    hidden = Output(root, inside=True)
+    own = {"lost+found", "deleted", *([hidden.hidden.name] if hidden.is_ours() else [])}
+    if any(not name.startswith(".state.json.tmp-") for name in names - own):
+        raise OutputExists(
+            f"{root} already exists and is not a state directory; choose another --state"
+        )
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # in a container
+        return str(os.getuid())
+
+
+def _free(path: Path) -> Path:
+    names = (path.with_name(f"{path.name}.old{number or ''}") for number in range(1000))
+    return next(one for one in names if not os.path.lexists(one))
+
+
+def _phrase(verdict: Mapping[str, Any]) -> str:
+    value, data = verdict.get("value"), verdict.get("data")
+    found = f" is {value:.2f}" if isinstance(value, int | float) else ""
+    on_data = f" on {data}" if data else ""
+    chance, low, high = (verdict.get(name) for name in ("chance", "low", "high"))
+    by_chance = ""
+    if isinstance(chance, int | float):
+        found += f" (95 % {low:.1f} to {high:.1f})"
+        by_chance = f"; chance alone reaches {chance:.1f}"
+    return f"{verdict.get('metric')}{on_data}{found} ({verdict.get('condition')}{by_chance})"
+
+
+def _after_0_3(root: Path, found: Mapping[str, Any]) -> str:
+    """What to do with a state of 0.3: the line that starts another one from its last week."""
+    weeks, settings = len(found.get("weeks") or ()), found.get("settings") or {}
+    last = root / (f"weeks/{weeks:04d}" if weeks else "start")
+    new = root.with_name(f"{root.name}-2")
+    words = ["vlcpctl", "update", "NEW_DATA", "--state", new, "--init", last / "checkpoint"]
+    words += ["--buffer-from", last / "buffer"] if (last / "buffer").is_dir() else []
+    for guard in settings.get("guards") or ():
+        words += ["--guard", shown_path(root, guard["path"])]
+    for recorded in settings.get("classes") or ():
+        kind, _, word = recorded.partition(":")
+        words += ["--guard-classes", shown_path(root, word) if kind == "path" else word]
+    line = shlex.join(map(str, words))
+    if (root / "deleted").is_dir():
+        copied = shlex.join(["cp", "-r", str(root / "deleted"), str(new)])
+        line = f"mkdir {shlex.quote(str(new))} && {copied} && {line}"
+    return f"{root} is a state of version 0.3; another one continues from it: {line}"

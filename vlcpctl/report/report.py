@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
-from itertools import chain, product
+from itertools import chain, product, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,9 @@ import msgspec
 import numpy as np
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
-from vlcpctl.core.number_lists import rounded
+from vlcpctl.core.number_lists import compact_json, rounded
 from vlcpctl.files.ids import content_id
-from vlcpctl.files.rows import Row
+from vlcpctl.files.rows import PART_OF, Row
 from vlcpctl.metrics.chance import PER_REPORT
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.angles import CheckpointPair, SpatialTrack, collect_spatial_tracks
@@ -64,6 +64,7 @@ from vlcpctl.report.scores import (
     Against,
     Curve,
     Drop,
+    Matrix,
     Run,
     Spread,
     Track,
@@ -128,9 +129,13 @@ _METRICS: dict[Against, str] = {
 }
 # Control characters that JSON does not escape, and marks that reverse the direction of text.
 _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-# alpha is in the label of the run
-_NOT_STORED = frozenset({"schema", "alpha", "place", "model_part", "data_part", "config"})
-_STORED = attrgetter(*(name for name in Row.__struct_fields__ if name not in _NOT_STORED))
+# What tells rows apart; alpha is in the label of the run.
+_NOT_STORED = frozenset({"schema", "alpha", "config"})
+_OF_MODEL, _OF_DATA = (
+    attrgetter(*(name for name, part in PART_OF.items() if part == of and name not in _NOT_STORED))
+    for of in ("model_part", "data_part")
+)
+_OF_ROW = attrgetter("metrics", "degrees")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -493,12 +498,8 @@ def drops_of(
     found = []
     for curve in curves:
         ends = intervals.of(curve, against)
-        for key in keys(curve.track):
-            own = curve.run.own.get(key)
-            if own is not None and not np.isnan(own[:, :-1, curve.column]).all():
-                one = curve.drop(key, against)
-                is_known = one.drop is not None and key in ends
-                found.append(replace(one, interval=ends[key]) if is_known else one)
+        known = filter(curve.has, keys(curve.track))
+        found += [curve.drop(key, against, ends.get(key)) for key in known]
     return found
 
 
@@ -630,46 +631,58 @@ def _drop_record(drop: Drop, metric: str) -> dict[str, Any]:
     return found | {"undefined": drop.undefined}
 
 
-def facts_csv(document: Document) -> str:
-    """facts.csv: a header and one line for each number of a report; blank: none.
+def facts_csv(document: Document) -> Iterator[str]:
+    """facts.csv in parts: a header and one line for each number of a report; blank: none.
 
     `value` is a mean over `n` seeds, whose own are in `values` if there are several.
     """
-    lines = [records_csv(FIELDS, records(document))]
+    yield records_csv(FIELDS, records(document))
     for track in document.tracks:
         for run in track.every:
-            lines += _score_lines(track, run)
-    return "".join(lines)
+            yield from _score_lines(track, run)
 
 
 def _score_lines(track: Track, run: Run) -> Iterator[str]:
-    """The scores on own and merged galleries after each step: there may be millions."""
+    """The scores on own and merged galleries after each step, a text for each metric.
+
+    There may be millions: what lines have in common is made once, and only joined for each.
+    """
     names = _names_of(track, run.name, run.method)
     head = _line([names.get(name) for name in FIELDS[: FIELDS.index("gallery")]])
-    own = [_line(["own", one]) for one in run.data]
-    merged = [_line(["merged", f"0..{task}"]) for task in range(len(run.tasks))]
+    own = [f"{head},{_line(['own', one])}," for one in run.data]
+    merged = [f"{head},merged,0..{task}," for task in range(len(run.tasks))]
     seeds = " ".join(map(str, run.seeds))
+    end = f",,1,{seeds},,,,,,\n" if len(run.seeds) == 1 else ",,,,,\n"
     for key in run.keys:
         about = _line(["", "score", key])
-        galleries = [(own, run.own[key][:, :-1], START)]
-        galleries += [(merged, run.merged[key], 0)] if key in run.merged else []
-        for columns, scores, first in galleries:
-            steps = ["start" if n == START else n for n in range(first, first + scores.shape[1])]
-            known = np.nonzero(~np.isnan(scores).any(axis=0))
-            values = rounded(
-                scores[:, known[0], known[1]], 6
-            ).T.tolist()  # of the seeds, cell by cell
-            starts = [f"{head},{one}," for one in columns]
-            cells = zip(*(one.tolist() for one in known), values, strict=True)
-            if len(scores) == 1:
-                end = f",,1,{seeds},,,,,,\n"
-                yield from [f"{starts[n]}{steps[t]},{about},{one}{end}" for t, n, (one,) in cells]
+        for columns, scores in ((own, run.own[key][:, :-1]), (merged, run.merged.get(key))):
+            if scores is None:
                 continue
-            for step, column, of_seeds in cells:
-                found = Spread(tuple(scores[:, step, column].tolist()))
-                value, sd = round(found.mean, 6), number_text(found.sd or 0.0)
-                numbers = f"{value},{sd},{len(scores)},{seeds},{' '.join(map(repr, of_seeds))}"
-                yield f"{starts[column]}{steps[step]},{about},{numbers},,,,,\n"
+            first = START if columns is own else 0
+            every = range(first, first + scores.shape[1])
+            steps = [f"{'start' if n == START else n},{about}," for n in every]
+            known = np.nonzero(~np.isnan(scores).any(axis=0))
+            lines = zip(
+                map(columns.__getitem__, known[1].tolist()),
+                map(steps.__getitem__, known[0].tolist()),
+                _number_texts(scores[:, known[0], known[1]], seeds),
+                repeat(end),
+            )  # fmt: skip
+            yield "".join(chain.from_iterable(lines))
+
+
+def _number_texts(scores_SN: Matrix, seeds: str) -> Iterable[str]:
+    """The value of each score; of several seeds its deviation, number, seeds and values, too."""
+    rounded_NS = rounded(scores_SN, 6).T
+    if len(scores_SN) == 1:
+        plain = compact_json(rounded_NS[:, 0])
+        return map(repr, rounded_NS[:, 0].tolist()) if plain is None else plain[1:-1].split(",")
+    found = map(Spread, map(tuple, scores_SN.T.tolist()))
+    return (
+        f"{round(one.mean, 6)},{number_text(one.sd or 0.0)},{len(scores_SN)},{seeds},"
+        f"{' '.join(map(repr, values))}"
+        for one, values in zip(found, rounded_NS.tolist(), strict=True)
+    )
 
 
 def _line(values: Iterable[str | None]) -> str:
@@ -720,7 +733,7 @@ def summary(document: Document, identity: Mapping[str, Any]) -> dict[str, Any]:
 
 def as_line(document: Document, identity: Mapping[str, Any]) -> str:
     """What --json prints: summary.json and the facts on one line, safe for a terminal."""
-    found = summary(document, identity) | {"facts": read_facts(facts_csv(document))}
+    found = summary(document, identity) | {"facts": read_facts("".join(facts_csv(document)))}
     text = json.dumps(found, ensure_ascii=False, allow_nan=False)
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -759,6 +772,14 @@ def _options(request: ReportRequest) -> dict[str, Any]:
 def _rows_id(rows: Sequence[Row]) -> str:
     """An id of the rows, whatever their order and places."""
     encode = msgspec.json.Encoder(order="deterministic").encode
-    lines = (encode((row.config and row.config["id"], _STORED(row))) for row in rows)
+    models: dict[object, bytes] = {}  # what many rows have in common; a row alone has one part
+    data: dict[object, bytes] = {}
+    lines = []
+    for row in rows:
+        if row.model_part not in models:
+            models[row.model_part] = encode((row.config and row.config["id"], _OF_MODEL(row)))
+        if row.data_part not in data:
+            data[row.data_part] = encode(_OF_DATA(row))
+        lines.append(models[row.model_part] + data[row.data_part] + encode(_OF_ROW(row)))
     digests = sorted(blake2b(line, digest_size=16).hexdigest() for line in lines)
     return content_id(digests)

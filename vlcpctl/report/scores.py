@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names
@@ -27,6 +28,7 @@ from vlcpctl.metrics.definitions import DEFINITIONS, Definition
 if TYPE_CHECKING:
     from vlcpctl.report.intervals import Interval
 
+T = TypeVar("T")
 K = TypeVar("K")
 Matrix = NDArray[np.float64]
 Scores = dict[str, Matrix]  # by metric key
@@ -157,7 +159,13 @@ class Run:
     rows: Mapping[Cell, Row] = field(repr=False)
     of: Lineage
     unmeasured: frozenset[int] = frozenset()  # tasks that no last model was evaluated on
-    summaries: dict[tuple[str, str], Spread | None] = field(default_factory=dict, repr=False)
+    # Made once: tables, charts and facts show the same summaries, of the same matrices.
+    summaries: dict[tuple[str, str], Spread | None] = field(
+        init=False, default_factory=dict, repr=False
+    )
+    counted_scores: dict[tuple[str, str], list[Matrix]] = field(
+        init=False, default_factory=dict, repr=False
+    )
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -168,6 +176,12 @@ class Run:
     def data(self) -> tuple[str, ...]:
         """What the columns are."""
         return (*self.tasks, *self.outside)
+
+    @cached_property
+    def last_data(self) -> dict[int, str]:
+        """By task, the id of the data that the last model of the first seed was evaluated on."""
+        last = ((task, self.rows.get((0, self.steps - 1, task))) for task in range(len(self.tasks)))
+        return {task: row.data for task, row in last if row is not None}
 
     @property
     def group(self) -> str:
@@ -191,11 +205,11 @@ class Run:
     @cached_property
     def steps_on(self) -> dict[int, list[int]]:
         """By column, the steps after which any seed was evaluated on it, START included."""
-        found: dict[int, set[int]] = {}
-        for _, step, column in self.rows:
+        found: dict[int, list[int]] = {}
+        for column, step in sorted({(column, step) for _, step, column in self.rows}):
             if step != BASE:
-                found.setdefault(column, set()).add(step)
-        return {column: sorted(steps) for column, steps in sorted(found.items())}
+                found.setdefault(column, []).append(step)
+        return found
 
     def at(self, key: str, step: int, column: int) -> Spread | None:
         """The score on a column after a step, or START; None if a seed lacks it."""
@@ -237,28 +251,30 @@ class Run:
 
     def summary(self, key: str, name: str) -> Spread | None:
         """A metric of DEFINITIONS; None if it is undefined for any seed."""
-        if (key, name) not in self.summaries:  # tables, charts and facts show the same ones
+        if (key, name) not in self.summaries:
             one = DEFINITIONS[name]
             known = key in self.own and self.why_undefined(one) is None
             values = map(one.value, self._matrices(key, one.gallery)) if known else ()
             self.summaries[key, name] = over_seeds(values)
         return self.summaries[key, name]
 
-    def _matrices(self, key: str, gallery: str) -> Iterator[Matrix]:
-        """What a definition takes, for each seed: steps and tasks that count, as they are learned.
+    def _matrices(self, key: str, gallery: str) -> Sequence[Matrix]:
+        """What definitions take, for each seed: steps and tasks that count, as they are learned.
 
         That of `outside` has one row, of the last model, and the data that have the metric.
         """
-        own, ahead = self.own[key], range(self.steps, len(self.tasks))
         if gallery == "merged":
-            yield from self.merged[key][:, : self.steps]
-        elif gallery == "outside":
-            yield from self._last_outside(key)
-        else:
+            return list(self.merged[key][:, : self.steps])
+        if gallery == "outside":
+            return list(self._last_outside(key))
+        if (key, gallery) not in self.counted_scores:
             steps = self.counted if gallery == "own" else [START, *self.counted]
-            rows, columns = [step + 1 for step in steps], [*self.counted, *ahead]
-            for seed in own:  # in C order, on which the last digit of a sum depends
-                yield np.ascontiguousarray(seed[np.ix_(rows, columns)])
+            columns = [*self.counted, *range(self.steps, len(self.tasks))]
+            places = np.ix_([step + 1 for step in steps], columns)
+            # In C order, on which the last digit of a sum depends.
+            found = [np.ascontiguousarray(seed[places]) for seed in self.own[key]]
+            self.counted_scores[key, gallery] = found
+        return self.counted_scores[key, gallery]
 
     def _last_outside(self, key: str) -> Matrix:
         """(S, 1, sets) of the last model, on data outside that have the metric, but averages."""
@@ -347,16 +363,11 @@ class Track:
             return None
         if gallery == "merged":
             is_same = run.tasks[: run.steps] == oracle.tasks[: oracle.steps]
-            found = run.summary(key, "merged_final"), oracle.summary(key, "merged_final")
+            mine, its = run.summary(key, "merged_final"), oracle.summary(key, "merged_final")
         else:
-            ends = [(one.steps - 1, column) for one in (run, oracle) for column in run.counted]
-            half = len(run.counted)
-            is_same = all(
-                _data_at(run, *one) == _data_at(oracle, *other)
-                for one, other in zip(ends[:half], ends[half:], strict=True)
-            )
-            found = run.summary(key, "own_final"), oracle.mean_over(key, run.counted)
-        return (found[0], found[1]) if is_same and found[0] and found[1] else None
+            is_same = all(run.last_data.get(n) == oracle.last_data.get(n) for n in run.counted)
+            mine, its = run.summary(key, "own_final"), oracle.mean_over(key, run.counted)
+        return (mine, its) if is_same and mine and its else None
 
     @property
     def every(self) -> tuple[Run, ...]:
@@ -376,20 +387,13 @@ class Track:
         return ", ".join(part for part in parts if part)
 
 
-def _data_at(run: Run, step: int, column: int) -> str | None:
-    """The id of the data that the first seed was evaluated on after a step."""
-    row = run.rows.get((0, step, column))
-    return None if row is None else row.data
-
-
 def with_oracle(track: Track, name: str | None) -> Track:
     """The track with a run of this name as its oracle, or its only one of joint training."""
     found = [run for run in track.runs if (run.name == name if name else run.group == BOUND)]
     return replace(track, oracle=found[0]) if len(found) == 1 else track
 
 
-@dataclass(frozen=True)
-class Drop:
+class Drop(Struct, frozen=True, kw_only=True, gc=False):
     """The score of an earlier model minus that of the last one, in points: positive is worse.
 
     `data` is a task of the run's stream, of the step `task`, or data outside of it. `drop` is None,
@@ -461,6 +465,11 @@ class Curve:
         found = ((self.row(n, step), self.row(n, last)) for n in range(len(self.run.seeds)))
         return [(before, now) for before, now in found if before and now]
 
+    def has(self, key: str) -> bool:
+        """Whether any model of the run has the metric there."""
+        own = self.run.own.get(key)
+        return own is not None and not np.isnan(own[:, :-1, self.column]).all()
+
     def at(self, step: int, key: str) -> Spread | None:
         """The scores after a step; None if a seed lacks one."""
         return self.run.at(key, step, self.column)
@@ -491,10 +500,12 @@ class Curve:
                 return True
         return False
 
-    def drop(self, key: str, against: Against = "baseline") -> Drop:
-        """The drop in one metric, without an interval."""
+    def drop(
+        self, key: str, against: Against = "baseline", interval: Interval | None = None
+    ) -> Drop:
+        """The drop in one metric, with its interval if that is known."""
         before, last = self.before(key, against), self.at(self.run.of.last, key)
-        is_known = before is not None and last is not None
+        lost = before.minus(last) if before is not None and last is not None else None
         return Drop(
             track=self.track,
             run=self.run.name,
@@ -503,8 +514,9 @@ class Curve:
             key=key,
             baseline=before,
             last=last,
-            drop=before.minus(last) if before is not None and last is not None else None,
-            undefined=None if is_known else self._why_undefined(key, against),
+            drop=lost,
+            interval=None if lost is None else interval,
+            undefined=self._why_undefined(key, against) if lost is None else None,
             against=against,
             task=self.task,
             images=self.images,
@@ -607,8 +619,9 @@ def _runs(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """The rows of a track by run. Raises BadInput for what fits into no matrix, or is too much."""
     foreign: dict[str, set[str]] = {}
     for row in rows:
-        _check(row)
-        if is_outside(row):
+        if row.gallery != "own":
+            _check(row)
+        elif row.task_step is None:
             foreign.setdefault(row.run, set()).add(row.task)
     if foreign:  # a merged gallery with data outside the stream of its run shows nothing of it
         rows = [
@@ -617,9 +630,7 @@ def _runs(rows: Sequence[Row]) -> dict[str, list[Row]]:
             if row.gallery != "merged" or foreign.get(row.run, set()).isdisjoint(row.tasks)
         ]
     runs = grouped(rows, attrgetter("run"))
-    keys = {
-        name: len({key for row in of_run for key in row.metrics}) for name, of_run in runs.items()
-    }
+    keys = {name: len({key for row in of for key in row.metrics}) for name, of in runs.items()}
     if not any(keys.values()):
         raise BadInput(f"{rows[0].place} has no metric, and no other row of its evaluator has one")
     cells = sum(keys[name] * _cells(of_run) for name, of_run in runs.items())
@@ -628,9 +639,7 @@ def _runs(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def _check(row: Row) -> None:
-    """Raise BadInput if a row does not fit into a score matrix."""
-    if row.gallery == "own":
-        return
+    """Raise BadInput if a row, not on an own gallery, does not fit into a score matrix."""
     if row.gallery != "merged":
         raise BadInput(f"{row.place}: gallery is {row.gallery!r}, not 'own' or 'merged'")
     if _column(row) < 0:
@@ -702,42 +711,41 @@ def _matrices(
 ) -> tuple[Scores, Scores, dict[Cell, Row]]:
     """The scores on own and on merged galleries by metric, and the rows of the former by cell."""
     numbers = {seed: number for number, seed in enumerate(seeds)}
-    steps = max(map(step_of, rows)) + 1
-    cells: dict[str, dict[Cell, Row]] = {"own": {}, "merged": {}}
+    own: dict[Cell, Row] = {}
+    merged: dict[Cell, Row] = {}
     for row in rows:
-        column = columns[row.task, row.tasks] if is_outside(row) else _column(row)
-        first = cells[row.gallery].setdefault((numbers[row.seed], step_of(row), column), row)
+        task, step = row.task_step, START if row.step is None else row.step
+        if row.gallery == "merged":
+            cell, cells = (numbers[row.seed], step, _column(row)), merged
+        else:
+            column = columns[row.task, row.tasks] if task is None else task
+            cell, cells = (numbers[row.seed], step, column), own
+        first = cells.setdefault(cell, row)
         if first is not row:
             raise BadInput(
-                f"{first.place} and {row.place} are both step {row.step}, task {column} of "
+                f"{first.place} and {row.place} are both step {row.step}, task {cell[-1]} of "
                 f"run {row.run!r}, seed {row.seed} ({row.gallery} gallery); remove one of them"
             )
     for row in base:
-        own_place = columns.get((row.task, row.tasks), -1)
         inside = _column(row) if _column(row) < tasks else -1
-        column = own_place if is_outside(row) else inside
+        column = columns.get((row.task, row.tasks), -1) if is_outside(row) else inside
         if row.seed in numbers and column >= 0:
-            cells["own"][numbers[row.seed], BASE, column] = row
+            own[numbers[row.seed], BASE, column] = row
     keys = dict.fromkeys(key for row in rows for key in row.metrics)
-    own = _filled(cells["own"], keys, (len(seeds), steps + 2, tasks + len(columns)))
-    if not cells["merged"]:
-        return own, {}, cells["own"]
-    merged = _filled(cells["merged"], keys, (len(seeds), steps + 1, tasks))
-    return own, {key: of_key[:, 1:] for key, of_key in merged.items()}, cells["own"]
+    steps = max(map(step_of, rows)) + 1
+    scores = _filled(own, keys, (len(seeds), steps + 2, tasks + len(columns)))
+    on_merged = _filled(merged, keys, (len(seeds), steps + 1, tasks)) if merged else {}
+    return scores, {key: found[:, 1:] for key, found in on_merged.items()}, own
 
 
-def _filled(
-    cells: Mapping[Cell, Row], keys: Iterable[str], shape: tuple[int, int, int]
-) -> dict[str, Matrix]:
+def _filled(cells: Mapping[Cell, Row], keys: Iterable[str], shape: tuple[int, int, int]) -> Scores:
     """By metric, the scores by seed, step + 1 and column; at once for all rows with the same."""
+    places, rows = np.array([*chain.from_iterable(cells)]).reshape(-1, 3), [*cells.values()]
     found = {key: np.full(shape, np.nan) for key in keys}
-    alike: defaultdict[tuple[str, ...], list[Cell]] = defaultdict(list)
-    for cell, row in cells.items():
-        alike[tuple(row.metrics)].append(cell)
-    for names, members in alike.items():
-        scores = chain.from_iterable(cells[cell].metrics.values() for cell in members)
+    for names, members in grouped(range(len(rows)), lambda n: tuple(rows[n].metrics)).items():
+        scores = chain.from_iterable(rows[n].metrics.values() for n in members)
         values = np.fromiter(scores, np.float64).reshape(len(members), len(names))
-        seed, step, column = np.array(members).T
+        seed, step, column = places[members].T.astype(int)
         for key, of_key in zip(names, values.T, strict=True):
             if key in found:
                 found[key][seed, step + 1, column] = of_key
@@ -793,11 +801,11 @@ def _buffer_text(row: Row) -> str | None:
     return " ".join(f"{part!s:.100}" for part in parts if part is not None) or "yes"
 
 
-def grouped(rows: Iterable[Row], key: Callable[[Row], K]) -> dict[K, list[Row]]:
-    """The rows by a key, in their order."""
-    groups: defaultdict[K, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[key(row)].append(row)
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The items by a key, in their order."""
+    groups: defaultdict[K, list[T]] = defaultdict(list)
+    for one in items:
+        groups[key(one)].append(one)
     return groups
 
 
@@ -948,7 +956,7 @@ def without_unmeasured(track: Track) -> Track:
         return track
     runs = (
         # Of those that it has learned, but the last one.
-        replace(run, unmeasured=lacking & set(range(run.steps - 1)), summaries={})
+        replace(run, unmeasured=lacking & set(range(run.steps - 1)))
         for run in track.runs
     )
     return replace(track, runs=tuple(runs))

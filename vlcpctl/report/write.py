@@ -75,7 +75,6 @@ def write_report(document: Document, about: dict[str, Any], out: Path, *, force:
     texts = {
         "report.html": page(document),
         "report.md": markdown(document),
-        FACTS: facts_csv(document),
         **{
             f"{one.paper.name}.csv": records_csv(FIELDS, one.records())
             for one in document.published
@@ -87,6 +86,8 @@ def write_report(document: Document, about: dict[str, Any], out: Path, *, force:
         for name, text in texts.items():
             if text:
                 (directory / name).write_text(text, encoding="utf-8")
+        with (directory / FACTS).open("w", encoding="utf-8") as file:
+            file.writelines(facts_csv(document))
     return True
 
 

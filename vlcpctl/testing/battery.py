@@ -17,7 +17,7 @@ from vlcpctl.core.method import Method
 from vlcpctl.data.buffer import update as buffers
 from vlcpctl.data.buffer.manifest import BufferRequest
 from vlcpctl.data.buffer.size import BufferSize
-from vlcpctl.data.precomputed.stored_features import StoredProjections
+from vlcpctl.data.precomputed.features import StoredProjections
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Split, open_stream, open_task
 from vlcpctl.files.manifest import read_manifest

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from threading import Thread
 from typing import Any, Self
 
 from vlcpctl.core.ending import at_signal
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.rows import run_label
-from vlcpctl.tracking.destinations import EVALUATION, Destination, TrackedRun
-from vlcpctl.tracking.trackers import Trackers, closing_with_code
+from vlcpctl.tracking.destinations import EVALUATION, TrackedRun
+from vlcpctl.tracking.trackers import Trackers
 
 AT_SIGNAL_S = 10.0
 BEFORE = -1  # the step of a checkpoint that was not trained on the stream
@@ -49,9 +49,10 @@ def _data_name(row: Mapping[str, Any]) -> str:
 class RowLog:
     """Logs evaluation rows as they are measured, those of each run and seed to a run of its own."""
 
-    def __init__(self, destinations: Sequence[Destination]) -> None:
+    def __init__(self, destinations: Sequence[str]) -> None:
         self._destinations = destinations
         self._open: dict[tuple[str, int], Trackers] = {}
+        self._closing = ExitStack()
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Log the metrics of a row at the step of its checkpoint in the stream."""
@@ -59,29 +60,29 @@ class RowLog:
             return
         run, seed = run_label(row["run"], row.get("alpha")), row["seed"]
         if (run, seed) not in self._open:
-            self._open[run, seed] = Trackers.of(self._destinations, _tracked(run, seed, row))
+            trackers = Trackers.of(self._destinations, _tracked(run, seed, row))
+            self._open[run, seed] = self._closing.enter_context(trackers)
         step = BEFORE if row["step"] is None else row["step"]
         self._open[run, seed].log(row_values(row), step)
 
     @classmethod
     @contextmanager
-    def opened(cls, destinations: Sequence[Destination]) -> Iterator[Self]:
+    def opened(cls, destinations: Sequence[str]) -> Iterator[Self]:
         """Within the block, rows can be logged; a signal closes the log, too."""
         log = cls(destinations)
-        with at_signal(log.close_at_signal), closing_with_code(log.close):
+        with at_signal(log._close_at_signal), log._closing:
             yield log
 
-    def close_at_signal(self) -> None:
+    def _close_at_signal(self) -> None:
         """Close, but wait at most AT_SIGNAL_S: the signal may have interrupted the library."""
-        closing = Thread(target=self.close, args=(1,), daemon=True)
+
+        def close() -> None:
+            for trackers in self._open.values():
+                trackers.close(1)
+
+        closing = Thread(target=close, daemon=True)
         closing.start()
         closing.join(AT_SIGNAL_S)
-
-    def close(self, code: int = 0) -> None:
-        """Close with the exit code of the command."""
-        for trackers in self._open.values():
-            trackers.close(code)
-        self._open.clear()
 
 
 def _tracked(run: str, seed: int, row: Mapping[str, Any]) -> TrackedRun:
@@ -90,7 +91,6 @@ def _tracked(run: str, seed: int, row: Mapping[str, Any]) -> TrackedRun:
     return TrackedRun(
         run=run,
         seed=seed,
-        kind=EVALUATION,
         part=EVALUATION,
         id=content_id([EVALUATION, run, seed]),
         config={**about, **settings},

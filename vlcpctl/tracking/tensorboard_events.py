@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from vlcpctl.tracking.destinations import TRAINING, Destination, TrackedRun
+from vlcpctl.tracking.destinations import TrackedRun
 
 
 class TensorBoardTracker:
@@ -17,18 +18,17 @@ class TensorBoardTracker:
     in any order, so that nothing can be dropped: those that are already there are not repeated.
     """
 
-    def __init__(self, destination: Destination, run: TrackedRun) -> None:
+    def __init__(self, place: str, run: TrackedRun) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        directory = Path(destination.place).joinpath(*run.directory)
-        is_training = run.kind == TRAINING
-        self._known = set() if is_training else _known_points(directory)
-        purge = run.first if is_training and directory.is_dir() else None
+        directory = Path(place, _file_name(run.label), _file_name(run.part))
+        self._known = set() if run.is_training else _known_points(directory)
+        purge = run.first if run.is_training and directory.is_dir() else None
         self._writer = SummaryWriter(str(directory), purge_step=purge)
-        if is_training and run.first == 0:
+        if run.is_training and run.first == 0:
             text = "\n".join(f"    {name} = {value}" for name, value in run.config.items())
             self._writer.add_text("settings", text)  # indented: Markdown's form of code
-        self._flushes = not is_training  # a signal may end an evaluation after any row
+        self._flushes = not run.is_training  # a signal may end an evaluation after any row
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Write each value as a scalar."""
@@ -55,3 +55,12 @@ def _known_points(directory: Path) -> set[tuple[str, int, float]]:
         for name in events.Tags()["scalars"]
         for one in events.Scalars(name)
     }
+
+
+def _file_name(text: str) -> str:
+    """The text as the name of a directory, the same for the same text.
+
+    >>> _file_name("ctp m=0.8"), _file_name("a/b"), _file_name("..")
+    ('ctp m=0.8', 'a_b', '_.')
+    """
+    return re.sub(r"^\.|[/\\:\0]", "_", text)

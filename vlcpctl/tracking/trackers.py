@@ -1,57 +1,41 @@
-"""Trackers: one protocol for all destinations of --log, and a guard against their failures."""
+"""The trackers of a run, with a guard against their failures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from vlcpctl.core import console
 from vlcpctl.core.errors import VlcpError, first_line
-from vlcpctl.tracking.destinations import TENSORBOARD, Destination, TrackedRun
+from vlcpctl.tracking.destinations import TrackedRun
 from vlcpctl.tracking.tensorboard_events import TensorBoardTracker
 from vlcpctl.tracking.wandb_runs import WandbTracker
 
-
-class Tracker(Protocol):
-    """Logs the values of one run to one destination."""
-
-    def log(self, values: Mapping[str, float], step: int) -> None:
-        """Log named values: of a step of the training, or of a step of the stream."""
-        ...
-
-    def close(self, code: int) -> None:
-        """Finish with the exit code of the command; everything logged before is kept."""
-        ...
-
-
-Opener = Callable[[Destination, TrackedRun], Tracker]
-
-
-def open_tracker(destination: Destination, run: TrackedRun) -> Tracker:
-    """A tracker of its own for each run. Raises whatever the library of the destination does."""
-    kind = TensorBoardTracker if destination.kind == TENSORBOARD else WandbTracker
-    return kind(destination, run)
+KINDS: dict[str, type[TensorBoardTracker | WandbTracker]] = {
+    "tensorboard": TensorBoardTracker,
+    "wandb": WandbTracker,
+}
 
 
 class Trackers:
     """The trackers of a run; one that fails is left out from then on, with one warning.
 
-    A library or a network that fails must not cost the training or the evaluation.
+    A library or a network that fails must not cost the training or the evaluation. As a context,
+    they are closed at its end with the exit code that it means.
     """
 
     def __init__(self) -> None:
-        self._open: dict[Destination, Tracker] = {}
+        self._open: dict[str, TensorBoardTracker | WandbTracker] = {}
 
     @classmethod
-    def of(
-        cls, destinations: Sequence[Destination], run: TrackedRun, opener: Opener = open_tracker
-    ) -> Self:
-        """A tracker for each destination that can be opened."""
+    def of(cls, destinations: Sequence[str], run: TrackedRun) -> Self:
+        """A tracker for each value of --log that can be opened."""
         trackers = cls()
         for one in destinations:
+            kind, _, place = one.partition(":")
             with trackers._guarded(one):
-                trackers._open[one] = opener(one, run)
+                trackers._open[one] = KINDS[kind](place, run)
         return trackers
 
     def log(self, row: Mapping[str, Any], step: int) -> None:
@@ -65,31 +49,23 @@ class Trackers:
             with self._guarded(destination):
                 tracker.log(values, step)
 
-    def close(self, code: int = 0) -> None:
+    def close(self, code: int) -> None:
         """Close all trackers with the exit code of the command."""
         for destination, tracker in list(self._open.items()):
             with self._guarded(destination):
                 tracker.close(code)
         self._open.clear()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        self.close(error.exit_code if isinstance(error, VlcpError) else int(error is not None))
+
     @contextmanager
-    def _guarded(self, destination: Destination) -> Iterator[None]:
+    def _guarded(self, destination: str) -> Iterator[None]:
         try:
             yield
         except Exception as error:  # noqa: BLE001
             self._open.pop(destination, None)
             console.warn(f"no more is logged to {destination}: {first_line(error)}")
-
-
-@contextmanager
-def closing_with_code(close: Callable[[int], None]) -> Iterator[None]:
-    """Within the block, things are logged; after it, `close` gets the exit code that it means."""
-    try:
-        yield
-    except VlcpError as error:
-        close(error.exit_code)
-        raise
-    except BaseException:
-        close(1)
-        raise
-    close(0)

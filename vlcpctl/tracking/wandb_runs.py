@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vlcpctl.core import console
-from vlcpctl.tracking.destinations import EVALUATION, Destination, TrackedRun
+from vlcpctl.tracking.destinations import TrackedRun
 
 STREAM_STEP = "stream_step"  # the x axis of evaluation rows
 _FINISH_S = 60.0  # for uploads at the end, unless W&B's own settings have a limit
@@ -18,18 +18,19 @@ class WandbTracker:
     The runs are grouped by the name of ours. Nothing of the terminal is captured.
     """
 
-    def __init__(self, destination: Destination, run: TrackedRun) -> None:
+    def __init__(self, place: str, run: TrackedRun) -> None:
         import wandb
 
         defaults = wandb.setup().settings
-        self._of_rows = run.kind == EVALUATION
+        self._of_rows = not run.is_training
+        entity, _, project = place.rpartition("/")
         self._run = wandb.init(
-            project=destination.project,
-            entity=destination.entity,
+            project=project,
+            entity=entity or None,
             id=run.id,
             name=run.label if self._of_rows else f"{run.label}/{run.part}",
             group=run.label,
-            job_type=run.kind,
+            job_type="eval" if self._of_rows else "train-step",
             config=dict(run.config),
             resume="allow",
             reinit="create_new",

@@ -29,7 +29,7 @@ from vlcpctl.data.loading.loader import (
 from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.loading.sampler import BufferSampler
-from vlcpctl.data.precomputed.stored_features import StoredProjections
+from vlcpctl.data.precomputed.features import StoredProjections
 from vlcpctl.training.plan import TrainPlan
 from vlcpctl.training.run import TrainRun
 from vlcpctl.training.settings import Settings
@@ -144,7 +144,7 @@ def _with_file_texts(
     with closing(batches):  # so that closing this generator stops the workers of the inner one
         for number, (piece, *others) in enumerate(batches, start=first):
             rows = texts_file.rows(number)[run.world.slice_of(texts_file.count)]
-            embeddings = torch.from_numpy(texts_file.file.embeddings[rows])
+            embeddings = torch.from_numpy(texts_file.file.embeddings(rows))
             ends = torch.from_numpy(texts_file.file.ends[rows])
             yield [dataclasses.replace(piece, pseudo=PseudoTexts(embeddings, ends)), *others]
 

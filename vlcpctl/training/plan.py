@@ -19,8 +19,8 @@ from vlcpctl.core.method import TRAIN, Method
 from vlcpctl.core.options import GoesWith, refuse_idle
 from vlcpctl.data.loading.groups import pair_groups
 from vlcpctl.data.loading.sampler import PairSampler
-from vlcpctl.data.precomputed.stored_features import StoredProjections, read_features
-from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
+from vlcpctl.data.precomputed.features import StoredProjections, read_features
+from vlcpctl.data.precomputed.targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.files.outputs import Output
 from vlcpctl.models.checkpoint_files import WEIGHT_SUFFIXES

@@ -11,7 +11,6 @@ from vlcpctl.core.method import Method
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.files.outputs import read_path
 from vlcpctl.methods.plugins.transfer import packed, unpacked
-from vlcpctl.tracking.destinations import Destination
 from vlcpctl.training.settings import RunOptions, Settings
 
 
@@ -38,7 +37,7 @@ class TrainRequest(RunOptions):
     device: str = "auto"
     workers: int | None = None  # None: auto
     threads: int = 1
-    log: tuple[Destination, ...] = ()
+    log: tuple[str, ...] = ()
 
     @property
     def method_name(self) -> str:

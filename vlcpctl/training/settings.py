@@ -409,7 +409,7 @@ class RunOptions(Options):
         "Buffer of earlier pairs to replay", "DIR", INPUT, usual=True, stored=True
     )
     pseudo_texts: MaybePath = option(
-        "Negative texts from invert-texts", "FILE", INPUT, otherwise="generated during training"
+        "Negative texts from invert-texts", "DIR", INPUT, otherwise="generated during training"
     )
     reference: MaybePath = option(
         "Task with pairs, beside those to learn, on which a method keeps what the teacher can do",

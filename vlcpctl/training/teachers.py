@@ -18,8 +18,8 @@ from vlcpctl.core.method import Method
 from vlcpctl.core.transform import EXACT, ImageTransform
 from vlcpctl.data.loading.order import Order
 from vlcpctl.data.loading.sampler import BufferSampler
-from vlcpctl.data.precomputed.pseudo_texts import PseudoTextFile, open_pseudo_texts
-from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory, TeacherTargets, open_targets
+from vlcpctl.data.precomputed.pseudo_texts import PseudoTexts, open_pseudo_texts
+from vlcpctl.data.precomputed.targets import TargetsDirectory, TeacherTargets, open_targets
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.files.manifest import content_of, identity_differences
 from vlcpctl.training.request import TrainRequest
@@ -110,7 +110,7 @@ def check_targets(
 class FileTexts:
     """The texts of a file, `count` for each batch: a pure function of (seed, batch number)."""
 
-    file: PseudoTextFile
+    file: PseudoTexts
     count: int
     seed: int
 
@@ -119,12 +119,12 @@ class FileTexts:
 
         Texts that do not fill the last batch of an epoch over the file are left out.
         """
-        epoch, batch = divmod(number, self.file.count // self.count)
+        epoch, batch = divmod(number, len(self.file) // self.count)
         return self._order.rows(epoch, batch * self.count, (batch + 1) * self.count)
 
     @cached_property
     def _order(self) -> Order:
-        return Order(self.file.count, self.seed, "pseudo-texts")
+        return Order(len(self.file), self.seed, "pseudo-texts")
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class PseudoTextSource:
         """The line in the plan."""
         said = f"{self.settings.texts} pseudo texts per step,"
         if self.file_texts is not None:
-            return f"{said} from {self.file_texts.file.count} precomputed ones"
+            return f"{said} from {len(self.file_texts.file)} precomputed ones"
         return f"{said} generated in {self.settings.iterations} iterations"
 
 
@@ -203,7 +203,7 @@ def _from_buffer(
 
 
 def _from_file(
-    request: TrainRequest, file: PseudoTextFile, settings: InversionSettings, buffer: Task | None
+    request: TrainRequest, file: PseudoTexts, settings: InversionSettings, buffer: Task | None
 ) -> FileTexts:
     """The file as a source; it must be made with the teacher and the replayed buffer."""
     teacher = request.teacher or request.previous
@@ -218,8 +218,8 @@ def _from_file(
                 f"content {file.identity[name]}, not {ids[-1]}"
             )
     file.verify()
-    if file.count < settings.texts:
-        raise UsageError(f"{file.path} has {file.count} texts, but a step uses {settings.texts}")
+    if len(file) < settings.texts:
+        raise UsageError(f"{file.path} has {len(file)} texts, but a step uses {settings.texts}")
     return FileTexts(file, settings.texts, request.drawn_seed)
 
 

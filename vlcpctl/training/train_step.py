@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import closing, nullcontext
 from functools import partial as bound
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,8 @@ from vlcpctl.models import encoders
 from vlcpctl.models.configuration import has_logit_bias
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.models.execution import place
-from vlcpctl.tracking.destinations import TRAINING, TrackedRun
-from vlcpctl.tracking.trackers import Trackers, closing_with_code
+from vlcpctl.tracking.destinations import TrackedRun
+from vlcpctl.tracking.trackers import Trackers
 from vlcpctl.training.adapters import FILE as ADAPTER
 from vlcpctl.training.adapters import Adapters
 from vlcpctl.training.batches import training_batches, training_transform, validation_batches
@@ -114,7 +114,7 @@ def _train(plan: TrainPlan, world: World, stop: StopFlag, observe: Observer) -> 
         phase = plan.phases[saved.phase].name
         console.say(f"resuming {request.out} at step {saved.step} of phase {phase}")
     with (
-        _tracking(plan, saved) if leads else nullcontext(Trackers()) as trackers,
+        _tracking(plan, saved) if leads else Trackers() as trackers,
         _progress(plan, saved).kept_in(partial.path) if leads else nullcontext(),
     ):
         loop = TrainingLoop(
@@ -205,9 +205,8 @@ def _progress(plan: TrainPlan, saved: SavedProgress) -> ProgressFile:
     )
 
 
-@contextmanager
-def _tracking(plan: TrainPlan, saved: SavedProgress) -> Iterator[Trackers]:
-    """The trackers of --log; they are closed after the checkpoint is written.
+def _tracking(plan: TrainPlan, saved: SavedProgress) -> Trackers:
+    """The trackers of --log, to be closed after the checkpoint is written.
 
     Uploads can then take their time, or fail.
     """
@@ -216,7 +215,6 @@ def _tracking(plan: TrainPlan, saved: SavedProgress) -> Iterator[Trackers]:
     run = TrackedRun(
         run=request.run,
         seed=request.seed,
-        kind=TRAINING,
         part=plan.tasks[0].slug + (f"+{more}" if more else ""),
         id=content_id(plan.identity),
         config={
@@ -227,9 +225,7 @@ def _tracking(plan: TrainPlan, saved: SavedProgress) -> Iterator[Trackers]:
         },
         first=steps_before(plan.phases, saved.phase) + saved.step,
     )
-    trackers = Trackers.of(request.log, run)
-    with closing_with_code(trackers.close):
-        yield trackers
+    return Trackers.of(request.log, run)
 
 
 def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> TrainRun:

@@ -15,11 +15,7 @@ from support.hostile import block, check_memory, member, mutated, refusal, tar_f
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.classification.class_folder import open_class_folder
 from vlcpctl.data.classification.prompts import prompts_of, read_templates
-from vlcpctl.data.splitting.labels_from import (
-    labelling_of,
-    parse_labels_from,
-    read_class_names,
-)
+from vlcpctl.data.splitting.labels import labels_from
 from vlcpctl.testing.tiny_stream import make_image
 
 IMAGES = [(make_image(number, 8), "png", number % 2) for number in range(4)]
@@ -123,8 +119,8 @@ def test_lists_of_class_names_that_are_no_files_are_refused(tmp_path: Path) -> N
     (tmp_path / "blank.txt").write_text("a\n\nb\n")
     for name in ("pipe.txt", "bytes.txt", "blank.txt", "missing.txt", "."):
         path = tmp_path / name
-        assert refusal(lambda: read_class_names(path), path)  # noqa: B023
-    assert read_class_names(_marked(tmp_path / "marked.txt")) == ("cat",)
+        assert refusal(lambda: labels_from("timm:resnet18", path), path)  # noqa: B023
+    assert labels_from("timm:resnet18", _marked(tmp_path / "marked.txt")).names == ("cat",)
 
 
 def _marked(path: Path) -> Path:
@@ -135,8 +131,7 @@ def _marked(path: Path) -> Path:
 def test_templates_of_a_split_are_opened_before_they_are_hashed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "t.txt")
     (tmp_path / "names.txt").write_text("cat\n")
-    source = parse_labels_from("open_clip:ViT-B-32,openai")
-    path = tmp_path / "t.txt"
-    assert refusal(lambda: labelling_of(source, tmp_path / "names.txt", path), path)
+    source, path = "open_clip:ViT-B-32,openai", tmp_path / "t.txt"
+    assert refusal(lambda: labels_from(source, tmp_path / "names.txt", path), path)
     with pytest.raises(UsageError):
-        labelling_of(source, None, None)
+        labels_from(source)

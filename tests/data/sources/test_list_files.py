@@ -11,7 +11,7 @@ from support.pair_files import read_pairs, write_parquet, write_tar
 
 from vlcpctl.core.errors import BadInput, TooManySkipped, UsageError
 from vlcpctl.data.sources.find import find_inputs
-from vlcpctl.data.splitting.options import identity, plan
+from vlcpctl.data.splitting.plan import identity, plan_of
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.data.tasks.task import Task, open_stream
@@ -268,7 +268,7 @@ def test_roots_that_change_nothing_or_are_not_there_are_refused(tmp_path: Path) 
         make_stream(given, tmp_path / "out")
     given = SplitOptions(sources=[str(tmp_path / "folder")], by="source", image_root=("/no",))
     with pytest.raises(BadInput, match="/no is not a directory"):
-        plan(given)
+        plan_of(given)
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
@@ -308,5 +308,5 @@ def test_the_place_of_images_is_in_no_id(tmp_path: Path) -> None:
             sources=[str(path)], by="source", holdout="none", image_root=(str(base / "images"),)
         )
         manifest = make_stream(given, base / "out")
-        ids.append((manifest["content"], identity(given, plan(given))))
+        ids.append((manifest["content"], identity(plan_of(given))))
     assert ids[0] == ids[1]

@@ -100,6 +100,20 @@ def test_a_task_that_appears_between_the_two_passes_is_refused() -> None:
         counted.split_of("b", HASHES[0])
 
 
+def test_the_images_with_the_lowest_positions_are_held_out() -> None:
+    counted = CountedHoldout(parse_holdout("test=3,val=2"))
+    for sha in HASHES[:40]:
+        counted.count("a", sha)
+    counted.decide()
+    lowest = sorted(HASHES[:40], key=position)
+    assert [counted.split_of("a", sha) for sha in lowest[:6]] == [
+        *["test"] * 3,
+        "val",
+        "val",
+        "train",
+    ]
+
+
 def test_what_one_task_holds_out_is_trained_on_in_none() -> None:
     counted = CountedHoldout(parse_holdout("test=5"))
     for sha in HASHES[:40]:

@@ -12,8 +12,8 @@ from support.program import TINY, run_program
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.data.splitting.leaving_out import read_stop_list
 from vlcpctl.data.splitting.request import SplitOptions
-from vlcpctl.data.splitting.stop_lists import read_stop_list
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.task import open_stream, open_task
 

@@ -15,10 +15,16 @@ from support.pair_files import write_parquet
 from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.data.splitting.leaving_out import KNOWN, LeftOut, LeftOutList
-from vlcpctl.data.splitting.options import identity, plan
+from vlcpctl.data.splitting.leaving_out import (
+    KNOWN,
+    LeftOut,
+    LeftOutList,
+    add_to_stop_list,
+    read_stop_list,
+    stop_list_path,
+)
+from vlcpctl.data.splitting.plan import identity, plan_of
 from vlcpctl.data.splitting.request import SplitOptions
-from vlcpctl.data.splitting.stop_lists import add_to_stop_list, read_stop_list, stop_list_path
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.samples import Pair
@@ -244,7 +250,7 @@ def test_the_test_images_are_part_of_what_a_split_is(tmp_path: Path, split: Spli
     tested = split("tested", pairs(0, 3), holdout="test=1.0")
     source = write_parquet(tmp_path / "pairs.parquet", pairs(0, 5))
     options = SplitOptions(sources=[str(source)], by="all:a", holdout="none")
-    assert "not_test_images" not in identity(options, plan(options))
+    assert "not_test_images" not in identity(plan_of(options))
     given = replace(options, not_test_images=(str(tested),))
     (task,) = open_stream(tested)
-    assert identity(given, plan(given))["not_test_images"] == [task.content]
+    assert identity(plan_of(given))["not_test_images"] == [task.content]

@@ -12,8 +12,8 @@ from PIL import Image
 from support.pair_files import rows, write_parquet
 
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
-from vlcpctl.data.splitting.labels_from import LabelsFrom, labelling_of, parse_labels_from
-from vlcpctl.data.splitting.options import plan
+from vlcpctl.data.splitting.labels import LabelsFrom, labels_from
+from vlcpctl.data.splitting.plan import plan_of
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.task import open_stream
@@ -97,6 +97,15 @@ def test_classes_are_dealt_by_these_labels(tmp_path: Path) -> None:
     assert sorted(labels) == [["blue"], ["green"], ["red"]]
 
 
+def test_labels_of_several_batches_are_those_of_their_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vlcpctl.data.sources.pairs._BATCH_PAIRS", 7)
+    pairs = rows(30)
+    found = split(tmp_path / "out", write_parquet(tmp_path / "pairs.parquet", pairs), Brightest())
+    assert found == {pair["id"]: colour(pair["image"]) for pair in pairs}
+
+
 def test_an_image_is_classified_once_however_often_the_data_is_read(tmp_path: Path) -> None:
     source = write_parquet(tmp_path / "pairs.parquet", rows(30))
     classifier = Brightest()
@@ -151,12 +160,11 @@ def test_other_weights_are_another_split(tmp_path: Path) -> None:
         ("subgroup", LabelsFrom("column", "subgroup", None)),
         ("column:a:b", LabelsFrom("column", "a:b", None)),
         ("timm:resnet18", LabelsFrom("timm", "resnet18", None)),
-        ("checkpoint:run/02", LabelsFrom("checkpoint", "run/02", None)),
-        ("open_clip:ViT-B-32,openai", LabelsFrom("open_clip", "ViT-B-32", "openai")),
+        ("timm:resnet18,w", LabelsFrom("timm", "resnet18", "w")),
     ],
 )
 def test_a_source_of_labels_is_read(text: str, found: LabelsFrom) -> None:
-    assert parse_labels_from(text) == found
+    assert labels_from(text) == found
 
 
 @pytest.mark.parametrize(
@@ -171,7 +179,7 @@ def test_a_source_of_labels_is_read(text: str, found: LabelsFrom) -> None:
 )
 def test_a_source_of_labels_that_means_nothing_is_refused(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        parse_labels_from(text)
+        labels_from(text)
 
 
 def test_options_without_an_effect_are_refused(tmp_path: Path) -> None:
@@ -186,7 +194,7 @@ def test_options_without_an_effect_are_refused(tmp_path: Path) -> None:
     ]
     for given, said in refusals:
         with pytest.raises(UsageError, match=said):
-            plan(SplitOptions(sources=[], by="source", **given))
+            plan_of(SplitOptions(sources=[], by="source", **given))
     names.write_text("cat\n\ndog\n")
     with pytest.raises(BadInput, match="must have a class name on every line"):
-        labelling_of(parse_labels_from("timm:resnet18"), names, None)
+        labels_from("timm:resnet18", names)

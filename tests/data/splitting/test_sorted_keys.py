@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vlcpctl.data.splitting.keys import SeenKeys, SortedKeys
-from vlcpctl.data.tasks.keys import Keys
+from vlcpctl.data.splitting.keys import SeenKeys
+from vlcpctl.data.tasks.keys import Keys, rows_in
 
 
 @settings(deadline=None)
@@ -41,10 +41,11 @@ def test_there_are_few_runs() -> None:
 
 def test_the_first_row_of_a_key_is_found() -> None:
     raw = np.frombuffer(b"".join(map(key_of, [3, 1, 2, 1])), np.uint8).reshape(-1, 16)
-    keys, order = SortedKeys.of(Keys(raw))
-    found = keys.rows(*Keys(raw[[1, 3, 0]]).numbers())
-    assert order[found].tolist() == [1, 1, 0]
-    assert keys.rows(*Keys(raw[:1] + 1).numbers()).tolist() == [-1]
+    keys, order = Keys(raw), Keys(raw).order()
+    ordered = keys.sortable()[order]
+    assert order[rows_in(ordered, Keys(raw[[1, 3, 0]]).sortable())].tolist() == [1, 1, 0]
+    assert rows_in(ordered, Keys(raw[:1] + 1).sortable()).tolist() == [-1]
+    assert rows_in(ordered[:0], keys.sortable()).tolist() == [-1] * 4
 
 
 def digest(number: int) -> bytes:

@@ -16,7 +16,7 @@ from support.pair_files import rows, write_tar
 from support.saved_datasets import save_dataset, table
 
 from vlcpctl.core.errors import BadInput, OutputExists
-from vlcpctl.data.sources.reading import FileLog
+from vlcpctl.data.sources.source import FileLog
 from vlcpctl.data.splitting import selection
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream

@@ -465,9 +465,14 @@ def test_a_dry_run_reads_no_image_and_writes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [pairs]
 
 
-def test_limit_stops_early(tmp_path: Path, split: Split) -> None:
-    (task,) = split(write_parquet(tmp_path / "p.parquet", rows(30)), by="source", limit=11)
-    assert images_of(task) == 11
+@pytest.mark.parametrize("limit", [4, 10, 11, 20, 40])
+def test_limit_stops_early_in_any_file(tmp_path: Path, split: Split, limit: int) -> None:
+    parts = [
+        write_parquet(tmp_path / f"{first}.parquet", rows(30)[first : first + 10])
+        for first in (0, 10, 20)
+    ]
+    (task,) = split(*parts, by="all:a", limit=limit)
+    assert images_of(task) == min(limit, 30)
 
 
 @pytest.mark.parametrize("kind", [pa.large_binary(), pa.binary_view()])

@@ -19,9 +19,9 @@ from vlcpctl.data.tasks.samples import Pair
 SECONDS, MILLISECONDS = 1_696_464_000, 1_699_142_400_000
 
 
-def rule(directory: Path, values: list[Any], form: str | None = None) -> Rule:
+def rule(values: list[Any], form: str | None = None) -> Rule:
     pairs = [Pair(0, None, None, [], None, value, None) for value in values]
-    return by_time([pairs], "date", None, directory / "scratch", form)
+    return by_time([pairs], "date", None, form)
 
 
 @pytest.mark.parametrize(
@@ -39,16 +39,19 @@ def rule(directory: Path, values: list[Any], form: str | None = None) -> Rule:
         [1, 2 * 10**9, 3 * 10**10, 2 * 10**12],
     ],
 )
-def test_times_are_ordered_as_times(tmp_path: Path, tasks: list[Any]) -> None:
-    found = rule(tmp_path, tasks[::-1] * 2)
+def test_times_are_ordered_as_times(tasks: list[Any]) -> None:
+    found = rule(tasks[::-1] * 2)
     assert found.names == list(map(str, tasks))
     task_of = found.begin()
     assert [task_of("", Pair(0, None, None, [], None, one, None)) for one in tasks] == found.names
 
 
-def test_what_is_the_same_time_is_one_task(tmp_path: Path) -> None:
-    same = ["2023-10-05", "2023-10-05T00:00Z", "2023-10-05 02:00:00+02", "20231005T000000.000"]
-    assert len(rule(tmp_path, same).names) == 1
+def test_what_is_the_same_time_is_one_task() -> None:
+    same = ["2023-10-05T00:00Z", "2023-10-05", "2023-10-05 02:00:00+02", "20231005T000000.000"]
+    assert rule(same).names == ["2023-10-05"]
+    # Its pairs count together: three of one time, written in two ways, are as many as the others.
+    pairs = [Pair(0, None, None, [], None, one, None) for one in ("01", "1", "01", 2, 3, 4)]
+    assert by_time([pairs], "date", 2).names == ["01", "2 to 4"]
 
 
 @pytest.mark.parametrize(
@@ -62,12 +65,12 @@ def test_what_is_the_same_time_is_one_task(tmp_path: Path) -> None:
         ([202311.0, 202402.0], "%Y%m"),
     ],
 )
-def test_other_text_needs_its_format(tmp_path: Path, values: list[Any], form: str | None) -> None:
+def test_other_text_needs_its_format(values: list[Any], form: str | None) -> None:
     form = form or "%a, %d %b %Y %H:%M:%S %z"
-    assert rule(tmp_path, values[::-1], form).names == list(map(str, values))
+    assert rule(values[::-1], form).names == list(map(str, values))
     if isinstance(values[0], str):
         with pytest.raises(BadInput, match="--time-format"):
-            rule(tmp_path, values)
+            rule(values)
 
 
 @pytest.mark.parametrize(
@@ -84,17 +87,15 @@ def test_other_text_needs_its_format(tmp_path: Path, values: list[Any], form: st
         ([None], "no pair has a value"),
     ],
 )
-def test_what_is_no_time_of_one_kind_is_refused(
-    tmp_path: Path, values: list[Any], said: str
-) -> None:
+def test_what_is_no_time_of_one_kind_is_refused(values: list[Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
-        rule(tmp_path, values)
+        rule(values)
 
 
 @pytest.mark.parametrize("form", ["date", "%Q", "%Y%Y", "%H:%M"])
-def test_a_format_that_strptime_does_not_know_is_refused(tmp_path: Path, form: str) -> None:
+def test_a_format_that_strptime_does_not_know_is_refused(form: str) -> None:
     with pytest.raises(UsageError, match="--time-format"):
-        rule(tmp_path, ["2023"], form)
+        rule(["2023"], form)
 
 
 @pytest.mark.parametrize(

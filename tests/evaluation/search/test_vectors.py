@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vlcpctl.data.precomputed.vector_files import Matrix
+from vlcpctl.data.precomputed.store import VectorFile
 from vlcpctl.evaluation.search.count import exact_ranks, ranks
 from vlcpctl.evaluation.search.galleries import Embeddings, Gallery
 from vlcpctl.evaluation.search.vectors import Gathered
@@ -42,7 +42,7 @@ def search(rows):
 
 torch.set_num_threads(1)
 rows, directory = int(sys.argv[1]), Path(sys.argv[2])
-sides = [Matrix(directory / f"{name}.npy", np.float32).mapped() for name in ("images", "texts")]
+sides = [VectorFile(directory / f"{name}.npy", np.float32).mapped() for name in ("images", "texts")]
 search(300)
 before, peak, is_over = anonymous(), 0, threading.Event()
 def watch():

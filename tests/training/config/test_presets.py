@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support.program import run_program
 
+from vlcpctl.production.settings import NEW, with_given
 from vlcpctl.production.settings import Settings as StateSettings
 from vlcpctl.training.methods import compose, hyper_of
 from vlcpctl.training.presets import names, preset, resolve
@@ -141,6 +142,6 @@ def test_what_presets_set_is_a_parameter_of_a_method() -> None:
 
 
 def test_a_state_of_update_trains_with_what_its_preset_sets() -> None:
-    (tiny,) = StateSettings(run="r", method="ctp", preset="tiny").methods
-    (usual,) = StateSettings(run="r", method="ctp").methods
+    (tiny,) = StateSettings(with_given(NEW, {"train-step": {"preset": "tiny"}})).methods
+    (usual,) = StateSettings(with_given(NEW, {})).methods
     assert (hyper_of([tiny])["ctp"]["queue"], hyper_of([usual])["ctp"]["queue"]) == (0, 1024)

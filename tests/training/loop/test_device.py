@@ -261,18 +261,16 @@ def test_targets_of_a_teacher_are_on_the_device(
         methods = compose(names, [*SMALL.get(names, []), *dual.get(names, [])])
         step = replace(step, methods=methods)
     assert step.previous is not None
-    asked = distill_plan.DistillRequest(
+    asked = distill_plan.Distillation(
         tasks=step.tasks,
         buffer=step.buffer,
         teacher=step.previous,
         out=tmp_path / "targets",
         views=1,
-        augmentation={},
-        seed=0,
     )
     options = ComputeOptions(batch_size=5, device="cpu", workers=0, threads=1)
     with watched.device:
-        assert distill(distill_plan.make_plan(asked), options, Parts(asked.out))
+        assert distill(asked, options, Parts(asked.out))
     watched.waits.clear()
     watched.train(replace(step, targets=tmp_path / "targets"))
     assert [sum(waits.values()) for waits in watched.waits] == [1, 1]

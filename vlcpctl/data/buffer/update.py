@@ -34,7 +34,7 @@ from vlcpctl.data.buffer.policies import (
     require_considered,
 )
 from vlcpctl.data.buffer.segments import SegmentWriter, carry, next_number, with_column
-from vlcpctl.data.precomputed.stored_features import Project, carry_over, write_features
+from vlcpctl.data.precomputed.features import Project, carry_over, write_features
 from vlcpctl.data.tasks.facts import StoredFeatures
 from vlcpctl.data.tasks.index import BUFFER_SCHEMA, schema_with, wide, write_index
 from vlcpctl.data.tasks.kept_columns import distinct

@@ -31,8 +31,8 @@ from vlcpctl.data.images.transforms import (
 from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.loading.workers import read_in_order
-from vlcpctl.data.precomputed.stored_features import StoredProjections
-from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
+from vlcpctl.data.precomputed.features import StoredProjections
+from vlcpctl.data.precomputed.targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split
 
 CACHE_BYTES = 256 * 2**20

@@ -20,7 +20,6 @@ import xxhash
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.words import shortened
 from vlcpctl.data.images.header import MAX_BYTES
-from vlcpctl.data.sources.reading import read_file
 from vlcpctl.data.sources.source import (
     FLAW,
     IMAGES,
@@ -30,6 +29,7 @@ from vlcpctl.data.sources.source import (
     Record,
     Row,
     Wants,
+    read_file,
 )
 from vlcpctl.data.sources.tars import record_of
 from vlcpctl.data.tasks.index import split_named
@@ -41,6 +41,7 @@ _UNFINISHED = "_tmp"  # a directory that img2dataset writes while it runs
 _FILE, _FILES = "file_name", "file_names"
 _BETWEEN_WORDS = re.compile(r"[-._ 0-9]+")  # as in the patterns of `datasets`
 _TEST = frozenset({"testing", "eval", "evaluation"})  # its names for test besides `test`
+_IS_SAMPLE = {*IMAGES, *OTHER_IMAGES, "txt"}
 
 
 def folder(path: Path, wants: Wants) -> Iterator[Row]:
@@ -48,13 +49,13 @@ def folder(path: Path, wants: Wants) -> Iterator[Row]:
 
     Raises BadInput if a sample has two files with the same extension.
     """
-    for stem, group in groupby(map(_in_parts, walk(path)), key=itemgetter(0)):
+    for stem, group in groupby(_walk(path), key=itemgetter(0)):
         files = [(suffix[1:].lower(), name) for _, suffix, name in group]
         names = dict(files)
         if len(names) < len(files):
             shown = shortened(", ".join(name for _, name in files))
             raise BadInput(f"{path} has two files for the same part of a sample: {shown}")
-        if names.keys() & {*IMAGES, *OTHER_IMAGES, "txt"}:  # else statistics, lists of classes
+        if not _IS_SAMPLE.isdisjoint(names):  # else statistics, lists of classes
             yield _text(stem), _sample(path, names, wants)
 
 
@@ -81,6 +82,11 @@ def walk(root: Path, without: Collection[str] = ()) -> Iterator[str]:
     Hidden files are left out, and directories below the root that have a file named in `without`.
     Raises BadInput for a directory that cannot be read.
     """
+    return (name for _, _, name in _walk(root, without))
+
+
+def _walk(root: Path, without: Collection[str] = ()) -> Iterator[tuple[str, str, str]]:
+    """As `walk`: each name up to its last dot, the rest, and the name."""
 
     def refuse(error: OSError) -> None:
         raise BadInput(unreadable(error.filename, error)) from error
@@ -92,8 +98,7 @@ def walk(root: Path, without: Collection[str] = ()) -> Iterator[str]:
             directories.clear()
             continue
         directories[:] = sorted(one for one in directories if one[0] != "." and one != _UNFINISHED)
-        parts = sorted(_in_parts(start + one) for one in files if one[0] != ".")
-        yield from (name for _, _, name in parts)
+        yield from sorted(_in_parts(start + one) for one in files if one[0] != ".")
 
 
 def _in_parts(name: str) -> tuple[str, str, str]:
@@ -110,18 +115,23 @@ def _in_parts(name: str) -> tuple[str, str, str]:
 
 def _text(name: str) -> str:
     """A file name that can be written to JSON and Parquet, although it may not be UTF-8."""
-    return name.encode(errors="surrogateescape").decode(errors="replace")
+    return (
+        name if name.isascii() else name.encode(errors="surrogateescape").decode(errors="replace")
+    )
+
+
+# -- imagefolder
 
 
 def not_listed(table: Path, listed: Iterable[str | None]) -> Iterator[Row]:
     """A row with a flaw for each image of a table's directory that is not listed in the table."""
     # Eight bytes for each name: a table may have millions.
     known = np.sort(np.fromiter((_digest(name) for name in listed if name), np.uint64))
-    for name in walk(table.parent, METADATA):
-        if _in_parts(name)[1][1:].lower() not in IMAGES + OTHER_IMAGES:
+    for _, suffix, name in _walk(table.parent, METADATA):
+        if suffix[1:].lower() not in IMAGES + OTHER_IMAGES:
             continue
-        place = np.searchsorted(known, _digest(name))
-        if place == len(known) or known[place] != _digest(name):
+        place = np.searchsorted(known, digest := _digest(name))
+        if place == len(known) or known[place] != digest:
             yield _text(name), {FLAW: (NOT_LISTED, f"{table.name} has no row for it")}
 
 
@@ -147,18 +157,16 @@ def columns_of_files(table: Path, names: Sequence[str]) -> list[str]:
 
 def image_column(table: Path, names: Sequence[str], given: str | None) -> str | None:
     """The column of file names. As in `datasets`, `image_file_name` is also called `image`."""
-    if given is not None and given not in names:
+    if given is not None:
         usual = {f"{given}_{_FILE}", _FILE if given == "image" else ""}
-        return next((name for name in names if name in usual), given)
+        return given if given in names else next((one for one in names if one in usual), given)
     found = columns_of_files(table, names)
-    if given is not None or _FILE in found:
-        return given or _FILE
-    if len(found) > 1:
+    if len(found) > 1 and _FILE not in found:
         raise BadInput(
             f"{table} has several columns of file names ({', '.join(map(repr, found[:5]))}); "
             "choose one with --image-column"
         )
-    return found[0] if found else None
+    return _FILE if _FILE in found else next(iter(found), None)
 
 
 def split_of_directories(path: Path) -> str | None:

@@ -13,11 +13,8 @@ from typing import Any
 
 from vlcpctl.data.sources.find import NamedSource
 from vlcpctl.data.sources.pairs import Columns, names_files, pairs
-from vlcpctl.data.sources.reading import FileLog
-from vlcpctl.data.sources.source import Source
+from vlcpctl.data.sources.source import FileLog, Source
 from vlcpctl.files.digests import ALGORITHM, cached_digest
-
-Identity = dict[str, dict[str, dict[str, Any]]]  # by name of the source, then of the file
 
 
 def size_of(file: Source) -> int:
@@ -49,14 +46,14 @@ def identify(
     Raises BadInput as reading does.
     """
     found: dict[Source, dict[str, Any]] = {}
-    remaining = limit
+    left = limit
     for file in (file for one in inputs for file in one.files):
         facts: Mapping[str, Any] = {}
-        if remaining is not None:
-            if remaining <= 0:
+        if left is not None:
+            if left <= 0:
                 break
             log = FileLog(file.path)
-            remaining -= _walk(file, columns, log, remaining)
+            left -= _walk(file, columns, log, left)
             facts = log.facts()
         elif file.path.is_dir() or names_files(file, columns):
             facts = _facts_of(file, columns)
@@ -64,40 +61,19 @@ def identify(
     return found
 
 
-def identity_of(
-    inputs: Sequence[NamedSource], found: Mapping[Source, Mapping[str, Any]]
-) -> Identity:
-    """The identity of the sources, from the fingerprints of the files read; of others, the size."""
-    return {
-        one.name: {
-            name: dict(found.get(file) or {"bytes": size_of(file)})
-            for name, file in zip(_names(one.files), one.files, strict=True)
-        }
-        for one in inputs
-    }
-
-
-def _names(files: Sequence[Source]) -> list[str]:
-    """The paths of the files, relative to the directory that contains all of them."""
-    paths = [os.path.abspath(file.path) for file in files]
-    base = os.path.commonpath([Path(path).parent for path in paths])
-    names = [os.fsencode(os.path.relpath(path, base)) for path in paths]
-    # A name that is not UTF-8 cannot be written to JSON.
-    return [name.decode(errors="backslashreplace") for name in names]
-
-
 def _facts_of(file: Source, columns: Columns) -> Mapping[str, Any]:
     """The facts of the files that a source refers to, from the cache if none was touched."""
-    for reads in (False, True):
-        log = FileLog(file.path, reads=reads)
-        _walk(file, columns, log, None)
-        if not reads and (known := log.recalled()) is not None:
-            return known
+    looked = FileLog(file.path, reads=False)
+    _walk(file, columns, looked)
+    if (known := looked.recalled()) is not None:
+        return known
+    log = FileLog(file.path)
+    _walk(file, columns, log)
     log.remember()
     return log.facts()
 
 
-def _walk(file: Source, columns: Columns, log: FileLog, limit: int | None) -> int:
+def _walk(file: Source, columns: Columns, log: FileLog, limit: int | None = None) -> int:
     """Read the pairs of a file as a split does, up to the batch with the last; returns how many."""
     count = 0
     for batch in pairs(file, replace(columns, log=log)):
@@ -105,3 +81,26 @@ def _walk(file: Source, columns: Columns, log: FileLog, limit: int | None) -> in
         if limit is not None and count >= limit:
             break
     return count
+
+
+def identity_of(
+    inputs: Sequence[NamedSource], found: Mapping[Source, Mapping[str, Any]]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """The fingerprints of the files read, by source and name; of other files, the size.
+
+    Names are relative to the directory that contains all files of the source.
+    """
+    identity = {}
+    for one in inputs:
+        paths = [os.path.abspath(file.path) for file in one.files]
+        base = os.path.commonpath([Path(path).parent for path in paths])
+        # A name that is not UTF-8 cannot be written to JSON.
+        names = [
+            os.fsencode(os.path.relpath(path, base)).decode(errors="backslashreplace")
+            for path in paths
+        ]
+        identity[one.name] = {
+            name: dict(found.get(file) or {"bytes": size_of(file)})
+            for name, file in zip(names, one.files, strict=True)
+        }
+    return identity

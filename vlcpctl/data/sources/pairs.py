@@ -20,7 +20,6 @@ from vlcpctl.core.words import shortened
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.folders import image_column, not_listed
 from vlcpctl.data.sources.lists import IMAGE_SUFFIXES, SEPARATORS, is_table, number_in, separator_of
-from vlcpctl.data.sources.reading import FileLog, read_file
 from vlcpctl.data.sources.source import (
     CLS,
     FIRST_ROWS,
@@ -28,10 +27,12 @@ from vlcpctl.data.sources.source import (
     IMAGE,
     OFFSET,
     TXT,
+    FileLog,
     Record,
     Source,
     Typed,
     Wants,
+    read_file,
 )
 from vlcpctl.data.tasks.kept_columns import distinct, united
 from vlcpctl.data.tasks.samples import NO_IMAGE, NO_TEXT, KeptValues, Pair
@@ -133,6 +134,18 @@ def check(source: Source, columns: Columns) -> None:
     if source.kind == "list" and is_table(source.path):
         separator = SEPARATORS[separator_of(source.path)]
         say(f"{source.path}: columns separated by {separator}")
+
+
+def columns_of(source: Source, columns: Columns) -> dict[str, str]:
+    """The names of the columns that are used, by role; of samples, which are files, none.
+
+    Raises BadInput as `pairs` does.
+    """
+    if source.kind == "samples":
+        return {}
+    roles = _roles(source, columns)
+    used = {"image": roles.image, "captions": roles.caption, "label": roles.label, "key": roles.key}
+    return {role: name for role, name in used.items() if name not in {None, IMAGE}}
 
 
 def names_files(source: Source, columns: Columns) -> bool:

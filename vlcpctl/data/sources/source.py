@@ -15,13 +15,19 @@ Fixed limits, and why none needs to be larger:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlcpctl.data.sources.reading import FileLog
+import xxhash
+
+from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.words import shortened
+from vlcpctl.files.digests import ALGORITHM, is_settled, recall, record
+from vlcpctl.files.inputs import open_with_state
 
 RECORD_LENGTH = 1 << 24
 TEXT_BYTES = 1 << 22
@@ -52,6 +58,101 @@ class Typed(NamedTuple):
     kept: str
 
 
+class FileLog:
+    """The files that a source reads besides its own, in order, as a digest of names and bytes.
+
+    With `reads=False`, files are only looked at and have no bytes: enough for `recalled`, and much
+    faster.
+    """
+
+    def __init__(self, source: Path, *, reads: bool = True) -> None:
+        self.source, self.reads = source, reads
+        self._name = f"files of {os.path.realpath(source)}"  # in the cache
+        self._before = _mark(source)
+        self._files = self._bytes = 0
+        self._content, self._state = xxhash.xxh3_128(), xxhash.xxh3_128()
+        self._is_settled = self._is_empty = True
+
+    def add(self, name: str, found: os.stat_result | None, data: bytes | None) -> None:
+        """Record a file, given its state before it was read; no data if it cannot be used."""
+        label = f"{len(name)}:{name}:".encode(errors="surrogatepass")
+        state = b""
+        if found is not None:
+            times = (found.st_mtime_ns, found.st_ctime_ns)
+            state = b"%d %d %d %d %d" % (found.st_dev, found.st_ino, found.st_size, *times)
+            self._is_settled &= is_settled(found)
+        self._is_empty = False
+        self._state.update(b"%b%b;" % (label, state))
+        if data is None:
+            self._content.update(b"%b-;" % label)
+            return
+        self._files += 1
+        self._bytes += len(data)
+        self._content.update(b"%b%d:%b;" % (label, len(data), xxhash.xxh3_128_digest(data)))
+
+    def facts(self) -> dict[str, Any]:
+        """Number and bytes of the files that were read, and a digest of names, sizes and bytes."""
+        return {"files": self._files, "bytes": self._bytes, ALGORITHM: self._content.hexdigest()}
+
+    def check_unchanged(self) -> None:
+        """Raise BadInput if the source's own file has changed since this log was made."""
+        if not self.source.is_dir() and _mark(self.source) != self._before:
+            raise BadInput(f"{self.source} changed while it was being read; run the command again")
+
+    def remember(self) -> None:
+        """Keep the facts in the cache, for `recalled` when none of the files has been touched."""
+        if self._is_settled and self._files:
+            record(self._name, self._state.hexdigest(), self.facts())
+
+    def recalled(self) -> Mapping[str, Any] | None:
+        """The facts that a log of the same files kept, if none has been touched since.
+
+        Those of no files need not have been kept: a source may contain its images after all.
+        """
+        return self.facts() if self._is_empty else recall(self._name, self._state.hexdigest())
+
+
+def _mark(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def read_file(
+    path: Path | str, name: str, limit: int, log: FileLog | None
+) -> tuple[bytes | None, str | None]:
+    """(bytes, None) of a regular file of at most `limit` bytes; else (None, reason).
+
+    `name` is used in reasons and in the log.
+    """
+    if log is not None and not log.reads and Path(path).is_file():
+        log.add(name, _state_of(path), b"")
+        return b"", None
+    before, data, flaw = None, None, None
+    try:
+        file, before = open_with_state(path)
+        with file:
+            size = before.st_size
+            if size > limit:
+                flaw = f"{shortened(name)} has {size} bytes, the limit is {limit}"
+            else:
+                data = file.read(size)  # finding the end of the file takes three more system calls
+                data = data if len(data) == size else data + file.read()
+    except (BadInput, OSError) as error:
+        cause = error.__cause__ or error
+        flaw = f"{shortened(name)} is not a regular file"
+        flaw = unreadable(shortened(name), cause) if isinstance(cause, OSError) else flaw
+    if log is not None:
+        log.add(name, before or _state_of(path), data)
+    return data, flaw
+
+
+def _state_of(path: Path | str) -> os.stat_result | None:
+    try:
+        return os.stat(path)  # noqa: PTH116 - no path object for each of a million files
+    except (OSError, ValueError):
+        return None
+
+
 @dataclass(frozen=True)
 class Wants:
     """What a reader is asked for: columns, images, and a log of further files that it reads."""
@@ -68,8 +169,9 @@ Reader = Callable[[Path, Wants], Iterator[Row]]
 class Source:
     """One file or directory with pairs.
 
-    `kind` is "table" (typed rows, whose images are in it or files), "list" (consecutive rows with
-    the same image are one pair) or "samples" (files that share a name).
+    `kind` is "table" (typed rows, whose images are in it or files), "task" (a table of ours),
+    "list" (consecutive rows with the same image are one pair) or "samples" (files that share a
+    name).
     """
 
     path: Path

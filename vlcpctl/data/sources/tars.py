@@ -43,6 +43,8 @@ _MAX_DIGITS = 20
 _SPARSE = "GNU.sparse"
 _ZEROS = bytes(BLOCK)
 _ADLER = 65521  # the modulus of a checksum whose lower half is one more than the sum of all bytes
+_PARTS = frozenset((*IMAGES, *TEXTS))
+_LOOK_LIKE_IMAGES = frozenset(IMAGES + OTHER_IMAGES)
 
 
 class Member(NamedTuple):
@@ -85,7 +87,8 @@ class Tar:
                 end = self._end(member.size)
                 if not _is_hidden(member.name):
                     yield member
-                self._skip_to(end)
+                if end != self._at:
+                    self._skip_to(end)
 
     def data(self, member: Member) -> bytes:
         """The bytes of the member that was yielded last."""
@@ -96,21 +99,26 @@ class Tar:
         return data
 
     def _member(self, block: bytes, kind: bytes, size: int) -> Member:
-        name, overrides = _name(block), self._overrides
-        if overrides:
-            name, size = overrides.get("path") or name, int(overrides.get("size", size))
+        name = block[: block.index(0) if 0 in block[:100] else 100]
+        if block[345] and block[257:263] == b"ustar\0":
+            name = b"%b/%b" % (block[345:500].split(b"\0", 1)[0], name)
+        text = name.decode(errors="replace")
+        if overrides := self._overrides:
+            text, size = overrides.get("path") or text, int(overrides.get("size", size))
             self._overrides = {}
         if kind == b"S" or _SPARSE in overrides:
             raise self._error(
-                f"member {shortened(name)} is a sparse file; write the tar without --sparse"
+                f"member {shortened(text)} is a sparse file; write the tar without --sparse"
             )
         is_regular = kind in _REGULAR
-        if not is_regular and kind in b"123456":
-            size = 0  # links, devices and directories have no data, whatever their header claims
-        directory, slash, base = name.rpartition("/")
+        if not is_regular:
+            if kind in b"123456":  # links, devices and directories have no data, whatever they say
+                size = 0
+            is_regular = kind == b"5"
+        directory, slash, base = text.rpartition("/")
         start, _, extension = base.partition(".")
-        sample, is_regular = directory + slash + start, is_regular or kind == b"5"
-        return Member(name, sample, extension.lower(), self._at, size, is_regular, self._archive)
+        sample = directory + slash + start if slash else start
+        return Member(text, sample, extension.lower(), self._at, size, is_regular, self._archive)
 
     def _header(self) -> bytes | None:
         block = self._file.read(BLOCK)
@@ -181,9 +189,8 @@ class Tar:
         return self._at + size + -size % BLOCK
 
     def _skip_to(self, end: int) -> None:
-        if end != self._at:
-            self._file.seek(end - self._at, os.SEEK_CUR)
-            self._at = end
+        self._file.seek(end - self._at, os.SEEK_CUR)
+        self._at = end
 
     def _number(self, digits: bytes) -> int:
         if digits[0] & 0x80:  # GNU's way to write sizes above 8 GB: two's complement
@@ -208,19 +215,13 @@ def _is_hidden(name: str) -> bool:
     return base.startswith(".") or ("__MACOSX" in name and "__MACOSX" in name.split("/")[:-1])
 
 
-def _name(block: bytes) -> str:
-    name = block[:100].split(b"\0", 1)[0]
-    prefix = b""
-    if block[345] and block[257:263] == b"ustar\0":
-        prefix = block[345:500].split(b"\0", 1)[0]
-    return (prefix + b"/" + name if prefix else name).decode(errors="replace")
-
-
 def tar(path: Path, wants: Wants) -> Iterator[Row]:
     """The samples of a tar: members that share a name up to the first dot.
 
     Raises BadInput if the tar is damaged or a sample has two members with the same extension.
     """
+    most = {**dict.fromkeys(TEXTS, TEXT_BYTES)}
+    most |= dict.fromkeys(IMAGES, MAX_BYTES if wants.images else -1)
     with open_regular(path, buffering=2**20) as file:
         walk = Tar(path, file)
         parts: dict[str, tuple[Member, bytes | None]] = {}
@@ -232,14 +233,12 @@ def tar(path: Path, wants: Wants) -> Iterator[Row]:
                     yield from _sample(before[1], parts, others)
                 parts, others, before = {}, [], (member.archive, member.sample)
             extension = member.extension
-            is_image = extension in IMAGES
-            if is_image or extension in TEXTS:
+            if extension in _PARTS:
                 if extension in parts:
                     raise BadInput(f"{path} has two members named {shortened(member.name)!r}")
-                limit = TEXT_BYTES if not is_image else MAX_BYTES if wants.images else -1
-                wanted = member.is_regular and member.size <= limit
+                wanted = member.is_regular and member.size <= most[extension]
                 parts[extension] = member, walk.data(member) if wanted else None
-            elif extension.rpartition(".")[2] in IMAGES + OTHER_IMAGES:
+            elif extension.rpartition(".")[2] in _LOOK_LIKE_IMAGES:
                 others.append(member.name)
         if before is not None:
             yield from _sample(before[1], parts, others)
@@ -254,21 +253,22 @@ def _sample(
         for name in others[:1] if parts else others:
             yield key if parts else name, {FLAW: (NO_IMAGE, _why_not(name))}
     elif parts:  # else a directory, or a file that is not part of a pair
-        flaw = None
+        flaw = "the sample has no image"
         if member is not None and not member.is_regular:
             flaw = f"{shortened(member.name)} is a link or a device, not a file"
         elif member is not None and image is None:
             flaw = f"{shortened(member.name)} has {member.size} bytes, the limit is {MAX_BYTES}"
         texts = {kind: _text(kind, *parts[kind]) for kind in TEXTS if kind in parts}
-        record = record_of(texts, image, flaw or "the sample has no image")
+        record = record_of(texts, image, flaw)
         if member is not None:
             record[OFFSET] = member.offset
         yield key, record
 
 
 def _text(kind: str, member: Member, data: bytes | None) -> tuple[bytes | None, str]:
-    why = f"it has {member.size} bytes, the limit is {TEXT_BYTES}"
-    return data, why if member.is_regular else f"its .{kind} is not a file"
+    if data is not None or not member.is_regular:
+        return data, f"its .{kind} is not a file"
+    return data, f"it has {member.size} bytes, the limit is {TEXT_BYTES}"
 
 
 def record_of(

@@ -6,7 +6,7 @@ import hashlib
 import heapq
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from vlcpctl.core.errors import BadInput, UsageError
@@ -38,8 +38,7 @@ class Holdout:
 
     def split_of(self, sha256: str) -> str:
         """The split of an image; only for parts that are shares."""
-        where = position(sha256)
-        end = 0.0
+        where, end = position(sha256), 0.0
         for name, share in self.parts.items():
             end += share
             if where < end:
@@ -58,11 +57,9 @@ def parse_holdout(text: str) -> Holdout:
     >>> parse_holdout("test=1").counted, parse_holdout("test=2").counted
     (False, True)
     """
-    if text == "none":
-        return Holdout({}, counted=False)
     parts: dict[str, float] = {}
     whole = []
-    for piece in text.split(","):
+    for piece in text.split(",") if text != "none" else ():
         name, _, given = piece.strip().partition("=")
         number = given.removesuffix("%")
         if name not in SPLITS[1:] or name in parts or not is_decimal(number) or float(number) == 0:
@@ -70,13 +67,12 @@ def parse_holdout(text: str) -> Holdout:
             raise UsageError(f"--holdout {text!r}: write it like {example}")
         parts[name] = float(Fraction(number) / 100) if given.endswith("%") else float(number)
         whole.append(given.isdigit())
-    if all(whole) and list(parts.values()) != [1]:
-        return Holdout(parts, counted=True)
-    if (any(whole) and len(whole) > 1) or sum(parts.values()) > 1:
+    counted = bool(parts) and all(whole) and list(parts.values()) != [1]
+    if not counted and (sum(parts.values()) > 1 or (any(whole) and len(whole) > 1)):
         raise UsageError(
             f"--holdout {text!r}: give shares that sum to at most 1, or only whole numbers"
         )
-    return Holdout(parts, counted=False)
+    return Holdout(parts, counted)
 
 
 def parse_most(text: str, holdout: Holdout | None) -> Holdout:
@@ -98,7 +94,6 @@ def parse_most(text: str, holdout: Holdout | None) -> Holdout:
     return replace(holdout, most=Fraction(number) / 100)
 
 
-@dataclass
 class CountedHoldout:
     """Holds out a number of images per task: those with the lowest positions.
 
@@ -107,31 +102,29 @@ class CountedHoldout:
     split of each.
     """
 
-    holdout: Holdout
-    # Heaps of negated positions, so that the highest of those held out is at the top.
-    _nearest: dict[str, list[float]] = field(default_factory=dict)
-    _held: dict[str, set[float]] = field(default_factory=dict)
-    _splits: dict[str, dict[float, str]] = field(default_factory=dict)
-    _everywhere: set[float] = field(default_factory=set)  # held out in any task
-
-    def __post_init__(self) -> None:
-        self._wanted = int(sum(self.holdout.parts.values()))
+    def __init__(self, holdout: Holdout) -> None:
+        self.holdout = holdout
+        self._counts = [int(count) for count in holdout.parts.values()]
+        wanted = sum(self._counts)
         # A task with this many images can spare all that are wanted, so more need not be counted.
-        most = self.holdout.most
-        self._enough = self._wanted if most is None else math.ceil(self._wanted / most)
+        self._enough = wanted if holdout.most is None else math.ceil(wanted / holdout.most)
+        # By task the lowest positions, and heaps of them negated: the highest is at the top.
+        self._held: dict[str, set[float]] = {}
+        self._heaps: dict[str, list[float]] = {}
+        self._splits: dict[str, dict[float, str]] = {}
+        self._everywhere: set[float] = set()  # held out in any task
 
     def count(self, task: str, sha256: str) -> None:
         """Count one image of a task; memory grows only with the number of images held out."""
         at = position(sha256)
-        heap, held = self._nearest.setdefault(task, []), self._held.setdefault(task, set())
-        if at in held:
+        heap, held = self._heaps.setdefault(task, []), self._held.setdefault(task, set())
+        if at in held or (len(heap) == self._enough and at >= -heap[0]):
             return
+        held.add(at)
         if len(heap) < self._enough:
             heapq.heappush(heap, -at)
-            held.add(at)
-        elif at < -heap[0]:
+        else:
             held.remove(-heapq.heapreplace(heap, -at))
-            held.add(at)
 
     def decide(self) -> list[str]:
         """Assign the images held out to the parts; returns warnings of tasks that hold out fewer.
@@ -140,37 +133,32 @@ class CountedHoldout:
         """
         warnings = []
         for task, held in self._held.items():
-            counts = [int(count) for count in self.holdout.parts.values()]
+            counts = self._counts
             if len(held) < self._enough:
-                counts = self._fewer(task, len(held), counts)
-                warnings.append(self._said(task, len(held), counts))
-            ranked = iter(sorted(held))
-            self._splits[task] = {
-                next(ranked): name
-                for name, count in zip(self.holdout.parts, counts, strict=True)
-                for _ in range(count)
-            }
+                counts = self._fewer(task, len(held))
+                warnings.append(
+                    f"task {printable(task):.80} has {len(held)} images: it holds out "
+                    f"{self._said(counts)} instead of {self._said(self._counts)} (--holdout-most)"
+                )
+            parts = zip(self.holdout.parts, counts, strict=True)
+            names = [name for name, count in parts for _ in range(count)]
+            self._splits[task] = dict(zip(sorted(held), names, strict=False))
         self._everywhere = set().union(*self._splits.values())
         return warnings
 
-    def _fewer(self, task: str, images: int, counts: list[int]) -> list[int]:
+    def _said(self, counts: list[int]) -> str:
+        parts = zip(self.holdout.parts, counts, strict=True)
+        return ",".join(f"{name}={count}" for name, count in parts)
+
+    def _fewer(self, task: str, images: int) -> list[int]:
         """The number of images of each part that a small task holds out."""
         if self.holdout.most is None:
             raise BadInput(
-                f"task {task!r} has {images} images, fewer than the {self._wanted} of --holdout; "
+                f"task {task!r} has {images} images, fewer than the {self._enough} of --holdout; "
                 "--holdout-most 10% holds out at most that share of a task"
             )
         total = max(math.floor(images * self.holdout.most), min(images - 1, 1))
-        return proportional(counts, total, counts)
-
-    def _said(self, task: str, images: int, counts: list[int]) -> str:
-        given = ",".join(f"{name}={int(count)}" for name, count in self.holdout.parts.items())
-        found = zip(self.holdout.parts, counts, strict=True)
-        fewer = ",".join(f"{name}={count}" for name, count in found)
-        return (
-            f"task {printable(task):.80} has {images} images: it holds out {fewer} instead of "
-            f"{given} (--holdout-most)"
-        )
+        return proportional(self._counts, total, self._counts)
 
     def split_of(self, task: str, sha256: str) -> str | None:
         """The split of an image in a task; None when another task holds it out.
@@ -181,6 +169,4 @@ class CountedHoldout:
             raise BadInput(f"a source changed while it was being read: task {task!r} is new")
         at = position(sha256)
         side = self._splits[task].get(at)
-        if side is None and at not in self._everywhere:
-            return "train"
-        return side
+        return "train" if side is None and at not in self._everywhere else side

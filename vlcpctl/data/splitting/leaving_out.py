@@ -1,29 +1,45 @@
 """Pairs that a split leaves out: those of a deletion, those that other tasks have, and leaks.
 
-A leak is a pair for training whose image is in a test split.
+A deletion is given by its receipt or by a stop list, which `vlcpctl forget` writes into each state
+directory that it searches. It names pairs by key; by the sha256 of their image where that selected
+them; and by the sha256 of a value in a kept column, which also finds copies with other bytes, whose
+keys differ. Of a task whose pairs were removed, a Parquet file of known keys is left, which has
+what later requests ask for them by. A leak is a pair for training whose image is in a test split.
 Shapes: N keys on all lists, B samples of a batch.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput, missing, some_names
-from vlcpctl.data.splitting.keys import SortedKeys
-from vlcpctl.data.splitting.known_keys import is_known_keys, read_known
-from vlcpctl.data.splitting.stop_lists import read_stop_list
-from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
+from vlcpctl.data.tasks.index import FIELDS, is_own_column
+from vlcpctl.data.tasks.keys import KEY_BYTES, Keys, rows_in
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
-from vlcpctl.files.manifest import kind_of
+from vlcpctl.files.ids import content_id
+from vlcpctl.files.inputs import converted, decoded, read_json_object
+from vlcpctl.files.manifest import SEAL, check_seal, kind_of, seal_of
+from vlcpctl.files.outputs import new_part, sync
+from vlcpctl.files.parquet_files import read_about, read_columns, table_writer, write_about
 
 DELETED, KNOWN, LEAKED = "deleted", "known", "leaked"
 SELF = "self"  # the stream that is being made, of --not-test-images
+STOP_LIST, RECEIPT = "vlcpctl.stop-list/1", "vlcpctl.receipt/1"
+KNOWN_KEYS, KNOWN_METADATA = "vlcpctl.known-keys/2", b"vlcpctl.known-keys"
+KNOWN_SPLIT = "trimmed_split"  # not "split": a source may have a column of that name
+_STOP_LISTS = "deleted"  # the directory in a state directory
+_NOT_KNOWN = {field.name for field in FIELDS} - {"key", "source_key", "label", "task", "sha256"}
 Counts = dict[str, dict[str, int]]  # by reason, then by the name of the list
 
 
@@ -35,8 +51,8 @@ class LeftOutList:
     name: str
     content: str  # an id of what is listed
     keys: Keys
-    images: frozenset[str] = frozenset()
-    values: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    images: frozenset[str] = frozenset()  # sha256
+    values: Mapping[str, frozenset[str]] = field(default_factory=dict)  # sha256, by column
 
 
 def read_lists(paths: Iterable[Path]) -> list[LeftOutList]:
@@ -46,10 +62,11 @@ def read_lists(paths: Iterable[Path]) -> list[LeftOutList]:
     """
     found: list[LeftOutList] = []
     for path in paths:
-        kind = kind_of(path)
-        if kind in {"task", "stream"}:
-            tasks = [open_task(path)] if kind == "task" else open_stream(path)
-            found += map(_of_task, tasks)
+        if kind_of(path) in {"task", "stream"}:
+            for task in _tasks(path):
+                keys = Keys.joined([task.split(name).keys for name in task.manifest.splits])
+                # By its id, so that a split stays the same one after `forget` in the task.
+                found.append(LeftOutList(KNOWN, task.name, task.id, keys))
         elif not path.exists():
             raise BadInput(f"--not {missing(path)}")
         elif is_known_keys(path):
@@ -61,16 +78,27 @@ def read_lists(paths: Iterable[Path]) -> list[LeftOutList]:
                 keys = Keys.of(sorted(stop.keys))
             except ValueError as error:
                 raise BadInput(f"{path}: {error}") from error
-            found.append(
-                LeftOutList(DELETED, stop.request, stop.content, keys, stop.images, stop.values)
-            )
+            of_content = stop.images, stop.values
+            found.append(LeftOutList(DELETED, stop.request, stop.content, keys, *of_content))
     return found
 
 
-def _of_task(task: Task) -> LeftOutList:
-    keys = Keys.joined([task.split(name).keys for name in task.manifest.splits])
-    # By its id, so that a split stays the same one after `forget` in the task.
-    return LeftOutList(KNOWN, task.name, task.id, keys)
+def read_test_images(paths: Iterable[Path]) -> list[LeftOutList]:
+    """The test images of the tasks that --not-test-images names, and of all tasks of streams.
+
+    Raises BadInput if a path is neither, is damaged, or has no test split.
+    """
+    found: list[LeftOutList] = []
+    for path in paths:
+        tasks = _tasks(path)
+        if not any("test" in task.manifest.splits for task in tasks):
+            raise BadInput(f"--not-test-images {path} has no test split; give a task that has one")
+        found += [LeftOutList(LEAKED, one.name, one.id, images_of(one, "test")) for one in tasks]
+    return found
+
+
+def _tasks(path: Path) -> list[Task]:
+    return open_stream(path) if kind_of(path) == "stream" else [open_task(path)]
 
 
 def images_of(task: Task, split: str) -> Keys:
@@ -83,47 +111,28 @@ def images_of(task: Task, split: str) -> Keys:
     return Keys(np.ascontiguousarray(task.split(split).digests()[:, :KEY_BYTES]))
 
 
-def read_test_images(paths: Iterable[Path]) -> list[LeftOutList]:
-    """The test images of the tasks that --not-test-images names, and of all tasks of streams.
-
-    Raises BadInput if a path is neither, is damaged, or has no test split.
-    """
-    found: list[LeftOutList] = []
-    for path in paths:
-        tasks = open_stream(path) if kind_of(path) == "stream" else [open_task(path)]
-        if not any("test" in task.manifest.splits for task in tasks):
-            raise BadInput(f"--not-test-images {path} has no test split; give a task that has one")
-        found += [LeftOutList(LEAKED, one.name, one.id, images_of(one, "test")) for one in tasks]
-    return found
+# -- looking pairs up
 
 
-class _Lookup:
-    """Finds keys on some lists, in 20 bytes of memory for each key; the first list counts."""
+class ListedKeys:
+    """The keys on some lists, in 20 bytes of memory each; those on several count for the first."""
 
     def __init__(self, lists: Sequence[LeftOutList]) -> None:
-        self._keys, order = SortedKeys.of(Keys.joined([one.keys for one in lists]))
-        sizes = [len(one.keys) for one in lists]
-        places = np.repeat(np.arange(len(lists), dtype=np.int32), sizes)[order]
+        keys = Keys.joined([one.keys for one in lists])
+        order = keys.order()
+        self._sorted_N = keys.sortable()[order]
+        lengths = [len(one.keys) for one in lists]
+        places = np.repeat(np.arange(len(lists), dtype=np.int32), lengths)[order]
         self._place_N = np.append(places, np.int32(-1))  # the last for a key that is not there
 
     def places(self, keys: Keys) -> np.ndarray:
         """(B,) int32: the first list that has each key; -1 if none has it."""
-        places: np.ndarray = self._place_N[self._keys.rows(*keys.numbers())]
+        places: np.ndarray = self._place_N[rows_in(self._sorted_N, keys.sortable())]
         return places
 
-
-class ImagesOfTests:
-    """Test images that no pair for training may have; those of several lists count for the first.
-
-    Two images are the same if the first 16 bytes of their sha256 are.
-    """
-
-    def __init__(self, lists: Sequence[LeftOutList]) -> None:
-        self.lists, self._lookup = lists, _Lookup(lists)
-
-    def places(self, samples: Sequence[Pair]) -> np.ndarray:
-        """(B,) int32: the first list that has the image of each sample; -1 if none has it."""
-        return self._lookup.places(Keys.of([one.sha256[: 2 * KEY_BYTES] for one in samples]))
+    def places_of_images(self, samples: Sequence[Pair]) -> np.ndarray:
+        """(B,) int32, as `places`: the first list that has the image of each sample."""
+        return self.places(Keys.of([one.sha256[: 2 * KEY_BYTES] for one in samples]))
 
 
 class LeftOut:
@@ -133,8 +142,7 @@ class LeftOut:
     """
 
     def __init__(self, lists: Sequence[LeftOutList], kept: Sequence[str] = ()) -> None:
-        self.lists, self._kept = lists, kept
-        self._lookup = _Lookup(lists)
+        self.lists, self._kept, self._keys = lists, kept, ListedKeys(lists)
         self._images: dict[str, int] = {}
         self._values: dict[tuple[str, str], int] = {}  # by column and sha256
         for place, one in enumerate(lists):
@@ -159,20 +167,18 @@ class LeftOut:
 
     def places(self, samples: Sequence[Pair]) -> np.ndarray:
         """(B,) int32: the first list that names each sample; -1 for those to keep."""
-        found = self._lookup.places(Keys.of([sample.key for sample in samples]))
+        found = self._keys.places(Keys.of([sample.key for sample in samples]))
         if self._images or self._values:
             for row in np.flatnonzero(found < 0).tolist():
-                found[row] = self._by_content(samples[row])
+                sample = samples[row]
+                places = [self._images.get(sample.sha256)]
+                places += [
+                    self._values.get((name, hashlib.sha256(value.encode()).hexdigest()))
+                    for name, values in zip(self._kept, sample.kept, strict=False)
+                    for value in values
+                ]
+                found[row] = min((place for place in places if place is not None), default=-1)
         return found
-
-    def _by_content(self, sample: Pair) -> int:
-        places = [self._images.get(sample.sha256)]
-        places += [
-            self._values.get((name, hashlib.sha256(value.encode()).hexdigest()))
-            for name, values in zip(self._kept, sample.kept, strict=False)
-            for value in values
-        ]
-        return min((place for place in places if place is not None), default=-1)
 
 
 def counts_of(lists: Sequence[LeftOutList], of_places: Mapping[int, int]) -> Counts:
@@ -200,3 +206,178 @@ def sentence(counts: Counts, read: int) -> str:
     ]
     total = sum(count for names in counts.values() for count in names.values())
     return f"{total} of {read} pairs left out: {some_names(parts)}" if total else ""
+
+
+# -- stop lists
+
+
+class _Key(msgspec.Struct, tag_field="by", tag="key"):
+    key: str
+
+
+class _SourceKey(msgspec.Struct, tag_field="by", tag="source-key"):
+    sha256: str
+
+
+class _Image(_SourceKey, tag_field="by", tag="sha256"):
+    pass
+
+
+class _Where(_SourceKey, tag_field="by", tag="where"):
+    column: str
+
+
+class _Listed(msgspec.Struct):
+    """What is read of a stop list or a receipt; only a receipt has a state."""
+
+    request: str
+    selectors: list[_Key | _SourceKey | _Image | _Where]
+    keys: list[str]
+    state: str = ""
+
+
+@dataclass(frozen=True)
+class StopList:
+    """The pairs of one deletion; `request` is the id of its conditions, `values` are by column."""
+
+    request: str
+    keys: frozenset[str]
+    images: frozenset[str]  # sha256
+    values: Mapping[str, frozenset[str]]  # sha256
+
+    @property
+    def content(self) -> str:
+        """An id of what is listed."""
+        values = {name: sorted(digests) for name, digests in self.values.items()}
+        return content_id([sorted(self.keys), sorted(self.images), values])
+
+
+def read_stop_list(path: Path) -> StopList:
+    """The stop list in a file, or that of a receipt.
+
+    Raises BadInput if the file is neither, has changed, or is of a deletion that has not finished.
+    """
+    found = read_json_object(path)
+    schema = found.get("schema")
+    if schema not in {STOP_LIST, RECEIPT}:
+        raise BadInput(f"{path} is neither a receipt of 'vlcpctl forget' nor a stop list")
+    listed = converted(found, _Listed, path)
+    if schema == RECEIPT and listed.state in {"", "pending"}:
+        raise BadInput(
+            f"{path} is of a deletion that was interrupted; run its 'vlcpctl forget' again"
+        )
+    if schema == STOP_LIST:
+        check_seal(path, found, "; restore it from a backup")
+    values: dict[str, set[str]] = {}
+    for one in listed.selectors:
+        if isinstance(one, _Where) and not is_own_column(one.column):
+            values.setdefault(one.column, set()).add(one.sha256)
+    return StopList(
+        request=listed.request,
+        keys=frozenset([*listed.keys, *(x.key for x in listed.selectors if isinstance(x, _Key))]),
+        images=frozenset(x.sha256 for x in listed.selectors if isinstance(x, _Image)),
+        values={name: frozenset(digests) for name, digests in values.items()},
+    )
+
+
+def stop_lists_in(state: Path) -> list[Path]:
+    """The stop lists of a state directory, in order."""
+    return sorted((state / _STOP_LISTS).glob("*.json"))
+
+
+def stop_list_path(state: Path, request: str) -> Path:
+    """Where a state directory has the stop list of a request."""
+    return state / _STOP_LISTS / f"{request}.json"
+
+
+def add_to_stop_list(
+    path: Path, request: str, selectors: Iterable[Mapping[str, Any]], keys: Collection[str]
+) -> None:
+    """Write the stop list of a request, and wait until it is on the disk.
+
+    Keys that an earlier deletion with the same conditions found stay in it. Only for the holder of
+    the receipt's lock. Raises BadInput if the list is there and cannot be read.
+    """
+    earlier = read_stop_list(path).keys if path.exists() else frozenset()
+    listed = [one for one in selectors if one["by"] != "source-key"]
+    body = {"request": request, "selectors": listed, "keys": sorted(earlier.union(keys))}
+    path.parent.mkdir(exist_ok=True)
+    sync(path.parent.parent)
+    for left in path.parent.glob(f".{path.name}.tmp-*"):  # of a writer that was killed
+        left.unlink()
+    with new_part(path) as temporary:
+        text = json.dumps({"schema": STOP_LIST, **body, SEAL: seal_of(body)}, indent=1)
+        temporary.write_text(f"{text}\n", encoding="utf-8")
+
+
+# -- known keys
+
+
+class _About(msgspec.Struct):
+    """What the footer says."""
+
+    schema: str
+    name: str
+    content: str
+
+
+@dataclass(frozen=True)
+class KnownKeys:
+    """The name and the first content id of a task whose pairs were removed, and a row for each.
+
+    The columns are `key`, `source_key`, `label`, `task`, `sha256`, KNOWN_SPLIT, and kept ones.
+    """
+
+    name: str
+    content: str
+    table: pa.Table
+
+    @classmethod
+    def of(cls, task: Task) -> KnownKeys:
+        """The pairs of all splits of a task."""
+        tables = []
+        for name in task.manifest.splits:
+            table = task.split(name).table.drop_columns(_NOT_KNOWN)
+            split = pa.array([name] * len(table), pa.string())
+            tables.append(table.append_column(KNOWN_SPLIT, split))
+        return cls(task.name, task.id, pa.concat_tables(tables))
+
+    @property
+    def keys(self) -> Keys:
+        """The keys of the pairs."""
+        return Keys.joined([Keys.of_array(chunk) for chunk in self.table["key"].chunks])
+
+    def without(self, keys: Collection[str]) -> KnownKeys:
+        """The pairs that do not have one of these keys."""
+        drop_N = pc.is_in(self.table["key"], value_set=pa.array(sorted(keys), pa.string()))
+        return KnownKeys(self.name, self.content, self.table.filter(pc.invert(drop_N)))
+
+    def write(self, path: Path) -> None:
+        """Write the file."""
+        with table_writer(path, self.table.schema) as writer:
+            writer.write_table(self.table)
+            about = {"schema": KNOWN_KEYS, "name": self.name, "content": self.content}
+            write_about(writer, KNOWN_METADATA, about)
+
+
+def read_known(path: Path) -> KnownKeys:
+    """What a file has.
+
+    Raises BadInput if it cannot be read, or has changed since it was written.
+    """
+    stored, _ = read_about(path, KNOWN_METADATA)
+    if stored is None:
+        raise BadInput(f"{path} has no known keys")
+    about = decoded(msgspec.json.Decoder(_About), stored, path)
+    if about.schema != KNOWN_KEYS:
+        raise BadInput(f"{path} has schema {about.schema!r:.80}; this version reads {KNOWN_KEYS}")
+    table = read_columns(path, page_checksum_verification=True)
+    return KnownKeys(about.name, about.content, table)
+
+
+def is_known_keys(path: Path) -> bool:
+    """Whether a file has known keys."""
+    try:
+        return read_about(path, KNOWN_METADATA)[0] is not None
+    except BadInput:
+        return False

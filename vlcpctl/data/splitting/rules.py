@@ -5,15 +5,10 @@ The rules by class and by time scan the data once before they can assign pairs.
 
 from __future__ import annotations
 
-import errno
-import os
-import sqlite3
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -34,9 +29,9 @@ from vlcpctl.data.splitting.times import (
 from vlcpctl.data.tasks.samples import Pair, UnusablePair
 from vlcpctl.files.inputs import MOST_TASKS
 
-_Time = tuple[Value, Value, int]  # its key, how it is written, and the pairs with it
 # From (source, pair) to the task of a kept pair; raises UnusablePair for one without a task.
 TaskOf = Callable[[str, Pair], str]
+Batches = Iterable[list[Pair]]
 
 KINDS = {
     "all": "all:NAME",
@@ -46,26 +41,9 @@ KINDS = {
     "source": "source",
     "time": "time:COLUMN",
 }
-_GROUPS_AT_ONCE = 1024
-
+_ROUNDS_AT_ONCE = 1024
 MAX_CLASSES = 100_000
 NO_CLASSES = "(too many for classes; choose another column with --label-column)"
-# The table is temporary: nothing needs to survive a crash.
-_SETTINGS = """
-PRAGMA journal_mode = OFF;
-PRAGMA synchronous = OFF;
-PRAGMA locking_mode = EXCLUSIVE;
-PRAGMA cache_size = -65536;
-CREATE TABLE scratch (value PRIMARY KEY, pairs INTEGER) WITHOUT ROWID;
-"""
-_ADD = """
-INSERT INTO scratch VALUES (?, ?)
-ON CONFLICT (value) DO UPDATE SET pairs = pairs + excluded.pairs
-"""
-_TIMES = """
-CREATE TABLE times AS
-SELECT key_of(value) AS time, min(value) AS value, sum(pairs) AS pairs FROM scratch GROUP BY time
-"""
 
 
 @dataclass(frozen=True)
@@ -102,19 +80,9 @@ class Rule(NamedTuple):
     times: tuple[tuple[str, str, str], ...] = ()  # by time: each task, its first and last time
 
 
-def all_in_one(name: str) -> Rule:
-    """A single task for all pairs."""
-    return Rule([name], lambda: lambda _source, _pair: name)
-
-
-def by_source(names: list[str]) -> Rule:
-    """One task per source, in the order given."""
-    return Rule(names, lambda: lambda source, _pair: source)
-
-
 def by_column(column: str) -> Rule:
     """One task per value of a column, in order of first appearance."""
-    return Rule([], lambda: lambda _source, pair: str(present(pair.value, column)))
+    return Rule([], lambda: lambda _source, pair: str(_present(pair.value, column)))
 
 
 def by_turn(tasks: int, seed: int) -> Rule:
@@ -123,7 +91,7 @@ def by_turn(tasks: int, seed: int) -> Rule:
 
     def turns() -> Iterator[int]:
         # Drawn for many rounds at once: a call per round would be slow.
-        rounds = np.tile(np.arange(tasks), (_GROUPS_AT_ONCE, 1))
+        rounds = np.tile(np.arange(tasks), (_ROUNDS_AT_ONCE, 1))
         chunk = 0
         while True:
             yield from generator(seed, "iid", chunk).permuted(rounds, axis=1).ravel().tolist()
@@ -136,7 +104,7 @@ def by_turn(tasks: int, seed: int) -> Rule:
     return Rule(names, begin)
 
 
-def present(value: Value | None, column: str) -> Value:
+def _present(value: Value | None, column: str) -> Value:
     """The value itself. Raises UnusablePair if it is None."""
     if value is None:
         raise UnusablePair("no value", f"no value in column {column!r}")
@@ -153,7 +121,7 @@ def numbered(kind: str, tasks: int) -> list[str]:
     return [f"{kind}-{task:0{width}d}" for task in range(tasks)]
 
 
-def by_class(batches: Iterable[list[Pair]], tasks: int, seed: int) -> Rule:
+def by_class(batches: Batches, tasks: int, seed: int) -> Rule:
     """Divide the classes among the tasks in random order; their numbers differ by at most one.
 
     Raises BadInput if there are fewer classes than tasks, or more than MAX_CLASSES.
@@ -172,46 +140,44 @@ def by_class(batches: Iterable[list[Pair]], tasks: int, seed: int) -> Rule:
         label: names[place * tasks // len(labels)]
         for place, label in zip(order, sorted(labels), strict=True)
     }
-    return Rule(names, lambda: lambda _source, pair: task_of[str(present(pair.label, "label"))])
+    return Rule(names, lambda: lambda _source, pair: task_of[str(_present(pair.label, "label"))])
+
+
+class _Interval(NamedTuple):
+    name: str
+    first: Value  # the keys of its first and last time
+    last: Value
 
 
 def by_time(
-    batches: Iterable[list[Pair]],
-    column: str,
-    tasks: int | None,
-    scratch: Path,
-    time_format: str | None = None,
+    batches: Batches, column: str, tasks: int | None, time_format: str | None = None
 ) -> Rule:
     """Divide the times in a column into consecutive intervals, one per task, and print these.
 
     If `tasks` is None, every time is a task. Otherwise the tasks are as equal in pairs as possible;
-    pairs of the same time always stay together. The values are counted in a file at `scratch`.
-    Raises BadInput if they are not times or do not fill the tasks, and UsageError if `tasks` is
-    None and there are more than MOST_TASKS times.
+    pairs of the same time always stay together. Memory grows with the number of different times.
+    Raises BadInput if the values are not times or do not fill the tasks, and UsageError if `tasks`
+    is None and there are more than MOST_TASKS times.
     """
     key_of: KeyOf = number_of if time_format is None else time_in(time_format)
-    with _scratch_table(scratch) as database:
-        for batch in batches:
-            counts = Counter(pair.value for pair in batch if pair.value is not None)
-            if key_of is number_of and None in map(number_of, counts):
-                key_of = iso_time
-            database.executemany(_ADD, counts.items())
-        database.create_function("key_of", 1, key_of, deterministic=True)
-        database.execute(_TIMES)
-        times, total = database.execute("SELECT count(*), sum(pairs) FROM times").fetchone()
-        if not times:
-            raise BadInput(f"no pair has a value in column {column!r}")
-        if tasks is None and times > MOST_TASKS:
-            raise UsageError(
-                f"column {column!r} has {times} times, too many for one task each; give --tasks"
-            )
-        rows = database.execute("SELECT time, value, pairs FROM times ORDER BY time")
-        found = _cut(_checked(rows, column), column, tasks, total)
+    values: Counter[Value] = Counter()
+    for batch in batches:
+        values.update(pair.value for pair in batch if pair.value is not None)
+    if not values:
+        raise BadInput(f"no pair has a value in column {column!r}")
+    if key_of is number_of and any(number_of(value) is None for value in values):
+        key_of = iso_time
+    times = _times(values, key_of, column)
+    if tasks is None and len(times) > MOST_TASKS:
+        raise UsageError(
+            f"column {column!r} has {len(times)} times, too many for one task each; give --tasks"
+        )
+    found = _cut(times, column, tasks)
     names, firsts = [one.name for one in found], [one.first for one in found]
 
     def task_of(_source: str, pair: Pair) -> str:
-        key = key_of(present(pair.value, column))
-        assert key is not None, "`_checked` has checked all values"
+        key = key_of(_present(pair.value, column))
+        assert key is not None, "`_times` has checked all values"
         # Comparable: all are numbers, or all are text.
         return names[bisect_right(firsts, key) - 1]
 
@@ -221,64 +187,53 @@ def by_time(
     return Rule(names, lambda: task_of, spans)
 
 
-@contextmanager
-def _scratch_table(path: Path) -> Iterator[sqlite3.Connection]:
-    """A table `scratch` for the duration of the block. Raises OSError if, say, the disk is full."""
-    database = sqlite3.connect(path, isolation_level=None)
-    try:
-        database.executescript(_SETTINGS)
-        database.execute("BEGIN")
-        yield database
-    except sqlite3.OperationalError as error:
-        raise OSError(errno.EIO, f"{error} (in the scratch table)", os.fspath(path)) from error
-    finally:
-        database.close()
-        path.unlink(missing_ok=True)
+def _times(values: Counter[Value], key_of: KeyOf, column: str) -> list[tuple[Value, Value, int]]:
+    """The times in order: the key of each, how it is written, and the number of its pairs.
 
-
-def _checked(rows: Iterable[tuple[Value | None, Value, int]], column: str) -> Iterator[_Time]:
-    """The times. Raises BadInput for a value that is none, and for numbers of two units."""
-    before = None
-    for key, value, pairs in rows:
-        if key is None:  # these come first
-            found = f"{shortened(repr(value))}, which is not a time in ISO 8601"
-            raise BadInput(
-                f"column {column!r} has {found}; say how its times are written with "
-                "--time-format, such as --time-format %d.%m.%Y"
-            )
+    Raises BadInput for a value that is none, and for numbers of two units.
+    """
+    times: dict[Value | None, tuple[Value, int]] = {}
+    for value, pairs in values.items():
+        written, before = times.get(key := key_of(value), (value, 0))
+        first = min(written, value, key=lambda one: (isinstance(one, str), one))
+        times[key] = first, before + pairs
+    if None in times:
+        found = f"{shortened(repr(times[None][0]))}, which is not a time in ISO 8601"
+        raise BadInput(
+            f"column {column!r} has {found}; say how its times are written with "
+            "--time-format, such as --time-format %d.%m.%Y"
+        )
+    ordered = sorted((key, *of_key) for key, of_key in times.items() if key is not None)
+    unit_before = None
+    for key, written, _ in ordered:
         unit = None if isinstance(key, str) else unit_of(key)
-        if before and unit and unit != before:
-            found = f"numbers of two units, {before} and {unit} ({value})"
+        if unit_before and unit and unit != unit_before:
+            found = f"numbers of two units, {unit_before} and {unit} ({written})"
             raise BadInput(f"column {column!r} has {found}; write all its times in one")
-        before = unit
-        yield key, value, pairs
+        unit_before = unit
+    return ordered
 
 
-class _Interval(NamedTuple):
-    name: str
-    first: Value  # the keys of its first and last time
-    last: Value
-
-
-def _cut(rows: Iterable[_Time], column: str, tasks: int | None, total: int) -> list[_Interval]:
+def _cut(times: list[tuple[Value, Value, int]], column: str, tasks: int | None) -> list[_Interval]:
     """The intervals of the tasks. Raises BadInput if there are fewer than tasks."""
+    total = sum(pairs for _, _, pairs in times)
     found: list[_Interval] = []
     before = 0
     first: Value = 0  # as it is written
-    for key, value, pairs in rows:
+    for key, written, pairs in times:
         # The interval that contains the midpoint of this time's pairs.
         wanted = len(found)
         if tasks is not None:
             wanted = min(int((before + pairs / 2) * tasks / total), tasks - 1)
         before += pairs
         if wanted > len(found):
-            said = f"value {value!r} of column {column!r} alone fills more than one task"
+            said = f"value {written!r} of column {column!r} alone fills more than one task"
             raise BadInput(f"{said}; give fewer than {tasks} --tasks")
         if wanted == len(found):
-            first = value
+            first = written
             found.append(_Interval(str(first), key, key))
         else:
-            found[-1] = _Interval(f"{first} to {value}", found[-1].first, key)
+            found[-1] = _Interval(f"{first} to {written}", found[-1].first, key)
     if tasks is not None and len(found) < tasks:
         said = f"the values of column {column!r} fill only {len(found)} tasks"
         raise BadInput(f"{said}; give fewer than {tasks} --tasks")

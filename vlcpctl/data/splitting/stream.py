@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,21 +16,13 @@ from vlcpctl.core.seeds import generator
 from vlcpctl.core.words import counted, printable, shortened
 from vlcpctl.data.sources.find import failed_downloads
 from vlcpctl.data.sources.identity import size_of
-from vlcpctl.data.sources.pairs import Columns, check, image_paths, names_files
-from vlcpctl.data.sources.source import Source
-from vlcpctl.data.splitting.holdout import Holdout
+from vlcpctl.data.sources.pairs import check, image_paths, names_files
+from vlcpctl.data.splitting.labels import LoadClassifier, PredictedLabels
 from vlcpctl.data.splitting.leaving_out import sentence
-from vlcpctl.data.splitting.options import identity as identity_of
-from vlcpctl.data.splitting.options import plan as plan_of
-from vlcpctl.data.splitting.pseudo_labels import Classifier, LoadClassifier, write_labels
+from vlcpctl.data.splitting.plan import Plan, identity, plan_of
 from vlcpctl.data.splitting.request import SplitOptions
-from vlcpctl.data.splitting.writing import SplitPlan, WrittenTasks, make_rule, write_tasks
-from vlcpctl.data.tasks.manifests import (
-    digits_for,
-    slug,
-    stream_content,
-    write_task_manifest,
-)
+from vlcpctl.data.splitting.writing import WrittenTasks, rule_of, write_tasks
+from vlcpctl.data.tasks.manifests import digits_for, slug, stream_content, write_task_manifest
 from vlcpctl.data.tasks.samples import DUPLICATE, FAILED_DOWNLOAD
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.files.finished import already_made
@@ -55,53 +47,124 @@ def make_stream(
     UsageError, BadInput, TooManySkipped, or OutputExists if `out` is something else.
     """
     plan = plan_of(options)
-    if _is_finished(options, plan, out, force=force):
-        say(f"{out} is already finished")
+    if _is_finished(plan, out, force=force):
         return read_manifest(out, "stream")
     check_columns(plan)
     with new_directory(out, is_artifact) as directory:
         if classifier is not None:
-            plan = _with_labels(plan, classifier(), directory / "labels", threads)
-        with progress("split", _rows(plan), "pairs") as bar:
+            with progress("labels", plan.rows(), "images") as bar:
+                batches = (pairs for _, _, pairs in plan.batches())
+                labels = PredictedLabels(batches, classifier(), threads, bar.advance)
+            plan = replace(plan, labels=labels)
+        with progress("split", plan.rows(), "pairs") as bar:
             result = write_tasks(plan, directory, bar.advance)
-        identity = identity_of(options, plan, result.fingerprints)
-        (directory / "labels").unlink(missing_ok=True)
-        names = [task.name for task in result.tasks]
-        order = order_of(names, options.order or _only_in_order(plan), options.seed)
-        body = {"name": out.name, **_recorded(options, plan, identity["holdout"])}
-        if plan.reader.left_out is not None or options.not_test_images:
-            body["left_out"] = result.left_out
-        manifest = publish_stream(result, order, directory, identity, body)
+        manifest = _publish(plan, result, directory, out.name)
     if result.skipped:
         counts = ", ".join(f"{reason} {count}" for reason, count in sorted(result.skipped.items()))
         total, listed = sum(result.skipped.values()), out / "skipped.ndjson"
-        warn(f"skipped {total} of {result.read} samples ({counts}); listed in {listed}")
-    _warn(plan, result, manifest)
-    if result.others:
-        pairs = counted(sum(result.others.values()), "pair")
+        warn(f"skipped {total} of {manifest['read']} samples ({counts}); listed in {listed}")
+    if result.left_out:
+        say(sentence(result.left_out, manifest["read"]))
+    for warning in _warnings(plan, result, manifest):
+        warn(warning)
+    if others := result.selection.others.total():
+        pairs = counted(others, "pair")
         say(f"split: {pairs} of other tasks than those of --only are not in the stream")
     say(f"split: {summary(manifest, _distinct_images(out))}")
     return manifest
 
 
-def _recorded(options: SplitOptions, plan: SplitPlan, holdout: str | None) -> dict[str, Any]:
-    """What stream.json has of the options."""
-    rule = {
-        "by": options.by,
-        "labels_from": options.labels_from,
-        "tasks": options.tasks,
-        **({"time_format": options.time_format} if options.time_format else {}),
-        "order": options.order,
-        **({"only": list(plan.reader.only)} if plan.reader.only else {}),
-        "holdout": holdout,
-        "holdout_most": options.holdout_most,
+def _is_finished(plan: Plan, out: Path, *, force: bool) -> bool:
+    """Whether the finished stream of this split exists; raises OutputExists if another one does.
+
+    The sources are hashed only if there is a stream to compare with.
+    """
+    compares = not force and kind_of(out) == "stream"
+    is_made = already_made(out, "stream", identity(plan) if compares else {}, force=force)
+    if is_made:
+        say(f"{out} is already finished")
+    return is_made
+
+
+# -- manifests
+
+
+def _publish(plan: Plan, result: WrittenTasks, directory: Path, name: str) -> dict[str, Any]:
+    """Name the task directories, write each task.json and then stream.json; returns its body."""
+    options, selection = plan.options, result.selection
+    of_split = identity(plan, selection.fingerprints)
+    names = [task.name for task in result.tasks]
+    order = order_of(names, options.order or ",".join(plan.only) or None, options.seed)
+    tasks = [result.tasks[place] for place in order]
+    content, inputs = stream_content(tasks), selection.inputs()
+    marks: dict[str, Any] = {"kept_columns": list(plan.columns.keep)} if plan.columns.keep else {}
+    marks |= {"in_place": True} if options.in_place else {}
+    entries, totals = [], dict[str, Counter[str]]()
+    for step, (place, task) in enumerate(zip(order, tasks, strict=True)):
+        path = directory / slug(step, task.name, digits_for(len(tasks)))
+        result.directories[place].rename(path)
+        more = {"tasks_in_stream": len(tasks), "stream": content, "inputs": inputs, **marks}
+        write_task_manifest(path, task, of_split, step=step, more=more)
+        counts = task.counts()
+        named = {"path": path.name, "name": task.name}
+        entries.append({**named, "content": task.content, "splits": counts})
+        for split, of_split_counts in counts.items():
+            total = totals.setdefault(split, Counter(dict.fromkeys(of_split_counts, 0)))
+            total.update(of_split_counts)
+    leaves_out = plan.left_out is not None or options.not_test_images
+    body = {
+        "name": name,
+        "rule": {
+            "by": options.by,
+            "labels_from": options.labels_from,
+            "tasks": options.tasks,
+            **({"time_format": options.time_format} if options.time_format else {}),
+            "order": options.order,
+            **({"only": list(plan.only)} if plan.only else {}),
+            "holdout": of_split["holdout"],
+            "holdout_most": options.holdout_most,
+        },
+        "seed": options.seed,
+        **marks,
+        **({"left_out": result.left_out} if leaves_out else {}),
+        "tasks": entries,
+        "totals": {split: dict(total) for split, total in totals.items()},
+        "read": selection.read,
+        "skipped": result.skipped,
+        "inputs": inputs,
     }
-    found: dict[str, Any] = {"rule": rule, "seed": options.seed}
-    if plan.reader.columns.keep:
-        found["kept_columns"] = list(plan.reader.columns.keep)
-    if options.in_place:
-        found["in_place"] = True
-    return found
+    write_manifest(directory, "stream", of_split, content, body)
+    return {"content": content, **body}
+
+
+def order_of(names: list[str], text: str | None, seed: int) -> list[int]:
+    """The indices of the tasks in stream order: by name, reverse, shuffle, or None for as they are.
+
+    Raises UsageError if --order does not name every task exactly once.
+
+    >>> order_of(["a", "b", "c"], "c,a,b", 0)
+    [2, 0, 1]
+    """
+    places = list(range(len(names)))
+    if text is None:
+        return places
+    if text == "reverse":
+        return places[::-1]
+    if text == "shuffle":
+        return [int(place) for place in generator(seed, "order of tasks").permutation(len(names))]
+    wanted = [name.strip() for name in text.split(",")]
+    for name in wanted:
+        if name not in names:
+            raise UsageError(f"--order: {unknown_name('task', name, names)}")
+    if sorted(wanted) != sorted(names):
+        raise UsageError(
+            f"--order must name every task exactly once; it has {len(wanted)} names, "
+            f"the tasks are: {', '.join(names)}"
+        )
+    return [names.index(name) for name in wanted]
+
+
+# -- what is said
 
 
 def _distinct_images(out: Path) -> dict[str, int]:
@@ -127,7 +190,7 @@ def summary(manifest: dict[str, Any], images: Mapping[str, int]) -> str:
     >>> summary(made, {"train": 80, "test": 8, "all": 88})[9:-22]
     '100 pairs of 88 images with 200 captions; held out: test 8 images, 10 pairs'
     """
-    totals = manifest["totals"]
+    totals, skipped = manifest["totals"], manifest["skipped"]
     pairs, captions = (
         sum(split[name] for split in totals.values()) for name in ("images", "captions")
     )
@@ -137,96 +200,64 @@ def summary(manifest: dict[str, Any], images: Mapping[str, int]) -> str:
         for name, split in totals.items()
         if name != "train"
     ]
-    duplicates = manifest["skipped"].get(DUPLICATE, 0)
-    failed = manifest["skipped"].get(FAILED_DOWNLOAD, 0)
     content = "" if images["all"] == pairs else f"{counted(pairs, 'pair')} of "
     content += f"{counted(images['all'], 'image')} with {counted(captions, 'caption')}"
     parts = [f"{counted(len(manifest['tasks']), 'task')}, {content}"]
     parts.append(f"held out: {', '.join(held_out) or 'nothing'}")
-    if duplicates:
+    if duplicates := skipped.get(DUPLICATE, 0):
         parts.append(f"{counted(duplicates, 'duplicate')} skipped")
-    if failed:
+    if failed := skipped.get(FAILED_DOWNLOAD, 0):
         parts.append(counted(failed, "failed download"))
     return "; ".join(parts)
 
 
-def _warn(plan: SplitPlan, result: WrittenTasks, manifest: dict[str, Any]) -> None:
-    """Print what may not be intended in a new stream."""
-    if result.left_out:
-        say(sentence(result.left_out, result.read))
-    _warn_of_columns(plan)
-    for warning in result.warnings[:MOST_NAMES]:
-        warn(warning)
-    if len(result.warnings) > MOST_NAMES:
-        warn(f"{len(result.warnings)} tasks in all hold out fewer images (--holdout-most)")
-    if plan.holdout:
-        _warn_of_empty_parts(plan.holdout, manifest["tasks"])
-    images = sum(split["images"] for split in manifest["totals"].values())
-    for column, count in result.lacking.items():
-        if count:
-            warn(
-                f"column {printable(column)!r} has no value for {count} of {images} images; they "
-                "cannot be found by it"
-            )
-    if _is_near_renaming(plan, len(manifest["tasks"])):
-        warn(
-            f"the stream has {len(manifest['tasks'])} tasks: with more than {_TWO_DIGITS} their "
-            "directories are numbered with three digits, so that all of them get other names "
-            "(000-... for 00-...)"
-        )
-
-
-def _warn_of_columns(plan: SplitPlan) -> None:
-    left_out = plan.reader.left_out
-    if left_out is not None and left_out.columns_not_kept:
-        names = ",".join(map(printable, left_out.columns_not_kept))
-        warn(
+def _warnings(plan: Plan, result: WrittenTasks, manifest: dict[str, Any]) -> Iterator[str]:
+    """What may not be intended in a new stream."""
+    if plan.left_out is not None and plan.left_out.columns_not_kept:
+        names = ",".join(map(printable, plan.left_out.columns_not_kept))
+        yield (
             f"--not: deleted pairs were selected by {names}, which is not kept: copies of them "
             f"with other bytes are not found; --keep-columns {names} compares it"
         )
+    yield from result.warnings[:MOST_NAMES]
+    if len(result.warnings) > MOST_NAMES:
+        yield f"{len(result.warnings)} tasks in all hold out fewer images (--holdout-most)"
+    yield from _empty_parts(plan, manifest["tasks"])
+    images = sum(split["images"] for split in manifest["totals"].values())
+    for column, count in result.lacking.items():
+        if count:
+            yield (
+                f"column {printable(column)!r} has no value for {count} of {images} images; they "
+                "cannot be found by it"
+            )
+    tasks = len(manifest["tasks"])
+    grows = plan.by.kind in {"source", "column", "time"} and plan.options.tasks is None
+    if grows and _TWO_DIGITS - _NEAR < tasks <= _TWO_DIGITS:
+        yield (
+            f"the stream has {tasks} tasks: with more than {_TWO_DIGITS} their directories are "
+            "numbered with three digits, so that all of them get other names (000-... for 00-...)"
+        )
 
 
-def _is_near_renaming(plan: SplitPlan, tasks: int) -> bool:
-    """Whether a stream that may have more tasks next time will soon number them otherwise."""
-    grows = plan.by.kind in {"source", "column", "time"} and plan.tasks is None
-    return grows and _TWO_DIGITS - _NEAR < tasks <= _TWO_DIGITS
-
-
-def _is_finished(options: SplitOptions, plan: SplitPlan, out: Path, *, force: bool) -> bool:
-    """Whether the finished stream of this split exists; raises OutputExists if another one does.
-
-    The sources are hashed only if there is a stream to compare with.
-    """
-    identity: dict[str, Any] = {}
-    if not force and kind_of(out) == "stream":
-        identity = identity_of(options, plan)
-    return already_made(out, "stream", identity, force=force)
-
-
-def _warn_of_empty_parts(holdout: Holdout, tasks: list[dict[str, Any]]) -> None:
-    """Warn of tasks that got no images in one of the parts to hold out."""
-    for part in holdout.parts:
+def _empty_parts(plan: Plan, tasks: list[dict[str, Any]]) -> Iterator[str]:
+    """A warning for each part to hold out of which some tasks got no images."""
+    for part in plan.holdout.parts if plan.holdout else ():
         empty = [str(task["path"]) for task in tasks if part not in task["splits"]]
         if not empty:
             continue
         names = ", ".join(empty[:MOST_NAMES])
         rest = f", ... {len(empty)} in all" if len(empty) > MOST_NAMES else ""
-        if holdout.counted:
-            warn(f"no {part} images in {names}{rest}: too few to hold one out with --holdout-most")
+        if plan.holdout and plan.holdout.counted:
+            yield f"no {part} images in {names}{rest}: too few to hold one out with --holdout-most"
             continue
-        way_out = ",".join(f"{name}=N" for name in holdout.parts)
-        warn(
+        way_out = ",".join(f"{name}=N" for name in plan.holdout.parts) if plan.holdout else ""
+        yield (
             f"no {part} images in {names}{rest}: the share is small and drawn by image hash; "
             f"use --holdout {way_out} to hold out N images per task"
         )
 
 
-def _with_labels(plan: SplitPlan, classifier: Classifier, path: Path, threads: int) -> SplitPlan:
-    """The plan with labels predicted by the classifier, which are stored at `path`."""
-    with progress("labels", _rows(plan), "images") as bar:
-        batches = (pairs for _, _, pairs in plan.reader.batches())
-        labels = write_labels(batches, classifier, path, threads=threads, advance=bar.advance)
-    return replace(plan, reader=replace(plan.reader, labels=labels))
+# -- before the work
 
 
 def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> dict[str, Any]:
@@ -235,147 +266,50 @@ def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> d
     By time, the column is read, so that the first and last time of each task are known.
     """
     plan = plan_of(options)
-    if _is_finished(options, plan, out, force=force):
-        say(f"{out} is already finished")
+    _is_finished(plan, out, force=force)
     check_columns(plan)
-    files = [file for one in plan.reader.inputs for file in one.files]
-    times = []
-    if plan.by.kind == "time":
-        with TemporaryDirectory() as scratch:
-            rule = make_rule(plan, Path(scratch))
-        times = [dict(zip(("task", "first", "last"), one, strict=True)) for one in rule.times]
-    failed, rows = sum(map(failed_downloads, files)), _rows(plan)
+    times = list(rule_of(plan).times) if plan.by.kind == "time" else []
+    failed, rows = sum(map(failed_downloads, plan.files)), plan.rows()
+    tasks = {"source": len(plan.inputs), "all": 1}.get(plan.by.kind, options.tasks)
     return {
-        "sources": {one.name: [str(file.path) for file in one.files] for one in plan.reader.inputs},
-        "bytes": sum(map(size_of, files)),
-        "pairs": (rows if plan.reader.limit else rows - failed) if rows else None,
+        "sources": {one.name: [str(file.path) for file in one.files] for one in plan.inputs},
+        "bytes": sum(map(size_of, plan.files)),
+        "pairs": (rows if options.limit else rows - failed) if rows else None,
         **({"failed_downloads": failed} if failed else {}),
         "by": options.by,
         "labels_from": options.labels_from,
-        "tasks": len(times) or _known_tasks(plan),
-        **({"times": times} if times else {}),
+        "tasks": len(times) or tasks,
+        **({"times": _named(times)} if times else {}),
         "holdout": dict(plan.holdout.parts) if plan.holdout else f"column {options.split_column}",
         "shard_bytes": plan.shard_bytes,
         **({"holdout_most": options.holdout_most} if options.holdout_most else {}),
-        **({"kept_columns": list(plan.reader.columns.keep)} if plan.reader.columns.keep else {}),
+        **({"kept_columns": list(plan.columns.keep)} if plan.columns.keep else {}),
     }
 
 
-def _known_tasks(plan: SplitPlan) -> int | None:
-    """The number of tasks, if it is known before the pairs are read."""
-    of_rule = {"source": len(plan.reader.inputs), "all": 1}
-    return of_rule.get(plan.by.kind, plan.tasks)
+def _named(times: list[tuple[str, str, str]]) -> list[dict[str, str]]:
+    return [dict(zip(("task", "first", "last"), one, strict=True)) for one in times]
 
 
-def check_columns(plan: SplitPlan) -> None:
+def check_columns(plan: Plan) -> None:
     """Raise BadInput if a source lacks a column, and UsageError if --image-root has no effect."""
-    wanted = plan.reader.columns
-    files = [file for one in plan.reader.inputs for file in one.files]
-    for file in files:
-        check(file, wanted)
-    if wanted.image_roots and not any(names_files(file, wanted) for file in files):
+    for file in plan.files:
+        check(file, plan.columns)
+    if not plan.columns.image_roots:
+        return
+    if not any(names_files(file, plan.columns) for file in plan.files):
         raise UsageError("--image-root has no effect: these sources contain their images")
-    if wanted.image_roots:
-        _check_paths(files, wanted)
-
-
-def _check_paths(files: list[Source], wanted: Columns) -> None:
-    """Say how many paths of images are absolute. Raises UsageError if all are."""
-    lists = [file for file in files if file.kind in {"list", "table"} and not file.is_folder]
+    lists = [file for file in plan.files if file.kind in {"list", "table"} and not file.is_folder]
     first, absolute, total = "", 0, 0
-    for path in (path for file in lists for path in image_paths(file, wanted)):
+    for path in (path for file in lists for path in image_paths(file, plan.columns)):
         total += 1
         if Path(path).is_absolute():
             first, absolute = first or path, absolute + 1
-    if not absolute:
-        return
-    said = (
-        f"--image-root has no effect on absolute paths: {absolute} of {total} paths of images are "
-        f"absolute; the first: {shortened(first)}"
-    )
-    if absolute == total and len(lists) == len(files):
-        raise UsageError(said)
-    warn(said)
-
-
-def _rows(plan: SplitPlan) -> int:
-    """The number of pairs to read, or 0 if a source does not store it."""
-    counts = [file.count() for one in plan.reader.inputs for file in one.files]
-    known = 0 if None in counts else sum(count or 0 for count in counts)
-    return min(known, plan.reader.limit or known)
-
-
-def _only_in_order(plan: SplitPlan) -> str | None:
-    return ",".join(plan.reader.only) or None
-
-
-def order_of(names: list[str], text: str | None, seed: int) -> list[int]:
-    """The indices of the tasks in stream order: by name, reverse, shuffle, or None for as they are.
-
-    Raises UsageError if --order does not name every task exactly once.
-
-    >>> order_of(["a", "b", "c"], "c,a,b", 0)
-    [2, 0, 1]
-    """
-    places = list(range(len(names)))
-    if text is None:
-        return places
-    if text == "reverse":
-        return places[::-1]
-    if text == "shuffle":
-        return [int(place) for place in generator(seed, "order of tasks").permutation(len(names))]
-    wanted = [name.strip() for name in text.split(",")]
-    for name in wanted:
-        if name not in names:
-            raise UsageError(f"--order: {unknown_name('task', name, names)}")
-    missing = [name for name in names if name not in wanted]
-    if missing or len(wanted) != len(names):
-        raise UsageError(
-            f"--order must name every task exactly once; it has {len(wanted)} names, "
-            f"the tasks are: {', '.join(names)}"
+    if absolute:
+        said = (
+            f"--image-root has no effect on absolute paths: {absolute} of {total} paths of images "
+            f"are absolute; the first: {shortened(first)}"
         )
-    return [names.index(name) for name in wanted]
-
-
-def publish_stream(
-    result: WrittenTasks,
-    order: list[int],
-    directory: Path,
-    identity: dict[str, Any],
-    body: dict[str, Any],
-) -> dict[str, Any]:
-    """Rename the task directories, write each task.json and then stream.json; return its body."""
-    tasks = [result.tasks[place] for place in order]
-    content = stream_content(tasks)
-    kept: dict[str, Any] = {
-        name: body[name] for name in ("kept_columns", "in_place") if name in body
-    }
-    entries = []
-    for step, (place, task) in enumerate(zip(order, tasks, strict=True)):
-        path = directory / slug(step, task.name, digits_for(len(tasks)))
-        result.directories[place].rename(path)
-        more = {"tasks_in_stream": len(tasks), "stream": content, "inputs": result.inputs, **kept}
-        write_task_manifest(path, task, identity, step=step, more=more)
-        entries.append(
-            {"path": path.name, "name": task.name, "content": task.content, "splits": task.counts()}
-        )
-    full = {
-        **body,
-        "tasks": entries,
-        "totals": _totals(entries),
-        "read": result.read,
-        "skipped": result.skipped,
-        "inputs": result.inputs,
-    }
-    write_manifest(directory, "stream", identity, content, full)
-    return {"content": content, **full}
-
-
-def _totals(entries: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    totals: dict[str, dict[str, int]] = {}
-    for entry in entries:
-        for name, counts in entry["splits"].items():
-            total = totals.setdefault(name, dict.fromkeys(counts, 0))
-            for field, count in counts.items():
-                total[field] += count
-    return totals
+        if absolute == total and len(lists) == len(plan.files):
+            raise UsageError(said)
+        warn(said)

@@ -4,43 +4,39 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
-from vlcpctl.data.sources.source import Source
-from vlcpctl.data.splitting.holdout import CountedHoldout, Holdout
+from vlcpctl.data.splitting.holdout import CountedHoldout
 from vlcpctl.data.splitting.leaving_out import (
     LEAKED,
     SELF,
     Counts,
-    ImagesOfTests,
     LeftOutList,
+    ListedKeys,
     counts_of,
     sentence,
 )
+from vlcpctl.data.splitting.plan import Plan
 from vlcpctl.data.splitting.rules import (
     MAX_CLASSES,
     NO_CLASSES,
     Rule,
-    SplitBy,
-    all_in_one,
     by_class,
     by_column,
-    by_source,
     by_time,
     by_turn,
 )
-from vlcpctl.data.splitting.selection import PairReader, SelectedPair, SelectionPass
+from vlcpctl.data.splitting.selection import SelectedPair, Selection
 from vlcpctl.data.tasks.index import SPLITS
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
 from vlcpctl.data.tasks.manifests import TaskSummary
 from vlcpctl.data.tasks.samples import KeptValues, Pair
-from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES, LinkingSplitWriter, SplitWriter
-from vlcpctl.data.tasks.skips import SkipLog, Tolerance
+from vlcpctl.data.tasks.shards import LinkingSplitWriter, SplitWriter
+from vlcpctl.data.tasks.skips import SkipLog
 from vlcpctl.data.tasks.tar import Appender
 from vlcpctl.files.inputs import MOST_TASKS
 
@@ -50,52 +46,33 @@ SplitOf = Callable[[str, Pair, str | None], str | None]
 MoreOfSplit = Callable[[str, list[str]], Mapping[str, KeptValues]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SplitPlan:
-    """Everything that determines what a split writes."""
-
-    reader: PairReader
-    by: SplitBy
-    tasks: int | None = None
-    seed: int = 0
-    holdout: Holdout | None = None  # None: --split-column decides
-    shard_bytes: int = DEFAULT_SHARD_BYTES
-    tolerance: Tolerance = field(default_factory=lambda: Tolerance.parse("0.1%"))
-    time_format: str | None = None
-    tests: tuple[LeftOutList, ...] = ()  # whose images no pair for training may have
-    tests_itself: bool = False  # nor those that a test row of this stream has
-
-
-@dataclass
+@dataclass(frozen=True)
 class WrittenTasks:
     """What a split wrote: the tasks in the order of the rule, each in a numbered directory."""
 
     tasks: list[TaskSummary]
     directories: list[Path]
+    selection: Selection
     skipped: dict[str, int]
-    read: int
-    inputs: list[dict[str, Any]]
-    fingerprints: dict[Source, dict[str, Any]] = field(default_factory=dict)  # of the files read
-    lacking: Counter[str] = field(default_factory=Counter)  # images without a value, by column
-    warnings: list[str] = field(default_factory=list)
-    left_out: Counts = field(default_factory=dict)
-    others: Counter[str] = field(default_factory=Counter)  # pairs of the tasks not in --only
+    left_out: Counts
+    lacking: Counter[str]  # images without a value, by kept column
+    warnings: list[str]
 
 
-def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]) -> WrittenTasks:
+def write_tasks(plan: Plan, directory: Path, advance: Callable[[int], None]) -> WrittenTasks:
     """Write the shards and indices of every task under `directory`, without manifests.
 
     `advance` is called with the number of pairs kept after every batch. Raises TooManySkipped, and
     BadInput if a task would be empty.
     """
-    rule = make_rule(plan, directory)
+    rule = rule_of(plan)
     split_of, warnings = _split_chooser(plan, rule)
-    leaks = _leaks(plan, rule)
+    leaks = _Leaks(plan, rule) if plan.tests or plan.tests_itself else None
     skips = SkipLog(directory / "skipped.ndjson")
+    selection = Selection(plan, rule, skips)
     writers = _Writers(directory, plan)
     gc.disable()  # the loop creates millions of small tuples, and no reference cycles
     try:
-        selection = SelectionPass(plan.reader, rule, skips)
         for batch in selection.batches():
             writers.add(leaks.without(batch, split_of) if leaks else batch, split_of)
             advance(len(batch))
@@ -108,53 +85,31 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
         gc.enable()
         skips.close()
     skips.check(plan.tolerance, selection.read)
-    left_out = plan.reader.left_out
-    counts = {} if left_out is None else counts_of(left_out.lists, selection.left_out)
-    if leaks is not None:
-        counts |= counts_of(leaks.images.lists, leaks.counts)
-    _require_only(plan.reader.only, selection, [task.name for task in tasks])
-    _check_filled(plan, tasks, selection.read, skips, counts)
+    counts = selection.left_out_counts() | (counts_of(leaks.lists, leaks.counts) if leaks else {})
+    _check_filled(plan, tasks, selection, counts)
     directories = [writers.directories[task.name] for task in tasks]
-    return WrittenTasks(
-        tasks,
-        directories,
-        dict(skips.counts),
-        selection.read,
-        selection.inputs(),
-        selection.fingerprints(),
-        writers.lacking,
-        warnings,
-        counts,
-        selection.others,
-    )
+    skipped = dict(skips.counts)
+    return WrittenTasks(tasks, directories, selection, skipped, counts, writers.lacking, warnings)
 
 
-def _require_only(only: Sequence[str], selection: SelectionPass, made: Sequence[str]) -> None:
-    """Raise UsageError for a name of --only that no pair has as its task."""
-    for name in only:
-        if name not in made:
-            known = [*made, *filter(None, selection.others)]
-            raise UsageError(f"--only: {unknown_name('task', name, known)}")
-
-
-def make_rule(plan: SplitPlan, scratch: Path) -> Rule:
-    """The rule of the plan; the kinds `classes` and `time` scan the data first."""
-    by, tasks = plan.by, plan.tasks
+def rule_of(plan: Plan) -> Rule:
+    """The rule of a split; the kinds `classes` and `time` scan the data first."""
+    by, tasks, seed = plan.by, plan.options.tasks, plan.options.seed
     if by.kind == "all":
-        return all_in_one(str(by.task))
+        return Rule([str(by.task)], lambda: lambda _source, _pair: str(by.task))
     if by.kind == "source":
-        return by_source([one.name for one in plan.reader.inputs])
+        return Rule([one.name for one in plan.inputs], lambda: lambda source, _pair: source)
     if by.kind == "column":
         return by_column(str(by.column))
     if by.kind == "iid":
-        return by_turn(tasks or 1, plan.seed)
-    batches: Iterator[list[Pair]] = (batch for _, _, batch in plan.reader.batches(images=False))
+        return by_turn(tasks or 1, seed)
+    batches = (batch for _, _, batch in plan.batches(images=False))
     if by.kind == "classes":
-        return by_class(batches, tasks or 1, plan.seed)
-    return by_time(batches, str(by.column), tasks, scratch / "values.sqlite", plan.time_format)
+        return by_class(batches, tasks or 1, seed)
+    return by_time(batches, str(by.column), tasks, plan.options.time_format)
 
 
-def _split_chooser(plan: SplitPlan, rule: Rule) -> tuple[SplitOf, list[str]]:
+def _split_chooser(plan: Plan, rule: Rule) -> tuple[SplitOf, list[str]]:
     """The function that chooses the split of a sample, and warnings."""
     holdout = plan.holdout
     if holdout is None:
@@ -162,8 +117,7 @@ def _split_chooser(plan: SplitPlan, rule: Rule) -> tuple[SplitOf, list[str]]:
     if not holdout.counted:
         return lambda _task, sample, _split: holdout.split_of(sample.sha256), []
     counted = CountedHoldout(holdout)
-    selection = SelectionPass(plan.reader, rule, SkipLog(None), is_last=False)
-    for batch in selection.batches():
+    for batch in Selection(plan, rule, is_last=False).batches():
         for task, sample, _ in batch:
             counted.count(task, sample.sha256)
     warnings = counted.decide()
@@ -171,16 +125,26 @@ def _split_chooser(plan: SplitPlan, rule: Rule) -> tuple[SplitOf, list[str]]:
 
 
 class _Leaks:
-    """Leaves out pairs for training that have a test image, and counts them by its list."""
+    """Leaves out pairs for training that have a test image, and counts them by its list.
 
-    def __init__(self, lists: list[LeftOutList]) -> None:
-        self.images = ImagesOfTests(lists)
-        self.counts: Counter[int] = Counter()
+    The pairs are read for the test images of the stream itself. Two images are the same if the
+    first 16 bytes of their sha256 are.
+    """
+
+    def __init__(self, plan: Plan, rule: Rule) -> None:
+        self.lists, self.counts = list(plan.tests), Counter[int]()
+        if plan.tests_itself:
+            digits: set[str] = set()
+            for batch in Selection(plan, rule, is_last=False).batches():
+                tested = [pair for _, pair, split in batch if split == "test"]
+                digits |= {pair.sha256[: 2 * KEY_BYTES] for pair in tested}
+            self.lists.append(LeftOutList(LEAKED, SELF, SELF, Keys.of(digits)))
+        self._keys = ListedKeys(self.lists)
 
     def without(self, batch: list[SelectedPair], split_of: SplitOf) -> list[SelectedPair]:
         """The pairs of a batch that are no leaks."""
         kept = []
-        places = self.images.places([sample for _, sample, _ in batch]).tolist()
+        places = self._keys.places_of_images([sample for _, sample, _ in batch]).tolist()
         for pair, place in zip(batch, places, strict=True):
             if place >= 0 and split_of(*pair) == "train":
                 self.counts[place] += 1
@@ -189,27 +153,13 @@ class _Leaks:
         return kept
 
 
-def _leaks(plan: SplitPlan, rule: Rule) -> _Leaks | None:
-    """What leaves leaks out; None without --not-test-images. Reads the pairs for `self`."""
-    lists = list(plan.tests)
-    if plan.tests_itself:
-        digits: set[str] = set()
-        selection = SelectionPass(plan.reader, rule, SkipLog(None), is_last=False)
-        for batch in selection.batches():
-            digits |= {one.sha256[: 2 * KEY_BYTES] for _, one, split in batch if split == "test"}
-        lists.append(LeftOutList(LEAKED, SELF, SELF, Keys.of(digits)))
-    return _Leaks(lists) if lists else None
-
-
 class _Writers:
     """The writers of all splits of all tasks."""
 
-    def __init__(self, directory: Path, plan: SplitPlan) -> None:
-        self._directory, self._shard_bytes = directory, plan.shard_bytes
-        self._kept = plan.reader.columns.keep
-        self._writer = LinkingSplitWriter if plan.reader.in_place else SplitWriter
-        self.lacking: Counter[str] = Counter()  # images without a value of each kept column
+    def __init__(self, directory: Path, plan: Plan) -> None:
+        self._directory, self._plan = directory, plan
         self._appender = Appender()
+        self.lacking: Counter[str] = Counter()  # images without a value of each kept column
         self.directories: dict[str, Path] = {}
         self._splits: dict[str, dict[str, SplitWriter]] = {}
         self._labels: dict[str, set[str | None]] = {}
@@ -222,28 +172,32 @@ class _Writers:
             split = split_of(task, sample, requested)
             groups.setdefault((task, split), []).append(sample)
         for (task, split), samples in groups.items():
-            splits = self._splits.get(task)
-            if splits is None:
-                splits = self._new_task(task)
+            if task not in self._splits:
+                self._begin(task)
             if split is None:
                 self._left_out[task] += len(samples)
                 continue
-            if split not in splits:
-                splits[split] = self._writer(
-                    self.directories[task],
-                    split,
-                    task,
-                    self._appender,
-                    self._shard_bytes,
-                    self._kept,
-                )
-            splits[split].extend(samples)
+            if split not in self._splits[task]:
+                self._splits[task][split] = self._writer(task, split)
+            self._splits[task][split].extend(samples)
             self._labels[task].update([sample.label for sample in samples])
             if len(self._labels[task]) > MAX_CLASSES:
                 raise BadInput(f"task {task!r} has more than {MAX_CLASSES} labels {NO_CLASSES}")
 
+    def _begin(self, task: str) -> None:
+        if len(self._splits) >= MOST_TASKS:
+            raise BadInput(f"more than {MOST_TASKS} tasks; choose a column with fewer values")
+        self._splits[task], self._labels[task] = {}, set()
+        self.directories[task] = self._directory / f"task-{len(self.directories):04d}"
+        self.directories[task].mkdir()
+
+    def _writer(self, task: str, split: str) -> SplitWriter:
+        plan, directory = self._plan, self.directories[task]
+        kind = LinkingSplitWriter if plan.options.in_place else SplitWriter
+        return kind(directory, split, task, self._appender, plan.shard_bytes, plan.columns.keep)
+
     def close(
-        self, names: list[str], beyond_take: Counter[str], more: MoreOfSplit | None = None
+        self, names: list[str], beyond_take: Counter[str], more: MoreOfSplit | None
     ) -> list[TaskSummary]:
         """Finish every split; returns the tasks in the order of `names`, or of first appearance.
 
@@ -251,13 +205,13 @@ class _Writers:
         """
         tasks = []
         for name in names or list(self._splits):
-            open_splits = self._splits.get(name, {})
+            writers = self._splits.get(name, {})
             splits = {
-                split: open_splits[split].close(more and partial(more, split))
+                split: writers[split].close(more and partial(more, split))
                 for split in SPLITS
-                if split in open_splits
+                if split in writers
             }
-            for writer in open_splits.values():
+            for writer in writers.values():
                 self.lacking.update(writer.lacking)
             labels = sorted(label for label in self._labels.get(name, ()) if label is not None)
             skipped = {ELSEWHERE: self._left_out[name], BEYOND: beyond_take[name]}
@@ -267,32 +221,28 @@ class _Writers:
 
     def abandon(self) -> None:
         """Close open files after an error."""
-        for splits in self._splits.values():
-            for writer in splits.values():
-                writer.abandon()
-
-    def _new_task(self, task: str) -> dict[str, SplitWriter]:
-        if len(self._splits) >= MOST_TASKS:
-            raise BadInput(f"more than {MOST_TASKS} tasks; choose a column with fewer values")
-        self._splits[task] = {}
-        self._labels[task] = set()
-        self.directories[task] = self._directory / f"task-{len(self.directories):04d}"
-        self.directories[task].mkdir()
-        return self._splits[task]
+        for writer in (one for splits in self._splits.values() for one in splits.values()):
+            writer.abandon()
 
 
 def _check_filled(
-    plan: SplitPlan, tasks: list[TaskSummary], read: int, skips: SkipLog, counts: Counts
+    plan: Plan, tasks: list[TaskSummary], selection: Selection, counts: Counts
 ) -> None:
+    """Raise UsageError for a name of --only without pairs, and BadInput for a task without any."""
+    read, skips = selection.read, selection.skips
+    made = [task.name for task in tasks]
+    for name in plan.only:
+        if name not in made:
+            known = [*made, *filter(None, selection.others)]
+            raise UsageError(f"--only: {unknown_name('task', name, known)}")
     if not read:
-        files = [str(file.path) for one in plan.reader.inputs for file in one.files]
-        raise BadInput(f"no pairs in {some_names(files)}")
-    if not any(task.splits for task in tasks):
+        raise BadInput(f"no pairs in {some_names([str(file.path) for file in plan.files])}")
+    empty = [task.name for task in tasks if not task.splits]
+    if len(empty) == len(tasks):
         if counts:
             raise BadInput(f"no pair is left to split: {sentence(counts, read)}")
         first = f"; the first: {skips.first}" if skips.first else ""
         why = f" ({skips.summary()}{first})" if skips.counts else ""
         raise BadInput(f"none of {read} pairs can be used{why}")
-    empty = [task.name for task in tasks if not task.splits]
     if empty:
         raise BadInput(f"task {empty[0]!r} would be empty ({read} pairs in {len(tasks)} tasks)")

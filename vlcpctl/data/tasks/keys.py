@@ -8,8 +8,13 @@ from typing import overload
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 KEY_BYTES = 16
+# NumPy sorts and compares such values as bytes; that it takes zeros at their end for padding
+# changes nothing, as all are equally long.
+SORTABLE = f"S{KEY_BYTES}"
+Sorted = NDArray[np.bytes_]
 _ROWS_AT_ONCE = 1 << 14
 
 
@@ -62,9 +67,7 @@ class Keys(Sequence[str]):
             return Keys(self.raw[row])
         start = KEY_BYTES * row
         found = self._bytes[start : start + KEY_BYTES].hex() if start >= 0 else ""
-        if not found:  # a negative row, or an IndexError
-            found = self.raw[row].tobytes().hex()
-        return found
+        return found or self.raw[row].tobytes().hex()  # of a negative row, or an IndexError
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), _ROWS_AT_ONCE):
@@ -96,6 +99,14 @@ class Keys(Sequence[str]):
         """The keys as an Arrow array of text."""
         return pa.array(iter(self), pa.string())
 
+    def sortable(self) -> Sorted:
+        """(N,) the keys as NumPy sorts them, in the order of their texts."""
+        return np.ascontiguousarray(self.raw).view(SORTABLE).reshape(-1)
+
+    def order(self) -> np.ndarray:
+        """(N,) int64: the order in which the keys are sorted, equal ones as they are."""
+        return np.argsort(self.sortable(), kind="stable")
+
     def among(self, others: Keys) -> np.ndarray:
         """(N,) bool: which of the keys are among the others.
 
@@ -119,24 +130,19 @@ class Keys(Sequence[str]):
         places: np.ndarray = found.fill_null(-1).to_numpy()
         return places
 
-    def order(self) -> np.ndarray:
-        """(N,) int64: the order in which the keys are sorted."""
-        first, second = self.numbers()
-        order: np.ndarray = np.lexsort((second, first))
-        return order
-
-    def numbers(self) -> np.ndarray:
-        """(2, N) uint64: the first and the last 8 bytes of each key, which sort as its text."""
-        return np.ascontiguousarray(self.raw).view(">u8").astype(np.uint64).T
-
     def firsts(self) -> np.ndarray:
         """(N,) bool: whether a key is there for the first time."""
-        # Keys are hashes: where no two begin alike, which is nearly always so, none is repeated.
-        starts = np.sort(np.ascontiguousarray(self.raw[:, :8]).view(np.uint64).reshape(-1))
-        if len(starts) < 2 or (starts[1:] != starts[:-1]).all():
-            return np.ones(len(self), dtype=bool)
-        is_first: np.ndarray = self.places_in(self) == np.arange(len(self))
+        is_first = np.zeros(len(self), dtype=bool)
+        is_first[np.unique(self.sortable(), return_index=True)[1]] = True
         return is_first
+
+
+def rows_in(sorted_N: Sorted, keys_B: Sorted) -> NDArray[np.int64]:
+    """(B,) int64: the first row of sorted keys that has each key; -1 if none has it."""
+    if not len(sorted_N):
+        return np.full(len(keys_B), -1, dtype=np.int64)
+    at_B = np.minimum(np.searchsorted(sorted_N, keys_B), len(sorted_N) - 1)
+    return np.where(sorted_N[at_B] == keys_B, at_B, -1)
 
 
 def unhex(texts: pa.StringArray, width: int) -> bytes | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.words import is_decimal
 from vlcpctl.data.images.header import Bytes
 from vlcpctl.data.tasks.facts import SplitManifest
 from vlcpctl.data.tasks.index import IndexWriter, schema_with
@@ -17,6 +19,33 @@ from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.tar import BLOCK, END, Appender, frame
 
 DEFAULT_SHARD_BYTES = 256_000_000
+_UNITS = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+}
+
+
+def parse_bytes(text: str) -> int:
+    """A size such as 256MB or 1GiB in bytes. Raises UsageError if it is not one.
+
+    >>> parse_bytes("256MB"), parse_bytes("1 KiB"), parse_bytes("300")
+    (256000000, 1024, 300)
+    """
+    cleaned = text.replace(" ", "").upper()
+    number = cleaned.rstrip("KMGIB")
+    unit = cleaned[len(number) :] or "B"
+    if unit not in _UNITS or not is_decimal(number):
+        raise UsageError(f"{text!r} is not a size; write it like 256MB or 1GiB")
+    size = int(float(number) * _UNITS[unit])
+    if not 1 <= size < 2**63:
+        what = "less than one byte" if size < 1 else "too large"
+        raise UsageError(f"{text!r} is {what}; write it like 256MB or 1GiB")
+    return size
 
 
 @dataclass

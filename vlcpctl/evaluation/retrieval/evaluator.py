@@ -12,12 +12,12 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
 from vlcpctl.core.options import GoesWith, refuse_idle
 from vlcpctl.data.tasks.task import Task
-from vlcpctl.evaluation.embedding_files import write_part
 from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.rank_files import plan_ranks
 from vlcpctl.evaluation.rows import GALLERIES, Row, gallery_rows, place_of
 from vlcpctl.evaluation.samples import Samples
+from vlcpctl.evaluation.saved_embeddings import write_part
 from vlcpctl.evaluation.search.distractors import COUNTS
 from vlcpctl.evaluation.search.galleries import DUPLICATES, UNITE
 from vlcpctl.files.digests import digests_of

@@ -20,6 +20,7 @@ from vlcpctl.core.machine import (
     limit_text,
     peak_memory,
     require_threads,
+    threads_of,
     worker_count,
 )
 
@@ -45,6 +46,23 @@ def test_on_a_gpu_workers_share_the_cores(
     assert worker_count(None, "cpu") == worker_count(0, "auto") == 0
     assert worker_count(3, "auto") == 3
     assert in_words(0, "auto") == "device cuda, no workers"
+
+
+@pytest.mark.parametrize(
+    ("granted", "processes", "expected"),
+    [("max 100000", 1, 8), ("250000 100000", 1, 3), ("max 100000", 2, 4), ("50000 100000", 4, 1)],
+)
+def test_threads_auto_are_the_cores_of_the_process(
+    granted: str, processes: int, expected: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/cpu.max").write_text(granted)
+    (tmp_path / "cgroup").write_text("1:cpu:/\n0::/a/b\n")
+    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
+    monkeypatch.setattr(machine, "_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert threads_of(processes) == expected
 
 
 def test_without_a_gpu_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:

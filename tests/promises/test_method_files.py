@@ -144,9 +144,10 @@ def test_methods_and_the_configuration_show_it(
         run_program(capfd, "methods", "mine", "--method-file", file, "--json").out
     )
     assert described["source"]["file"].startswith("sha256:")
-    check_refused(
-        run_program(capfd, "methods", "ctp", "--method-file", file), "methods", 2, "has no effect"
-    )
+    words = (stream[0], "-o", tmp_path / "00", "--method", "ctp", "--method-file", file)
+    unused = _train(capfd, *words, "--model", "micro", "--dry-run")
+    assert unused.code == 0
+    assert f"uses nothing of --method-file {file}" in unused.err
     words = (stream[0], "-o", tmp_path / "00", "--method", "mine", "--method-file", file)
     values = _train(capfd, *words, "--set", "mine.strength=2", "--print-config").out
     assert "mine.strength = 2.0  [flag]" in values

@@ -70,8 +70,6 @@ class Methods(Json):
             console.emit(self.new)
             return
         registry = MethodRegistry.of(self.method_file)
-        if self.names:
-            registry.refuse_idle_files("+".join(self.names))
         if self.cite:
             _cite(self.names, registry)
         elif self.names:

@@ -11,20 +11,31 @@ from typing import Any
 
 from vlcpctl.commands.paths import outputs_of
 from vlcpctl.core import console
+from vlcpctl.core.machine import AUTO_THREADS, threads_of
 from vlcpctl.core.options import Command
 
 DEFAULT_THREADS = 1
 _OF_LIBRARIES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-def start(request: Command) -> None:
-    """Set --quiet, and the thread counts that libraries read when they are imported."""
+def start(request: Command) -> Command:
+    """Set --quiet, and what libraries read of threads when they are imported.
+
+    Returns the request with the number of its threads.
+    """
+    given: dict[str, Any] = vars(request)
+    if given.get("threads") == AUTO_THREADS:
+        here = (given.get("nproc") or 1) // (given.get("nodes") or 1)
+        request = type(request).made_of(given | {"threads": threads_of(here)})
     threads = getattr(request, "threads", None)
     count = threads if isinstance(threads, int) else DEFAULT_THREADS  # that of update may be none
     console.set_quiet(bool(getattr(request, "quiet", False)))
     os.environ.update(dict.fromkeys(_OF_LIBRARIES, str(count)))
+    # Threads that wait actively take the cores from each other on a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if "torch" in sys.modules:  # batch imports torch before a command starts
         sys.modules["torch"].set_num_threads(count)
+    return request
 
 
 def run(request: Command) -> None:
@@ -32,7 +43,7 @@ def run(request: Command) -> None:
 
     Rank 0 executes it, and the others compute for it.
     """
-    start(request)
+    request = start(request)
     given: dict[str, Any] = vars(request)
     if "nproc" in given and "nodes" not in given:  # all ranks of train-step run the command
         from vlcpctl.distributed.ranks import process_ranks, processes

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vlcpctl.core.machine import AUTO_THREADS, MOST_THREADS
 from vlcpctl.core.options import (
     DATA,
     EXECUTION,
@@ -43,6 +44,20 @@ def wait_seconds(text: str) -> float:
     if seconds < 0:
         raise ValueError(f"{text} is too small; it must be at least 0")
     return seconds
+
+
+def thread_number(text: str) -> int:
+    """The number of --threads; AUTO_THREADS for `auto`. Raises ValueError for anything else.
+
+    >>> thread_number("4"), thread_number("auto") == AUTO_THREADS
+    (4, True)
+    """
+    if text == "auto":
+        return AUTO_THREADS
+    count = parse_whole_number(text)
+    if not 1 <= count <= MOST_THREADS:
+        raise ValueError(f"{text:.30} is neither auto nor at least 1 and at most {MOST_THREADS}")
+    return count
 
 
 def worker_number(text: str) -> int | None:
@@ -126,9 +141,14 @@ class Shared(Options):
         otherwise="1, or as started by torchrun",
         within="[1, inf)",
     )
-    # Two OpenMP threads on a busy machine can be ten times slower than one.
+    # With another number the last bits are others.
     threads: int = option(
-        "CPU threads for arithmetic", "N", EXECUTION, default=1, within="[1, 1024]"
+        "CPU threads for arithmetic; auto: as many as this process has cores",
+        "auto|N",
+        EXECUTION,
+        default=1,
+        parse=thread_number,
+        offers=("auto",),
     )
     wait: float | None = option(
         "If another process is writing the output, wait until it ends, or for at most SECONDS",

@@ -132,7 +132,6 @@ class TrainStep(Settings, RunOptions, Planned, Stored):
         words = self.method, self.set, registry
         usual = preset_of(compose(*words), _preset_of_previous(self.previous))
         methods, hyper_origins = compose_with(self.preset or usual, *words)
-        registry.refuse_idle_files(self.method)
         given = {name: value for name, value in vars(self).items() if value is not None}
         flags = {name: given[name] for name in SETTINGS if name in given}
         inherited = settings_of_methods(methods)
@@ -140,6 +139,9 @@ class TrainStep(Settings, RunOptions, Planned, Stored):
         notes = [f"no --preset is given: {usual} has a dual encoder; --preset ctp is the paper's"]
         if usual not in INSTEAD.values() or given.keys() & {"preset", "model", "previous"}:
             notes = []
+        used = registry.used_files(self.method)
+        unused = [file.path for file in registry.files if file not in used]
+        notes += [f"--method {self.method} uses nothing of --method-file {one}" for one in unused]
         names = [*options_of(RunOptions), *_CARRIED]
         return TrainRequest(
             **{name: given[name] for name in names if name in given}

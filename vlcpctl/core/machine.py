@@ -25,10 +25,12 @@ from vlcpctl.core.errors import VlcpError, first_line
 DRIVERS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvmap", "/dev/kfd", "/dev/dxg")
 # With two pieces of a batch (32 MiB) each, they fill 4 GiB.
 MOST_WORKERS: Final = 64
+MOST_THREADS: Final = 1024
+AUTO_THREADS: Final = 0  # of a request that has just been read
 _THREADS: Final = 4  # that a small command starts at once
 _STATUS = Path("/proc/self/status")
 _MEMORY, _AVAILABLE = Path("/proc/meminfo"), re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE)
-_CGROUP = Path("/sys/fs/cgroup")
+_CGROUP, _GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt, in glibc's malloc.h
 # How libraries say that a limit is reached, in a RuntimeError or ImportError.
 _AT_LIMIT = re.compile(
@@ -65,7 +67,25 @@ def own_cores() -> int:
     The processes that a launcher has started on this machine (LOCAL_WORLD_SIZE) share them equally.
     """
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    return max(1, min(cores, _granted_cores()) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+def threads_of(processes: int) -> int:
+    """The number of threads for --threads auto, where `processes` share this one's cores."""
+    # Those of a launcher do so already.
+    return max(1, own_cores() // (1 if "LOCAL_WORLD_SIZE" in os.environ else processes))
+
+
+def _granted_cores() -> int:
+    """The cores whose time the control groups of this process grant it, rounded up."""
+    found = [MOST_THREADS]
+    with suppress(OSError):
+        group = Path(_GROUPS.read_text().splitlines()[-1].rpartition(":")[2].lstrip("/"))
+        for place in (group, *group.parents):
+            with suppress(OSError, ValueError):  # "max": no limit
+                quota, period = map(int, (_CGROUP / place / "cpu.max").read_text().split())
+                found.append(-(-quota // period))
+    return min(found)
 
 
 def worker_count(wanted: int | None, device: str, processes: int = 1) -> int:
@@ -184,7 +204,7 @@ def memory_limit() -> int:
     if limit != resource.RLIM_INFINITY:
         found.append(limit)
     with suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
+        for line in _GROUPS.read_text().splitlines():
             group = Path(line.rpartition(":")[2])
             for place in (group, *group.parents):
                 for name in (f"{place}/memory.max", f"memory{place}/memory.limit_in_bytes"):

@@ -247,7 +247,6 @@ class Settings:
     def check(self) -> None:
         """Raise UsageError for what a command would refuse only after hours of training."""
         methods = self.methods
-        self.registry.refuse_idle_files(self.sections["train-step"]["method"])
         self._check_reference()
         settings, _ = resolve(
             self.sections["train-step"]["preset"], self.of_training(), settings_of_methods(methods)

@@ -59,7 +59,6 @@ def _case(name: str | None, files: list[str]) -> Case:
     try:
         registry = MethodRegistry.of(map(Path, files))
         registry.find(name)
-        registry.refuse_idle_files(name)
     except VlcpError as error:
         raise pytest.UsageError(f"{error}") from error
     return name, registry

@@ -57,13 +57,6 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     assert MethodRegistry.of([files[0], files[0]]).find("mine").name == "mine"  # given twice
 
 
-def test_a_file_without_effect_is_refused(tmp_path: Path) -> None:
-    registry = MethodRegistry.of([write_method(tmp_path / "mine.py")])
-    registry.refuse_idle_files("ctp+mine")
-    with pytest.raises(UsageError, match=r"mine\.py has no effect: --method ctp does not use mine"):
-        registry.refuse_idle_files("ctp")
-
-
 def test_an_installed_method_is_found_with_its_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,7 +89,7 @@ def test_compile_needs_a_compiler(
 
 def test_the_plan_names_the_device_and_the_options(step: TrainRequest) -> None:
     assert "  device cpu, no workers (auto), fp32" in "\n".join(notes.lines(make_plan(step)))
-    lines = list(notes.lines(make_plan(replace(step, workers=2, grad_checkpointing=True))))
+    lines = "\n".join(notes.lines(make_plan(replace(step, workers=2, grad_checkpointing=True))))
     assert "  device cpu, 2 workers, fp32, gradient checkpointing" in lines
 
 

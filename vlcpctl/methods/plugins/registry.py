@@ -79,15 +79,6 @@ class MethodRegistry:
         known = {method.name for method in found}
         return found + [self.find(name) for name in self._by_name if name not in known]
 
-    def refuse_idle_files(self, names: str) -> None:
-        """Raise UsageError for a file of which `--method NAMES` uses no method."""
-        for file in self.files:
-            if file.methods.keys().isdisjoint(names.split("+")):
-                raise UsageError(
-                    f"--method-file {file.path} has no effect: --method {names} does not use "
-                    f"{' or '.join(file.methods)}, which it defines"
-                )
-
     def used_files(self, names: str) -> tuple[MethodFile, ...]:
         """The files that define a method among `NAME+NAME...`."""
         chosen = set(names.split("+"))

@@ -43,11 +43,6 @@ def said(
     return str(lines[0]).strip()
 
 
-def test_without_workers_both_speeds_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    sentence = said(monkeypatch, 0.01, 0.09, 0, SETTINGS)
-    assert sentence == "reads 1000 pairs/s and trains 111 pairs/s: reading takes 10 % of the time"
-
-
 def test_with_workers_the_time_that_is_lost_is_said_with_what_helps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

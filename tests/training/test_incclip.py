@@ -185,14 +185,6 @@ def test_norms_are_held_to_those_of_the_first_task(world: TrainingWorld, tmp_pat
     assert max(ratios) == pytest.approx(1.001, rel=1e-5)
 
 
-@pytest.mark.parametrize("names", ["dha+incclip", "ewc+incclip", "incclip+lwf", "ctp+incclip"])
-def test_it_composes(world: TrainingWorld, tmp_path: Path, names: str) -> None:
-    for number in range(2):
-        step = request(world, names, number, tmp_path, buffered=True)
-        train_step(replace(step, methods=compose(names, FEW)))
-    assert (tmp_path / "01" / "method/incclip/norms.safetensors").is_file()
-
-
 # Texts that are given
 
 
@@ -252,14 +244,6 @@ def test_texts_of_another_model_or_buffer_are_refused(
         train_step(replace(step, previous=tmp_path / "00"))
     with pytest.raises(Incompatible, match="was made with a different buffer than"):
         train_step(replace(step, buffer=world.buffers["herding"][0]))
-
-
-def test_fewer_texts_than_a_step_takes_are_refused(
-    world: TrainingWorld, first: Path, tmp_path: Path, texts: Path
-) -> None:
-    step = given(world, first, tmp_path / "out", texts, "incclip.count=9")
-    with pytest.raises(UsageError, match="has 8 texts, but a step uses 9"):
-        train_step(step)
 
 
 def test_texts_without_effect_are_refused(

@@ -22,7 +22,7 @@ from vlcpctl.methods.ctp import Ctp
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.testing.tiny_stream import make_task, repeating_pair
-from vlcpctl.training import plan, warnings
+from vlcpctl.training import plan
 from vlcpctl.training import train_step as train
 from vlcpctl.training.methods import compose
 from vlcpctl.training.request import TrainRequest
@@ -187,25 +187,6 @@ def test_the_plan_warns_of_matches_among_the_negatives(
     assert not _warnings(_with(step, "ctp", "ctp.queue=1024", negatives="all", steps=1))
 
 
-def test_the_plan_computes_no_groups_of_many_more_pairs_only_to_warn(
-    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step = request(world, "ctp", 0, tmp_path, buffered=False)
-    step = _with(step, "ctp", "ctp.queue=1024", negatives="all", steps=400)
-    monkeypatch.setattr(warnings, "_LOOKED_AT", 0)
-    monkeypatch.setattr(plan, "pair_groups", lambda splits: 1 / 0)
-    assert not _warnings(step)
-
-
-def test_groups_of_single_pairs_are_enough_for_batch_and_queue() -> None:
-    singles = np.ones(12, np.int64)
-    assert not [*match_warnings(4, 8, singles)]
-    (warning,) = match_warnings(4, 8, singles[1:])
-    assert "has 11 negatives (batch and queue)" in warning
-    (warning,) = match_warnings(12, 0, np.array([2, 3, 4]))
-    assert "has 11 negatives, of which" in warning
-
-
 @pytest.mark.parametrize(
     ("batch", "sizes", "warns"),
     [
@@ -232,22 +213,6 @@ def test_the_number_of_matches_is_what_a_queue_holds_on_average() -> None:
         same = (group[batch[0]] == group[batch[1:]]).sum() + (group[batch[0]] == group[queue]).sum()
         counts.append(same)
     assert true_matches(4, 8, sizes) == pytest.approx(np.mean(counts), rel=0.03)
-
-
-def test_the_plan_warns_if_hardly_any_pair_is_a_negative(
-    world: TrainingWorld, tmp_path: Path
-) -> None:
-    def same(number: int) -> Any:
-        return repeating_pair(number)._replace(captions=["an emoji"])
-
-    task = make_task(tmp_path / "task", 8, pair=same)
-    step = replace(request(world, "seqf", 0, tmp_path, buffered=False), tasks=(task,))
-    (warning,) = _warnings(step)
-    assert warning == (
-        "all 8 training pairs are in one group, as they share images or captions, directly or "
-        "through others: with --negatives distinct the contrastive loss is 0; --negatives all uses "
-        "them all"
-    )
 
 
 def test_a_group_of_more_than_half_of_the_pairs_is_warned_of() -> None:

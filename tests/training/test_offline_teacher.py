@@ -150,14 +150,6 @@ def test_scaled_decoding_is_taken_from_the_teacher_and_gives_the_losses_of_the_l
     expect_same(step, plan.out, tmp_path)
 
 
-def test_the_table_has_methods_to_teach() -> None:
-    needs = {name: method().needs(first=False) for name, method in TABLE.items()}
-    assert {"lwf", "modx", "ctp", "incclip", "bct"} <= {
-        n for n, need in needs.items() if need.previous
-    }
-    assert {"ewc", "ctp"} <= {n for n, need in needs.items() if need.previous_weights}
-
-
 @pytest.mark.parametrize("names", ["ctp", "lwf+modx"])
 def test_replayed_pairs_have_targets_too(
     world: TrainingWorld, first: Path, tmp_path: Path, names: str
@@ -220,23 +212,6 @@ def test_visit_n_sees_view_n_mod_the_views(
     assert {len(different) for different in images.values()} == {views}
 
 
-def test_targets_of_another_seed_show_other_views(
-    world: TrainingWorld, first: Path, tmp_path: Path
-) -> None:
-    step = second(world, first, "modx")
-    runs = [
-        losses(
-            replace(
-                step,
-                out=tmp_path / f"run-{seed}",
-                targets=targets_of(step, tmp_path / f"targets-{seed}", seed=seed),
-            )
-        )
-        for seed in (0, 1)
-    ]
-    assert runs[0][0]["loss"] != pytest.approx(runs[1][0]["loss"], rel=1e-6)
-
-
 def _run_of(step: TrainRequest, monkeypatch: pytest.MonkeyPatch) -> TrainRun:
     """The run after training."""
     made: list[TrainRun] = []
@@ -291,17 +266,6 @@ def test_a_method_that_uses_the_previous_weights_says_so(
     step = second(world, first, names)
     train_step(replace(step, out=tmp_path / "run"))
     assert bool(used) == step.methods[0].needs(first=False).previous_weights
-
-
-def test_another_teacher_is_not_loaded_either(
-    world: TrainingWorld, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    train_step(replace(request(world, "seqf", 0, tmp_path, buffered=False), seed=3))
-    step = replace(second(world, first, "modx"), teacher=tmp_path / "00")
-    targets = targets_of(step, tmp_path / "targets")
-    expect_same(step, targets, tmp_path)
-    run = _run_of(replace(step, out=tmp_path / "again", targets=targets), monkeypatch)
-    assert run.previous is None
 
 
 def test_killed_and_resumed_with_targets_equals_never_stopped(

@@ -58,13 +58,6 @@ def test_a_batch_that_fits_stays(first: TrainRequest) -> None:
     assert adapted(of_preset(first, 12)).settings.batch_size == 12
 
 
-def test_what_fills_no_batch_is_said(first: TrainRequest) -> None:
-    lines = list(notes.lines(make_plan(of_preset(first, 5))))
-    said = "each epoch leaves out 2 of 12 pairs: they do not fill a batch"
-    assert f"  note: {said}" in lines
-    assert not any("leaves out" in line for line in notes.lines(make_plan(of_preset(first, 4))))
-
-
 def test_the_cut_batch_is_recorded_and_found_again(first: TrainRequest) -> None:
     train_step(first)
     made = CheckpointManifest.read(first.out)
@@ -126,15 +119,6 @@ def test_a_buffer_fills_the_batch_with_replayed_pairs(world: TrainingWorld, tmp_
     assert shared.sampler.left_out == 0
 
 
-def test_all_captions_leave_out_what_fills_no_batch(first: TrainRequest, tmp_path: Path) -> None:
-    from vlcpctl.testing.tiny_stream import make_pair
-
-    task = make_task(tmp_path / "task", 6, pair=lambda n: make_pair(n, captions=1 + n % 2))
-    plan = make_plan(of_preset(replace(first, tasks=(task,)), captions="all"))
-    assert (plan.request.settings.batch_size, plan.sampler.epoch_steps) == (6, 1)
-    assert (plan.sampler.left_out, plan.sampler.epoch_pairs) == (3, 9)
-
-
 @pytest.mark.parametrize(
     ("most", "processes", "micro_batch", "expected"),
     [
@@ -180,32 +164,3 @@ def test_a_share_without_a_place_for_new_pairs_is_refused(
         UsageError, match=r"0.95 of a batch leaves no place for new pairs in batches of 4"
     ):
         make_plan(full)
-
-
-def test_a_share_that_rounds_to_no_pair_is_warned_of(world: TrainingWorld, tmp_path: Path) -> None:
-    train_step(request(world, "seqf", 0, tmp_path, buffered=False))
-    step = request(world, "er", 1, tmp_path, buffered=True)
-    shares = {"share=0.1": True, "share=0.25": False, "union": False}
-    for replay, warned in shares.items():
-        plan = make_plan(replace(step, settings=replace(step.settings, replay=replay)))
-        said = [text for text in plan.warnings if "no pair of the buffer is replayed" in text]
-        assert bool(said) == warned
-        assert (plan.sampler.replayed is None) == (warned or replay == "union")
-
-
-@pytest.mark.parametrize(
-    ("replay", "said"),
-    [
-        ("least=0.1", "--replay least=0.1: the buffer is shuffled with the task"),
-        ("least=0.75", "--replay least=0.75: share=0.75"),
-        ("share=0.75", None),
-    ],
-)
-def test_the_plan_says_how_at_least_a_share_is_replayed(
-    world: TrainingWorld, tmp_path: Path, replay: str, said: str | None
-) -> None:
-    train_step(request(world, "seqf", 0, tmp_path, buffered=False))
-    step = request(world, "er", 1, tmp_path, buffered=True)
-    plan = make_plan(replace(step, settings=replace(step.settings, replay=replay)))
-    found = [line for line in notes.lines(plan) if "--replay" in line]
-    assert found == ([f"  note: {said}"] if said else [])

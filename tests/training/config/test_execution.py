@@ -63,19 +63,6 @@ def test_cudnn_may_choose_by_a_trial_on_a_gpu(
         check_execution(timed)
 
 
-@pytest.mark.usefixtures("a_gpu")
-def test_a_plan_says_when_fp32_leaves_tensor_cores_unused(
-    step: TrainRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def told(run: TrainRequest) -> bool:
-        return any("--tf32 or --precision bf16" in line for line in notes.lines(make_plan(run)))
-
-    bf16 = replace(step, settings=replace(step.settings, precision="bf16"))
-    assert [told(step), told(replace(step, tf32=True)), told(bf16)] == [True, False, False]
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
-    assert not told(step)
-
-
 def test_compile_needs_a_compiler(
     step: TrainRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -17,9 +17,7 @@ from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.training import notes
 from vlcpctl.training.methods import (
     compose,
-    dependence,
     refuse_idle_scale,
-    scale_lines,
     scaled,
     scaled_weight,
 )
@@ -61,16 +59,6 @@ def test_a_number_of_steps_holds_for_every_method() -> None:
     assert (values["main_share"], values["decay"]) == pytest.approx((0.995**2, 0.81))
 
 
-def test_lines_say_what_was_scaled() -> None:
-    assert list(scale_lines(compose("dha"), "paper", 80, first=False)) == [
-        "dha.main_share 0.995 at 6090 steps -> 0.682782 at 80 steps",
-        "dha.history_share 0.985 at 6090 steps -> 0.31647 at 80 steps",
-    ]
-    (line,) = scale_lines(compose("dha"), "paper", 80, first=True)
-    assert line == "note: --scale-per-step changes nothing in a first task for dha"
-    assert list(scale_lines(compose("dha"), None, 80, first=False)) == []
-
-
 @pytest.mark.parametrize(
     ("names", "values", "text", "said"),
     [
@@ -89,11 +77,6 @@ def test_an_idle_scale_is_refused(
         refuse_idle_scale(compose(names, values), text)
 
 
-def test_a_scale_that_has_something_to_scale_is_accepted() -> None:
-    for names, text in (("ctp+er", "paper"), ("ema", "300"), ("dha+ema", "7")):
-        refuse_idle_scale(compose(names), text)
-
-
 @pytest.mark.parametrize("text", ["", "0", "-3", "1.5", "papers", "1e3"])
 def test_a_scale_that_is_no_number_of_steps_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is neither 'paper' nor a number of steps"):
@@ -108,19 +91,6 @@ def test_shares_per_step_are_weights_that_say_so(name: str) -> None:
         assert known[share].metadata["within"] == "[0, 1]"
         assert known[share].metadata["depends"].startswith("the number of steps: ")
         assert "--scale-per-step" in known[share].metadata["depends"]
-
-
-def test_the_plan_names_defaults_that_depend_on_the_run() -> None:
-    (modx,) = compose("modx")
-    said = "good values depend on the run: alpha on the batch size ('vlcpctl methods modx')"
-    assert dependence(modx, None, first=False) == said
-    assert dependence(compose("modx", ["modx.alpha=5"])[0], None, first=False) == ""
-    (dha,), (ctp,) = compose("dha"), compose("ctp")
-    shares = "main_share and history_share on the number of steps"
-    assert shares in dependence(dha, None, first=False)
-    assert dependence(dha, None, first=True) == dependence(dha, "paper", first=False) == ""
-    assert "; m and m_first on the" in dependence(ctp, None, first=False)
-    assert "; m_first on the" in dependence(ctp, None, first=True)
 
 
 # Training
@@ -164,7 +134,7 @@ def test_a_plan_scales_by_its_own_steps(world: TrainingWorld, tmp_path: Path) ->
     assert make_plan(plan.request).methods == plan.methods
     # Penalties measure importances after training: these steps do not count.
     both = make_plan(_scaled(request(world, "ema+ewc", 0, tmp_path, buffered=False), "600"))
-    assert both.steps > STEPS
+    assert sum(phase.steps for phase in both.phases) > STEPS
     assert both.methods[0] == plan.methods[0]
 
 

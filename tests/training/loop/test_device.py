@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from support.fake_device import META, FakeDevice, MixedDevicesError, pretend
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Terms
-from vlcpctl.core.devices import to_device
 from vlcpctl.core.method import Run
-from vlcpctl.evaluation.search.count import exact_ranks, hits, ranks
-from vlcpctl.evaluation.search.galleries import ClassSearch, Search
 from vlcpctl.files.parts import Parts
 from vlcpctl.methods import TABLE
 from vlcpctl.methods.ema import Ema
@@ -356,23 +351,6 @@ READS: dict[str, Callable[[Tensor], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", READS)
-def test_every_wait_is_counted(device: FakeDevice, name: str) -> None:
-    READS[name](torch.zeros(2, 3, device=META))
-    assert sum(device.syncs.values()) == 1, device.syncs
-
-
-def test_what_does_not_wait_is_not_counted(device: FakeDevice) -> None:
-    one = torch.zeros(2, 3, device=META)
-    found = one * torch.tensor(2.0) + 1
-    found = found[torch.arange(2, device=META)] + to_device(torch.zeros(3), META)
-    assert torch.where(found > 0, found, 0.0).new_full((), 3.0).fill_(2).device == META
-    found[0] = 1.0
-    kept = torch.tensor([True, False])
-    assert kept.nonzero().flatten().tolist() == [0]  # tensors on the CPU have values
-    assert not device.syncs
-
-
 MIXES: dict[str, Callable[[Tensor, Tensor], object]] = {
     "add": lambda there, here: there + here,
     "matmul": lambda there, here: there @ here.T,
@@ -387,13 +365,6 @@ MIXES: dict[str, Callable[[Tensor, Tensor], object]] = {
 }
 
 
-@pytest.mark.usefixtures("device")
-@pytest.mark.parametrize("name", MIXES)
-def test_every_mix_of_devices_raises(name: str) -> None:
-    with pytest.raises(MixedDevicesError, match=re.escape("got tensors of the CPU")):
-        MIXES[name](torch.zeros(2, 3, device=META), torch.zeros(2, 3))
-
-
 @Families
 def test_embedding_reads_each_batch_once(device: FakeDevice, *, fuses: bool) -> None:
     encoder = encoders.build("albef-micro" if fuses else "micro")
@@ -403,12 +374,3 @@ def test_embedding_reads_each_batch_once(device: FakeDevice, *, fuses: bool) -> 
     assert embed_images(encoder, images).shape == (6, encoder.width)
     assert embed_texts(encoder, [["a cat"]] * 2).shape == (2, encoder.width)
     assert sum(device.syncs.values()) == 4, device.syncs
-
-
-def test_counting_does_not_mix_devices(device: FakeDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    vectors = np.ones((9, 4), dtype=np.float32)
-    search = Search.of(vectors[:5], vectors, np.stack([np.arange(5)] * 2, axis=1))
-    assert ranks(search, "meta", 3)[0].shape == exact_ranks(search, "meta")[0].shape == (1, 5)
-    classes = ClassSearch(vectors[:5], vectors, *map(np.arange, (5, 9, 5)))
-    assert hits(classes, "meta", 3, range(5)).shape == (2, 1, 5, 3)

@@ -27,10 +27,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
+PAIRS = (
+    (ast.And, ast.Or), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.Lt, ast.LtE),
+    (ast.Gt, ast.GtE), (ast.Add, ast.Sub),
+)  # fmt: skip
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
-    ast.And: ast.Or, ast.Or: ast.And, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Lt: ast.LtE, ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div,
+    **dict(PAIRS), **{right: left for left, right in PAIRS}, ast.Mult: ast.Div, ast.In: ast.Is,
     ast.FloorDiv: ast.Mult, ast.Mod: ast.Add,
 }  # fmt: skip
 TELLING = {"say", "warn", "log", "emit", "emit_wrapped"}  # calls that only tell what happens

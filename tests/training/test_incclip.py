@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,6 @@ FEW = ["incclip.count=6", "incclip.iterations=2"]
 # A temperature of 0.01 blows up rounding from step to step, and adam would hide a wrong scale.
 GENTLE = {"optimizer": "sgd", "lr": 0.01, "steps": 2}
 OFF = ["incclip.count=0", "incclip.lambda_=0", "incclip.clip=false"]
-
-Train = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")

@@ -50,5 +50,3 @@ def test_a_dimension_above_half_of_the_width_is_warned_of_and_recorded(
     half = second(world, first, tmp_path, "geodl", "geodl.dimensions=0.5")
     half = replace(half, settings=step.settings)
     assert "more than half" not in str(make_plan(half).warnings)
-
-

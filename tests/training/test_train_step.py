@@ -168,7 +168,7 @@ def test_a_state_without_processor_and_versions_resumes_only_if_told_to(
         return {**facts, "torch": versions["torch"], "device": platform.machine()}
 
     with monkeypatch.context() as patched:
-        patched.setattr(identity, "numeric", before)
+        patched.setattr("vlcpctl.training.train_step.numeric", before)
         assert in_child(step, kill_at("step=3")) == -signal.SIGKILL
     with pytest.raises(
         Incompatible, match=r"versions\.numpy was not set.*--accept-inexact"
@@ -190,7 +190,7 @@ def test_a_state_of_the_looped_optimizers_resumes_only_if_told_to(
         return facts
 
     with monkeypatch.context() as patched:
-        patched.setattr(identity, "numeric", before)
+        patched.setattr("vlcpctl.training.train_step.numeric", before)
         assert in_child(step, kill_at("step=3")) == -signal.SIGKILL
     with pytest.raises(Incompatible, match=r"arithmetic.*--accept-inexact"):
         train_step(step)

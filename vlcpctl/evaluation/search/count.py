@@ -30,7 +30,8 @@ _FEWEST = 256  # gallery rows of a tile, if a part ends there
 _CROWD = 32  # with more uncertain scores in a tile, all of a query are computed again
 _OPEN = 0.75  # share of queries still searched, below which the others are left out of the product
 _SPARE, _TIED = 2, 16  # candidates beyond `top`, and for right answers tied with the best, at most
-_ROWS, _MEMBERS = 2048, 4096  # queries and items of a class at once
+_ROWS, _MEMBERS = 2048, 4096  # queries and items of classes at once
+_TOGETHER = 256  # items of small classes that are multiplied together
 
 Masked = Callable[[Tensor, Ids, int, int], None]  # sets scores (S, C) of right answers to -inf
 Tile = list[tuple[int, int, int]]  # the part, first row and end of what is in a tile
@@ -358,8 +359,7 @@ def hits(search: ClassSearch, device: str, top: int, rows: range) -> np.ndarray:
 
 def _hits(search: ClassSearch, device: torch.device, top: int) -> np.ndarray:
     lists = _best_right_lists(search, top)
-    every = [one for at, one in enumerate(lists) if not at or one is not lists[at - 1]]
-    edge_QR = _descending(np.concatenate(every, axis=1))
+    edge_QR = _descending(lists.transpose(1, 0, 2).reshape(lists.shape[1], -1))
     edge_QR[:, 1:][edge_QR[:, 1:] == edge_QR[:, :-1]] = -np.inf  # each once
     edge_QR = _descending(edge_QR)[:, : max(1, int(np.isfinite(edge_QR).sum(axis=1).max()))]
     counts = outranked(search, edge_QR, _classes(search), device, top).counts
@@ -388,33 +388,35 @@ def _classes(search: ClassSearch) -> Masked:
     return mask
 
 
-def _best_right_lists(search: ClassSearch, top: int) -> list[Scores]:
-    """For each part the exact scores (Q, top) of the best right answers so far, best first.
+def _best_right_lists(search: ClassSearch, top: int) -> Scores:
+    """(M, Q, top) the exact scores of the best right answers in the first parts, best first.
 
-    -inf where it has fewer. Computed class by class: right answers may rank below all others.
+    -inf where there are fewer. Computed for some classes at once: right answers may rank below all
+    others.
     """
-    best_QR, start, found = np.full((len(search.class_Q), top), -np.inf), 0, list[Scores]()
-    order_Q = np.argsort(search.class_Q, kind="stable")
-    for end in search.ends_M.tolist():
-        class_G = search.class_G[start:end]
-        shared = np.intersect1d(search.class_Q, class_G)
-        best_QR = best_QR.copy() if len(shared) else best_QR
-        order_G = np.argsort(class_G, kind="stable")
-        for name in shared:
-            rows = _run(search.class_Q, order_Q, name)
-            members = _run(class_G, order_G, name) + start
-            queries = search.query_QD[rows].astype(np.float64)
-            for first in range(0, len(members), _MEMBERS):
-                some = members[first : first + _MEMBERS]
+    found = np.full((len(search.ends_M), len(search.class_Q), top), -np.inf)
+    order_Q, order_G = (np.argsort(one, kind="stable") for one in (search.class_Q, search.class_G))
+    shared = np.intersect1d(search.class_Q, search.class_G)
+    if not len(shared):
+        return found
+    ends = np.searchsorted(search.class_G, shared, side="right", sorter=order_G)
+    for names in np.split(shared, np.flatnonzero(np.diff(ends // _TOGETHER)) + 1):
+        rows = _run(search.class_Q, order_Q, names)
+        members = np.sort(_run(search.class_G, order_G, names))
+        queries = search.query_QD[rows].astype(np.float64)
+        best, start = found[0, rows], 0
+        for part, end in enumerate(np.searchsorted(members, search.ends_M).tolist()):
+            for first in range(start, end, _MEMBERS):
+                some = members[first : min(first + _MEMBERS, end)]
                 scores = queries @ search.gallery_GD[some].astype(np.float64).T
-                scores[some == search.itself_Q[rows, None]] = -np.inf
-                both = np.concatenate([best_QR[rows], scores], axis=1)
-                best_QR[rows] = _descending(-np.partition(-both, top - 1, axis=1)[:, :top])
-        found.append(best_QR)
-        start = end
+                is_right = search.class_Q[rows, None] == search.class_G[some]
+                scores[~is_right | (some == search.itself_Q[rows, None])] = -np.inf
+                both = np.concatenate([best, scores], axis=1)
+                best = _descending(-np.partition(-both, top - 1, axis=1)[:, :top])
+            found[part, rows], start = best, end
     return found
 
 
-def _run(classes: Ids, order: Ids, name: int) -> Ids:
-    """The rows of one class, given rows sorted by class."""
-    return order[slice(*np.searchsorted(classes, [name, name + 1], sorter=order))]
+def _run(classes: Ids, order: Ids, names: Ids) -> Ids:
+    """The rows from the first of some classes to the last, given rows sorted by class."""
+    return order[slice(*np.searchsorted(classes, [names[0], names[-1] + 1], sorter=order))]

@@ -166,7 +166,7 @@ class _Block:
         if self.query_S.size:
             mask(scores, self.query_S, self.start, end)
             highest_S = _highest(scores)
-            is_open = self._reached(highest_S, top).any(axis=1)
+            is_open: Mask = np.logical_or.reduce(self._reached(highest_S, top), axis=1)
             if top is None:
                 is_open |= highest_S > self.score_B - ERROR
             self.places = _rows_of(is_open)
@@ -194,10 +194,8 @@ class _Block:
             if not reaches_S.any():
                 continue
             rows = _rows_of(reaches_S)
-            query, edge = (
-                query_S[rows],
-                np.where(reaches_S, self.edge_QR[query_S, number], np.inf)[rows],
-            )
+            query = query_S[rows]
+            edge = np.where(reaches_S[rows], self.edge_QR[query, number], np.inf)
             some = _at(scores, rows)
             is_sure = _reach(some, edge + BAND + ERROR)
             near = _places(_reach(some, edge - BAND - ERROR) ^ is_sure)
@@ -307,8 +305,10 @@ def _per_row(is_one: Tensor) -> Ids:
     """(S,) how many of each row are true."""
     if is_one.device.type == "cpu":
         bits = np.packbits(is_one.numpy(), axis=1)
-        return np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
-    return is_one.sum(dim=1).cpu().numpy()
+        counts: Ids = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
+        return counts
+    on_gpu: Ids = is_one.sum(dim=1).cpu().numpy()
+    return on_gpu
 
 
 def _places(is_one: Tensor) -> tuple[Ids, Ids]:

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from support.deletion_world import pair_at, traces
-from support.forgotten_world import ForgottenWorld, add_zeroshot, make_world, usual_ranks
+from support.forgotten_world import ForgottenWorld, add_zeroshot, make_world
 from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput
@@ -101,10 +101,6 @@ def test_large_files_are_read_task_by_task_with_the_same_result(
     whole = found_in(world)
     monkeypatch.setattr(forgotten, "_MOST_AT_ONCE", 1)
     assert found_in(world) == whole
-
-
-def test_a_run_that_has_learned_one_task_has_forgotten_nothing(tmp_path: Path) -> None:
-    assert found_in(make_world(tmp_path, tasks=1, rank_of=usual_ranks)).tallies == ()
 
 
 def test_a_page_has_at_most_200_examples(world: ForgottenWorld) -> None:

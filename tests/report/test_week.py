@@ -155,20 +155,6 @@ def test_a_week_is_rejected_accepted_or_not_resolved(verdicts: list[Verdict], sa
     assert within == (bool(verdicts) and said == "accepted" and PLAIN not in verdicts)
 
 
-def test_losses_are_named_by_what_they_are_since_and_gains_as_gains() -> None:
-    step = verdict(metric="step_drop.rm", against="step before")
-    week = verdict(metric="worst_week.rm", against="learned", data="00-week-0001")
-    mean = verdict(metric="bwt_gem.rm", value=3.0, low=1.0, high=5.0, bound=-2.0, data=None)
-    of = facts().sentence
-    assert of(step).startswith("00-golden lost 2.4 since week 2 (95 %")
-    assert of(week).startswith("week 1 lost 2.4 since learning (95 %")
-    assert of(mean) == (
-        "earlier weeks, on average, gained 3.0 since learning (95 % 1.0 to 5.0), bound a loss of 2"
-    )
-    worse = of(replace(mean, value=-3.0, low=-5.0, high=-1.0))
-    assert "on average, lost 3.0 since learning (95 % 1.0 to 5.0), bound 2; chance" in worse
-
-
 def test_without_ranks_no_interval_is_made_up() -> None:
     bare = [Moved("00-golden", "the start", 80.3, 77.9)]
     plain = facts(verdicts=[PLAIN], guards=bare, kept=[], learned=[], lost=[])
@@ -232,14 +218,6 @@ def test_a_loss_that_is_flat_or_ends_at_chance_is_remarked(
     said = facts(loss=curve(values)).loss_words()
     assert said.split("chance is 4.16")[1].removeprefix(": ").startswith(remark)
     assert (": " in said) == bool(remark)
-
-
-def test_repeated_trainings_and_warnings_are_said() -> None:
-    twice = facts(attempts=[False, True], warnings=["three rejections in a row"])
-    for text in (text_of(week_page(twice)), "\n".join(week_lines(twice, 200))):
-        assert "trained 2 times: rejected, then accepted" in text
-        assert "three rejections in a row" in text
-    assert "trained" not in text_of(week_page(facts(attempts=[True])))
 
 
 def test_the_roll_out_is_there_if_the_report_has_it() -> None:

@@ -54,15 +54,6 @@ def test_splitting_again_gives_the_same_bytes(tmp_path: Path) -> None:
     assert contents[0] == contents[1]
 
 
-def test_no_path_is_in_a_content_id(tmp_path: Path) -> None:
-    contents = []
-    for name in ("here", "there/deeper"):
-        pairs = write_parquet(tmp_path / name / "pairs.parquet", rows(30))
-        options = SplitOptions(sources=[str(pairs)], by="source")
-        contents.append(make_stream(options, tmp_path / name / "out")["content"])
-    assert contents[0] == contents[1]
-
-
 def test_a_column_makes_tasks_in_order_of_first_appearance(tmp_path: Path, split: Split) -> None:
     tasks = split(write_parquet(tmp_path / "p.parquet", rows(30)), by="column:group")
     assert [task.name for task in tasks] == list(GROUPS)
@@ -413,29 +404,6 @@ def test_options_that_cannot_mean_anything_are_refused(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         split(write_parquet(tmp_path / "p.parquet", rows(3)), **options)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"caption": None}, "no caption column"),
-        ({"caption": 7}, "'caption' has no caption"),
-        ({"image": 7}, "'image' has no image"),
-        ({"image": None}, "no image column"),
-    ],
-)
-def test_columns_that_do_not_fit_are_bad_input(
-    tmp_path: Path, split: Split, change: dict[str, Any], message: str
-) -> None:
-    (name, value), *_ = change.items()
-    pairs = [
-        {key: one for key, one in {**row, name: value}.items() if one is not None}
-        for row in rows(3)
-    ]
-    path = write_parquet(tmp_path / "p.parquet", pairs)
-    with pytest.raises(BadInput, match=message) as caught:
-        split(path, by="source")
-    assert "p.parquet" in str(caught.value)
 
 
 def test_a_dry_run_reads_no_image_and_writes_nothing(tmp_path: Path) -> None:

@@ -312,7 +312,7 @@ def _pairs(source: Source, columns: Columns, *, images: bool) -> Iterator[Pair]:
         return
     roles = _roles(source, columns, images=images)
     rows = source.read(source.path, Wants(roles.names(), images=images))
-    found = (_of_record(place, record, roles) for place, record in rows)
+    found: Iterator[Pair] = (_of_record(place, record, roles) for place, record in rows)
     if source.kind == "list":
         found = _joined(_of_list(pair, is_text=is_table(source.path)) for pair in found)
     if images:
@@ -350,8 +350,8 @@ def _of_list(pair: Pair, *, is_text: bool) -> Pair:
     if not all(map(is_unicode, chain(texts, *pair.kept))):
         flaw = "text with a lone surrogate, which UTF-8 cannot encode"
         return _flawed(pair.place, NO_IMAGE, flaw)
-    value = number_in(pair.value) if is_text else pair.value
-    return pair._replace(image=text_of(pair.image), value=value)
+    path: Any = text_of(pair.image)
+    return pair._replace(image=path, value=number_in(pair.value) if is_text else pair.value)
 
 
 def _of_sample(path: Path, place: int | str, record: Record, columns: Columns) -> Pair:

@@ -89,21 +89,22 @@ def doubts(match: Match | None, head: Sequence[Attempt]) -> Iterator[str]:
 
 def judge_match(match: Match | None, settings: Settings) -> Iterator[dict[str, Any]]:
     """The verdicts of the conditions on the match, as JSON objects; none if it is not known."""
-    for gate in settings.match_gates if match is not None else ():
-        holds = match is not None and is_beyond(match.value, gate.comparison, gate.bound)
-        # It is clear because another training has the same match.
+    for gate in settings.match_gates:
+        if match is None:
+            return
+        holds = is_beyond(match.value, gate.comparison, gate.bound)
         verdict = Verdict(
             condition=gate.text,
             run=str(settings.own("run")),
             metric=MATCH,
-            value=match and match.value,
+            value=match.value,
             holds=holds,
             undefined=None,
             bound=gate.bound,
             passes=not holds,
-            samples=match and match.images,
-            se=match and match.error,
-            is_clear=holds,
+            samples=match.images,
+            se=match.error,
+            is_clear=holds,  # another training has the same match
         )
         yield verdict.as_json()
 

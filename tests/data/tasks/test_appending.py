@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vlcpctl.data.tasks import tar
-from vlcpctl.data.tasks.tar import Appender
+from vlcpctl.data.tasks.tars import Appender
 
 
 def test_more_pieces_than_one_call_takes_arrive_in_order(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.index import SCHEMA, IndexWriter, schema_with
-from vlcpctl.data.tasks.kept_columns import with_more_values
+from vlcpctl.data.tasks.samples import with_more_values
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.inspection.check import check
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vlcpctl.data.tasks.tar import BLOCK, header
+from vlcpctl.data.tasks.tars import BLOCK, header
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.testing.tiny_stream import make_task
 

@@ -22,8 +22,7 @@ from vlcpctl.data.classification.class_folder import (
 from vlcpctl.data.classification.labelled_images import ImagesOfSplit, LabelledImages
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES, TemplatesFile, prompts_of
 from vlcpctl.data.tasks.class_names import name_of
-from vlcpctl.data.tasks.export_manifest import KIND as EXPORT
-from vlcpctl.data.tasks.facts import StreamManifest, read_stream
+from vlcpctl.data.tasks.facts import EXPORT, StreamManifest, read_stream
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.manifest import MANIFESTS, kind_of

@@ -362,7 +362,8 @@ class Rows:
     def labels(self) -> tuple[list[str], np.ndarray]:
         """Names of labels, and (N,) int32: the index of each row's among them; -1 without one."""
         column = pa.chunked_array([batch["label"] for batch in self._batches])
-        found = pa.concat_arrays(column.dictionary_encode().unify_dictionaries().chunks)
+        coded = column.dictionary_encode().unify_dictionaries().chunks  # none without rows
+        found = pa.concat_arrays(coded or [pa.array([], pa.string()).dictionary_encode()])
         codes: np.ndarray = found.indices.fill_null(-1).to_numpy()
         return found.dictionary.to_pylist(), codes
 

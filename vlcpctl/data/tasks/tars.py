@@ -317,7 +317,7 @@ class SplitWriter:
         self._tars.close()
         self._index.close()
         if repeats is not None:
-            self._index = _with_more_values(self._index, repeats)
+            self._index = with_more_values(self._index, repeats)
         shards = tuple(self._tars.counts)
         return SplitManifest(
             images=self._tars.counts.total(),
@@ -333,7 +333,7 @@ class SplitWriter:
         self._index.abandon()
 
 
-def _with_more_values(index: IndexWriter, more: MoreValues) -> IndexWriter:
+def with_more_values(index: IndexWriter, more: MoreValues) -> IndexWriter:
     """Rewrite a closed index with further values in its kept columns; returns the new writer.
 
     A repeated pair is found after its first row was written, which may be in another task.

@@ -120,7 +120,7 @@ class Filled:
         """
         for row, line in zip(self.paper.rows, self.here, strict=True):
             for column, cell, here in zip(self.paper.columns, row.cells, line, strict=True):
-                is_number = isinstance(here, Spread)
+                value = here if isinstance(here, Spread) else None
                 yield {
                     "table": self.paper.name,
                     "group": row.group,
@@ -128,9 +128,9 @@ class Filled:
                     "column": _heading(column),
                     "paper": cell.printed,
                     "paper_sd": float(cell.sd) if cell.sd else None,
-                    "here": here.mean if is_number else here,
-                    "sd": here.sd if is_number else None,
-                    "n_seeds": len(here.values) if is_number else None,
+                    "here": value.mean if value else here,
+                    "sd": value.sd if value else None,
+                    "n_seeds": len(value.values) if value else None,
                 }
 
 

@@ -217,9 +217,8 @@ def dry_run(request: UpdateOptions) -> Iterator[str]:
     if request.redo is not None:
         first, todo = call.weeks_of(str(request.redo))
         yield f"# {some_names([f'week {one.week}' for one in todo])} again, from week {first - 1}"
-        call.check(state.head()[:first])
+        head = call.check_redo(first, request.redo)
         data: list[str] = [str(state.task(todo[0]))]
-        head = state.head()[:first]
     else:
         head, data = state.head(), list(request.sources)
         if not head:
@@ -303,8 +302,16 @@ class Call:
         """Make weeks again from their pairs; if all pass, they replace those that they are."""
         state = self.state
         first, todo = self.weeks_of(word)
-        head = state.head()[:first]
-        self.check(head)
+        if self._are_made(first, todo):
+            if others := _names_of_changes(self.changes):
+                raise OutputExists(
+                    f"these weeks are made so already, so that {', '.join(others)} would not be "
+                    "applied: give it with the data of the next week"
+                )
+            say(f"{state.root}: these weeks are made so already")
+            keep(state)
+            return [self._outcome(state.head()[-1])]
+        head = self.check_redo(first, word)
         outcomes = []
         for old in todo:
             if not _has_pairs(state, old):
@@ -325,15 +332,7 @@ class Call:
             head.append(made)
         if not outcomes:
             raise UsageError(f"--redo {word}: there is no pair to train on left")
-        if tuple(one.id for one in head) == state.counting:
-            if others := _names_of_changes(self.changes):
-                raise OutputExists(
-                    f"these weeks are made so already, so that {', '.join(others)} would not be "
-                    "applied: give it with the data of the next week"
-                )
-            say(f"{state.root}: these weeks are made so already")
-        else:
-            self._count("redone", head)
+        self._count("redone", head)
         return [*outcomes[:-1], self._outcome(state.head()[-1])]
 
     def make(self, head: list[Attempt], wanted: Attempt, source: Attempt | None = None) -> Attempt:
@@ -643,16 +642,30 @@ class Call:
             )
         )
 
+    def _are_made(self, first: int, todo: Sequence[Attempt]) -> bool:
+        """Whether these weeks, with these settings, are those that count, and no others."""
+        state, head = self.state, self.state.head()[:first]
+        for old in todo:
+            wanted = self.new(len(head), old.data, old.names, head, again=old)
+            found = state.with_key(wanted.key)
+            if found is None or found.id not in state.counting:
+                return False
+            head.append(found)
+        return tuple(one.id for one in head) == state.counting
+
     def weeks_of(self, word: str) -> tuple[int, list[Attempt]]:
         """The weeks that --redo names, and the number that the first one gets.
 
-        Those after a rolled-back one that were taken back with it follow it. Raises UsageError if
-        there is no such week, or its pairs or the weights before it are gone.
+        Those after a rolled-back one that were taken back with it follow it, and an attempt that
+        was accepted, or made again, is its week. Raises UsageError if there is no such week, or
+        its pairs are gone.
         """
         state, number = self.state, week_number(word)
         head, last = state.head(), state.last
+        names = {f"attempts/{one.id:04d}": one for one in state.attempts.values() if one.week}
+        named = names[word].id if word in names else -1
+        number = next((x.week for x in head[1:] if named in (x.id, x.again)), number)
         if number is not None and 1 <= number <= last:
-            self._require_redone(number, f"--redo {word}")
             return number, head[number:]
         others = [
             one
@@ -675,15 +688,20 @@ class Call:
             todo.append(after[-1])
         return last + 1, todo
 
-    def _require_redone(self, number: int, what: str) -> None:
-        week = self.settings.index_week
-        if week is not None and week >= number:
-            raise UsageError(
-                f"{what} replaces week {week}, whose model the index of users was built with: "
-                "--set update.index-week=0, or that of an earlier week"
-            )
-        _require_whole(self.state, number, what)
-        _require_whole(self.state, number - 1, what)
+    def check_redo(self, first: int, word: str) -> list[Attempt]:
+        """The head before the first week that is made again. Raises as `check` if it cannot be."""
+        what, week = f"--redo {word}", self.settings.index_week
+        if first <= self.state.last:
+            if week is not None and week >= first:
+                raise UsageError(
+                    f"{what} replaces week {week}, whose model the index of users was built with: "
+                    "--set update.index-week=0, or that of an earlier week"
+                )
+            _require_whole(self.state, first, what)
+            _require_whole(self.state, first - 1, what)
+        head = self.state.head()[:first]
+        self.check(head)
+        return head
 
     def _accepted_before(self, known: Attempt) -> Outcome:
         """The outcome of data that were accepted before."""

@@ -33,7 +33,8 @@ def test_a_week_from_an_object_store_is_that_from_local_copies(
     local = state.with_name("local")
     shutil.copytree(state, local, symlinks=True)
     more = ["--distractors", place / "silver/00-silver", *PASSES, "-q"]
-    assert run(*week_words(place, local, 2), *more).code == 0
+    done = run(*week_words(place, local, 2), *more)
+    assert done.code == 0, done.err
     for name in ("week-2.parquet", "golden", "silver"):
         put_in_memory(place / name, f"shop/{name}")
     given = ["--guard", f"{URL}/golden/00-golden", "--distractors", f"{URL}/silver/00-silver"]

@@ -7,7 +7,6 @@ again, and command lines that resume.
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import time
@@ -42,8 +41,6 @@ from vlcpctl.files.manifest import read_manifest
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.methods.plugins.method_file import load_method_file
-from vlcpctl.metrics.calibration import METRICS
-from vlcpctl.models.configuration import configuration_here, has_logit_bias
 from vlcpctl.production.changes import doubts, judge_match, learned, match_of, warnings_of
 from vlcpctl.production.data import all_left_out, content_of, described, known_pairs, list_urls
 from vlcpctl.production.guards import find_guards, guard_ids, require_unchanged, say_sights
@@ -81,7 +78,6 @@ from vlcpctl.report.write import check_junit_path, write_junit
 _WITHOUT_MODEL = frozenset({"split", "forgetting-report"})
 _REPORT, _REJECTED, _UNDEFINED = "forgetting-report", 7, 3  # and its exit codes
 _SIGNAL = 128  # and the number of the signal: the exit code of a line that it stopped
-_MOST_CLONED = 1 << 30  # bytes of one call
 _EVALUATION = ("guard", "guard-classes", "data", "distractors", "index-week", "sample")
 
 
@@ -283,7 +279,6 @@ class Call:
         if not state.counting:
             self._start()
             self.check(state.head())
-        self._warn_of_missed_hook()
         head = state.head()
         made = self.new(len(head), content, names_of(data), head)
         self._require_reason(content)
@@ -431,7 +426,6 @@ class Call:
             )
         if self.request.junit is not None:
             check_junit_path(self.request.junit, state.root)
-        self._require_probabilities(head)
         say_sights(state.root, settings, head[-1] if head else None)
         if not head:
             self._require_buffer(bool(self.request.buffer_from))
@@ -798,28 +792,6 @@ class Call:
                     "which cannot change; keep it, or start another --state"
                 )
 
-    def _require_probabilities(self, head: Sequence[Attempt]) -> None:
-        """Raise UsageError for a condition on probabilities of pairs that the model has not."""
-        gates = [one for one in self.settings.parsed_gates if one.metric.key in METRICS]
-        start = str(self.state.made(head[0], "checkpoint") if head else self.request.init)
-        model = start.removeprefix("open_clip:").partition(",")[0]
-        found = configuration_here(model) if gates else None
-        if found is not None and not has_logit_bias(found.model):
-            raise UsageError(
-                f"--fail-if {gates[0].text} is about probabilities of pairs, which only a model "
-                "with a sigmoid loss has: leave the condition out"
-            )
-
-    def _warn_of_missed_hook(self) -> None:
-        head = self.state.head()
-        if self.request.on_accept is None or head[-1].hook == 0 or not head[-1].week:
-            return
-        if any(one.hook is not None for one in head):
-            warn(
-                f"the --on-accept of week {head[-1].week} has not succeeded; an update with the "
-                "data of that week runs it again"
-            )
-
     def _warn_of_rejected(self, wanted: Attempt) -> None:
         """Name the rejected weeks whose data are in no accepted week."""
         known = {wanted.data, *(one.data for one in self.state.head())}
@@ -946,19 +918,9 @@ def _source(request: UpdateOptions) -> str:
 def _copy(source: Path, target: Path, state: State) -> None:
     """Copy a checkpoint, which appears whole; users may edit theirs."""
     making = state.hidden.writing
-    shutil.copytree(source, making, copy_function=_clone)
+    shutil.copytree(source, making)
     target.parent.mkdir(parents=True, exist_ok=True)
     making.rename(target)
-
-
-def _clone(source: str, target: str) -> None:
-    """Copy a file; where the file system can, both share blocks until one is changed."""
-    with suppress(OSError), open(source, "rb") as reading, open(target, "xb") as writing:
-        if hasattr(os, "copy_file_range"):
-            while os.copy_file_range(reading.fileno(), writing.fileno(), _MOST_CLONED):
-                pass
-            return
-    shutil.copyfile(source, target)
 
 
 def _what_to_do(code: int) -> str:

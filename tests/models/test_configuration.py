@@ -9,12 +9,10 @@ from typing import Any
 
 import open_clip
 import pytest
-from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
 from vlcpctl.models import configuration, encoders, towers
 from vlcpctl.models.configuration import PACKAGED, configuration_here, fusion_configuration
-from vlcpctl.testing.tiny_stream import make_task
 
 
 def changed(value: dict[str, Any], path: str, new: object) -> dict[str, Any]:
@@ -33,60 +31,53 @@ def written(directory: Path, packaged: str, path: str, new: object) -> Path:
     return file
 
 
-HOSTILE: list[tuple[str, str, object]] = [
-    ("micro", "vision_cfg.width", 10**7),
-    ("micro", "text_cfg.width", 10**7),
-    ("micro", "text_cfg.width", 60_000),
-    ("micro", "vision_cfg.width", 60_000),
-    ("micro", "embed_dim", 10**9),
-    ("micro", "text_cfg.layers", 10**6),
-    ("micro", "text_cfg.vocab_size", 10**9),
-    ("micro", "text_cfg.context_length", 10**8),
-    ("micro", "vision_cfg.image_size", 10**8),
-    ("micro", "vision_cfg.layers", [10**6] * 4),
-    ("micro", "vision_cfg.mlp_ratio", float("inf")),
-    ("micro", "vision_cfg.image_size", -1),
-    ("micro", "vision_cfg.patch_size", 0),
-    ("micro", "vision_cfg.patch_size", "8"),
-    ("micro", "vision_cfg.head_width", 0),
-    ("micro", "vision_cfg.width", -8),
-    ("micro", "vision_cfg.width", [8]),
-    ("micro", "vision_cfg.nothing", 1),
-    ("micro", "text_cfg.heads", 0),
-    ("micro", "text_cfg.hf_tokenizer_name", 3),
-    ("micro", "text_cfg.context_length", "12"),
-    ("micro", "text_cfg.context_length", None),
-    ("micro", "text_cfg.context_length", 0),
-    ("micro", "text_cfg.tokenizer_kwargs", [1]),
-    ("micro", "embed_dim", 0),
-    ("micro", "embed_dim", "8"),
-    ("micro", "model_cfg", []),
-    ("micro", "preprocess_cfg", 3),
-    ("micro", "preprocess_cfg.mean", "x"),
-    ("micro", "preprocess_cfg.mean", [1]),
-    ("micro", "preprocess_cfg.std", [1, 1, "x"]),
-    ("micro", "preprocess_cfg.size", [1, "x"]),
-    ("micro", "preprocess_cfg.interpolation", "random"),
-    ("micro", "preprocess_cfg.resize_mode", 3),
-    ("micro", "learns_temperature", "yes"),
-    ("albef-micro", "image_cfg.width", 10**7),
-    ("albef-micro", "text_cfg.feed_forward", 10**9),
-    ("albef-micro", "image_cfg.heads", 0),
-    ("albef-micro", "image_cfg.patch_size", 0),
-    ("albef-micro", "image_cfg.mlp_ratio", -1),
-    ("albef-micro", "image_cfg.layers", 10**7),
-    ("albef-micro", "text_cfg.dropout", 2.0),
-    ("albef-micro", "text_cfg.vocab_size", 10**9),
-    ("albef-micro", "text_cfg.positions", 10**9),
-    ("albef-micro", "embed_dim", -1),
-    ("albef-micro", "preprocess_cfg.mean", [1.0]),
-    ("albef-micro", "preprocess_cfg.mean", ["a", "b", "c"]),
-    ("albef-micro", "preprocess_cfg.interpolation", "random"),
+MICRO: list[tuple[str, object]] = [
+    ("vision_cfg.width", 10**7),
+    ("embed_dim", 10**9),
+    ("text_cfg.layers", 10**6),
+    ("text_cfg.vocab_size", 10**9),
+    ("vision_cfg.layers", [10**6] * 4),
+    ("vision_cfg.mlp_ratio", float("inf")),
+    ("vision_cfg.image_size", -1),
+    ("vision_cfg.image_size", 7),
+    ("vision_cfg.patch_size", 0),
+    ("vision_cfg.patch_size", "8"),
+    ("vision_cfg.head_width", 0),
+    ("vision_cfg.nothing", 1),
+    ("vision_cfg.attentional_pool", "no"),
+    ("text_cfg.heads", 0),
+    ("text_cfg.hf_tokenizer_name", 3),
+    ("text_cfg.context_length", None),
+    ("text_cfg.tokenizer_kwargs", [1]),
+    ("embed_dim", 0),
+    ("quick_gelu", "no"),
+    ("model_cfg", []),
+    ("preprocess_cfg", 3),
+    ("preprocess_cfg.std", [1, 1, "x"]),
+    ("preprocess_cfg.interpolation", "random"),
+    ("learns_temperature", "yes"),
 ]
+ALBEF: list[tuple[str, object]] = [
+    ("image_cfg.width", 10**7),
+    ("image_cfg.width", 16),
+    ("image_cfg.heads", 3),
+    ("image_cfg.layers", 10**7),
+    ("image_cfg.image_size", 20),
+    ("image_cfg.depth", 3),
+    ("text_cfg.dropout", 2.0),
+    ("text_cfg.fusion_layers", 3),
+    ("text_cfg.context_length", 17),
+    ("text_cfg.clean", "dust"),
+    ("embed_dim", "8"),
+    ("heads", "square"),
+    ("directory", "x"),
+    ("preprocess_cfg.mean", [1.0]),
+]
+WRONG = [*(("micro", *one) for one in MICRO), *(("albef-micro", *one) for one in ALBEF)]
 
 
-@pytest.mark.parametrize(("packaged", "path", "value"), HOSTILE)
-def test_a_hostile_value_is_refused_in_one_line_at_once(
+@pytest.mark.parametrize(("packaged", "path", "value"), WRONG)
+def test_a_setting_that_builds_no_model_is_refused_in_one_line_at_once(
     tmp_path: Path, packaged: str, path: str, value: object
 ) -> None:
     file = written(tmp_path, packaged, path, value)
@@ -96,23 +87,6 @@ def test_a_hostile_value_is_refused_in_one_line_at_once(
     assert caught.value.exit_code in (2, 3, 5)
     assert "\n" not in str(caught.value)
     assert time.monotonic() - started < 20  # seconds; a width of 10**7 took minutes, and 8 GB
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        ("vision_cfg.nothing", 1, "nothing"),
-        ("vision_cfg.patch_size", "8", "patch_size"),
-        ("vision_cfg.image_size", 7, "less than patch_size"),
-        ("vision_cfg.attentional_pool", "no", "attentional_pool"),
-        ("text_cfg.vocab_size", "2500", "vocab_size"),
-        ("quick_gelu", "no", "quick_gelu"),
-        ("quick", 1, "quick"),
-    ],
-)
-def test_a_wrong_setting_is_named(tmp_path: Path, path: str, value: object, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
-        encoders.build(written(tmp_path, "micro", path, value))
 
 
 def test_the_configurations_of_open_clip_have_known_settings() -> None:
@@ -130,21 +104,6 @@ def test_the_configurations_of_open_clip_have_known_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        ("albef-base", "fusion model, 224 px, text 30"),
-        ("xlm-roberta-base-ViT-B-32", "dual encoder, 224 px, text 77"),
-        ("hf-hub:someone/model", None),
-    ],
-)
-def test_a_model_in_words(model: str, words: str | None) -> None:
-    assert configuration.in_words(model) == words
-    assert words is None or configuration.in_words(model, 12, 96) == words.partition(",")[0] + (
-        ", 96 px, text 12"
-    )
-
-
-@pytest.mark.parametrize(
     "data", [b"", b"[" * 10**5, b"{}", b"[]", b'"x"', b"\xff", b'{"embed_dim": ' + b"9" * 400]
 )
 def test_what_is_no_configuration_is_refused_in_one_line(tmp_path: Path, data: bytes) -> None:
@@ -153,11 +112,6 @@ def test_what_is_no_configuration_is_refused_in_one_line(tmp_path: Path, data: b
     with pytest.raises(BadInput, match=r"model\.json") as caught:
         configuration_here(str(tmp_path / "model.json"))
     assert "\n" not in str(caught.value)
-
-
-def test_the_packaged_configurations_are_within_the_bounds() -> None:
-    for path in PACKAGED.glob("*.json"):
-        assert configuration_here(str(path)) or fusion_configuration(str(path))
 
 
 @pytest.mark.parametrize(
@@ -171,14 +125,6 @@ def test_a_hostile_tokenizer_is_refused_in_one_line(tmp_path: Path, data: bytes)
     with pytest.raises(Incompatible, match="the tokenizer in") as caught:
         encoders.build(file)
     assert "\n" not in str(caught.value)
-
-
-def test_the_program_says_it_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    file = written(tmp_path, "micro", "vision_cfg.layers", 10**7)
-    task = make_task(tmp_path / "task")
-    words = ("train-step", task, "-o", tmp_path / "out", "--method", "seqf", "--model", file)
-    found = run_program(capfd, *words, "--preset", "tiny", "--batch-size", "4", "-q")
-    check_refused(found, "train-step", 3, f"{file}: vision_cfg.layers is 10000000")
 
 
 def test_a_model_that_is_not_one_of_images_and_texts_is_refused_by_name(

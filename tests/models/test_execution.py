@@ -20,7 +20,6 @@ from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.models.execution import (
     checkpoint_open_clip,
     pixels_for_gradients,
-    place,
     use_channels_last,
 )
 from vlcpctl.training.config.settings import Settings
@@ -116,15 +115,6 @@ def test_convolutions_become_channels_last_and_are_written_as_before(tmp_path: P
     write_tensors(tmp_path / "after", module.state_dict())
     assert (tmp_path / "before").read_bytes() == (tmp_path / "after").read_bytes()
     assert load_file(tmp_path / "after").keys() == module.state_dict().keys()
-
-
-def test_a_vision_transformer_and_a_cpu_keep_their_weights() -> None:
-    transformer = encoder_of("micro").module
-    use_channels_last(transformer)
-    small = Small()
-    place(small, torch.device("cpu"))
-    for module in (transformer, small):
-        assert all(weight.is_contiguous() for weight in module.parameters())
 
 
 @pytest.mark.parametrize("trains", [True, False])

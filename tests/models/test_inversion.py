@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vlcpctl.core.batch import InversionSettings
-from vlcpctl.core.errors import UsageError
 from vlcpctl.models import encoders
-from vlcpctl.models.inversion import InversionResult, Inverter, ParentCaptions, draw_parents, mixed
+from vlcpctl.models.inversion import InversionResult, Inverter, ParentCaptions, draw_parents
 
 CAPTIONS = ["a red fox", "grinning face with big eyes", "", "flag of the world", "cat"]
 HOW = InversionSettings(texts=6, pairs=5, low=0.1, high=0.3, iterations=4, rate=5.0)
@@ -99,27 +98,6 @@ def test_start_end_and_padding_stay_and_the_words_move(encoder: encoders.Encoder
         assert moved[k][1:end].all()
 
 
-def test_a_text_ends_where_the_longer_of_its_parents_does(encoder: encoders.Encoder) -> None:
-    tower, ids = encoder.text_tower, encoder.tokenize(CAPTIONS)
-    ends = tower.ends(ids)
-    drawn = draw_parents(3, 1, 20, len(CAPTIONS))
-    texts, _ = mixed(tower, ids, drawn)
-    assert torch.equal(texts.ends, torch.maximum(ends[drawn.first], ends[drawn.second]))
-    rows, longer = (
-        torch.arange(20),
-        torch.where(ends[drawn.first] >= ends[drawn.second], drawn.first, drawn.second),
-    )
-    expected = tower.lookup(ids)[longer, texts.ends]
-    assert torch.equal(texts.embeddings[rows, texts.ends], expected)
-
-
-def test_with_share_1_of_the_longer_a_text_starts_as_a_caption(encoder: encoders.Encoder) -> None:
-    ids = encoder.tokenize(CAPTIONS)
-    parents = ParentCaptions(torch.tensor([1]), torch.tensor([0]), torch.tensor([1.0]))
-    texts, _ = mixed(encoder.text_tower, ids, parents)
-    assert torch.equal(texts.embeddings[0], encoder.text_tower.lookup(ids)[1])
-
-
 def test_similarities_move_into_the_band() -> None:
     encoder = encoders.build("micro")
     result = inverted(encoder, replace(HOW, texts=64, low=0.0, high=0.25, iterations=60, rate=0.5))
@@ -151,11 +129,3 @@ def test_other_weights_make_other_texts_and_leave_the_model_alone() -> None:
     assert not torch.allclose(one.texts.embeddings, other.texts.embeddings)
     assert all(weight.grad is None for weight in encoder.weights().values())
     assert encoder.module.training
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"low": 0.3}, {"high": 1.5}, {"iterations": -1}, {"rate": 0.0}, {"texts": 0}]
-)
-def test_settings_that_hold_no_text_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(UsageError):
-        replace(HOW, **wrong)

@@ -92,15 +92,6 @@ def test_an_unknown_tag_names_those_there_are() -> None:
         find_pretrained("micro", "openai")
 
 
-def test_a_tag_that_cannot_be_fetched_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(tag: object) -> str:
-        raise FileNotFoundError("no network")
-
-    monkeypatch.setattr(open_clip(), "download_pretrained", refuse)
-    with pytest.raises(Incompatible, match=r"'openai' of ViT-B-32 .* pass --pretrained FILE"):
-        find_pretrained("ViT-B-32", "openai")
-
-
 def test_a_tag_brings_its_activation_and_preparation(
     trained: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,14 +133,6 @@ def test_gradients_reach_the_embeddings_and_spare_the_table(tmp_path: Path) -> N
     assert table is None or not table.any()
 
 
-def test_the_table_is_the_towers_own_again_afterwards(tmp_path: Path) -> None:
-    encoder = open_clip_encoder(tmp_path, {})
-    ids = ids_of(encoder)
-    before = encoder.features(None, ids)[1]
-    encoder.embedded_texts(torch.zeros(4, 12, 8), torch.ones(4, dtype=torch.int64))
-    assert torch.equal(encoder.features(None, ids)[1], before)
-
-
 def test_the_text_half_of_a_fusion_model_gives_the_same_for_ids_and_their_embeddings() -> None:
     from vlcpctl.models import encoders
 

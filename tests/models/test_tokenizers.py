@@ -74,20 +74,6 @@ def test_saved_files_give_the_same_ids(tmp_path: Path) -> None:
     assert torch.equal(ours(TEXTS), again(TEXTS))
 
 
-def test_a_copied_folder_without_its_tokenizer_says_what_to_copy(tmp_path: Path) -> None:
-    advice = r"; .* has no tokenizer\.json or vocab\.txt of its own: copy the model's into it$"
-    for name in ("/elsewhere/words", str(tmp_path)):
-        with pytest.raises(Incompatible, match=f"^{name} is not a tokenizer: .*{advice}"):
-            tokenizer_of(config(hf_tokenizer_name=name), tmp_path)
-
-
-def test_the_end_of_a_text_is_its_highest_id() -> None:
-    ids = tokenizer_of(config(hf_tokenizer_name=str(PACKAGED / "tiny-tokenizer")))(TEXTS)
-    ends = ids.argmax(dim=1)
-    assert (ids[torch.arange(len(TEXTS)), ends] == 2499).all()
-    assert all((row[end + 1 :] == 0).all() for row, end in zip(ids, ends.tolist(), strict=True))
-
-
 def test_an_option_that_would_change_nothing_is_refused() -> None:
     name = str(PACKAGED / "tiny-tokenizer")
     with pytest.raises(Incompatible, match="'language'"):

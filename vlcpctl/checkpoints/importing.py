@@ -19,7 +19,12 @@ from vlcpctl.files.finished import already_made
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.files.tensors import first_not_finite
 from vlcpctl.models import dual_encoder, encoders
-from vlcpctl.models.checkpoint_files import TOKENIZER_FILES, is_checkpoint, verify_model
+from vlcpctl.models.checkpoint_files import (
+    OPEN_CLIP,
+    TOKENIZER_FILES,
+    is_checkpoint,
+    verify_model,
+)
 from vlcpctl.models.configuration import (
     CONFIG_FILE,
     activation_note,
@@ -27,7 +32,6 @@ from vlcpctl.models.configuration import (
     fusion_configuration,
 )
 from vlcpctl.models.encoders import Encoder, NewModelOptions
-from vlcpctl.models.foreign import OPEN_CLIP, missing_model, refuse_other_models
 from vlcpctl.models.fusion import build
 from vlcpctl.models.fusion.key_mapping import is_ctp
 from vlcpctl.models.pretrained import find_pretrained, is_weight_file
@@ -90,8 +94,7 @@ class ImportRequest:
                 raise BadInput(missing(file))
             return file
         if not self.source.exists():
-            raise BadInput(missing_model(self.source))
-        refuse_other_models(self.source)
+            raise BadInput(missing(self.source))
         if self.source.is_file():
             return self.source
         if (self.source / CONFIG_FILE).is_file():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vlcpctl.commands.shared import Planned, Shared, run_name
 from vlcpctl.core import console
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, missing
 from vlcpctl.core.options import (
     INPUT,
     MODEL,
@@ -19,7 +19,7 @@ from vlcpctl.core.options import (
     option,
     switch,
 )
-from vlcpctl.models.foreign import OPEN_CLIP, missing_model
+from vlcpctl.models.checkpoint_files import OPEN_CLIP
 
 
 class ImportCheckpoint(Planned):
@@ -85,7 +85,7 @@ class ImportCheckpoint(Planned):
     def execute(self) -> None:
         is_there = self.source.exists() or str(self.source).startswith(OPEN_CLIP)
         if not is_there:  # before torch is imported
-            raise BadInput(missing_model(self.source))
+            raise BadInput(missing(self.source))
         from vlcpctl.checkpoints.importing import ImportRequest, import_checkpoint, read
 
         request = ImportRequest(

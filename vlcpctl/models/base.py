@@ -8,18 +8,40 @@ from __future__ import annotations
 import math
 import mmap
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, overload
+from functools import cached_property, partial
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from vlcpctl.core.devices import to_device
 from vlcpctl.core.transform import ImageTransform
+from vlcpctl.models.execution import compiled, evaluating
 from vlcpctl.models.text_tower import TextTower
 from vlcpctl.models.tokenizers import Tokenizer
+
+Result = TypeVar("Result")
+Sides = tuple[Tensor | None, Tensor | None]
+
+
+class _Calls(nn.Module):
+    """A model whose forward calls any function.
+
+    torch's functional_call replaces the weights only during `forward`, and the models have several
+    passes; open_clip's own forward normalises.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, function: Callable[[], Result]) -> Result:
+        """The result of the function."""
+        return function()
 
 
 @dataclass
@@ -95,7 +117,7 @@ class BaseEncoder(ABC):
         With other `weights` the model runs in eval mode, with its own values for the buffers that
         they lack, such as BatchNorm's statistics.
         """
-        return self._sides(images, texts, weights, compiles=self.compiles)
+        return self._run(self._sides, weights, images, texts)
 
     @contextmanager
     def uncompiled(self) -> Iterator[None]:
@@ -115,8 +137,8 @@ class BaseEncoder(ABC):
         """
         with self.text_tower.embedding_is(embeddings):
             stand_in = self.text_tower.stand_in(ends, embeddings.shape[1])
-            # Not compiled: each call has its own hook, so every call would compile again.
-            _, text = self._sides(None, stand_in, weights, compiles=False)
+            with self.uncompiled():  # each call has its own hook, so every call would compile again
+                _, text = self.features(None, stand_in, weights)
         assert text is not None
         return text
 
@@ -130,15 +152,41 @@ class BaseEncoder(ABC):
         """The text encoder's embedding table, and how the encoder finds the end of a text."""
 
     @abstractmethod
-    def _sides(
-        self,
-        images: Tensor | None,
-        texts: Tensor | None,
-        weights: Mapping[str, Tensor] | None,
-        *,
-        compiles: bool,
-    ) -> tuple[Tensor | None, Tensor | None]:
+    def _sides(self, images: Tensor | None, texts: Tensor | None) -> Sides:
         """Raw projections (B, D) as in `features`, computed by this family of models."""
+
+    def _run(
+        self, function: Callable[..., Result], weights: Mapping[str, Tensor] | None, *inputs: Any
+    ) -> Result:
+        """What a pass of the model returns with its own weights, or in eval mode with others."""
+        run = self._compiled(function) if self.compiles else partial(self._under, function)
+        if weights is None:
+            return run(None, *inputs)
+        with evaluating(self.module):
+            return run({f"model.{name}": value for name, value in weights.items()}, *inputs)
+
+    def _under(
+        self, function: Callable[..., Result], weights: dict[str, Tensor] | None, *inputs: Any
+    ) -> Result:
+        if weights is None:
+            return function(*inputs)
+        found: Result = functional_call(self._calls, weights, (partial(function, *inputs),))
+        return found
+
+    def _compiled(self, function: Callable[..., Result]) -> Callable[..., Result]:
+        """The same pass, compiled; each once."""
+        name = function.__name__
+        if name not in self._passes:
+            self._passes[name] = compiled(partial(self._under, function))
+        return self._passes[name]
+
+    @cached_property
+    def _passes(self) -> dict[str, Callable[..., Any]]:
+        return {}
+
+    @cached_property
+    def _calls(self) -> _Calls:
+        return _Calls(self.module)
 
     def weights(self) -> dict[str, nn.Parameter]:
         """The module's parameters by name; the tensors themselves, not copies."""

@@ -18,6 +18,7 @@ from vlcpctl.files.manifest import MANIFESTS, is_artifact, read_manifest
 from vlcpctl.models.configuration import CONFIG_FILE
 from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FILE
 
+OPEN_CLIP = "open_clip:"  # open_clip:MODEL,TAG or open_clip:MODEL,FILE, for import-checkpoint
 SLOTS = "method"  # the directory of the methods' slots
 LOG = "metrics.jsonl"  # of the training
 

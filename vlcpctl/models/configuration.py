@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, Unpack
+from typing import Annotated, Any, Literal, TypedDict, Unpack
 
 import msgspec
 
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
-from vlcpctl.core.transform import INTERPOLATIONS, RESIZE_MODES, ImageTransform
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.files.inputs import converted, read_json_object
 from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FILE
 from vlcpctl.models.fusion.configuration import FusionConfig, read_fusion, refuse_huge
@@ -59,17 +59,17 @@ class _Preprocess:
     mean: _Colors | None = None
     std: _Colors | None = None
     size: _Size | Annotated[list[_Size], msgspec.Meta(min_length=1)] = 1
-    interpolation: str | None = None
-    resize_mode: str | None = None
+    interpolation: Literal["bicubic", "bilinear"] | None = None
+    resize_mode: Literal["shortest", "longest", "squash"] | None = None
     fill_color: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class _File:
-    """A configuration in a checkpoint, with the architecture in `model_cfg`."""
+    """What is read here of a file, in which the architecture may also be beside the rest."""
 
-    model_cfg: dict[str, Any] | None = None
-    preprocess_cfg: dict[str, Any] | None = None
+    model_cfg: _Model
+    preprocess_cfg: _Preprocess | None = None
     learns_temperature: bool | None = None
 
 
@@ -161,7 +161,7 @@ def fusion_configuration(model: str) -> FusionConfig | None:
         return None
     if path.is_dir():
         found = read_fusion(path / FUSION_CONFIG_FILE)
-        return None if found is None else replace(found, directory=path)
+        return None if found is None else msgspec.structs.replace(found, directory=path)
     packaged = PACKAGED / f"{model}.json"
     return read_fusion(path if path.suffix == ".json" else packaged)
 
@@ -338,19 +338,11 @@ def preprocess_of(transform: ImageTransform) -> dict[str, Any]:
 def _read(path: Path) -> Configuration:
     """A model configuration, bare or inside `model_cfg` with `preprocess_cfg` beside it."""
     stored = read_json_object(path, most_bytes=MOST_CONFIG_BYTES)
-    found = converted(stored, _File, path)
-    model = stored if found.model_cfg is None else found.model_cfg
-    parts = converted(model, _Model, f"{path} is not an open_clip model configuration")
+    model = stored if stored.get("model_cfg") is None else stored["model_cfg"]
+    found = converted({**stored, "model_cfg": model}, _File, path)
     refuse_huge(stored, str(path))
-    preprocess = found.preprocess_cfg or {}
-    what = f"{path}: preprocess_cfg"
-    prepared = converted(preprocess, _Preprocess, what)
-    for name, known in (("interpolation", INTERPOLATIONS), ("resize_mode", RESIZE_MODES)):
-        value = getattr(prepared, name)
-        if value is not None and value not in known:
-            raise BadInput(f"{what}: {unknown_name(name, value, known)}")
     names = ("hf_tokenizer_name", "hf_model_name")
-    given = {name: getattr(parts.text_cfg, name) for name in names}
+    given = {name: getattr(found.model_cfg.text_cfg, name) for name in names}
     beside = {
         name: os.path.abspath(path.parent / value)
         for name, value in given.items()
@@ -358,6 +350,6 @@ def _read(path: Path) -> Configuration:
     }
     return Configuration(
         model={**model, "text_cfg": {**model["text_cfg"], **beside}},
-        preprocess=preprocess,
+        preprocess=stored.get("preprocess_cfg") or {},
         learns_temperature=found.learns_temperature is not False,
     )

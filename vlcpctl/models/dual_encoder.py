@@ -6,7 +6,7 @@ Shapes: B samples, L tokens, D channels of the shared space.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Unpack, final
 
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.files.tensors import write_tensors
-from vlcpctl.models.base import BaseEncoder
+from vlcpctl.models.base import BaseEncoder, Sides
 from vlcpctl.models.configuration import (
     CONFIG_FILE,
     Changes,
@@ -29,7 +28,7 @@ from vlcpctl.models.configuration import (
     transform_of,
     with_changes,
 )
-from vlcpctl.models.execution import checkpoint_open_clip, compiled, evaluating
+from vlcpctl.models.execution import checkpoint_open_clip
 from vlcpctl.models.pretrained import (
     find_pretrained,
     set_foreign,
@@ -50,29 +49,6 @@ from vlcpctl.models.towers import (
 WEIGHTS_FILE = "open_clip_model.safetensors"
 FOREIGN_WEIGHTS_FILES = ("open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin")
 
-Sides = tuple[Tensor | None, Tensor | None]
-
-
-class ProjectionModule(nn.Module):
-    """Both encoders as one module.
-
-    torch's functional_call replaces the weights of a module's forward; open_clip's own forward
-    normalises, so this one returns raw projections (B, D) of images and token ids, None for None.
-    """
-
-    def __init__(self, clip: nn.Module) -> None:
-        super().__init__()
-        self.clip = clip
-
-    def forward(
-        self, images: Tensor | None, texts: Tensor | None
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Raw projections (B, D) of pixels (B, 3, H, W) and of token ids (B, L); None for None."""
-        clip: Any = self.clip
-        image = None if images is None else clip.encode_image(images)
-        text = None if texts is None else clip.encode_text(texts)
-        return image, text
-
 
 @final
 @dataclass
@@ -85,40 +61,16 @@ class DualEncoder(BaseEncoder):
         """Recompute the activations of the layers in backward, instead of storing them."""
         checkpoint_open_clip(self.module)
 
-    def _sides(
-        self,
-        images: Tensor | None,
-        texts: Tensor | None,
-        weights: Mapping[str, Tensor] | None,
-        *,
-        compiles: bool,
-    ) -> tuple[Tensor | None, Tensor | None]:
-        own, under = self._compiled if compiles else (self._projections, self._under)
-        if weights is None:
-            return own(images, texts)
-        named = {f"clip.{name}": tensor for name, tensor in weights.items()}
-        with evaluating(self.module):
-            return under(named, images, texts)
-
-    def _under(
-        self, named: dict[str, Tensor], images: Tensor | None, texts: Tensor | None
-    ) -> Sides:
-        sides: Sides = functional_call(self._projections, named, (images, texts))
-        return sides
-
-    @cached_property
-    def _compiled(self) -> tuple[Callable[..., Sides], Callable[..., Sides]]:
-        """The passes with the model's own weights, and with others."""
-        return compiled(self._projections), compiled(self._under)
+    def _sides(self, images: Tensor | None, texts: Tensor | None) -> Sides:
+        clip: Any = self.module
+        image = None if images is None else clip.encode_image(images)
+        text = None if texts is None else clip.encode_text(texts)
+        return image, text
 
     @cached_property
     def text_tower(self) -> TextTower:
         """The text encoder's embedding table, and how the encoder finds the end of a text."""
         return open_clip_tower(self.module)
-
-    @cached_property
-    def _projections(self) -> ProjectionModule:
-        return ProjectionModule(self.module)
 
 
 def build(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 
 from vlcpctl.core.devices import set_arithmetic, torch_device
@@ -48,13 +49,16 @@ def build(model: str | Path, options: NewModelOptions = NewModelOptions()) -> En
     """
     if is_checkpoint(Path(model)):
         verify_model(Path(model))
-    with nullcontext() if _may_use_hub(str(model), options.pretrained) else offline():
-        return _build(model, options)
-
-
-def _build(model: str | Path, options: NewModelOptions) -> Encoder:
-    configuration = fusion_configuration(str(model))
-    if configuration is None:
+    # What is given as a path may name anything: a hub is used only if an option names one.
+    names_weights = options.pretrained not in (None, "none")
+    may_use_hub = not is_path(str(model)) or (
+        names_weights and not Path(str(options.pretrained)).exists()
+    )
+    with nullcontext() if may_use_hub else offline():
+        found = fusion_configuration(str(model))
+        if found is not None:
+            shaped = with_changes(found, options.text_length, options.image_size, options.heads)
+            return building.build(shaped, options.pretrained, options.temperature, options.seed)
         return dual_encoder.build(
             model,
             options.pretrained,
@@ -65,14 +69,6 @@ def _build(model: str | Path, options: NewModelOptions) -> Encoder:
             is_sigmoid=options.is_sigmoid,
             batch_size=options.batch_size,
         )
-    shaped = with_changes(configuration, options.text_length, options.image_size, options.heads)
-    return building.build(shaped, options.pretrained, options.temperature, options.seed)
-
-
-def _may_use_hub(model: str, pretrained: str | None = None) -> bool:
-    """Whether options name a hub: a known model, whose parts are there, or pretrained weights."""
-    names_weights = pretrained not in (None, "none") and not Path(str(pretrained)).exists()
-    return names_weights or not is_path(model)
 
 
 def with_weights(
@@ -84,22 +80,16 @@ def with_weights(
     files of a fusion model. Raises Incompatible with all tensors that are missing, unexpected or of
     another shape, UsageError for a tokenizer that would have no effect.
     """
-    with nullcontext() if _may_use_hub(model) else offline():
-        return _with_weights(model, tensors, what, tokenizer)
-
-
-def _with_weights(
-    model: str, tensors: dict[str, Tensor], what: str, tokenizer: str | None
-) -> Encoder:
-    found = fusion_configuration(model)
-    if found is not None:
-        text = replace(found.text_cfg, tokenizer=tokenizer or found.text_cfg.tokenizer)
-        return building.with_weights(replace(found, text_cfg=text), tensors, what)
-    if tokenizer is not None:
-        raise UsageError(
-            f"--tokenizer has no effect on {model}: its configuration names a tokenizer"
-        )
-    return dual_encoder.with_weights(model, tensors, what)
+    with offline() if is_path(model) else nullcontext():
+        found = fusion_configuration(model)
+        if found is not None:
+            text = replace(found.text_cfg, tokenizer=tokenizer or found.text_cfg.tokenizer)
+            return building.with_weights(replace(found, text_cfg=text), tensors, what)
+        if tokenizer is not None:
+            raise UsageError(
+                f"--tokenizer has no effect on {model}: its configuration names a tokenizer"
+            )
+        return dual_encoder.with_weights(model, tensors, what)
 
 
 def load(directory: Path) -> Encoder:

@@ -290,22 +290,3 @@ def test_a_hub_failure_is_one_line_that_says_what_to_pass(
     assert "--pretrained image=FILE,text=DIR" in text
     assert "\n" not in text
     assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.usefixtures("no_hub")
-def test_an_image_encoder_that_only_the_hub_has_is_named() -> None:
-    with pytest.raises(Incompatible, match=r"'vit_tiny_patch16_224.*image=FILE"):
-        build("albef-micro", "image=vit_tiny_patch16_224.augreg_in21k")
-    with pytest.raises(Incompatible, match="Unknown model"):
-        build("albef-micro", "image=deit_enormous")
-
-
-@pytest.mark.usefixtures("no_hub")
-def test_a_bert_that_only_the_hub_has_is_named() -> None:
-    with pytest.raises(Incompatible, match=r"cannot load the BERT 'bert-base-uncased'.*text=DIR"):
-        build("albef-micro", "text=bert-base-uncased")
-
-
-def test_a_directory_without_a_tokenizer_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Incompatible, match=r"is not a tokenizer: it has no tokenizer\.json or"):
-        build("albef-base", f"text={tmp_path}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 
 from vlcpctl.core.errors import Incompatible, UsageError

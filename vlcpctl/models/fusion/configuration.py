@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import asdict, replace
 
-from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.core.transform import INTERPOLATIONS, RESIZE_MODES, ImageTransform
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.files.inputs import converted, read_json
 
 FAMILY = "fusion"
 CONFIG_FILE = "config.json"
 
-HEADS = ("linear", "cosine")
-CLEAN = ("none", "ctp", "whitespace", "lower", "canonicalize")  # the last three are open_clip's
-
 # Statistics of CLIP's training images, which the CTP authors use too.
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
-Size = Annotated[int, msgspec.Meta(ge=1)]
-Number = int | float  # of a JSON file: a whole number stays one
+Size = Annotated[int, Meta(ge=1)]
+# A whole number of a JSON file stays one.
+Number = int | float
+Positive = Annotated[int, Meta(gt=0)] | Annotated[float, Meta(gt=0)]
+Share = Annotated[int, Meta(ge=0, le=1)] | Annotated[float, Meta(ge=0, le=1)]
 Colors = tuple[Number, Number, Number]
 
 # What to do if the hub is out of reach.
@@ -36,8 +36,11 @@ ELSEWHERE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageConfig:
+class _Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of a configuration, without others."""
+
+
+class ImageConfig(_Settings, frozen=True, kw_only=True):
     """A vision transformer of timm; sizes in pixels."""
 
     image_size: Size
@@ -45,11 +48,10 @@ class ImageConfig:
     width: Size
     layers: Size
     heads: Size
-    mlp_ratio: Number = 4.0
+    mlp_ratio: Positive = 4.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextConfig:
+class TextConfig(_Settings, frozen=True, kw_only=True):
     """A BERT whose last `fusion_layers` layers also attend to the image; lengths in tokens."""
 
     context_length: Size
@@ -61,31 +63,29 @@ class TextConfig:
     positions: Size = 512
     token_types: Size = 2
     vocab_size: Size | None = None  # None: the tokenizer's
-    dropout: Number = 0.1
+    dropout: Share = 0.1
     tokenizer: str | None = None  # None: the tokenizer of `text_pretrained`
-    clean: str = "none"
+    clean: Literal["none", "ctp", "whitespace", "lower", "canonicalize"] = "none"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Preprocessing:
+class Preprocessing(_Settings, frozen=True, kw_only=True):
     """How images are prepared, with open_clip's names."""
 
     mean: Colors = CLIP_MEAN
     std: Colors = CLIP_STD
-    interpolation: str = "bicubic"
-    resize_mode: str = "squash"
+    interpolation: Literal["bicubic", "bilinear"] = "bicubic"
+    resize_mode: Literal["shortest", "longest", "squash"] = "squash"
     fill_color: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class FusionConfig:
+class FusionConfig(_Settings, frozen=True, kw_only=True, tag_field="family", tag=FAMILY):
     """The architecture, the preparation of images, and the source of initial weights."""
 
     embed_dim: Size
     image_cfg: ImageConfig
     text_cfg: TextConfig
     preprocess_cfg: Preprocessing = Preprocessing()
-    heads: str = "linear"
+    heads: Literal["linear", "cosine"] = "linear"
     learns_temperature: bool = False
     image_pretrained: str | None = None
     text_pretrained: str | None = None
@@ -94,18 +94,14 @@ class FusionConfig:
     @property
     def transform(self) -> ImageTransform:
         """How images are prepared for the model."""
-        preprocessing = dataclasses.asdict(self.preprocess_cfg)
-        return ImageTransform(image_size=self.image_cfg.image_size, **preprocessing)
+        return ImageTransform(image_size=self.image_cfg.image_size, **asdict(self.preprocess_cfg))
 
     def stored(self) -> dict[str, Any]:
         """The content of `config.json`, without the source of initial weights."""
-        values = dataclasses.asdict(self)
+        values: dict[str, Any] = msgspec.to_builtins(replace(self, directory=None))
         for name in ("directory", "image_pretrained", "text_pretrained"):
             del values[name]
-        return {"family": FAMILY, **values}
-
-
-_PARTS = {"image_cfg": ImageConfig, "text_cfg": TextConfig, "preprocess_cfg": Preprocessing}
+        return values
 
 
 def read_fusion(path: Path) -> FusionConfig | None:
@@ -119,7 +115,9 @@ def read_fusion(path: Path) -> FusionConfig | None:
         return None  # reading it as another family of models reports what is wrong
     if not isinstance(stored, dict) or stored.get("family") != FAMILY:
         return None
-    found = parse(stored, str(path))
+    refuse_huge(stored, str(path))
+    found = converted(stored, FusionConfig, path)
+    _check(found, path)
     text = found.text_cfg
     return replace(
         found,
@@ -148,25 +146,6 @@ def refuse_huge(config: Any, what: str, name: str = "") -> None:
             raise BadInput(f"{what}: {name} is {config}; it must be at most {most}")
 
 
-def parse(stored: Mapping[str, Any], what: str) -> FusionConfig:
-    """A configuration from a JSON object; `what` is its source, for messages.
-
-    Raises BadInput for unknown or missing names, wrong types, and sizes that do not match.
-    """
-    refuse_huge(stored, what)
-    values = {name: value for name, value in stored.items() if name != "family"}
-    for name, kind in ((None, FusionConfig), *_PARTS.items()):
-        given = values if name is None else values.get(name)
-        known = [each.name for each in dataclasses.fields(kind) if each.name != "directory"]
-        unknown = sorted(given.keys() - known) if isinstance(given, dict) else ()
-        if unknown:
-            place = what if name is None else f"{what}: {name}"
-            raise BadInput(f"{place}: {unknown_name('setting', unknown[0], known)}")
-    found = converted(values, FusionConfig, what)
-    _check(found, what)
-    return found
-
-
 def with_changes(
     found: FusionConfig, text_length: int | None, image_size: int | None, heads: str | None
 ) -> FusionConfig:
@@ -190,30 +169,21 @@ def with_changes(
     return replace(found, text_cfg=text, image_cfg=image, heads=heads or found.heads)
 
 
-def _check(found: FusionConfig, what: str) -> None:
-    """Raise BadInput if no model can be built from the configuration."""
-    image, text, prepared = found.image_cfg, found.text_cfg, found.preprocess_cfg
-    modes = ", ".join(RESIZE_MODES)
+def _check(found: FusionConfig, path: Path) -> None:
+    """Raise BadInput if no model can be built from sizes that do not match."""
+    image, text = found.image_cfg, found.text_cfg
     wrong = {
-        f"heads must be one of {', '.join(HEADS)}, not {found.heads!r}": found.heads not in HEADS,
-        f"clean must be one of {', '.join(CLEAN)}, not {text.clean!r}": text.clean not in CLEAN,
-        f"interpolation must be one of {', '.join(INTERPOLATIONS)}": (
-            prepared.interpolation not in INTERPOLATIONS
-        ),
-        f"resize_mode must be one of {modes}": prepared.resize_mode not in RESIZE_MODES,
-        "dropout must be from 0 to 1": not 0 <= text.dropout <= 1,
-        "mlp_ratio must be positive": image.mlp_ratio <= 0,
         "images and texts must have tokens of the same width": image.width != text.width,
         "the width is not a multiple of the heads": bool(
             image.width % image.heads or text.width % text.heads
         ),
         "image_size is not a multiple of patch_size": bool(image.image_size % image.patch_size),
-        "fusion_layers must be from 1 to layers": not 1 <= text.fusion_layers <= text.layers,
+        "fusion_layers must be from 1 to layers": text.fusion_layers > text.layers,
         "context_length is greater than positions": text.context_length > text.positions,
     }
     for reason, holds in wrong.items():
         if holds:
-            raise BadInput(f"{what}: {reason}")
+            raise BadInput(f"{path}: {reason}")
 
 
 def _beside(path: Path, name: str | None) -> str | None:

@@ -6,22 +6,18 @@ the shared space, m masked tokens, V words in the vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, ClassVar, Literal, TypeVar, cast, final
+from functools import cached_property
+from typing import ClassVar, Literal, cast, final
 
 from torch import Tensor
-from torch.func import functional_call
 
 from vlcpctl.core.batch import SpecialTokens
-from vlcpctl.models.base import BaseEncoder
-from vlcpctl.models.execution import compiled, evaluating
+from vlcpctl.models.base import BaseEncoder, Sides
 from vlcpctl.models.fusion.model import FusionModel, Outputs
 from vlcpctl.models.text_tower import TextTower, tower_around
 from vlcpctl.models.tokenizers import WordPieces
-
-Result = TypeVar("Result")
 
 
 @final
@@ -72,50 +68,8 @@ class FusionEncoder(BaseEncoder):
         """Recompute the activations of the layers in backward, instead of storing them."""
         self.model.checkpoint_gradients()
 
-    def _sides(
-        self,
-        images: Tensor | None,
-        texts: Tensor | None,
-        weights: Mapping[str, Tensor] | None,
-        *,
-        compiles: bool,
-    ) -> tuple[Tensor | None, Tensor | None]:
-        return self._run(self.model.sides, weights, images, texts, compiles=compiles)
-
-    def _run(
-        self,
-        what: Callable[..., Result],
-        weights: Mapping[str, Tensor] | None,
-        /,
-        *inputs: Any,
-        compiles: bool | None = None,
-    ) -> Result:
-        """A method of the model with its own weights, or in eval mode with others."""
-        compiles = self.compiles if compiles is None else compiles
-        run = self._compiled(what) if compiles else partial(self._under, what)
-        if weights is None:
-            return run(None, *inputs)
-        with evaluating(self.module):
-            return run(dict(weights), *inputs)
-
-    def _under(
-        self, what: Callable[..., Result], weights: dict[str, Tensor] | None, *inputs: Any
-    ) -> Result:
-        if weights is None:
-            return what(*inputs)
-        found: Result = functional_call(self.module, weights, (partial(what, *inputs),))
-        return found
-
-    def _compiled(self, what: Callable[..., Result]) -> Callable[..., Result]:
-        """The same method, compiled; each once."""
-        name = what.__name__
-        if name not in self._passes:
-            self._passes[name] = compiled(partial(self._under, what))
-        return self._passes[name]
-
-    @cached_property
-    def _passes(self) -> dict[str, Callable[..., Any]]:
-        return {}
+    def _sides(self, images: Tensor | None, texts: Tensor | None) -> Sides:
+        return self.model.sides(images, texts)
 
     @property
     def model(self) -> FusionModel:

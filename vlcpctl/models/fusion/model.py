@@ -7,9 +7,7 @@ token, D channels of the shared space, m masked tokens, V words in the vocabular
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +19,6 @@ from vlcpctl.models.fusion.text_encoder import TextEncoder
 
 START_TEMPERATURE = 0.07
 BERT_WIDTH, BERT_DEVIATION = 768, 0.02
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +47,6 @@ class FusionModel(nn.Module):
         self.image_projection = projection(config.heads, width, config.embed_dim)
         self.text_projection = projection(config.heads, width, config.embed_dim)
         self.logit_scale = nn.Parameter(torch.tensor(-math.log(START_TEMPERATURE)))
-
-    def forward(self, run: Callable[[], Result]) -> Result:
-        """Call `run`, one of the methods below.
-
-        torch's functional_call replaces the weights only during `forward`; this runs any method in
-        it.
-        """
-        return run()
 
     def sides(
         self, images: Tensor | None, texts: Tensor | None

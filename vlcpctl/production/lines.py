@@ -276,9 +276,9 @@ class Lines:
             **dict.fromkeys(INDEX),
         }
         found = [(one, path) for one, path in found if kinds.get(path.stem, True)]
-        own = galleries_of(self.made)
+        now = galleries_of(self.made)
         of_guards = (GUARDS, START, *INDEX)
-        found = [x for x in found if x[1].stem not in of_guards or galleries_of(x[0]) == own]
+        found = [x for x in found if x[1].stem not in of_guards or galleries_of(x[0]) == now]
         compared = {self.head[0].id, self.head[-1].id}
         rows = [str(path) for _, path in found if path.suffix == ".ndjson"]
         ranks = [

@@ -15,8 +15,8 @@ from vlcpctl.data.splitting.leaving_out import (
     LEAKED,
     SELF,
     Counts,
+    LeftOut,
     LeftOutList,
-    ListedKeys,
     counts_of,
     sentence,
 )
@@ -31,13 +31,12 @@ from vlcpctl.data.splitting.rules import (
     by_turn,
 )
 from vlcpctl.data.splitting.selection import SelectedPair, Selection
+from vlcpctl.data.tasks.facts import TaskSummary
 from vlcpctl.data.tasks.index import SPLITS
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
-from vlcpctl.data.tasks.manifests import TaskSummary
 from vlcpctl.data.tasks.samples import KeptValues, Pair
-from vlcpctl.data.tasks.shards import LinkingSplitWriter, SplitWriter
 from vlcpctl.data.tasks.skips import SkipLog
-from vlcpctl.data.tasks.tar import Appender
+from vlcpctl.data.tasks.tars import Appender, SplitWriter, TarLinks, TarWriter
 from vlcpctl.files.inputs import MOST_TASKS
 
 ELSEWHERE = "held out in another task"
@@ -127,8 +126,7 @@ def _split_chooser(plan: Plan, rule: Rule) -> tuple[SplitOf, list[str]]:
 class _Leaks:
     """Leaves out pairs for training that have a test image, and counts them by its list.
 
-    The pairs are read for the test images of the stream itself. Two images are the same if the
-    first 16 bytes of their sha256 are.
+    The pairs are read for the test images of the stream itself.
     """
 
     def __init__(self, plan: Plan, rule: Rule) -> None:
@@ -138,13 +136,13 @@ class _Leaks:
             for batch in Selection(plan, rule, is_last=False).batches():
                 tested = [pair for _, pair, split in batch if split == "test"]
                 digits |= {pair.sha256[: 2 * KEY_BYTES] for pair in tested}
-            self.lists.append(LeftOutList(LEAKED, SELF, SELF, Keys.of(digits)))
-        self._keys = ListedKeys(self.lists)
+            self.lists.append(LeftOutList(LEAKED, SELF, SELF, images=Keys.of(digits)))
+        self._left_out = LeftOut(self.lists)
 
     def without(self, batch: list[SelectedPair], split_of: SplitOf) -> list[SelectedPair]:
         """The pairs of a batch that are no leaks."""
         kept = []
-        places = self._keys.places_of_images([sample for _, sample, _ in batch]).tolist()
+        places = self._left_out.places([pair for _, pair, _ in batch]).tolist()
         for pair, place in zip(batch, places, strict=True):
             if place >= 0 and split_of(*pair) == "train":
                 self.counts[place] += 1
@@ -193,8 +191,12 @@ class _Writers:
 
     def _writer(self, task: str, split: str) -> SplitWriter:
         plan, directory = self._plan, self.directories[task]
-        kind = LinkingSplitWriter if plan.options.in_place else SplitWriter
-        return kind(directory, split, task, self._appender, plan.shard_bytes, plan.columns.keep)
+        tars = (
+            TarLinks(directory, split)
+            if plan.options.in_place
+            else TarWriter(directory, split, self._appender, plan.shard_bytes)
+        )
+        return SplitWriter(split, task, tars, plan.columns.keep)
 
     def close(
         self, names: list[str], beyond_take: Counter[str], more: MoreOfSplit | None

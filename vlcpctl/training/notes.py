@@ -13,9 +13,7 @@ from vlcpctl.core import console
 from vlcpctl.core.errors import some_names
 from vlcpctl.core.machine import has_tf32, is_gpu
 from vlcpctl.core.method import Method
-from vlcpctl.core.transform import TORCH
 from vlcpctl.core.words import as_word
-from vlcpctl.data.images.resizing import slow_note
 from vlcpctl.files.finished import already_made
 from vlcpctl.models.checkpoint_files import SLOTS
 from vlcpctl.models.configuration import activation_note, fusion_configuration, in_words
@@ -134,8 +132,6 @@ def _notes(plan: TrainPlan) -> Iterator[str]:
         share = plan.sampler.replay_share
         what = "the buffer is shuffled with the task" if share is None else f"share={share:g}"
         yield f"--replay {settings.replay}: {what}"
-    if settings.resize == TORCH and (slow := slow_note()):
-        yield slow
     left_out, pairs = plan.sampler.left_out, plan.sampler.epoch_pairs
     if left_out:
         which = "it does" if left_out == 1 else "they do"

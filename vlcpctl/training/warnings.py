@@ -19,8 +19,7 @@ from vlcpctl.core.errors import UsageError, some_names
 from vlcpctl.core.method import Method
 from vlcpctl.data.loading.groups import sizes
 from vlcpctl.data.loading.sampler import PairSampler
-from vlcpctl.data.tasks.neighbours import shared_with_evaluation, stream_entries
-from vlcpctl.data.tasks.task import Split, Task
+from vlcpctl.data.tasks.task import Split, Task, shared_with_evaluation, stream_entries
 from vlcpctl.methods.plugins.source import facts_of
 from vlcpctl.models.configuration import shared_width
 from vlcpctl.training.history import TaskHistory

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from support.processes import exit_code_of, run_line, start_child, wait_until
 from support.program import check_refused, run_program
-from support.writers import WRITERS, lines, make_place
+from support.writers import NO_FORCE, WRITERS, lines, make_place
 
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.files import locks
@@ -77,7 +77,7 @@ def test_a_second_writer_ends_with_exit_4_and_names_the_first(
 ) -> None:
     words = lines(place)[writer]
     with writer_of(tmp_path / "out") as pid:
-        for force in ([], [] if writer == "timings" else ["--force"]):
+        for force in ([], [] if writer in NO_FORCE else ["--force"]):
             ended = run_program(capfd, *words, tmp_path / "out", *force)
             says = f"{tmp_path / 'out'} is being written by process {pid} on host "
             check_refused(ended, str(words[0]), 4, says, "; wait for it, or use --wait")
@@ -246,7 +246,7 @@ def test_of_many_races_none_ends_badly(place: Path, tmp_path: Path, writer: str)
         out.parent.mkdir()
         words = [*lines(place)[writer], out]
         assert sorted(race(out.parent, words, [*words, "--wait"]))[0] == 0
-        more = other.get(writer, ["--gallery", "own"])
+        more = other.get(writer, ["--metric", "rm"])
         again = out.with_name("again")
         codes = race(out.parent, [*words[:-1], again], [*words[:-1], again, *more, "--wait"])
         assert sorted(codes) == [0, 4]

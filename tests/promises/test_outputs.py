@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.program import check_refused, run_program
-from support.writers import WRITERS, lines, make_place
+from support.writers import NO_FORCE, WRITERS, lines, make_place
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_outputs_that_are_not_ours_are_refused_and_nothing_changes(
 ) -> None:
     """An unset variable (an empty path), and everything else that a slip may name."""
     words = lines(place)[writer]
-    force = [] if writer == "timings" else ["--force"]
+    force = [] if writer in NO_FORCE else ["--force"]
     project = tmp_path / "home" / "project"
     for name in ("here", "theirs", "theirs.old", ".theirs.new"):
         (project / name).mkdir(parents=True)

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from support.program import ProgramResult, check_refused, run_program
-from support.writers import WRITERS, lines, make_data, make_place
+from support.writers import NO_FORCE, WRITERS, lines, make_data, make_place
 
 from vlcpctl.commands import COMMANDS, command_class
 from vlcpctl.core.options import options_of
@@ -19,7 +19,6 @@ Run = Callable[..., ProgramResult]
 NO_OUTPUT = {"batch", "check", "methods", "doctor"}
 IN_PLACE = {"update", "forget"}  # they change what is there; their own tests have such places
 KEEPS_NOTHING = {"junit", "contact sheet"}
-NO_FORCE = {"timings", "contact sheet"}
 QUICK = ("split", "forgetting-report")  # these and the first two need no model
 SPELLINGS = (
     "on another file system",

@@ -1,13 +1,10 @@
-"""recipes/mutants.py: breaks are one line each, and the tests that execute the line kill them."""
+"""recipes/mutants.py: breaks are one line each, and tests of the module are found."""
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import subprocess
-import sys
+import runpy
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 from support.recipe_lines import RECIPES
@@ -15,109 +12,41 @@ from support.recipe_lines import RECIPES
 SOURCE = '''"""Sums."""
 
 
-def total(values: list[int]) -> int:
-    """The sum.
-
-    >>> total([1, 2])
-    3
-    """
-    count = sum(values)
-    return count
-
-
-def is_large(count: int) -> bool:
-    """Whether a count is large."""
-    assert isinstance(count, int)
-    check(count)
-    return count > 7
-
-
-def check(count: int) -> None:
-    """Refuse negative counts."""
-    if count < 0:
-        raise ValueError(f"{count} < 0")
+def is_large(values: list[int]) -> bool:
+    """Whether a sum is large."""
+    assert values != []
+    check(values)
+    return sum(values) > 7 and True
 '''
-TESTS = """
-from vlcpctl.deletion.sums import is_large
-
-def test_nine_is_large():
-    assert is_large(9)
-"""
-MORE_TESTS = """
-import pytest
-
-def test_negative_counts_are_refused():
-    with pytest.raises(ValueError):
-        is_large(-1)
-"""
+BROKEN = {
+    "pass",
+    "return None",
+    "return sum(values) >= 7 and True",
+    "return sum(values) > 8 and True",
+    "return sum(values) > 7 and False",
+    "return (sum(values) > 7 or True)",
+}
 
 
 @pytest.fixture
-def mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script, over a package with one file and one test."""
-    spec = importlib.util.spec_from_file_location("mutants", RECIPES / "mutants.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    root = tmp_path / "root"
-    for name, text in (("vlcpctl/deletion/sums.py", SOURCE), ("tests/test_sums.py", TESTS)):
-        (root / name).parent.mkdir(parents=True)
-        (root / name).write_text(text)
-    (root / "pytest.ini").write_text("[pytest]\naddopts = --doctest-modules\nmarkers = slow\n")
-    subprocess.run(["git", "init", "-q", root], check=True)
-    monkeypatch.setattr(module, "ROOT", root)
-    monkeypatch.setattr(module, "LIST", root / "mutants.jsonl")
-    monkeypatch.setattr(module, "SUBJECTS", {"deletion": ["tests"]})
-    return module
+def script() -> dict[str, Any]:
+    return runpy.run_path(str(RECIPES / "mutants.py"))
 
 
-def test_breaks_are_one_line_of_code_by_the_rules(mutants: ModuleType) -> None:
-    found = [(one.kind, one.line, one.broken.strip()) for one in mutants.candidates("deletion")]
-    assert sorted(found) == [
-        ("call", 17, "pass"),
-        ("constant", 18, "return count > 8"),
-        ("constant", 23, "if count < 1:"),
-        ("operator", 18, "return count >= 7"),
-        ("operator", 23, "if count <= 0:"),
-        ("return", 11, "return 0"),
-        ("return", 18, "return False"),
-        ("return", 18, "return True"),
-    ]
+def test_what_a_test_could_notice_is_broken(script: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "vlcpctl" / "room" / "sums.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(SOURCE)
+    found = list(script["breaks"](file, tmp_path))
+    assert {one.new for one in found} == BROKEN
+    assert {one.line for one in found} == {7, 8}
+    for one in found:
+        compile(one.source, one.file, "exec")
+    drawn = script["draw"](tmp_path, 1, 2)
+    assert {(one.file, one.line) for one in drawn} == {("vlcpctl/room/sums.py", n) for n in (7, 8)}
 
 
-@pytest.mark.slow
-def test_examples_and_tests_kill_and_survivors_are_tried_again(
-    mutants: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mutants, "KINDS", ("call", "return"))
-
-    def call(*words: object) -> None:
-        monkeypatch.setattr(sys, "argv", ["mutants.py", *map(str, words)])
-        mutants.main()
-
-    def results() -> dict[str, list[str]]:
-        rows = [json.loads(line) for line in mutants.LIST.read_text().splitlines()]
-        return {
-            row["broken"].strip(): [row[at]["result"] for at in ("before", "after") if at in row]
-            for row in rows
-        }
-
-    call("draw", "--count", 2, "--seed", 2)
-    drawn = mutants.LIST.read_text()
-    call("draw", "--count", 2, "--seed", 2)
-    assert mutants.LIST.read_text() == drawn
-    call("run", "--work", tmp_path / "work")
-    before = results()
-    assert len(before) == 2
-    assert before["return 0"] == ["killed"]
-    assert before["pass"] == ["survived"]
-    # The line stands elsewhere by then.
-    (mutants.ROOT / "vlcpctl/deletion/sums.py").write_text(
-        SOURCE.replace("    assert", "\n    assert")
-    )
-    with (mutants.ROOT / "tests/test_sums.py").open("a") as file:
-        file.write(MORE_TESTS)
-    call("run", "--again", "--work", tmp_path / "work")
-    assert results()["return 0"] == ["killed"]
-    assert results()["pass"] == ["survived", "killed"]
+def test_tests_of_a_module_come_first(script: dict[str, Any]) -> None:
+    first, second, *_, last = script["tests_of"]("vlcpctl/metrics/chance.py", RECIPES.parent)
+    assert (first, last) == ("vlcpctl/metrics/chance.py", "tests/metrics")
+    assert "test_" in second

@@ -99,40 +99,6 @@ def test_angles_and_scores_make_one_page(tmp_path: Path) -> None:
     assert "bwt_gem" in text
 
 
-def test_angles_alone_make_a_page_without_formulas_of_forgetting(tmp_path: Path) -> None:
-    text = page(build(read_back(tmp_path / "r", [turned(60.0)]), ReportRequest()))
-    assert "bwt_gem" not in text
-    assert "1 run<" in text
-
-
-def test_a_chosen_run_leaves_the_angles_of_others_out(tmp_path: Path) -> None:
-    rows = read_back(tmp_path / "r", [turned(60.0), turned(50.0, run="er")])
-    (space,) = build(rows, ReportRequest(runs=["er"])).spatial_tracks
-    assert {turn.run for turn in space.pairs} == {"er"}
-
-
-def test_rows_since_other_checkpoints_do_not_contradict(tmp_path: Path) -> None:
-    rows = [turned(60.0, 0, 2), turned(50.0, 1, 2)]
-    assert len(read_back(tmp_path / "r", rows)) == 2
-    stale = turned(60.0, 0, 2)
-    stale["since"] = stale["since"] | {"checkpoint": "old"}
-    with pytest.raises(BadInput, match="checkpoint is 'c0' there and 'old' here"):
-        read_back(tmp_path / "s", [turned(60.0, 0, 2), stale])
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"degrees": {"sam_image": [1, -1]}}, ".degrees.*`"),
-        ({"degrees": {"sam_image": [0] * 181}}, ".degrees.*`"),
-        ({"since": {"step": 0}}, "field `run`"),
-    ],
-)
-def test_a_broken_row_is_named(tmp_path: Path, change: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
-        read_back(tmp_path / "r", [turned(60.0) | change])
-
-
 def test_a_row_of_angles_needs_their_counts(tmp_path: Path) -> None:
     bare = turned(60.0)
     del bare["degrees"]["ram_text"]

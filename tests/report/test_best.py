@@ -10,7 +10,7 @@ from support.eval_rows import read_back
 from support.sweep_rows import sweep
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.report.report import Document, ReportRequest, build, identity, summary
+from vlcpctl.report.report import Document, ReportRequest, build
 from vlcpctl.report.write import write_tables
 
 Rows = list[dict[str, Any]]
@@ -55,17 +55,6 @@ def test_the_best_setting_of_each_method_is_reported_on_the_other_split(tmp_path
         "42.33 (ctp, lr=0.5), 39.33 (ctp, lr=0.1)"
     )
     assert second.endswith(": 40.33 (ewc, lr=0.5), 38.33 (ewc, lr=0.1)")
-
-
-def test_without_groups_the_settings_are_runs(tmp_path: Path) -> None:
-    document = report(tmp_path, SWEEP, best="rm")
-    assert names(document) == [("test", "a"), ("test", "d"), ("test", "e")]
-
-
-def test_the_first_field_says_what_is_chosen_for(tmp_path: Path) -> None:
-    rows = [one for one in SWEEP if one["run"] in {"a", "b", "c", "d"}]
-    document = report(tmp_path, rows, group_by=["lr,method"], best="rm")
-    assert names(document) == [("test", "lr=0.1, ctp"), ("test", "lr=0.5, ctp")]
 
 
 def test_lower_is_better_where_the_definition_says_so(tmp_path: Path) -> None:
@@ -123,18 +112,3 @@ def test_two_tracks_need_a_selector(tmp_path: Path) -> None:
         report(tmp_path, SWEEP + other, best="rm")
     document = report(tmp_path, SWEEP + other, best="rm@evaluator=retrieval")
     assert {run for _, run in names(document)} == {"a", "d", "e"}
-
-
-def test_summary_json_has_all_settings(tmp_path: Path) -> None:
-    found = summary(report(tmp_path, SWEEP, best="rm"), {"rows": "x"})["best"]
-    assert found[0] == {
-        "of": "ctp",
-        "chosen": "a",
-        "metric": "own_final.rm",
-        "settings": [{"run": "a", "value": 42.333333}, {"run": "b", "value": 39.333333}],
-    }
-
-
-def test_the_identity_has_the_metric(tmp_path: Path) -> None:
-    rows = read_back(tmp_path / "r", SWEEP)
-    assert identity(rows, ReportRequest(best="rm"))["best"] == "rm"

@@ -84,14 +84,6 @@ def test_every_run_has_its_number_its_colour_and_its_dash() -> None:
     assert len({(one.colour, one.marker, one.dash) for one in STYLES.values()}) == len(STYLES)
 
 
-def test_bands_are_drawn_for_few_runs_only() -> None:
-    def bands(count: int) -> int:
-        runs = [Line(str(n), STYLES[f"run {n}"], A.points) for n in range(count)]
-        return len(found(lines(*runs).svg(), opacity=0.14))
-
-    assert (bands(3), bands(13)) == (3, 0)
-
-
 def test_axes_hold_every_score_and_start_at_zero_unless_that_wastes_half_the_chart() -> None:
     def marks(*values: float) -> tuple[float, ...]:
         shown = line("a", ONE, *((n, value, value, value) for n, value in enumerate(values)))
@@ -199,9 +191,3 @@ def test_a_legend_shows_each_run_as_it_is_drawn() -> None:
     assert f'stroke-dasharray="{" ".join(map(str, dashed.dash))}"' in second
     assert f'stroke-dasharray="{" ".join(map(str, LEVEL_DASH))}"' in third
     assert [one.count("<path") for one in (first, second, third)] == [2, 2, 1]  # line and marker
-
-
-def test_charts_have_the_colours_of_the_page_and_names_are_text() -> None:
-    svg = lines(Line("<b>\x1b", ONE, A.points)).svg()
-    assert "&lt;b&gt;" in svg
-    assert not re.search(r"#[0-9a-f]{3,6}\b|\x1b|font-family|class=", svg)

@@ -53,20 +53,7 @@ def test_every_chart_is_written_in_three_formats_and_again_with_the_same_bytes(
         assert not re.search(rb"/CreationDate|/Type3", data)
 
 
-def test_a_chart_is_drawn_with_markers_that_can_be_read_in_grey(tmp_path: Path) -> None:
-    found = read_back(tmp_path / "r", [*own_rows(run="a"), *own_rows(run=HOSTILE)])
-    charts = _charts_of(found)
-    with figures._style():
-        figure = figures._wide(charts[0], 3.25)
-    (axes,) = figure.axes
-    assert len({line.get_marker() for line in axes.lines}) == 2
-    assert figure.get_size_inches()[0] == 3.25
-    texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert sorted(texts) == sorted(["a", HOSTILE])
-
-
 def _charts_of(rows: list[Any]) -> list[Any]:
-
     return [chart for _, chart in _charts(build(rows, ReportRequest()))]
 
 

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from support.deletion_world import pair_at, traces
-from support.forgotten_world import ForgottenWorld, add_zeroshot, make_world, usual_ranks
+from support.forgotten_world import ForgottenWorld, add_zeroshot, make_world
 from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput
@@ -33,6 +33,7 @@ from vlcpctl.report.forgotten import (
     open_library,
     small_picture,
 )
+from vlcpctl.report.report import read_facts
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 
@@ -100,10 +101,6 @@ def test_large_files_are_read_task_by_task_with_the_same_result(
     whole = found_in(world)
     monkeypatch.setattr(forgotten, "_MOST_AT_ONCE", 1)
     assert found_in(world) == whole
-
-
-def test_a_run_that_has_learned_one_task_has_forgotten_nothing(tmp_path: Path) -> None:
-    assert found_in(make_world(tmp_path, tasks=1, rank_of=usual_ranks)).tallies == ()
 
 
 def test_a_page_has_at_most_200_examples(world: ForgottenWorld) -> None:
@@ -245,15 +242,13 @@ def test_the_page_shows_queries_answers_and_ranks_with_each_picture_once(
     assert "| er | 16 | 12 | 8 | 67 % | 4 | 8 |" in (out / "report.md").read_text("utf-8")
     summary = summary_of(out)
     assert summary["identity"]["images"] == sorted(one.content for one in world.tasks)
-    changed = summary["forgotten"]["tasks"][0]["directions"]["i2t"]
-    assert changed["n_forgotten"] == 2
-    assert changed["forgotten"][0] == {
-        "key": world.key(0, 0),
-        "caption": None,
-        "ranks": [1, 4],
-        "wrong": world.key(0, 1),
-        "wrong_caption": 0,
+    facts = read_facts((out / "facts.csv").read_text())
+    of = {
+        one["metric"]: one["value"]
+        for one in facts
+        if one["data"] == "00-part-0" and one["key"] == "i2t"
     }
+    assert (of["queries"], of["right_then"], of["forgotten"], of["gained"]) == (4, 3, 2, 1)
     bare = page_of(report(capfd, tmp_path / "bare", world))
     assert f"key {world.key(0, 0)}" in bare
     assert test.captions(0)[0] not in bare
@@ -315,7 +310,6 @@ def test_forget_removes_a_pair_from_reports_and_a_new_one_lacks_it(
     assert entries["report"]["removed"]["examples"] > 3
     assert kept.captions[0] in page_of(out), "the other pairs stay"
     assert page_of(out).endswith("</html>\n")
-    assert summary_of(out)["forgotten"]["tasks"][0]["directions"]["i2t"]["n_forgotten"] == 2
     assert traces(report(capfd, tmp_path / "new", world, *images), pair) == []
     # The old report is of other images; it is not taken for the new one.
     words = ("forgetting-report", world.rows, "--ranks", world.ranks, "-o", out, *images)

@@ -10,7 +10,7 @@ from support.eval_rows import current, own_rows, read_back, row
 from support.sweep_rows import sweep
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.report.report import Document, ReportRequest, build, identity, summary
+from vlcpctl.report.report import Document, ReportRequest, build
 from vlcpctl.report.scores import Run
 from vlcpctl.report.sweep import parse_group_by
 
@@ -56,17 +56,6 @@ def test_other_settings_that_differ_in_a_line_are_named(tmp_path: Path) -> None:
         "--group-by method: runs 'high-0' and 'low-0' are one line, but lr is 0.5 in one and 0.1 "
         "in the other; add lr to --group-by, select runs with --run, or use --allow-mixed config"
     )
-
-
-def test_settings_may_be_mixed_on_request(tmp_path: Path) -> None:
-    rows = sweep("a") + sweep("b", seed=1, lr=0.5)
-    (run,) = runs_of(report(tmp_path, rows, "method", allow_mixed=["config"])).values()
-    assert run.seeds == (0, 1)
-
-
-def test_methods_are_not_mixed_unnoticed(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="method is ctp in one and ewc in the other; add method"):
-        report(tmp_path, sweep("a") + sweep("b", "ewc", seed=1), "lr")
 
 
 def test_two_runs_of_one_seed_are_refused(tmp_path: Path) -> None:
@@ -121,15 +110,3 @@ def test_the_model_at_the_start_is_that_of_every_line(tmp_path: Path) -> None:
         "lr=0.1": 2,
         "lr=0.5": 2,
     }
-
-
-def test_the_identity_changes_only_if_the_option_is_given(tmp_path: Path) -> None:
-    rows = read_back(tmp_path / "r", TWO_BY_TWO)
-    assert not {"group_by", "best"} & identity(rows, ReportRequest()).keys()
-    assert identity(rows, ReportRequest(group_by=["method, lr"]))["group_by"] == ["method", "lr"]
-
-
-def test_summary_json_says_which_runs_are_in_a_line(tmp_path: Path) -> None:
-    found = summary(report(tmp_path, TWO_BY_TWO, "lr"), {"rows": "x"})
-    assert found["groups"] == {"lr=0.1": ["low-0", "low-1"], "lr=0.5": ["high-0", "high-1"]}
-    assert "best" not in found

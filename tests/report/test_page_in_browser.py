@@ -159,20 +159,6 @@ def test_nothing_is_cut_fetched_or_reported(
     tab.context.close()
 
 
-def test_what_is_cut_would_be_found(browser: Any, pages: dict[str, Path]) -> None:
-    tab, _ = _open(browser, pages["3 runs"], "light")
-    tab.evaluate("""() => {
-      document.querySelector("main svg text").textContent = "a name of a task ".repeat(20);
-      document.body.insertAdjacentHTML("beforeend",
-        "<p style='overflow:hidden;width:40px;white-space:nowrap'>longer than its box</p>");
-      document.querySelector("h1").style.color = "#aaa";
-    }""")
-    cut = tab.evaluate(CUT)
-    assert len(cut) == 2
-    assert [text for text, *_ in tab.evaluate(CONTRAST)[1]] == ["Forgetting report"]
-    tab.context.close()
-
-
 def test_the_page_reads_without_its_script(browser: Any, pages: dict[str, Path]) -> None:
     tab, said = _open(browser, pages["20 runs"], "light", java_script_enabled=False)
     assert said == []

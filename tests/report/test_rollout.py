@@ -14,7 +14,6 @@ from support.rank_files import write_ranks
 
 from vlcpctl.core.errors import BadInput, GateFailed
 from vlcpctl.evaluation.rank_files import SavedRanks
-from vlcpctl.export.model_card import _evaluated
 from vlcpctl.metrics.chance import critical_value
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.report.gates import enforce
@@ -165,13 +164,6 @@ def test_a_missing_side_is_named_and_undefined(tmp_path: Path) -> None:
         report(tmp_path, only)
 
 
-def test_rows_of_no_guard_are_not_shown_and_said(tmp_path: Path) -> None:
-    index = [one | {"gallery_checkpoint": "S"} for one in trained()]
-    document = report(tmp_path, [*trained(), of(80, None), of(75), *index])
-    assert not document.roll_outs
-    assert document.notes[-1].startswith("not shown: 1 rows with a gallery_checkpoint")
-
-
 def test_seeds_are_paired_and_each_has_its_index(tmp_path: Path) -> None:
     rows = scores(80, 79, 70, 75)
     second = [*trained(seed=1), of(77, seed=1, checkpoint="c0-1")]
@@ -179,13 +171,6 @@ def test_seeds_are_paired_and_each_has_its_index(tmp_path: Path) -> None:
     small, large = report(tmp_path, [*rows, *second]).roll_outs
     assert small.loss(KEEP, "rm").drop.values == (1, 4)  # type: ignore[union-attr]
     assert large.loss(KEEP, "rm").drop is None  # the second seed was not measured there
-
-
-def test_galleries_and_metrics_of_the_index_are_not_those_of_another(tmp_path: Path) -> None:
-    """Rows of another limit are not compared."""
-    rows = [*trained(), of(80, None), of(75), of(70, gallery_checkpoint="S", limit=3)]
-    (found,) = report(tmp_path, rows).roll_outs
-    assert lost(found) == [None, None, None]
 
 
 def ranked(path: Path, hits: dict[str, float], count: int = 400) -> tuple[Rows, list[Path]]:
@@ -248,8 +233,3 @@ def test_ranks_of_an_index_are_not_taken_for_those_of_the_model(tmp_path: Path) 
     assert with_all
     assert found.loss(KEEP, "rm").interval is None  # its scores are those of "all"
     assert found.loss(ALL, "rm").interval
-
-
-def test_model_cards_say_what_was_added(tmp_path: Path) -> None:
-    one, other = read_back(tmp_path / "r", [of(80, None), of(75, options=MORE)])
-    assert [_evaluated(row) for row in (one, other)] == ["coco", "coco, 40 images added"]

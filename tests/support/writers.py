@@ -64,3 +64,4 @@ def lines(place: Path) -> dict[str, Words]:
 
 
 WRITERS = tuple(lines(Path()))
+NO_FORCE = {"timings", "contact sheet"}

@@ -51,17 +51,15 @@ class ForgettingReport(Quiet, Json):
     that it started from, or with that of --baseline. Intervals of the drops need --ranks with the
     ranks of both models; they resample the queries 2,000 times, an image with its captions.
 
-    With --ranks, --out also has forgotten/TASK.html for each task: queries that were right just
-    after the task was learned and are wrong at the end, those that fell furthest first, and the
-    reverse. --images is where their pictures and captions are, and a guard that it names has such a
-    page, too, against the baseline; 'vlcpctl forget' removes a pair from reports, too. A page has
-    at most 400 examples and a megabyte of pictures, all pages together 20,000 examples and 32
-    megabytes.
+    With --ranks, --out also has forgotten.html, with at most 200 examples: queries that were right
+    just after their task was learned and are wrong at the end, those that fell furthest first, and
+    the reverse. --images is where their pictures and captions are; a guard that it names is there,
+    too, against the baseline. 'vlcpctl forget' removes a pair from reports, too.
 
     --checkpoint adds what checkpoints record about the runs: loss terms over the steps, seconds,
-    pairs, memory and state of each task, settings, command lines and the chain of checkpoints.
-    Directories are searched four levels deep. Checkpoints are matched with rows by content id; a
-    checkpoint of the same run that a matched one was trained from is included.
+    pairs, memory and state, and the settings in which runs differ. Directories are searched four
+    levels deep. Checkpoints are matched with rows by content id; a checkpoint of the same run that
+    a matched one was trained from is included.
 
     --fail-if METRIC:OP:VALUE, with OP one of lt, le, gt and ge, exits with code 7 if the condition
     is true. It can be repeated; value, bound and verdict of every condition are printed.

@@ -1,7 +1,7 @@
 """What runs forgot and gained since they learned each task: counts, queries and their pictures.
 
 Every line of the page that has something of a pair also has its key, so that `vlcpctl forget` can
-remove the lines of a pair; summary.json has the keys, too.
+remove the lines of a pair.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ _MOST_AT_ONCE = 2_000_000  # ranks of a run that are read at once: about 600 MB
 _MOST_RUNS = 8  # that are columns of the table of tasks
 _LONGEST_TEXT = 160  # characters
 _QUALITY = 82  # of JPEG
+_OF_TRACK = ("evaluator", "protocol", "map_variant", "split")
 _REMOVED = "a pair that was deleted since"
 
 
@@ -75,12 +76,6 @@ class Change:
     def is_gain(self) -> bool:
         """Whether it was wrong then and is right now."""
         return self.now == 1
-
-    def as_json(self) -> dict[str, Any]:
-        """The form that summary.json has."""
-        ranks, wrong = [self.then, self.now], self.wrong
-        found = {"key": self.key, "caption": self.caption, "ranks": ranks, "wrong": wrong}
-        return found | {"wrong_caption": self.wrong_caption}
 
 
 @dataclass(frozen=True)
@@ -116,16 +111,14 @@ class Tally:
         """The examples, worst rank first."""
         return [one for one in self.changes if one.is_gain == gained]
 
-    def as_json(self) -> dict[str, Any]:
-        """The counts and examples, for summary.json."""
-        return {
-            "queries": self.queries,
-            "right": [self.right_then, self.right_now],
-            "n_forgotten": self.forgotten,
-            "n_gained": self.gained,
-            "forgotten": [one.as_json() for one in self.shown(gained=False)],
-            "gained": [one.as_json() for one in self.shown(gained=True)],
-        }
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The counts, as records of facts.csv."""
+        about: dict[str, Any] = dict(zip(_OF_TRACK, self.track, strict=True))
+        about |= {"run": self.run, "seeds": str(self.seed), "gallery": self.gallery, "n": 1}
+        about |= {"data": self.task, "step": str(self.last), "key": self.way}
+        about |= {"since": "start" if self.learned == START else str(self.learned)}
+        for metric in ("queries", "right_then", "right_now", "forgotten", "gained"):
+            yield about | {"metric": metric, "value": getattr(self, metric)}
 
 
 @dataclass(frozen=True)
@@ -136,19 +129,6 @@ class Forgotten:
     library: Library | None = None
     notes: tuple[str, ...] = ()
     used: frozenset[Path] = field(default=frozenset(), compare=False)  # files of ranks
-
-    def as_json(self) -> dict[str, Any]:
-        """Counts, keys and ranks of what was forgotten, for summary.json."""
-        tasks = []
-        names = ("evaluator", "protocol", "map_variant", "split")
-        for (track, run, task), found in groupby(self.tallies, _place):
-            of_task = list(found)
-            first = of_task[0]
-            about: dict[str, Any] = dict(zip(names, track, strict=True)) | {"run": run}
-            about |= {"seed": first.seed, "task": task, "steps": [first.learned, first.last]}
-            about |= {"gallery": first.gallery}
-            tasks.append(about | {"directions": {one.way: one.as_json() for one in of_task}})
-        return {"tasks": tasks}
 
 
 def _place(one: Tally) -> tuple[TrackKey, str, str]:

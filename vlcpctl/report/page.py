@@ -44,7 +44,7 @@ from vlcpctl.report.tables import (
     stability_points,
     stability_table,
 )
-from vlcpctl.report.training import loss_charts, run_tables, training_tables
+from vlcpctl.report.training import loss_charts, training_tables
 
 _MOST_CELLS = 300_000  # of all matrices of the page, half of them empty: 3 MB
 _LEAST_SHOWN = 10  # steps and tasks of a matrix
@@ -325,15 +325,10 @@ def _training(document: Document, styles: Styles) -> Iterator[Markup]:
     if cards or tables:
         yield _part("heading", "Training" if cards else "Settings")
     yield from (_part("wrapping", one) for one in tables)
-    if cards is None:
-        return
-    if charts := loss_charts(cards, styles):
+    if charts := loss_charts(cards, styles) if cards else []:
         shown = {one.name for chart in charts for one in chart.lines}
         legend = [(name, style, False, "") for name, style in styles.items() if name in shown]
         yield _part("losses", charts, legend)
-    yield _part("heading", "Settings and provenance of each run", 3)
-    for run in cards.runs:
-        yield _part("folded", run.name, run_tables(cards, run, settings), True)
 
 
 def _forgotten(document: Document) -> Iterator[Markup]:

@@ -100,7 +100,7 @@ from vlcpctl.report.tables import (
     stability_table,
     transfer_table,
 )
-from vlcpctl.report.training import SettingTexts, run_tables, settings_by_run, training_tables
+from vlcpctl.report.training import SettingTexts, settings_by_run, training_tables
 
 if TYPE_CHECKING:
     from vlcpctl.data.tasks.task import Task
@@ -203,7 +203,7 @@ class Document:
         names += sorted({one.run.name for one in self.curves})
         names += sorted({run.name for track in self.tracks for run in track.every if run.outside})
         names += sorted({pair.run for space in self.spatial_tracks for pair in space.pairs})
-        names += [one.name for one in self.cards.runs] if self.cards else []
+        names += self.cards.runs if self.cards else []
         return tuple(dict.fromkeys([*names, *self.settings]))
 
     @cached_property
@@ -211,8 +211,9 @@ class Document:
         """The cards of the runs in the order of `names`."""
         if self.cards is None:
             return None
-        runs = sorted(self.cards.runs, key=lambda one: self.names.index(one.name))
-        return replace(self.cards, runs=tuple(runs))
+        return replace(self.cards, runs={
+            name: self.cards.runs[name] for name in self.names if name in self.cards.runs
+        })  # fmt: skip
 
     @cached_property
     def ordered_settings(self) -> Mapping[str, SettingTexts]:
@@ -244,8 +245,9 @@ class Document:
         ]
         sections += self.calibration_sections()
         sections += [(space.title, space.tables()) for space in self.spatial_tracks]
-        training = self.training_tables(is_long=has_every_metric)
-        sections += [("Training", training)] if training else []
+        if self.cards or has_every_metric:
+            training = training_tables(self.ordered_cards, self.ordered_settings)
+            sections += [("Training", training)] if training else []
         return sections if has_every_metric else [*sections, *self._conditions()]
 
     def terminal_sections(self) -> list[tuple[str, list[Table]]]:
@@ -255,19 +257,6 @@ class Document:
 
     def _conditions(self) -> list[tuple[str, list[Table]]]:
         return [("", [verdicts_table(self.verdicts)])] if self.verdicts else []
-
-    def training_tables(self, *, is_long: bool) -> list[Table]:
-        """The tables of costs and settings; without --checkpoint, only the settings that differ.
-
-        `is_long` adds the tables of each task and each run.
-        """
-        if self.cards is None and not is_long:
-            return []
-        settings, cards = self.ordered_settings, self.ordered_cards
-        tables = training_tables(cards, settings)
-        if cards is not None and is_long:
-            tables += [one for run in cards.runs for one in run_tables(cards, run, settings)]
-        return tables
 
     def compared_with(self) -> list[str]:
         """Sentences that name the baselines and the guards, if there are any."""
@@ -551,7 +540,7 @@ def _untrained(rows: Iterable[Row], baseline: Baseline | None) -> frozenset[str]
 
 
 def records(document: Document) -> Iterator[dict[str, Any]]:
-    """Every fact but the scores as a record with FIELDS: summaries, drops and angles."""
+    """Every fact but the scores as a record with FIELDS: summaries, drops, angles, costs."""
     for track in document.tracks:
         for run in dict.fromkeys((*track.runs, *track.runs_with("outside"))):
             yield from _run_records(track, run)
@@ -563,6 +552,17 @@ def records(document: Document) -> Iterator[dict[str, Any]]:
             yield _drop_record(one.loss(choice, key), f"lost, {choice}") | {"since": one.index}
     for space in document.spatial_tracks:
         yield from chain.from_iterable(_angle_records(space, pair) for pair in space.pairs)
+    yield from _file_records(document.cards, document.forgotten)
+
+
+def _file_records(cards: Cards | None, forgotten: Forgotten | None) -> Iterator[dict[str, Any]]:
+    """What other files than rows add: the cost of runs, and counts of what they forgot."""
+    for run, steps in cards.runs.items() if cards else ():
+        seeds = sorted({one.seed for one in steps})
+        for key, cost in cards.costs(run).items() if cards else ():
+            yield {"run": run, "metric": "cost", "key": key} | _numbers(cost, seeds)
+    for tally in forgotten.tallies if forgotten else ():
+        yield from tally.records()
 
 
 def _angle_records(space: SpatialTrack, pair: CheckpointPair) -> Iterator[dict[str, Any]]:
@@ -726,8 +726,6 @@ def summary(document: Document, identity: Mapping[str, Any]) -> dict[str, Any]:
         "verdicts": [verdict.as_json() for verdict in document.verdicts],
         **({"groups": groups} if groups else {}),
         **({"best": [one.as_json() for one in document.choices]} if document.choices else {}),
-        **({"forgotten": document.forgotten.as_json()} if document.forgotten else {}),
-        **({"checkpoints": document.cards.as_json()} if document.cards else {}),
     }
 
 

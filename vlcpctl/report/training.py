@@ -1,14 +1,14 @@
-"""What checkpoints record of the runs of a report: losses, cost, settings and provenance."""
+"""What checkpoints record of the runs of a report: losses, cost and settings."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
-import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path, PurePath, PurePosixPath
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,19 +31,19 @@ ABSENT = "-"  # a run does not have the setting
 LEVELS = 4  # of subdirectories below a directory that is searched for checkpoints
 MOST_BYTES = 1 << 27  # of a log: about a million optimizer steps
 MOST_TERMS = 24  # of losses that are drawn
-MOST_LINES = 1000  # of checkpoints in the tables of all runs
 
 _MOST_ROWS, _LEAST_ROWS = 200, 2  # kept of each phase of a log
 _ALL_ROWS = 10_000  # kept of one phase of all logs together, unless that is fewer than _LEAST_ROWS
 _MOST_NOTES = 5  # on logs
 _MOST_CHARACTERS = 200  # of a setting
-_LEAST_LINES = 4  # of the checkpoints of a run
-_DIGITS = 12  # of a content id
 _HEAD = re.compile(rb'\{"phase": "([^"\\]{1,100})", "step": (\d{1,12})[,}]')
 _TRAINS = "train"  # the phase whose terms have no prefix
 # Drawn first and last; the terms of methods are between them.
 _FIRST, _LAST = ("loss", "contrastive"), ("val_loss", "lr")
-_PEAK, _DEVICE, _STATE, _MODEL = "peak memory", "peak GPU memory", "state", "model"
+_SPEED, _PEAK, _DEVICE = "pairs/s", "peak memory", "peak GPU memory"
+_STATE, _MODEL = "state", "model"
+# The measures of a cost, with the ranks of their columns.
+_RANKS = {"seconds": 0, "pairs": 0, _SPEED: 0, _PEAK: 0, _DEVICE: 1, _STATE: 0, _MODEL: 2}
 _COST_NOTES = {
     "seconds": "seconds: of the training loop, with its validations and saved states; steps that a "
     "killed run repeats count once. pairs: as seen, so that a second epoch counts them again",
@@ -74,123 +74,37 @@ class StepCard:
     log: Log | None
 
     @property
-    def parents(self) -> list[str]:
-        """The content ids of what it was trained from or averages; empty if that is not known."""
-        found = self.manifest.parents or (self.manifest.parent,)
-        return [content for content in found if content is not None]
-
-    @property
     def is_trained(self) -> bool:
         """Whether a train-step made it: merged and imported models have no cost."""
         return not self.manifest.is_merged and self.manifest.origin is None
 
     @property
-    def learned(self) -> int:
-        """How many of its last tasks this train-step learned: several in joint training."""
-        return max(1, len(self.manifest.identity.get("tasks") or ()))
-
-    @property
     def first_step(self) -> int:
         """The step of the first task that this train-step learned, or START."""
-        steps = self.manifest.task_steps[-self.learned :]
+        learned = max(1, len(self.manifest.identity.get("tasks") or ()))  # joint training: several
+        steps = self.manifest.task_steps[-learned:]
         return min((step for step in steps if step is not None), default=self.step)
 
-    @property
-    def command(self) -> str:
-        """The command that wrote it, as one types it; empty if it was not recorded."""
-        words = self.manifest.made_by.get("argv")
-        if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
-            return ""
-        program = PurePath(words[0]).name
-        return shlex.join(["vlcpctl" if program == "__main__.py" else program, *words[1:]])
-
-    def measured(self, name: str) -> float | None:
-        """One of the measures of its cost; None if it was not recorded."""
-        made = self.manifest
-        if name in {"seconds", "pairs"}:
-            return made.train_seconds if name == "seconds" else made.pairs
-        if name == "pairs/s":
-            return made.pairs / made.train_seconds if made.train_seconds else None
-        if name in {_PEAK, _DEVICE}:
-            found = (made.peak_memory or {}).get("process" if name == _PEAK else "device")
-            return found if isinstance(found, int) else None
-        is_state = name == _STATE
-        sizes = [
-            entry.get("bytes")
-            for path, entry in made.digests.items()
-            if isinstance(entry, dict) and is_slot(path) == is_state
-            and (is_state or PurePosixPath(path).suffix in WEIGHT_SUFFIXES)
-        ]  # fmt: skip
-        return sum(size for size in sizes if isinstance(size, int)) if made.digests else None
-
-    def as_json(self) -> dict[str, Any]:
-        """The form that summary.json has, with whole content ids.
-
-        `last_terms` has the last value of each term of the log, null if it is not finite.
-        """
-        made, speed = self.manifest, self.measured("pairs/s")
-        cost = {
-            "seconds": made.train_seconds,
-            "pairs": made.pairs,
-            "pairs_per_second": None if speed is None else round(speed, 6),
-            "peak_bytes": self.measured(_PEAK),
-            "peak_device_bytes": self.measured(_DEVICE),
-            "state_bytes": self.measured(_STATE),
-            "model_bytes": self.measured(_MODEL),
-        }
-        terms = {name: float(of[1, -1]) for name, of in self.log.terms.items()} if self.log else {}
-        last = {
-            name: round(value, 6) if math.isfinite(value) else None for name, value in terms.items()
-        }
-        return {
-            "seed": self.seed,
-            "step": None if self.step == START else self.step,
-            "checkpoint": made.content,
-            "method": made.method,
-            "parents": self.parents,
-            "tasks": list(made.tasks[-self.learned :]) if self.is_trained else [],
-            "buffer": made.identity.get("buffer"),
-            "version": made.made_by.get("version"),
-            "time": made.made_by.get("time"),
-            "command": self.command or None,
-            **(cost if self.is_trained else {}),
-            "last_terms": None if self.log is None else last,
-        }
-
-
-@dataclass(frozen=True)
-class RunCard:
-    """One run: its checkpoints, ordered by seed and step."""
-
-    name: str
-    steps: tuple[StepCard, ...]
-
-    @property
-    def seeds(self) -> list[int]:
-        """The seeds, in order."""
-        return sorted({one.seed for one in self.steps})
-
-    @property
-    def last(self) -> StepCard:
-        """The last checkpoint of the first seed."""
-        first = (one for one in self.steps if one.seed == self.seeds[0])
-        return max(first, key=lambda one: one.step)
-
-    def as_json(self) -> dict[str, Any]:
-        """The form that summary.json has; the configuration is that of its last checkpoint."""
-        return {
-            "run": self.name,
-            "config": step_config(self.last.manifest),
-            "origins": dict(self.last.manifest.origins),
-            "checkpoints": [one.as_json() for one in self.steps],
-        }
+    @cached_property
+    def cost(self) -> dict[str, float]:
+        """What its training cost, by measure, as far as it was recorded."""
+        made, memory = self.manifest, self.manifest.peak_memory or {}
+        found: dict[str, Any] = {"seconds": made.train_seconds, "pairs": made.pairs}
+        found |= {_PEAK: memory.get("process"), _DEVICE: memory.get("device")}
+        found |= dict.fromkeys((_STATE, _MODEL), 0) if made.digests else {}
+        for path, entry in made.digests.items():
+            known = entry.get("bytes") if isinstance(entry, dict) else None
+            name = _STATE if is_slot(path) else _MODEL
+            if name == _STATE or PurePosixPath(path).suffix in WEIGHT_SUFFIXES:
+                found[name] += known if isinstance(known, int) else 0
+        return {name: value for name, value in found.items() if isinstance(value, int | float)}
 
 
 @dataclass(frozen=True)
 class Cards:
-    """The cards of all runs that have checkpoints, and notes about what was left out."""
+    """The checkpoints of each run that has some, by seed and step; notes on what was left out."""
 
-    runs: tuple[RunCard, ...]
+    runs: Mapping[str, Sequence[StepCard]]
     notes: tuple[str, ...]
     most_rows: int  # that were kept of each phase of a log
 
@@ -199,20 +113,41 @@ class Cards:
         """An id of all that was read, wherever it was."""
         read = [
             {
-                "place": [run.name, one.seed, one.step],
+                "place": [run, one.seed, one.step],
                 "content": one.manifest.content,
                 "manifest": one.manifest.body(),
                 "made_by": one.manifest.made_by,
                 "log": one.manifest.digests.get(LOG) if one.log else None,
             }
-            for run in self.runs
-            for one in run.steps
+            for run, steps in self.runs.items()
+            for one in steps
         ]
         return content_id([read, list(self.notes)])
 
-    def as_json(self) -> list[dict[str, Any]]:
-        """An object for each run, for summary.json."""
-        return [run.as_json() for run in self.runs]
+    def costs(self, run: str) -> dict[str, Spread]:
+        """The measures of a run that every seed recorded, over its seeds; none if not trained.
+
+        Seconds and pairs are summed over the tasks; of memory it is the highest, of files the last.
+        """
+        of_seed: dict[int, list[dict[str, float]]] = {}
+        for one in self.runs[run]:
+            if one.is_trained:
+                of_seed.setdefault(one.seed, []).append(one.cost)
+        found = {}
+        for name in _RANKS:
+            values = [[cost[name] for cost in of if name in cost] for of in of_seed.values()]
+            if values and all(values):
+                found[name] = Spread(tuple(_over_tasks(name, of) for of in values))
+        if found and sum(found["seconds"].values):
+            total = sum(found["pairs"].values) / math.fsum(found["seconds"].values)
+            found[_SPEED] = Spread((total,))  # of all seeds
+        return found
+
+
+def _over_tasks(name: str, values: Sequence[float]) -> float:
+    if name in {"seconds", "pairs"}:
+        return math.fsum(values)
+    return max(values) if name in {_PEAK, _DEVICE} else values[-1]
 
 
 def read_cards(paths: Sequence[Path], rows: Iterable[Row], runs: Collection[str] = ()) -> Cards:
@@ -247,8 +182,7 @@ def read_cards(paths: Sequence[Path], rows: Iterable[Row], runs: Collection[str]
     left = len(found) - len(used)
     if left:
         notes.append(f"--checkpoint: {left} of {len(found)} checkpoints are in no row: left out")
-    found_runs = tuple(RunCard(name, tuple(members)) for name, members in cards.items())
-    return Cards(found_runs, tuple(notes), most)
+    return Cards(cards, tuple(notes), most)
 
 
 def _checkpoints(
@@ -384,13 +318,14 @@ def loss_charts(cards: Cards, styles: Mapping[str, RunStyle]) -> list[LineChart]
     With several tasks, x is a task of the run plus the share of its training; else it is the
     optimizer step. Where a checkpoint or rows are missing, a line is broken.
     """
-    by_tasks = any(len({one.step for one in run.steps if one.log}) > 1 for run in cards.runs)
+    logged = {run: [one for one in of if one.log] for run, of in cards.runs.items()}
+    by_tasks = any(len({one.step for one in of}) > 1 for of in logged.values())
     found: dict[str, list[Line]] = {}
-    for run in cards.runs:
-        for term in dict.fromkeys(term for one in run.steps if one.log for term in one.log.terms):
-            points = _run_points(run, term, by_tasks=by_tasks)
+    for run, of in logged.items():
+        for term in dict.fromkeys(term for one in of if one.log for term in one.log.terms):
+            points = _run_points(of, term, by_tasks=by_tasks)
             if np.isfinite(points[1]).any():
-                found.setdefault(term, []).append(Line(run.name, styles[run.name], points))
+                found.setdefault(term, []).append(Line(run, styles[run], points))
     if not found:
         return []
     names = sorted(found, key=_rank)
@@ -447,12 +382,12 @@ def _rank(term: str) -> tuple[int, str]:
     return (10 if ":" not in term else 30), term
 
 
-def _run_points(run: RunCard, term: str, *, by_tasks: bool) -> Floats:
+def _run_points(cards: Sequence[StepCard], term: str, *, by_tasks: bool) -> Floats:
     """(4, N) of a term of a run: x, the mean over seeds, the lowest and the highest one."""
     pieces: list[Floats] = []
     last_end: float | None = None
-    for step in sorted({one.step for one in run.steps}):
-        members = [one for one in run.steps if one.step == step and one.log]
+    for step in sorted({one.step for one in cards}):
+        members = [one for one in cards if one.step == step]
         found = [(one, one.log.terms[term]) for one in members if one.log and term in one.log.terms]
         if not found:
             continue
@@ -485,11 +420,11 @@ def settings_by_run(rows: Iterable[Row], cards: Cards | None) -> dict[str, Setti
     for row in rows:
         if row.config is not None and row.step is not None and row.since is None:
             found.setdefault(row.run, {}).setdefault(row.step, row.config["values"])
-    for run in cards.runs if cards else ():
-        for card in run.steps:
+    for run, steps in cards.runs.items() if cards else ():
+        for card in steps:
             config = step_config(card.manifest)
             if config is not None and card.step != START:
-                found.setdefault(run.name, {}).setdefault(card.step, config["values"])
+                found.setdefault(run, {}).setdefault(card.step, config["values"])
     return {run: _over_steps(by_step) for run, by_step in sorted(found.items())}
 
 
@@ -578,81 +513,43 @@ def training_tables(cards: Cards | None, settings: Mapping[str, SettingTexts]) -
     return [table for table in (*found, settings_table(settings)) if table is not None]
 
 
-# How the values of the tasks of a run become one.
-_OVER_TASKS: dict[str, Callable[[list[float]], float | None]] = {
-    **dict.fromkeys(("seconds", "pairs"), lambda of: math.fsum(of) if of else None),
-    "pairs/s": lambda _: None,  # of all seeds
-    **dict.fromkeys((_PEAK, _DEVICE), lambda of: max(of, default=None)),
-    **dict.fromkeys((_STATE, _MODEL), lambda of: of[-1] if of else None),
-}
-_RANKS = {_MODEL: 2, _DEVICE: 1}
-
-
-def _recorded(cards: Cards) -> list[str]:
-    """The measures that any checkpoint recorded."""
-    trained = [one for run in cards.runs for one in run.steps if one.is_trained]
-    return [name for name in _OVER_TASKS if any(one.measured(name) is not None for one in trained)]
-
-
 def _cost_table(cards: Cards) -> Table | None:
     """A line per run: sums of seconds and pairs, highest peaks and the last state."""
-    names, rows = _recorded(cards), []
-    for run in cards.runs:
-        trained = [one for one in run.steps if one.is_trained]
-        if trained:
-            tasks = str(len({one.step for one in trained}))
-            totals = (_cell(name, _totals(trained, name)) for name in names)
-            rows.append((TableCell(run.name), TableCell(tasks, value=float(tasks)), *totals))
+    costs = {run: cards.costs(run) for run in cards.runs}
+    names = [name for name in _RANKS if any(name in of for of in costs.values())]
+    rows = []
+    for run, of in costs.items():
+        if of:
+            tasks = len({one.step for one in cards.runs[run] if one.is_trained})
+            cells = (_cell(name, of.get(name)) for name in names)
+            rows.append((TableCell(run), TableCell(str(tasks), value=float(tasks)), *cells))
     if not rows:
         return None
+    several = any(len({one.seed for one in of}) > 1 for of in cards.runs.values())
     sums = "seconds and pairs: sums over the tasks; memory: the highest; state and model: the last"
+    of_seeds = "means over the seeds, with the standard deviation of the seconds"
     return Table(
         "Cost of the training",
         (
             Column("run", is_number=False),
             Column("tasks"),
-            *(Column(name, rank=_RANKS.get(name, 0)) for name in names),
+            *(Column(name, rank=_RANKS[name]) for name in names),
         ),
         (RowGroup("", tuple(rows)),),
-        (sums, *_seed_note(cards)),
+        (sums, of_seeds) if several else (sums,),
         readings=tuple(note for name, note in _COST_NOTES.items() if name in names),
         name="cost",
     )
 
 
-def _totals(trained: Sequence[StepCard], name: str) -> list[float | None]:
-    """The cost of a run over its tasks, one value per seed, but the speed of all seeds."""
-    if name == "pairs/s":
-        seconds = math.fsum(one.manifest.train_seconds for one in trained)
-        return [sum(one.manifest.pairs for one in trained) / seconds if seconds else None]
-    found: dict[int, list[float]] = {seed: [] for seed in sorted({one.seed for one in trained})}
-    for one in trained:
-        value = one.measured(name)
-        found[one.seed] += [] if value is None else [value]
-    return [_OVER_TASKS[name](values) for values in found.values()]
-
-
-def _cell(name: str, values: Sequence[float | None]) -> TableCell:
+def _cell(name: str, spread: Spread | None) -> TableCell:
     """The mean of a measure over seeds, blank if a seed lacks it."""
-    known = tuple(value for value in values if value is not None)
-    if not known or len(known) < len(values):
+    if spread is None:
         return TableCell("")
-    spread = Spread(known)
     if name == "seconds":
         return number_cell(spread)
-    text = f"{spread.mean:.0f}" if name in {"pairs", "pairs/s"} else size(round(spread.mean))
+    text = f"{spread.mean:.0f}" if name in {"pairs", _SPEED} else size(round(spread.mean))
     return TableCell(text, value=spread.mean)
-
-
-def _seed_note(cards: Cards) -> tuple[str, ...]:
-    several = any(len(run.seeds) > 1 for run in cards.runs)
-    return ("means over the seeds, with the standard deviation of the seconds",) if several else ()
-
-
-def _learned(card: StepCard) -> str:
-    """The tasks that a train-step learned, in words."""
-    names = card.manifest.task_names[-card.learned :]
-    return names[0] if len(names) == 1 else f"{len(names)} tasks"
 
 
 def settings_table(settings: Mapping[str, SettingTexts]) -> Table | None:
@@ -667,56 +564,7 @@ def settings_table(settings: Mapping[str, SettingTexts]) -> Table | None:
         lines = [(run, *(settings[run].get(name, ABSENT) for name in names)) for run in runs]
     alike = len({name for texts in settings.values() for name in texts}) - len(names)
     notes = (f"{alike} other settings are the same in all runs",) if alike else ()
-    return replace(_of_words("Settings that differ", heads, lines, notes), name="settings")
-
-
-def _of_words(
-    title: str, heads: Iterable[str], lines: Iterable[Sequence[str]], notes: tuple[str, ...]
-) -> Table:
-    columns = tuple(Column(name, is_number=False) for name in heads)
     rows = tuple(tuple(TableCell(text, is_faint=text == ABSENT) for text in line) for line in lines)
-    return Table(title, columns, (RowGroup("", rows),), notes)
-
-
-def run_tables(cards: Cards, run: RunCard, settings: Mapping[str, SettingTexts]) -> list[Table]:
-    """Tables of one run: where its checkpoints come from and their commands, and its settings.
-
-    The first has the first and the last checkpoints of many.
-    """
-    most = max(_LEAST_LINES, MOST_LINES // len(cards.runs))
-    shown_cards = list(run.steps)
-    if len(shown_cards) > most:
-        shown_cards = [*shown_cards[: most // 2], *shown_cards[-(most - most // 2) :]]
-    left_out = len(run.steps) - len(shown_cards)
-    cut = (f"{left_out} more checkpoints are in summary.json",) if left_out else ()
-    heads = ("step", "made", "learned", "checkpoint", "trained from", "task data", "buffer data")
-    ids = f"content ids: the first {_DIGITS} digits; summary.json has all of them; times are in UTC"
-    made = _of_words(
-        f"{run.name}: checkpoints",
-        (*heads, "version", "command"),
-        [_provenance(one, has_seeds=len(run.seeds) > 1) for one in shown_cards],
-        (ids, *cut),
-    )
-    origins = run.last.manifest.origins
-    values = settings.get(run.name, {}).items()
-    lines = [(name, text, str(origins.get(name, ""))) for name, text in values]
-    return [made, _of_words(f"{run.name}: settings", ("setting", "value", "from"), lines, ())]
-
-
-def _provenance(one: StepCard, *, has_seeds: bool) -> list[str]:
-    made = one.manifest
-    return [
-        step_name(one.step) + (f", seed {one.seed}" if has_seeds else ""),
-        str(made.made_by.get("time", ""))[:16].replace("T", " "),
-        _learned(one) if one.is_trained and made.tasks else "",
-        _short(made.content),
-        " and ".join(map(_short, one.parents)),
-        ", ".join(map(_short, made.tasks[-one.learned :])) if one.is_trained else "",
-        _short(made.identity.get("buffer")),
-        str(made.made_by.get("version", "")),
-        one.command,
-    ]
-
-
-def _short(content: object) -> str:
-    return str(content)[:_DIGITS] if content else ""
+    columns = tuple(Column(name, is_number=False) for name in heads)
+    group = RowGroup("", rows)
+    return Table("Settings that differ", columns, (group,), notes, name="settings")

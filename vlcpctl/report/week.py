@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +22,7 @@ from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.metrics.chance import loss_at_chance, margin_of
 from vlcpctl.report.charts import Floats, Line, RunStyle
 from vlcpctl.report.forgotten import Library, Tally, deepest, find_lost, lost_cards, open_library
-from vlcpctl.report.gates import GAINS, LOSSES, Verdict, in_words, verdicts_table
+from vlcpctl.report.gates import GAINS, LOSSES, Verdict, in_words
 from vlcpctl.report.html import render, source
 from vlcpctl.report.markup import Markup
 from vlcpctl.report.ranks import RankIntervals
@@ -36,23 +36,18 @@ if TYPE_CHECKING:
     from vlcpctl.evaluation.rank_files import SavedRanks
 
 MOST_LOST = 20  # queries of guards that are shown
-MOST_LINES = 15  # in the terminal, or as many more as there are warnings
 WIDTH = 80  # columns that the lines are made for
 
 _LEAST_SCALE = 5.0  # points on each side of zero that a bar shows at least
 _BAR, _EDGE = 160, 4  # px: width, and what is left free at each end
 _HALF = 10  # characters of a bar in the terminal, on each side of zero
-_FEWEST = 3  # lines of sentences that there is always room for
+_MOST_SAID, _MOST_SCORES = 4, 6  # lines of sentences and of scores in the terminal
 _NAME, _SINCE = 23, 10  # characters of columns
 _ROWS = 300  # of the log
 _TERMS = ("contrastive", "loss")  # the first that a log has is drawn
 # A loss ends at chance if it is at least this share of it, and is flat if the means of the first
 # and the last tenth of its steps differ by at most this share.
 _AT_CHANCE, _FLAT, _FEWEST_STEPS = 0.97, 0.02, 10
-# Units of time with their seconds, up to how many seconds.
-_UNITS = (("s", 1, 600), ("min", 60, 36_000), ("h", 3600, math.inf))
-_PHASES = {"split": "data", "buffer": "data", "train-step": "train", "merge": "train"}
-_PHASES |= {"eval-retrieval": "eval", "eval-zeroshot": "eval", "forgetting-report": "report"}
 
 Pairs = Mapping[str, tuple[str, str]]  # by name: in the week before, and in this one
 
@@ -179,10 +174,9 @@ class _Found:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """The names of weeks by those that tables have."""
+        """The names of weeks by those of their tasks."""
         runs = [run for track in self.document.tracks for run in track.runs]
-        names = {one: week_name(step + 1) for run in runs for step, one in enumerate(run.tasks)}
-        return names | {f"after {step}": week_name(step + 1) for step in range(self.week.number)}
+        return {one: week_name(step + 1) for run in runs for step, one in enumerate(run.tasks)}
 
     @cached_property
     def _bounds(self) -> dict[str, float]:
@@ -439,20 +433,14 @@ class _Found:
         return loss_chart(term, "", ("optimizer step", ""), tuple(lines), ends).svg()
 
     def _tables(self) -> list[Table]:
-        """The scores on every week and, in every metric, on guards, conditions and settings."""
-        document = self.document
-        found = [self._weeks_table()]
-        found += [verdicts_table(document.verdicts)] if document.verdicts else []
-        for track in document.tracks:
-            if document.guards(track):
-                found += document.outside_tables(track, has_every_metric=True)[:2]
-        found += [one for _, tables in document.calibration_sections() for one in tables]
+        """The scores on every week, and all settings; report.html has every other number."""
         rows = tuple(
             (TableCell(name), TableCell(now)) for name, (_, now) in self.week.settings.items()
         )
         names = (Column("setting", is_number=False), Column("value", is_number=False))
         settings = Table("Settings", names, (RowGroup("", rows),))
-        return [*(self._renamed(one) for one in found if one is not None), settings]
+        weeks = self._weeks_table()
+        return [settings] if weeks is None else [weeks, settings]
 
     def _weeks_table(self) -> Table | None:
         learned, before = self._earlier("learned"), self._earlier("step before")
@@ -468,7 +456,7 @@ class _Found:
             changes, steps = moved(one, "", ""), moved(other, "", "")
             rows.append(
                 (
-                    TableCell(one.data),
+                    TableCell(self._name(one.data)),
                     TableCell("-" if one.images is None else str(one.images)),
                     *map(number_cell, (one.baseline, other.baseline, one.last)),
                     TableCell(f"{changes[0].points:+.2f}" if changes else "-"),
@@ -478,22 +466,13 @@ class _Found:
             )
         return Table("Earlier weeks, on their own tests", columns, (RowGroup("", tuple(rows)),))
 
-    def _renamed(self, table: Table) -> Table:
-        """The table with the one name of each week, and without the column of the only run."""
-        notes = tuple(note for note in table.notes if not note.startswith("after N"))
-        places = [place for place, one in enumerate(table.columns) if one.name != "run"]
-        shown = replace(table, notes=notes).only(places)
-        return shown.with_texts(self._name)
-
     def lines(self, width: int | None) -> list[str]:
         """The verdict, the scores and one line for each other section of the page.
 
-        Scores and sentences that do not fit into 15 lines are left out, those of gains first;
-        warnings are neither cut nor left out.
+        Of many sentences and scores the first are shown, gains last; warnings are neither cut nor
+        left out.
         """
-        week, below = self.week, list(self._below())
-        room = MOST_LINES - len(below) - 3  # the title, the heading of the scores, and the page
-        changes = [*self.learned, *self.kept, *self.guards]
+        week = self.week
         warnings = [
             line
             for one in week.warnings
@@ -502,17 +481,15 @@ class _Found:
         said = sorted(self.reasons(), key=lambda one: " gained " in one)
         about = [f"  {one.replace('; chance alone reaches ', ', chance ').removesuffix(' here')}"
                  for one in said]  # fmt: skip
-        about = _cut(about, max(_FEWEST, room - len(changes) - len(warnings)))
-        most = room - len(about)
-        if len(changes) > most:  # the mean of earlier weeks and the largest losses
-            guards = sorted(self.guards, key=lambda one: one.points)
-            changes = [*self.learned[:1], *self.kept[:1], *guards]
-        scores = _cut([_score_line(one, self.scale) for one in changes], most)
+        guards = sorted(self.guards, key=lambda one: one.points)
+        scores = [_score_line(one, self.scale) for one in (*self.learned, *self.kept, *guards)]
         names = f"  {'score':<{_NAME}}{'since':<{_SINCE}}{'before':>7}{'now':>7}{'change':>8}  "
         names += f"{f'-{self.scale:g}':<{_HALF}}0{f'+{self.scale:g}':>{_HALF}}"
         title = f"{week.title}: {self.verdict}  ({week.date})"
-        shown = [[_clipped(printable(one), width) for one in lines]
-                 for lines in ([title, *about], [names, *scores, *below])]  # fmt: skip
+        shown = [[_clipped(printable(one), width) for one in lines] for lines in (
+            [title, *_cut(about, _MOST_SAID)],
+            [names, *_cut(scores, _MOST_SCORES), *self._below()],
+        )]  # fmt: skip
         return [*shown[0], *warnings, *shown[1], f"  page      {printable(week.page)}"]
 
     def _below(self) -> Iterator[str]:
@@ -528,17 +505,8 @@ class _Found:
         if self.index:
             # It begins with the names of the model and of its only index.
             yield f"  roll-out  {self.index.partition(': ')[2] or self.index}"
-        phases: dict[str, float] = {}
-        for command, seconds in week.seconds.items():
-            phase = _PHASES.get(command, command)
-            phases[phase] = phases.get(phase, 0.0) + seconds
-        line, total = f"  cost      {size(sum(week.disk.values()))}", sum(phases.values())
-        if total:
-            unit, length = next((unit, length) for unit, length, most in _UNITS if total < most)
-            longest = sorted(phases.items(), key=lambda item: -item[1])
-            parts = (f"{phase} {_short(seconds / length)}" for phase, seconds in longest)
-            line += f", {_short(total / length)} {unit}: {', '.join(parts)}"
-        yield line
+        time = f", {duration(sum(week.seconds.values()))}" if week.seconds else ""
+        yield f"  cost      {size(sum(week.disk.values()))}{time}"
 
 
 def _mean(learned: Sequence[Drop], bound: float | None) -> Moved:
@@ -597,10 +565,6 @@ def _wrapped(text: str, width: int | None) -> list[str]:
     if width is None:
         return [text]
     return textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
-
-
-def _short(number: float) -> str:
-    return f"{number:.{0 if number >= 9.95 else 1}f}"
 
 
 def _score_line(one: Moved, scale: float) -> str:

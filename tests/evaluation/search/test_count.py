@@ -43,7 +43,8 @@ every_handling = pytest.mark.parametrize("duplicates", DUPLICATES)
 
 @pytest.fixture
 def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("_TILE", (23, 20)), ("_CROWD", 4), ("_ROWS", 11), ("_MEMBERS", 3)):
+    sizes = {"_TILE": (23, 20), "_CROWD": 4, "_TOGETHER": 7, "_ROWS": 11, "_MEMBERS": 3}
+    for name, value in sizes.items():
         monkeypatch.setattr(count, name, value)
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from vlcpctl.evaluation.search.galleries import ClassSearch, Search
 from vlcpctl.evaluation.search.nearest import MOST, device_of, has_faiss_for, nearest
-from vlcpctl.evaluation.search.vectors import Ids, Scores, exact_scores
+from vlcpctl.evaluation.search.vectors import Ids, Mask, Scores, exact_scores
 
 BAND = 1e-5  # scores that differ by less are tied
 ERROR = 4e-6  # bound on the float32 error of inner products of unit vectors; 1.1e-6 was seen
@@ -30,7 +30,8 @@ _FEWEST = 256  # gallery rows of a tile, if a part ends there
 _CROWD = 32  # with more uncertain scores in a tile, all of a query are computed again
 _OPEN = 0.75  # share of queries still searched, below which the others are left out of the product
 _SPARE, _TIED = 2, 16  # candidates beyond `top`, and for right answers tied with the best, at most
-_ROWS, _MEMBERS = 2048, 4096  # queries and items of a class at once
+_ROWS, _MEMBERS = 2048, 4096  # queries and items of classes at once
+_TOGETHER = 256  # items of small classes that are multiplied together
 
 Masked = Callable[[Tensor, Ids, int, int], None]  # sets scores (S, C) of right answers to -inf
 Tile = list[tuple[int, int, int]]  # the part, first row and end of what is in a tile
@@ -128,9 +129,9 @@ def outranked(
         own = slice(first, min(first + rows, len(edge_QR)))
         block = _Block(search, edge_QR, own, device)
         for tile in tiles(search.ends_M, columns):
-            block.read(tile, mask)
+            block.read(tile, mask, top)
             for part, start, stop in tile:
-                if block.query_S.size and stop > start:
+                if len(block.places) and stop > start:
                     block.take(start, stop, top)
                 counts[:, part, own] = block.count_2BR
                 if top is None:
@@ -157,12 +158,29 @@ class _Block:
     def _here(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
-    def read(self, tile: Tile, mask: Masked) -> None:
-        """Compute the scores (S, C) of the queries still searched in a tile, in float32."""
+    def read(self, tile: Tile, mask: Masked, top: int | None) -> None:
+        """Compute the scores of a tile in float32, and keep those of queries that it may change."""
         self.start, end = tile[0][1], tile[-1][2]
-        self.scores = product(self.query_SD, self._here(self.search.gallery_GD[self.start : end]))
+        scores = product(self.query_SD, self._here(self.search.gallery_GD[self.start : end]))
+        self.places = np.arange(len(self.query_S))
         if self.query_S.size:
-            mask(self.scores, self.query_S, self.start, end)
+            mask(scores, self.query_S, self.start, end)
+            highest_S = _highest(scores)
+            is_open: Mask = np.logical_or.reduce(self._reached(highest_S, top), axis=1)
+            if top is None:
+                is_open |= highest_S > self.score_B - ERROR
+            self.places = _rows_of(is_open)
+            self.highest_S = highest_S[self.places]
+        self.scores = _at(scores, self.places)
+
+    def _reached(self, highest_S: Scores, top: int | None) -> Mask:
+        """(S, R) bool: which right answers further wrong ones may outrank, given the highest."""
+        here = self.query_S[self.places]
+        edge_SR = self.edge_QR[here]
+        reaches_SR = np.isfinite(edge_SR) & (highest_S[:, None] >= edge_SR - (BAND + ERROR))
+        if top is not None:
+            reaches_SR &= self.count_2BR[1, here - self.first] < top
+        return reaches_SR
 
     def take(self, start: int, stop: int, top: int | None) -> None:
         """Count what outranks right answers in gallery rows of the tile.
@@ -170,36 +188,36 @@ class _Block:
         Without `top`, also note the best wrong answers.
         """
         scores = self.scores[:, start - self.start : stop - self.start]
-        highest_S = scores.amax(dim=1).cpu().numpy().astype(np.float64)
-        here, own = self.query_S - self.first, slice(start, stop)
-        for number, edge_S in enumerate(self.edge_QR[self.query_S].T):
-            reaches = np.isfinite(edge_S) & (highest_S >= edge_S - (BAND + ERROR))
-            if top is not None:
-                reaches &= self.count_2BR[1, here, number] < top
-            places = np.flatnonzero(reaches)
-            if not len(places):
+        query_S, own = self.query_S[self.places], slice(start, stop)
+        highest_S = self.highest_S if scores.shape == self.scores.shape else _highest(scores)
+        for number, reaches_S in enumerate(self._reached(highest_S, top).T):
+            if not reaches_S.any():
                 continue
-            edge = edge_S[places]
-            some = _rows(scores, places)
-            sure, near = _reach(some, edge - BAND - ERROR, edge + BAND + ERROR)
-            exact = self._exact(self.query_S[places], near, own)
+            rows = _rows_of(reaches_S)
+            query = query_S[rows]
+            edge = np.where(reaches_S[rows], self.edge_QR[query, number], np.inf)
+            some = _at(scores, rows)
+            is_sure = _reach(some, edge + BAND + ERROR)
+            near = _places(_reach(some, edge - BAND - ERROR) ^ is_sure)
+            sure, exact = _per_row(is_sure), self._exact(query, near, own)
             for count_BR, shift in zip(self.count_2BR, (-BAND, BAND), strict=True):
-                outranks = np.bincount(near[0], exact >= edge[near[0]] + shift, len(places))
-                count_BR[here[places], number] += sure + outranks.astype(np.int64)
+                outranks = np.bincount(near[0], exact >= edge[near[0]] + shift, len(rows))
+                count_BR[query - self.first, number] += sure + outranks.astype(np.int64)
         if top is None:
-            places = np.flatnonzero(highest_S > self.score_B - ERROR)
-            self._rise(places, _rows(scores, places), highest_S[places], own)
+            rises_S = highest_S > self.score_B[query_S - self.first] - ERROR
+            rows = _rows_of(rises_S)
+            least = np.where(rises_S, highest_S - 2 * ERROR, np.inf)
+            self._rise(query_S[rows], _at(scores, rows), least[rows], own)
 
-    def _rise(self, places: Ids, scores: Tensor, highest_S: Scores, own: slice) -> None:
-        """Note the best wrong answers of some queries: of equal ones the first."""
-        least, beyond = highest_S - 2 * ERROR, np.full(len(places), 2.0)
-        _, (row, column) = _reach(scores, least, beyond)
-        exact = self._exact(self.query_S[places], (row, column), own)
-        most = np.full(len(places), -np.inf)
+    def _rise(self, query_N: Ids, scores: Tensor, least_N: Scores, own: slice) -> None:
+        """Note the best wrong answers of some queries, all at least so high: of equal the first."""
+        row, column = near = _places(_reach(scores, least_N))
+        exact = self._exact(query_N, near, own)
+        most = np.full(len(query_N), -np.inf)
         np.maximum.at(most, row, exact)
         is_best = exact >= most[row] - EQUAL
         row, firsts = np.unique(row[is_best], return_index=True)  # columns ascend
-        here, score = places[row], exact[is_best][firsts]
+        here, score = query_N[row] - self.first, exact[is_best][firsts]
         is_better = score > self.score_B[here] + EQUAL
         self.score_B[here[is_better]] = score[is_better]
         self.wrong_B[here[is_better]] = column[is_best][firsts][is_better] + own.start
@@ -258,28 +276,47 @@ def tiles(ends_M: Ids, most: int) -> Iterator[Tile]:
     yield tile
 
 
-def _rows(scores: Tensor, places: Ids) -> Tensor:
-    if len(places) == len(scores):
+def _rows_of(wanted_S: Mask) -> Ids:
+    """The rows that are wanted, or all, if a copy of those would cost more than it saves."""
+    rows = np.flatnonzero(wanted_S)
+    return rows if len(rows) < _OPEN * len(wanted_S) else np.arange(len(wanted_S))
+
+
+def _at(scores: Tensor, rows: Ids) -> Tensor:
+    if len(rows) == len(scores):
         return scores
-    return scores[torch.from_numpy(places).to(scores.device)]
+    return scores[torch.from_numpy(rows).to(scores.device)]
 
 
-def _reach(scores: Tensor, low_S: Scores, high_S: Scores) -> tuple[Ids, tuple[Ids, Ids]]:
-    """How many scores (S, C) of each row reach `high`, and the rows and columns of those between.
+def _highest(scores: Tensor) -> Scores:
+    """(S,) the highest score of each row."""
+    return scores.amax(dim=1).cpu().numpy().astype(np.float64)
 
-    Those between reach `low` only.
-    """
-    low, high = (edge[:, None].astype(np.float32) for edge in (low_S, high_S))
-    if scores.device.type != "cpu":
-        here = [torch.from_numpy(edge).to(scores.device) for edge in (low, high)]
-        reaches = scores >= here[1]
-        row, column = ((scores >= here[0]) ^ reaches).nonzero(as_tuple=True)
-        return reaches.sum(dim=1).cpu().numpy(), (row.cpu().numpy(), column.cpu().numpy())
-    values = scores.numpy()  # NumPy was 4 times as fast as torch
-    is_above = values >= high
-    sure = np.bitwise_count(np.packbits(is_above, axis=1)).sum(axis=1, dtype=np.int64)
-    between = np.flatnonzero((values >= low) ^ is_above)
-    return sure, np.divmod(between, values.shape[1])
+
+def _reach(scores: Tensor, edge_S: Scores) -> Tensor:
+    """(S, C) bool: which scores of each row reach its edge."""
+    edge = edge_S[:, None].astype(np.float32)
+    if scores.device.type == "cpu":  # NumPy was 4 times as fast as torch
+        return torch.from_numpy(scores.numpy() >= edge)
+    return scores >= torch.from_numpy(edge).to(scores.device)
+
+
+def _per_row(is_one: Tensor) -> Ids:
+    """(S,) how many of each row are true."""
+    if is_one.device.type == "cpu":
+        bits = np.packbits(is_one.numpy(), axis=1)
+        counts: Ids = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
+        return counts
+    on_gpu: Ids = is_one.sum(dim=1).cpu().numpy()
+    return on_gpu
+
+
+def _places(is_one: Tensor) -> tuple[Ids, Ids]:
+    """The rows and columns of what is true."""
+    if is_one.device.type == "cpu":
+        return np.divmod(np.flatnonzero(is_one.numpy()), is_one.shape[1])
+    row, column = is_one.nonzero(as_tuple=True)
+    return row.cpu().numpy(), column.cpu().numpy()
 
 
 def _best_right(search: Search) -> tuple[Scores, Scores]:
@@ -322,8 +359,7 @@ def hits(search: ClassSearch, device: str, top: int, rows: range) -> np.ndarray:
 
 def _hits(search: ClassSearch, device: torch.device, top: int) -> np.ndarray:
     lists = _best_right_lists(search, top)
-    every = [one for at, one in enumerate(lists) if not at or one is not lists[at - 1]]
-    edge_QR = _descending(np.concatenate(every, axis=1))
+    edge_QR = _descending(lists.transpose(1, 0, 2).reshape(lists.shape[1], -1))
     edge_QR[:, 1:][edge_QR[:, 1:] == edge_QR[:, :-1]] = -np.inf  # each once
     edge_QR = _descending(edge_QR)[:, : max(1, int(np.isfinite(edge_QR).sum(axis=1).max()))]
     counts = outranked(search, edge_QR, _classes(search), device, top).counts
@@ -352,33 +388,35 @@ def _classes(search: ClassSearch) -> Masked:
     return mask
 
 
-def _best_right_lists(search: ClassSearch, top: int) -> list[Scores]:
-    """For each part the exact scores (Q, top) of the best right answers so far, best first.
+def _best_right_lists(search: ClassSearch, top: int) -> Scores:
+    """(M, Q, top) the exact scores of the best right answers in the first parts, best first.
 
-    -inf where it has fewer. Computed class by class: right answers may rank below all others.
+    -inf where there are fewer. Computed for some classes at once: right answers may rank below all
+    others.
     """
-    best_QR, start, found = np.full((len(search.class_Q), top), -np.inf), 0, list[Scores]()
-    order_Q = np.argsort(search.class_Q, kind="stable")
-    for end in search.ends_M.tolist():
-        class_G = search.class_G[start:end]
-        shared = np.intersect1d(search.class_Q, class_G)
-        best_QR = best_QR.copy() if len(shared) else best_QR
-        order_G = np.argsort(class_G, kind="stable")
-        for name in shared:
-            rows = _run(search.class_Q, order_Q, name)
-            members = _run(class_G, order_G, name) + start
-            queries = search.query_QD[rows].astype(np.float64)
-            for first in range(0, len(members), _MEMBERS):
-                some = members[first : first + _MEMBERS]
+    found = np.full((len(search.ends_M), len(search.class_Q), top), -np.inf)
+    order_Q, order_G = (np.argsort(one, kind="stable") for one in (search.class_Q, search.class_G))
+    shared = np.intersect1d(search.class_Q, search.class_G)
+    if not len(shared):
+        return found
+    ends = np.searchsorted(search.class_G, shared, side="right", sorter=order_G)
+    for names in np.split(shared, np.flatnonzero(np.diff(ends // _TOGETHER)) + 1):
+        rows = _run(search.class_Q, order_Q, names)
+        members = np.sort(_run(search.class_G, order_G, names))
+        queries = search.query_QD[rows].astype(np.float64)
+        best, start = found[0, rows], 0
+        for part, end in enumerate(np.searchsorted(members, search.ends_M).tolist()):
+            for first in range(start, end, _MEMBERS):
+                some = members[first : min(first + _MEMBERS, end)]
                 scores = queries @ search.gallery_GD[some].astype(np.float64).T
-                scores[some == search.itself_Q[rows, None]] = -np.inf
-                both = np.concatenate([best_QR[rows], scores], axis=1)
-                best_QR[rows] = _descending(-np.partition(-both, top - 1, axis=1)[:, :top])
-        found.append(best_QR)
-        start = end
+                is_right = search.class_Q[rows, None] == search.class_G[some]
+                scores[~is_right | (some == search.itself_Q[rows, None])] = -np.inf
+                both = np.concatenate([best, scores], axis=1)
+                best = _descending(-np.partition(-both, top - 1, axis=1)[:, :top])
+            found[part, rows], start = best, end
     return found
 
 
-def _run(classes: Ids, order: Ids, name: int) -> Ids:
-    """The rows of one class, given rows sorted by class."""
-    return order[slice(*np.searchsorted(classes, [name, name + 1], sorter=order))]
+def _run(classes: Ids, order: Ids, names: Ids) -> Ids:
+    """The rows from the first of some classes to the last, given rows sorted by class."""
+    return order[slice(*np.searchsorted(classes, [names[0], names[-1] + 1], sorter=order))]

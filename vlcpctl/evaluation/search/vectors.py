@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-_PAIRS = 256  # pairs at once: their vectors in double precision stay in the cache
+_PAIRS = 64  # pairs at once: their vectors in double precision stay in the cache
 
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]

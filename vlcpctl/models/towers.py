@@ -112,7 +112,8 @@ def _check_built(module: nn.Module, config: dict[str, Any]) -> None:
     vision, text, built = config["vision_cfg"], config["text_cfg"], cast("Any", module)
     trunk: Any = getattr(built.visual, "trunk", None)
     embed = getattr(trunk, "patch_embed", None)
-    given, made_for = vision.get("image_size", 224), getattr(embed, "img_size", None)
+    given = vision.get("image_size", 224)
+    made_for: Any = getattr(embed, "img_size", None)
     # Convolutions without positions, as in ViTamin-XL, take any size.
     takes_any = hasattr(embed, "backbone") and getattr(trunk, "pos_embed", None) is None
     sides = given if isinstance(given, list | tuple) else (given, given)

@@ -15,8 +15,7 @@ from itertools import pairwise
 from typing import Any, get_args, get_origin, get_type_hints
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.data.tasks.export_manifest import ExportManifest
-from vlcpctl.data.tasks.facts import StreamManifest, TaskManifest
+from vlcpctl.data.tasks.facts import ExportManifest, StreamManifest, TaskManifest
 from vlcpctl.files.manifest import MANIFESTS, Manifest
 
 

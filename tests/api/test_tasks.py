@@ -16,7 +16,7 @@ from support.pair_files import rows, write_parquet
 from support.program import run_program
 
 import vlcpctl
-from vlcpctl.data.tasks.tar import BLOCK, header
+from vlcpctl.data.tasks.tars import BLOCK, header
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_task
 
 # webdataset leaves it to Python to close its tars.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.tasks.tar import header
+from vlcpctl.data.tasks.tars import header
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.tars import Tars, _member
 from vlcpctl.testing.tiny_stream import make_task

@@ -13,7 +13,7 @@ from support.marks import mostly_slow
 from support.processes import exit_code_of, run_line, start_child
 from support.program import run_program
 
-from vlcpctl.data.tasks.export_manifest import MANIFEST
+from vlcpctl.data.tasks.facts import EXPORT_MANIFEST
 from vlcpctl.export import data_sets
 from vlcpctl.export.pairs import Selection
 from vlcpctl.testing.tiny_stream import make_task
@@ -73,7 +73,7 @@ def contents(out: Path) -> dict[str, Any]:
     for path in out.rglob("*"):
         if path.is_file():
             found[path.relative_to(out).as_posix()] = path.read_bytes()
-    manifest = json.loads(found.pop(MANIFEST))
+    manifest = json.loads(found.pop(EXPORT_MANIFEST))
     return {**found, "content": manifest["content"], "digests": sorted(manifest["digests"])}
 
 

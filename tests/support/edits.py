@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.tasks.index import index_batches
-from vlcpctl.data.tasks.manifests import file_facts
-from vlcpctl.data.tasks.rows import write_rows
+from vlcpctl.data.tasks.facts import file_facts
+from vlcpctl.data.tasks.index import index_batches, write_rows
 from vlcpctl.files.manifest import seal_of
 
 Edit = Callable[[Path], object]

@@ -19,7 +19,7 @@ from vlcpctl.commands.train_step import TrainStep
 from vlcpctl.data.classification.benchmarks import BENCHMARKS, GROUPS
 from vlcpctl.data.sources.find import distinct_names
 from vlcpctl.data.splitting.rules import SplitBy, numbered
-from vlcpctl.data.tasks.manifests import slug
+from vlcpctl.data.tasks.facts import slug
 from vlcpctl.jobs.script import CommandLine, parse
 from vlcpctl.training.config.request import TrainRequest
 

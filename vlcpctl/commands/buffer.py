@@ -141,7 +141,7 @@ class Buffer(Planned, Computed, Stored):
     )
 
     def execute(self) -> None:
-        from vlcpctl.data.buffer.manifest import BufferRequest
+        from vlcpctl.data.buffer.request import BufferRequest
         from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
         from vlcpctl.files.finished import already_made
         from vlcpctl.files.manifest import content_of
@@ -251,7 +251,7 @@ def _summary(out: Path, seen: int) -> str:
 def _result(out: Path) -> str:
     from dataclasses import asdict
 
-    from vlcpctl.data.buffer.manifest import BUFFER_NAME
+    from vlcpctl.data.buffer.update import BUFFER_NAME
     from vlcpctl.data.tasks.task import open_task
 
     buffer = open_task(out)

@@ -22,8 +22,8 @@ from vlcpctl.data.precomputed import targets
 from vlcpctl.data.precomputed.pseudo_texts import PARENTS, open_pseudo_texts
 from vlcpctl.data.precomputed.store import Store
 from vlcpctl.data.splitting.leaving_out import KNOWN_SPLIT, read_known
-from vlcpctl.data.tasks.export_manifest import CARD
-from vlcpctl.data.tasks.rows import rows_path
+from vlcpctl.data.tasks.facts import CARD
+from vlcpctl.data.tasks.index import rows_path
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion import tasks
 from vlcpctl.deletion.places import RANKS, TRIMMED, UNFINISHED, Artifact, Places

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.data.tasks.tar import BLOCK, END, header
+from vlcpctl.data.tasks.tars import BLOCK, END, header
 from vlcpctl.files.inputs import open_regular, parse_json
 from vlcpctl.files.outputs import link_or_copy
 

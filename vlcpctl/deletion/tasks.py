@@ -19,10 +19,8 @@ import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.precomputed import features
-from vlcpctl.data.tasks.facts import StoredFeatures
-from vlcpctl.data.tasks.index import write_index
-from vlcpctl.data.tasks.manifests import content_with, file_facts
-from vlcpctl.data.tasks.rows import rows_path
+from vlcpctl.data.tasks.facts import StoredFeatures, content_with, file_facts
+from vlcpctl.data.tasks.index import rows_path, write_index
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.files.ids import content_id

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.data.tasks.manifests import digits_for
+from vlcpctl.data.tasks.facts import digits_for
 from vlcpctl.files.rows import run_label
 
 

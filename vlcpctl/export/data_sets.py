@@ -10,8 +10,8 @@ from typing import Any
 from vlcpctl.core.console import progress, say
 from vlcpctl.core.words import counted, size
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES
-from vlcpctl.data.tasks.export_manifest import CARD, CARD_DIGEST, KIND, MANIFEST
-from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES
+from vlcpctl.data.tasks.facts import CARD, CARD_DIGEST, EXPORT, EXPORT_MANIFEST
+from vlcpctl.data.tasks.tars import DEFAULT_SHARD_BYTES
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.clip_benchmark import RETRIEVAL, write_clip_benchmark
 from vlcpctl.export.hugging_face import write_hugging_face
@@ -71,7 +71,7 @@ class DataSetExport:
         else is at `out`.
         """
         found, identity = self.selection(), self.identity()
-        if already_made(self.out, KIND, identity, force=self.force):
+        if already_made(self.out, EXPORT, identity, force=self.force):
             say(f"export: {self.out} is already finished")
             return
         with new_directory(self.out, is_artifact) as directory:
@@ -120,5 +120,5 @@ def _write_manifest(
         **({CARD_DIGEST: card} if card else {}),
         "digests": digests,
     }
-    (directory / MANIFEST).parent.mkdir()
-    write_manifest(directory, KIND, identity, content, body)
+    (directory / EXPORT_MANIFEST).parent.mkdir()
+    write_manifest(directory, EXPORT, identity, content, body)

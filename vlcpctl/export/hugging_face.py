@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.data.tasks.export_manifest import CARD
+from vlcpctl.data.tasks.facts import CARD
 from vlcpctl.export.data_card import data_card
 from vlcpctl.export.pairs import ExportedPair, Selection
 

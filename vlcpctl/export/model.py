@@ -15,7 +15,7 @@ from vlcpctl.checkpoints.model_facts import Facts, model_facts
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError
 from vlcpctl.core.words import counted, size
-from vlcpctl.data.tasks.export_manifest import CARD, KIND, MANIFEST
+from vlcpctl.data.tasks.facts import CARD, EXPORT, EXPORT_MANIFEST
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.model_card import Facts as CardFacts
 from vlcpctl.export.model_card import model_card
@@ -122,7 +122,7 @@ class ModelExport:
         """
         self.check()
         identity, rows = self.identity(), self.own_rows()
-        if already_made(self.out, KIND, identity, force=self.force):
+        if already_made(self.out, EXPORT, identity, force=self.force):
             say(f"export: {self.out} is already finished")
             return
         source, files = read_path(self.checkpoint), self.files()
@@ -151,7 +151,7 @@ def _write_manifest(
     directory: Path, request: ModelExport, identity: dict[str, Any], digests: dict[str, Any]
 ) -> None:
     made = request.made
-    (directory / MANIFEST).parent.mkdir()
+    (directory / EXPORT_MANIFEST).parent.mkdir()
     body = {
         "to": request.to,
         "inputs": [made.content],
@@ -159,4 +159,4 @@ def _write_manifest(
         "tasks": list(made.tasks),
         "digests": digests,
     }
-    write_manifest(directory, KIND, identity, content_id(identity), body)
+    write_manifest(directory, EXPORT, identity, content_id(identity), body)

@@ -16,9 +16,8 @@ from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.data.images.header import KINDS
 from vlcpctl.data.precomputed.features import check_features
 from vlcpctl.data.tasks.facts import SplitManifest, TaskManifest, read_stream, read_task
-from vlcpctl.data.tasks.index import SCHEMA, ContentId, read_index
-from vlcpctl.data.tasks.rows import derived, mapped_rows, rows_path
-from vlcpctl.data.tasks.tar import BLOCK, END, caption_text, header
+from vlcpctl.data.tasks.index import SCHEMA, ContentId, derived, mapped_rows, read_index, rows_path
+from vlcpctl.data.tasks.tars import BLOCK, END, caption_text, header
 from vlcpctl.data.tasks.task import Task, is_listed, not_listed
 from vlcpctl.files.digests import ALGORITHM, changed_files
 from vlcpctl.files.ids import sample_key
@@ -70,16 +69,16 @@ def _check_split(
     yield from changed_files(directory, {index.name: split.index}, use_cache=not deep)
     yield from _check_shards(directory, split, are_ours=not task.in_place)
     try:
-        read_index(index, task.kept_columns)
+        table = read_index(index, task.kept_columns)
     except BadInput as error:
         yield str(error)
         return
     content = ContentId()
+    content.add(table["key"], table["label"])
     images = captions = size = 0
     tars = _TarReader(directory, are_ours=not task.in_place)
     try:
         for rows in _rows_of(index):
-            content.add([row["key"] for row in rows], [row["label"] for row in rows])
             images += len(rows)
             captions += sum(len(row["captions"]) for row in rows)
             size += sum(row["size"] for row in rows)
@@ -108,9 +107,10 @@ def _check_rows_file(index: Path, split: SplitManifest) -> Iterator[str]:
     One that is missing or does not fit is made again when the task is opened.
     """
     digest = str(split.index[ALGORITHM])
-    found = mapped_rows(rows_path(index), digest, split.rows)
+    found = mapped_rows(index, digest, split.rows)
     try:
-        if found is not None and not found.same(derived(index, digest)[1]):
+        schema, rows = derived(index, digest)
+        if found and not pa.Table.from_batches(found).equals(pa.Table.from_batches(rows, schema)):
             yield f"{rows_path(index)}: does not have the rows of {index.name}; delete it"
     except BadInput as error:
         yield str(error)

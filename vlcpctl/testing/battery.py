@@ -15,7 +15,7 @@ import numpy as np
 
 from vlcpctl.core.method import Method
 from vlcpctl.data.buffer import update as buffers
-from vlcpctl.data.buffer.manifest import BufferRequest
+from vlcpctl.data.buffer.request import BufferRequest
 from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.precomputed.features import StoredProjections
 from vlcpctl.data.tasks.samples import Pair

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from vlcpctl.data.tasks.manifests import TaskSummary, slug, stream_content, write_task_manifest
+from vlcpctl.data.tasks.facts import TaskSummary, slug, stream_content, write_task_manifest
 from vlcpctl.data.tasks.samples import Pair, identify
-from vlcpctl.data.tasks.shards import SplitWriter
-from vlcpctl.data.tasks.tar import Appender
+from vlcpctl.data.tasks.tars import Appender, SplitWriter, TarWriter
 from vlcpctl.files.manifest import write_manifest
 
 COLOURS = ("red", "green", "blue", "yellow", "purple", "grey", "orange", "black")
@@ -122,7 +121,7 @@ def _write(
     written, number = {}, first
     labels: set[str | None] = set()
     for split, count in splits.items():
-        writer = SplitWriter(directory, split, name, Appender(), shard_bytes)
+        writer = SplitWriter(split, name, TarWriter(directory, split, Appender(), shard_bytes))
         samples = [identify(pair(number + place)) for place in range(count)]
         writer.extend(samples)
         labels.update(sample.label for sample in samples)

@@ -13,8 +13,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.errors import UsageError, some_names
 from vlcpctl.data.tasks.keys import Keys
-from vlcpctl.data.tasks.neighbours import shared_with_evaluation, stream_entries
-from vlcpctl.data.tasks.task import Split, Task
+from vlcpctl.data.tasks.task import Split, Task, shared_with_evaluation, stream_entries
 from vlcpctl.methods.plugins.source import facts_of
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.task_history import TaskHistory

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -39,15 +38,6 @@ def test_an_update_that_skips_a_task_is_told(
     assert capsys.readouterr().err == f"warning: {said}\n"
     if not dry:
         assert read_manifest(tmp_path / "2", "task")["warnings"] == [said]
-
-
-def test_a_skipped_task_is_told_without_the_stream_too(
-    tasks: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    buffer(tasks[0], tmp_path / "0", **RING)
-    shutil.move(tasks[2], tmp_path / "alone")
-    buffer(tmp_path / "alone", tmp_path / "2", previous=tmp_path / "0", **RING)
-    assert "--previous was updated with 1 of the tasks before" in capsys.readouterr().err
 
 
 def test_an_earlier_task_after_a_later_one_is_told(

@@ -201,7 +201,7 @@ def test_failed_update_leaves_the_old_buffer_and_nothing_else(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(buffer_module, "write_buffer_manifest", killed)
+    monkeypatch.setattr(buffer_module, "write_index", killed)
     with pytest.raises(KeyboardInterrupt):
         update(tmp_path / "b", second, tmp_path / "a", policy="ring")
     assert {path.name: path.read_bytes() for path in old.path.iterdir()} == before

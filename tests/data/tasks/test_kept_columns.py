@@ -7,14 +7,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.edits import Edit, column, edit_json, manifest, record_again
+from support.edits import Edit, column, manifest, record_again
 from support.pair_files import rows, write_parquet
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.index import SCHEMA, IndexWriter, schema_with
-from vlcpctl.data.tasks.kept_columns import with_more_values
+from vlcpctl.data.tasks.tars import with_more_values
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.inspection.check import check
 
@@ -64,16 +64,6 @@ def test_kept_columns_that_cannot_be_are_named(tmp_path: Path, edit: Edit, said:
     except BadInput as error:
         problems = [str(error)]
     assert any(said in problem for problem in problems)
-
-
-def test_an_edited_value_breaks_the_digest_and_an_edited_list_the_seal(tmp_path: Path) -> None:
-    task = make(tmp_path)
-    column("date", ["2099-01-01"])(task)
-    with pytest.raises(BadInput, match="has changed since it was written"):
-        open_task(task).split("train")
-    edit_json(task / "task.json", lambda value: value.pop("kept_columns"))
-    with pytest.raises(BadInput, match="has changed since it was written"):
-        open_task(task)
 
 
 def test_an_equivalent_type_of_another_program_is_read(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ def test_keys_are_a_sequence_of_text() -> None:
     assert (keys[3], list(keys[2:5]), len(keys)) == (TEXTS[3], TEXTS[2:5], 50)
     assert [keys[row] for row in np.arange(3)] == TEXTS[:3]
     assert keys == TEXTS
-    assert keys == TEXTS
     assert keys == Keys.of(TEXTS)
     assert hash(keys) == hash(Keys.of(TEXTS))
     assert keys != TEXTS[1:]
@@ -48,7 +47,6 @@ def test_more_keys_than_are_read_at_once_are_read_in_order() -> None:
 def test_other_texts_are_not_keys(text: str) -> None:
     with pytest.raises(ValueError, match="not 32 hexadecimal digits"):
         Keys.of([TEXTS[0], text])
-    assert Keys.among_texts(pa.array([text, TEXTS[0], text])) == [TEXTS[0]]
 
 
 def test_keys_are_compared_as_sets_of_text_are() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import shutil
@@ -16,16 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
-from support.edits import record_again
+from support.edits import edit_json, record_again, reseal
 from support.processes import exit_code_of, start_child
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.tasks import rows as rows_module
-from vlcpctl.data.tasks.index import SCHEMA, IndexWriter, wide
+from vlcpctl.data.tasks import index
+from vlcpctl.data.tasks.index import SCHEMA, IndexWriter, Rows, wide
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.files.digests import digests_of
-from vlcpctl.files.manifest import SEAL, seal_of
 from vlcpctl.inspection.check import check
 from vlcpctl.testing.tiny_stream import make_pair, make_task
 
@@ -77,8 +75,7 @@ def test_rows_in_several_batches_are_those_of_one(
 ) -> None:
     whole = everything(opened(task_at(tmp_path / "one")))
     for every in (1, 4, ROWS):
-        monkeypatch.setattr(rows_module, "EVERY", every)
-        monkeypatch.setattr("vlcpctl.data.tasks.index.EVERY", every)
+        monkeypatch.setattr(index, "EVERY", every)
         task = task_at(tmp_path / f"{every}")
         assert pq.ParquetFile(task / "train.parquet").num_row_groups == -(-ROWS // every)
         assert everything(opened(task)) == whole
@@ -175,7 +172,7 @@ def test_where_no_file_of_rows_can_be_made_they_are_read_into_memory(
         def refuse(**_: object) -> None:
             raise OSError(30, "Read-only file system")
 
-        monkeypatch.setattr(rows_module.tempfile, "mkstemp", refuse)
+        monkeypatch.setattr(index.tempfile, "mkstemp", refuse)
     assert everything(opened(task)) == whole
 
 
@@ -197,13 +194,11 @@ def test_an_index_without_rows_has_an_empty_file(tmp_path: Path) -> None:
     assert everything(empty.split("train"))[:6] == [[], [], [], [], [], []]
 
 
-def recorded_again(task: Path) -> Path:
+def _recorded(task: Path) -> Path:
     """The task, with a manifest that has the digest of its rows as they are now."""
-    path = task / "task.json"
-    manifest = json.loads(path.read_text())
-    del manifest[SEAL]
-    manifest["splits"]["train"]["rows"] = digests_of(task, ["train.arrow"])["train.arrow"]
-    path.write_text(json.dumps({**manifest, SEAL: seal_of(manifest)}))
+    found = digests_of(task, ["train.arrow"])["train.arrow"]
+    edit_json(task / "task.json", lambda value: value["splits"]["train"].update(rows=found))
+    reseal(task / "task.json")
     return task
 
 
@@ -226,7 +221,7 @@ def test_forged_rows_are_read_or_refused(fuzzed: Path, data: st.DataObject) -> N
     path.write_bytes(damaged[:end])
     said = ""
     try:
-        split = opened(recorded_again(fuzzed))
+        split = opened(_recorded(fuzzed))
         assert all(split.captions(row) and len(split.keys[row]) == 32 for row in range(len(split)))
         split.labels()
     except BadInput as error:
@@ -234,7 +229,7 @@ def test_forged_rows_are_read_or_refused(fuzzed: Path, data: st.DataObject) -> N
     finally:
         path.unlink()
         path.write_bytes(whole)
-        recorded_again(fuzzed)
+        _recorded(fuzzed)
     assert not said or str(fuzzed) in said
     assert len(said.splitlines()) <= 1
 
@@ -250,15 +245,11 @@ def test_a_row_group_has_no_more_rows_than_a_batch(tmp_path: Path) -> None:
     writer.close()
     groups = pq.ParquetFile(tmp_path / "a.parquet").metadata
     assert [groups.row_group(n).num_rows for n in range(groups.num_row_groups)] == [65_536, 4464]
-    found = rows_module.Rows(*_batches(tmp_path / "a.arrow"))
+    reader = pa.ipc.open_file(str(tmp_path / "a.arrow"))
+    found = Rows([reader.get_batch(n) for n in range(reader.num_record_batches)])
     assert [found.key(row) for row in (0, 65_535, 65_536, 69_999)] == [
         f"{row:032x}" for row in (0, 65_535, 65_536, 69_999)
     ]
-
-
-def _batches(path: Path) -> tuple[list[pa.RecordBatch], list[str]]:
-    reader = pa.ipc.open_file(str(path))
-    return [reader.get_batch(n) for n in range(reader.num_record_batches)], ["s"]
 
 
 def test_the_wide_types_are_large_ones() -> None:

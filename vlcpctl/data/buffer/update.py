@@ -8,18 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import to_builtins
 
 from vlcpctl.core.errors import BadInput, Incompatible, unreadable
-from vlcpctl.data.buffer.lineage import update_warnings
-from vlcpctl.data.buffer.manifest import (
-    BufferContents,
-    BufferRequest,
-    write_buffer_manifest,
-)
 from vlcpctl.data.buffer.policies import (
     CTP,
     NEEDS_FEATURES,
@@ -33,17 +29,27 @@ from vlcpctl.data.buffer.policies import (
     pick_as_ctp,
     require_considered,
 )
-from vlcpctl.data.buffer.segments import SegmentWriter, carry, next_number, with_column
+from vlcpctl.data.buffer.request import BufferRequest, update_warnings
+from vlcpctl.data.buffer.segments import carry, copy, next_number, with_column
 from vlcpctl.data.precomputed.features import Project, carry_over, write_features
-from vlcpctl.data.tasks.facts import StoredFeatures
+from vlcpctl.data.tasks.facts import (
+    BufferManifest,
+    SplitManifest,
+    StoredFeatures,
+    TaskSummary,
+    content_with,
+    file_facts,
+)
 from vlcpctl.data.tasks.index import BUFFER_SCHEMA, schema_with, wide, write_index
-from vlcpctl.data.tasks.kept_columns import distinct
 from vlcpctl.data.tasks.keys import Keys
+from vlcpctl.data.tasks.samples import distinct
+from vlcpctl.data.tasks.tars import Appender, TarWriter
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.files.manifest import is_artifact
+from vlcpctl.files.manifest import is_artifact, write_manifest
 from vlcpctl.files.outputs import new_directory
 from vlcpctl.select.order import hash_order
 
+BUFFER_NAME = "buffer"  # a buffer's task name, and the key of its own section in the manifest
 Features = Callable[[Split, np.ndarray], np.ndarray]  # rows of a split to (N, D), L2-normalised
 
 
@@ -120,25 +126,67 @@ def write_buffer(
     split = request.task.split("train")
     picked = _picked(request, plan, lambda places: features(split, plan.fresh[places]))
     with new_directory(out, is_artifact) as directory:
-        writer = SegmentWriter(directory, next_number(request.shard_rows()))
-        try:
-            parts = [*_carried(request, plan, writer), _admit(request, split, plan, picked, writer)]
-            writer.close()
-        finally:
-            writer.abandon()
+        tars = TarWriter(directory, "train", Appender(), first=next_number(request.shard_rows()))
+        parts = [*_carried(request, plan, tars), _admit(request, split, plan, picked, tars)]
+        tars.close()
         rows, keys = _sorted(parts, request.kept_columns())
         schema = schema_with(request.kept_columns(), BUFFER_SCHEMA)
         content = write_index(directory / "train.parquet", rows, schema)
         stored = _store(directory, request, plan.fresh[picked], keys, project)
-        written = BufferContents(
-            seen=plan.seen,
-            rows=rows,
+        facts = file_facts(directory, "train", sorted(tars.counts))
+        train = SplitManifest(
+            images=len(rows),
+            captions=int(pc.sum(pc.list_value_length(rows["captions"])).as_py() or 0),
+            shards=tuple(sorted(tars.counts)),
+            bytes=sum(facts["shard_bytes"]),
             content=content,
-            shard_rows=dict(writer.rows),
-            features=stored,
-            warnings=plan.warnings,
+            **facts,
         )
-        write_buffer_manifest(directory, request, written)
+        items = {one["values"]: one["counts"] for one in rows["task"].value_counts().to_pylist()}
+        buffer = BufferManifest(
+            policy=request.policy,
+            variant=request.variant,
+            size=request.size.text,
+            of=request.size.of,
+            kind=request.size.kind,
+            count=request.size.count,
+            share=request.size.share,
+            seed=request.seed,
+            checkpoint=request.checkpoint,
+            seen=plan.seen,
+            items=items,
+            shard_rows=dict(tars.counts),
+            features=stored,
+        )
+        labels = [label for label in rows["label"].unique().to_pylist() if label is not None]
+        summary = TaskSummary(BUFFER_NAME, {"train": train}, sorted(labels))
+        _write_manifest(directory, request, summary, buffer, plan.warnings)
+
+
+def _write_manifest(
+    directory: Path,
+    request: BufferRequest,
+    summary: TaskSummary,
+    buffer: BufferManifest,
+    warnings: Sequence[str],
+) -> None:
+    kept = request.kept_columns()
+    body: dict[str, Any] = {
+        "name": BUFFER_NAME,
+        "slug": BUFFER_NAME,
+        "step": None,
+        "tasks_in_stream": request.task.manifest.tasks_in_stream,
+        "stream": request.task.manifest.stream,
+        "splits": to_builtins(summary.splits),
+        "labels": summary.labels,
+        "skipped": {},
+        **({"kept_columns": kept} if kept else {}),
+        "inputs": [one for one in (request.task.content, request.checkpoint) if one],
+        BUFFER_NAME: to_builtins(buffer),
+        **({"warnings": warnings} if warnings else {}),
+    }
+    content = content_with(summary.content, buffer.features)
+    write_manifest(directory, "task", request.identity(), content, body)
 
 
 def _sample_warnings(request: BufferRequest, allotment: Allotment, items: int) -> list[str]:
@@ -212,7 +260,7 @@ def _admit(
     split: Split,
     plan: UpdatePlan,
     picked: np.ndarray,
-    writer: SegmentWriter,
+    tars: TarWriter,
 ) -> pa.Table:
     """Copy the picked items into the buffer; returns their index rows."""
     numbers = plan.fresh[picked]
@@ -220,7 +268,7 @@ def _admit(
     ascending = np.argsort(numbers)  # the task's order, to read its tars once through
     schema = schema_with(request.task.kept_columns)
     rows = split.take(numbers[ascending], schema)
-    rows = writer.add(split, numbers[ascending], rows, request.task.name)
+    rows = copy(split, numbers[ascending], rows, tars, request.task.name)
     more = {
         "origin_task": pa.repeat(request.task.id, len(rows)),
         "rank": pa.array(ranks[ascending], pa.int64()),
@@ -249,14 +297,14 @@ def _store(
     return StoredFeatures(width=found.width, dtype="float16", content=found.content(keys))
 
 
-def _carried(request: BufferRequest, plan: UpdatePlan, writer: SegmentWriter) -> Iterator[pa.Table]:
+def _carried(request: BufferRequest, plan: UpdatePlan, tars: TarWriter) -> Iterator[pa.Table]:
     """The index rows of the previous buffer's items that stay, if there is one."""
     if request.previous is None:
         return
     previous, numbers = request.previous.split("train"), np.flatnonzero(plan.allotment.stays)
     schema = schema_with(request.previous.kept_columns, BUFFER_SCHEMA)
     rows = previous.take(numbers, schema).cast(wide(schema))
-    rows = carry(previous, rows, numbers, request.shard_rows(), writer)
+    rows = carry(previous, rows, numbers, request.shard_rows(), tars)
     split, kept = request.task.split("train"), request.task.kept_columns
     yield _with_kept(_complete(rows, request.kept_columns()), split, kept)
 

@@ -15,8 +15,7 @@ from vlcpctl.data.classification.class_folder import FolderData, open_folder
 from vlcpctl.data.classification.labelled_images import ImagesOfSplit
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES, TemplatesFile, prompts_of
 from vlcpctl.data.tasks.class_names import name_of
-from vlcpctl.data.tasks.export_manifest import KIND as EXPORT
-from vlcpctl.data.tasks.facts import read_stream
+from vlcpctl.data.tasks.facts import EXPORT, read_stream
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 from vlcpctl.files.manifest import MANIFESTS, kind_of
 from vlcpctl.files.stores import is_stored, stored

@@ -34,8 +34,7 @@ from vlcpctl.data.sources.source import (
     Wants,
     read_file,
 )
-from vlcpctl.data.tasks.kept_columns import distinct, united
-from vlcpctl.data.tasks.samples import NO_IMAGE, NO_TEXT, KeptValues, Pair
+from vlcpctl.data.tasks.samples import NO_IMAGE, NO_TEXT, KeptValues, Pair, distinct, united
 from vlcpctl.files.inputs import reading
 
 # The first of these names that exists is used, ignoring case.

@@ -31,7 +31,7 @@ from vlcpctl.data.sources.source import (
     Wants,
 )
 from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD, NO_IMAGE
-from vlcpctl.data.tasks.tar import BLOCK
+from vlcpctl.data.tasks.tars import BLOCK
 from vlcpctl.files.inputs import open_regular
 
 # Fields of img2dataset: whether an image was downloaded, and why not.

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput, missing, some_names
-from vlcpctl.data.tasks.index import FIELDS, is_own_column
+from vlcpctl.data.tasks.index import SCHEMA, is_own_column
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys, rows_in
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
@@ -39,7 +39,7 @@ STOP_LIST, RECEIPT = "vlcpctl.stop-list/1", "vlcpctl.receipt/1"
 KNOWN_KEYS, KNOWN_METADATA = "vlcpctl.known-keys/2", b"vlcpctl.known-keys"
 KNOWN_SPLIT = "trimmed_split"  # not "split": a source may have a column of that name
 _STOP_LISTS = "deleted"  # the directory in a state directory
-_NOT_KNOWN = {field.name for field in FIELDS} - {"key", "source_key", "label", "task", "sha256"}
+_NOT_KNOWN = {field.name for field in SCHEMA} - {"key", "source_key", "label", "task", "sha256"}
 Counts = dict[str, dict[str, int]]  # by reason, then by the name of the list
 
 

@@ -27,8 +27,8 @@ from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.rules import SplitBy
 from vlcpctl.data.tasks.index import is_own_column
 from vlcpctl.data.tasks.samples import Pair
-from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES, parse_bytes
 from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.data.tasks.tars import DEFAULT_SHARD_BYTES, parse_bytes
 
 DEFAULT_HOLDOUT = "test=0.1"
 _MOST_KEPT = 100  # kept columns

@@ -19,7 +19,6 @@ from vlcpctl.data.splitting.leaving_out import Counts, counts_of
 from vlcpctl.data.splitting.plan import Plan
 from vlcpctl.data.splitting.rules import Rule
 from vlcpctl.data.tasks.index import split_named
-from vlcpctl.data.tasks.kept_columns import united
 from vlcpctl.data.tasks.keys import KEY_BYTES
 from vlcpctl.data.tasks.samples import (
     DUPLICATE,
@@ -28,6 +27,7 @@ from vlcpctl.data.tasks.samples import (
     Pair,
     UnusablePair,
     identify,
+    united,
 )
 from vlcpctl.data.tasks.skips import SkipLog
 

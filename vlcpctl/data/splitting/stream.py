@@ -21,7 +21,7 @@ from vlcpctl.data.splitting.leaving_out import sentence
 from vlcpctl.data.splitting.plan import Plan, identity, plan_of
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.writing import WrittenTasks, rule_of, write_tasks
-from vlcpctl.data.tasks.manifests import digits_for, slug, stream_content, write_task_manifest
+from vlcpctl.data.tasks.facts import digits_for, slug, stream_content, write_task_manifest
 from vlcpctl.data.tasks.samples import DUPLICATE, FAILED_DOWNLOAD
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.files.finished import already_made

@@ -31,13 +31,12 @@ from vlcpctl.data.splitting.rules import (
     by_turn,
 )
 from vlcpctl.data.splitting.selection import SelectedPair, Selection
+from vlcpctl.data.tasks.facts import TaskSummary
 from vlcpctl.data.tasks.index import SPLITS
 from vlcpctl.data.tasks.keys import KEY_BYTES, Keys
-from vlcpctl.data.tasks.manifests import TaskSummary
 from vlcpctl.data.tasks.samples import KeptValues, Pair
-from vlcpctl.data.tasks.shards import LinkingSplitWriter, SplitWriter
 from vlcpctl.data.tasks.skips import SkipLog
-from vlcpctl.data.tasks.tar import Appender
+from vlcpctl.data.tasks.tars import Appender, SplitWriter, TarLinks, TarWriter
 from vlcpctl.files.inputs import MOST_TASKS
 
 ELSEWHERE = "held out in another task"
@@ -192,8 +191,12 @@ class _Writers:
 
     def _writer(self, task: str, split: str) -> SplitWriter:
         plan, directory = self._plan, self.directories[task]
-        kind = LinkingSplitWriter if plan.options.in_place else SplitWriter
-        return kind(directory, split, task, self._appender, plan.shard_bytes, plan.columns.keep)
+        tars = (
+            TarLinks(directory, split)
+            if plan.options.in_place
+            else TarWriter(directory, split, self._appender, plan.shard_bytes)
+        )
+        return SplitWriter(split, task, tars, plan.columns.keep)
 
     def close(
         self, names: list[str], beyond_take: Counter[str], more: MoreOfSplit | None

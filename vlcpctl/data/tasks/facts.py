@@ -1,4 +1,4 @@
-"""What task.json and stream.json record, as typed fields.
+"""What task.json, stream.json and export.json record, as typed fields, and how it is written.
 
 docs/reference/manifests.md is made from the texts below the fields.
 """
@@ -6,18 +6,27 @@ docs/reference/manifests.md is made from the texts below the fields.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, to_builtins
 
 from vlcpctl.core.words import printable
-from vlcpctl.data.tasks.index import SPLITS, is_own_column
-from vlcpctl.files.digests import FileDigest
+from vlcpctl.data.tasks.index import SPLITS, is_own_column, rows_path
+from vlcpctl.files.digests import FileDigest, digests_of
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.inputs import MOST_TASKS
-from vlcpctl.files.manifest import Manifest, manifest_as
+from vlcpctl.files.manifest import MANIFESTS, Manifest, manifest_as, write_manifest
+
+EXPORT = "export"
+EXPORT_MANIFEST = MANIFESTS[EXPORT]  # in .vlcpctl/, where other programs do not look
+CARD = "README.md"  # of some forms of export; no change of it is damage: people fill it in
+CARD_DIGEST = "card"  # the field with its digest, by which `forget` sees that it was filled in
+_SLUG_LENGTH = 40
 
 Count = Annotated[int, Meta(ge=0)]
 Step = Annotated[int, Meta(ge=0, lt=MOST_TASKS)]
@@ -211,6 +220,42 @@ class StreamManifest(Manifest):
     data."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExportedSplit:
+    """How much of a split was exported."""
+
+    images: int
+    """Number of images."""
+    captions: int
+    """Number of captions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportManifest(Manifest):
+    """A data set or a model for other programs, made by `export`."""
+
+    to: str
+    """Its form: `clip-benchmark`, `hf`, `hf-model` or `onnx`."""
+    inputs: tuple[str, ...]
+    """Content ids of the tasks, or of the checkpoint."""
+    splits: dict[str, ExportedSplit] = field(default_factory=dict)
+    """What was exported of each split. Only of a data set."""
+    run: str | None = None
+    """Name of the run. Only of a model."""
+    method: str | None = None
+    """Name of the method. Only of a model."""
+    step: int | None = None
+    """Step of the last task in the run. Only of a model."""
+    seed: int | None = None
+    """Seed of the run. Only of a model."""
+    tasks: tuple[str, ...] = ()
+    """Content ids of the tasks that it was trained on. Only of a model."""
+    card: FileDigest | None = None
+    """Size and digest of `README.md` as it was written. Only of a data set."""
+    digests: dict[str, FileDigest]
+    """Size and digest of every file but `README.md`, which people fill in."""
+
+
 def read_task(path: Path) -> TaskManifest:
     """The manifest of a task or buffer. Raises BadInput if there is none, or it has changed.
 
@@ -225,3 +270,102 @@ def read_stream(path: Path) -> StreamManifest:
     The manifests of its tasks are not read.
     """
     return manifest_as(path, "stream", StreamManifest)
+
+
+@dataclass
+class TaskSummary:
+    """A finished task, before its position in the stream is known."""
+
+    name: str
+    splits: dict[str, SplitManifest]
+    labels: list[str] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def content(self) -> str:
+        """The content id of the task's data."""
+        return content_id(
+            {
+                "name": self.name,
+                "splits": {name: split.content for name, split in self.splits.items()},
+            }
+        )
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Images, captions and bytes per split, for the stream's manifest."""
+        kept = ("images", "captions", "bytes")
+        return {
+            name: {field: getattr(split, field) for field in kept}
+            for name, split in self.splits.items()
+        }
+
+
+def file_facts(directory: Path, split: str, shards: Sequence[str]) -> dict[str, Any]:
+    """What is recorded of a split's files: digests of index and file of rows, size of each tar.
+
+    The images in a tar are verified by their sha256, which the index has.
+    """
+    index = f"{split}.parquet"
+    rows = rows_path(Path(index)).name
+    digests = digests_of(directory, [index, rows])
+    return {
+        "index": digests[index],
+        "rows": digests[rows],
+        "shard_bytes": [(directory / shard).stat().st_size for shard in shards],
+    }
+
+
+def content_with(content: str, features: StoredFeatures | None) -> str:
+    """The content id of a task, including the features stored with it, if any."""
+    if features is None:
+        return content
+    return content_id({"task": content, "features": features.content})
+
+
+def digits_for(tasks: int) -> int:
+    """How many digits number the tasks of a stream so that their names sort: at least two.
+
+    >>> digits_for(3), digits_for(100), digits_for(101)
+    (2, 2, 3)
+    """
+    return max(2, len(str(tasks - 1)))
+
+
+def slug(step: int, name: str, digits: int = 2) -> str:
+    """A directory name: the position in the stream, and the task's name in safe characters.
+
+    >>> slug(2, "Animals & Nature"), slug(0, "food/health"), slug(7, "week", digits=3)
+    ('02-animals-nature', '00-food-health', '007-week')
+    """
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:_SLUG_LENGTH].strip("-")
+    return f"{step:0{digits}d}-{words or 'task'}"
+
+
+def stream_content(tasks: list[TaskSummary]) -> str:
+    """The content id of a stream, which depends on its tasks and their order."""
+    return content_id({"tasks": [task.content for task in tasks]})
+
+
+def write_task_manifest(
+    directory: Path,
+    task: TaskSummary,
+    identity: dict[str, Any],
+    *,
+    step: int | None,
+    more: dict[str, Any],
+) -> None:
+    """Write task.json; `more` has the fields that only a stream's task, or only a buffer, has.
+
+    The directory has the name that it has in the stream: it is the task's slug.
+    """
+    body = {
+        "name": task.name,
+        "slug": directory.name,
+        "step": step,
+        "splits": to_builtins(task.splits),
+        "labels": task.labels,
+        "skipped": task.skipped,
+        **more,
+    }
+    write_manifest(directory, "task", identity, task.content, body)

@@ -45,11 +45,6 @@ class Keys(Sequence[str]):
         return cls(np.frombuffer(raw, np.uint8).reshape(-1, KEY_BYTES))
 
     @classmethod
-    def among_texts(cls, texts: pa.StringArray) -> Keys:
-        """The texts that are keys; others are left out."""
-        return cls.of_array(texts.filter(pc.match_substring_regex(texts, "^[0-9a-f]{32}$")))
-
-    @classmethod
     def joined(cls, parts: Sequence[Keys]) -> Keys:
         """The keys of all parts, concatenated."""
         empty = np.empty((0, KEY_BYTES), np.uint8)

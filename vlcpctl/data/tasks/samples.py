@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,3 +87,21 @@ def identify(pair: Pair, *, decode: bool = False) -> Pair:
     added = (sample_key(sha256, captions), kind, width, height, sha256)
     # The constructor of a NamedTuple is a Python function and takes three times as long.
     return tuple.__new__(Pair, (*pair[:3], captions, *pair[4:11], *added))
+
+
+def distinct(values: Iterable[str | None]) -> tuple[str, ...]:
+    """The distinct values, sorted, without those that are None.
+
+    >>> distinct(["b", None, "a", "b"])
+    ('a', 'b')
+    """
+    return tuple(sorted({value for value in values if value is not None}))
+
+
+def united(some: Iterable[Iterable[str]], others: Iterable[Iterable[str]]) -> KeptValues:
+    """For each kept column, the distinct values of two rows that became one sample.
+
+    >>> united((("1",), ()), (("1", "2"), ("x",)))
+    (('1', '2'), ('x',))
+    """
+    return tuple(distinct((*values, *more)) for values, more in zip(some, others, strict=True))

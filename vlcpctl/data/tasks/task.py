@@ -1,12 +1,12 @@
-"""Read a task directory: its manifest, and any image by its offset in a tar."""
+"""Read a task directory: its manifest, any image by its offset in a tar, and its neighbours."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput, VlcpError, unreadable
 from vlcpctl.core.machine import is_about_limits, limit_text
@@ -26,13 +27,20 @@ from vlcpctl.data.tasks.facts import (
     read_stream,
     read_task,
 )
-from vlcpctl.data.tasks.index import read_columns, read_index, rows_at
+from vlcpctl.data.tasks.index import (
+    Rows,
+    in_memory,
+    index_batches,
+    open_rows,
+    read_index,
+    read_keys,
+)
 from vlcpctl.data.tasks.keys import Keys
-from vlcpctl.data.tasks.rows import open_rows
 from vlcpctl.files.digests import RESTORE, verify_files
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.inputs import OpenFiles
-from vlcpctl.files.manifest import kind_of
+from vlcpctl.files.manifest import MANIFESTS, kind_of
+from vlcpctl.files.parquet_files import read_columns
 from vlcpctl.files.stores import fetch_images, images_file, is_stored
 
 
@@ -124,7 +132,7 @@ class Task:
         return Split(self.path, name, self.manifest.splits[name], self.kept_columns, lowest)
 
 
-class Split:
+class Split(Rows):
     """A split of N images, which are read on demand; the rows that locate them are memory-mapped.
 
     `listed` is the split's entry in task.json, `kept` the columns listed there as kept. With
@@ -146,18 +154,45 @@ class Split:
         self._listed, self._kept, self._lowest = listed, kept, lowest
         verify_files(directory, {self.path.name: listed.index}, advice=RESTORE)
         sizes = _shard_sizes(directory, listed)
-        self._rows = open_rows(self.path, listed.index, listed.rows, sizes)
-        if len(self._rows) != listed.images:
-            found = f"images is {len(self._rows)}, task.json says {listed.images}"
+        super().__init__(open_rows(self.path, listed.index, listed.rows))
+        self._check(sizes)
+        if len(self) != listed.images:
+            found = f"images is {len(self)}, task.json says {listed.images}"
             raise BadInput(f"{self.path}: {found}{RESTORE}")
-        if lowest is not None and lowest < len(self._rows):
-            self._rows = self._rows.lowest(lowest)
-        self._tars = OpenFiles([images_file(directory / shard) for shard in self._rows.shards])
+        if lowest is not None and lowest < len(self):
+            rows = pa.array(np.sort(self.keys.order()[:lowest]))
+            table = pa.Table.from_batches(self._batches).take(rows).combine_chunks()
+            del self.keys  # of all
+            super().__init__(in_memory(table.schema, table.to_batches()))
+        self._tars = OpenFiles([images_file(directory / shard) for shard in self.shards])
         self._is_stored = is_stored(directory)
 
     def __reduce__(self) -> tuple[type[Split], tuple[Any, ...]]:
         # Another process opens the split again, and gets no copy of its rows.
         return Split, (self.directory, self.name, self._listed, self._kept, self._lowest)
+
+    def _check(self, sizes: Mapping[str, int]) -> None:
+        """Raise BadInput for a row that is not within a tar on record, or that has no caption.
+
+        The digests on record do not cover this for a task from elsewhere. `sizes` are bytes by tar.
+        """
+        unknown = [name for name in self.shards if name not in sizes]
+        if unknown:
+            found = f"refers to shard {unknown[0]!r:.100}, which task.json does not list"
+            raise BadInput(f"{self.path} {found}; run 'vlcpctl check'")
+        ends = np.array([*(sizes[name] for name in self.shards), -1], dtype=np.int64)
+        first = 0
+        for batch in self._batches:
+            shard, offset, size = (batch[name].to_numpy() for name in ("shard", "offset", "size"))
+            wrong = (shard < 0) | (shard >= len(self.shards)) | (offset < 0) | (size < 1)
+            # Not offset + size > end, which could overflow.
+            wrong |= offset > ends[np.clip(shard, -1, len(self.shards))] - size
+            wrong |= pc.list_value_length(batch["captions"]).to_numpy() < 1
+            if wrong.any():
+                row = first + int(np.flatnonzero(wrong)[0])
+                said = "its image is not within its tar, or it has no caption; run 'vlcpctl check'"
+                raise BadInput(f"{self.path}, row {row} (key {self.key(row)}): {said}")
+            first += len(batch)
 
     @cached_property
     def table(self) -> pa.Table:
@@ -167,38 +202,9 @@ class Split:
         """
         return read_index(self.path, self._kept)
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @property
-    def keys(self) -> Keys:
-        """The keys of the N images."""
-        return self._rows.keys
-
-    def key(self, row: int) -> str:
-        """The key of the image at `row`."""
-        return self._rows.key(row)
-
-    def captions(self, row: int) -> list[str]:
-        """All captions of the image at `row`."""
-        return self._rows.captions(row)
-
-    def caption_count(self, row: int) -> int:
-        """The number of captions of the image at `row`."""
-        return self._rows.caption_count(row)
-
-    def caption_counts(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """(n,) int: the number of captions of each image, or of those at `rows`."""
-        counts: np.ndarray = self._rows.counts[rows]
-        return counts
-
-    def digests(self) -> np.ndarray:
-        """The sha256 of the bytes of each of the N images, (N, 32) uint8."""
-        return self._rows.digests
-
-    def texts(self) -> tuple[np.ndarray, memoryview]:
-        """All T captions, row after row, as places (T + 1,) in UTF-8 bytes, and these bytes."""
-        return self._rows.texts()
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        """Some columns of the index, read into memory. Raises BadInput if it lacks one."""
+        return read_columns(self.path, names, pre_buffer=False)
 
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:
         """The widths and the heights of the N images in pixels, (N,) int32 each."""
@@ -211,28 +217,25 @@ class Split:
         Raises BadInput if the index does not have it: some are only in the indexes of buffers.
         """
         if name == "label":
-            return list(self._rows.label.to_pylist())
+            names, codes = self.labels()
+            return [None if code < 0 else names[code] for code in codes.tolist()]
         if name == "sha256":
-            return [self._rows.sha256(row).hex() for row in range(len(self))]
+            return [self.sha256(row).hex() for row in range(len(self))]
         values: list[Any] = self.columns([name])[name].to_pylist()
         return values
-
-    def labels(self) -> tuple[list[str], np.ndarray]:
-        """Names of labels, and (N,) int32: the index of each row's among them; -1 without one."""
-        label = self._rows.label
-        codes: np.ndarray = label.indices.fill_null(-1).to_numpy()
-        return label.dictionary.to_pylist(), codes
-
-    def columns(self, names: Sequence[str]) -> pa.Table:
-        """Some columns of the index, read into memory. Raises BadInput if it lacks one."""
-        return read_columns(self.path, names)
 
     def take(self, rows: np.ndarray, schema: pa.Schema) -> pa.Table:
         """The rows of the index at (n,) ascending numbers, with the columns of a schema.
 
-        Raises BadInput if the index lacks one.
+        They are read without holding the others. Raises BadInput if the index lacks a column.
         """
-        return rows_at(self.path, rows, schema)
+        found, first = [], 0
+        for batch in index_batches(self.path, schema):
+            here = slice(*np.searchsorted(rows, (first, first + len(batch))))
+            taken = batch.take(pa.array(rows[here] - first))
+            found.append(pa.record_batch(taken.columns, schema=schema))
+            first += len(batch)
+        return pa.Table.from_batches(found, schema)
 
     def image(self, row: int) -> bytes:
         """The encoded bytes of the image at `row`.
@@ -248,15 +251,15 @@ class Split:
                 data = self._read(row)
                 is_right = self._is_right(row, data)
         except OSError as error:
-            where = f"{unreadable(self._tar_of(row), error)} (key {self._rows.key(row)})"
+            where = f"{unreadable(self._tar_of(row), error)} (key {self.key(row)})"
             raise BadInput(where) from error
         if not is_right:
-            found = f"{self._tar_of(row)}: the image of key {self._rows.key(row)} does not match"
+            found = f"{self._tar_of(row)}: the image of key {self.key(row)} does not match"
             raise BadInput(f"{found} the index (its sha256 differs); run 'vlcpctl check --deep'")
         return data
 
     def _tar_of(self, row: int) -> Path:
-        return self.directory / self._rows.shards[self._rows.place(row)[0]]
+        return self.directory / self.shards[self.place(row)[0]]
 
     @contextmanager
     def naming(self, row: int) -> Iterator[None]:
@@ -285,14 +288,14 @@ class Split:
             return
         absent = [row for row in rows if not self._is_right(row, self._read(row))]
         if absent:
-            fetch_images([(self._tar_of(row), *self._rows.place(row)[1:]) for row in absent])
+            fetch_images([(self._tar_of(row), *self.place(row)[1:]) for row in absent])
 
     def _read(self, row: int) -> bytes:
-        shard, offset, size = self._rows.place(row)
+        shard, offset, size = self.place(row)
         return os.pread(self._tars.descriptor(shard), size, offset)
 
     def _is_right(self, row: int, data: bytes) -> bool:
-        return hashlib.sha256(data).digest() == self._rows.sha256(row)
+        return hashlib.sha256(data).digest() == self.sha256(row)
 
 
 def _shard_sizes(directory: Path, listed: SplitManifest) -> dict[str, int]:
@@ -365,3 +368,65 @@ def is_listed(task: TaskManifest, entry: StreamTask) -> bool:
 def not_listed(path: Path, content: str) -> str:
     """The message for a task of another content id than stream.json lists for its directory."""
     return f"{path} is not the task listed in stream.json: its content id is {content}"
+
+
+@dataclass(frozen=True)
+class StreamEntry:
+    """A task as its stream lists it; the directory may have been deleted since."""
+
+    path: Path
+    ids: tuple[str, ...]  # as `Task.ids`
+
+    @property
+    def slug(self) -> str:
+        """The name of its directory, such as 02-animals-nature."""
+        return self.path.name
+
+
+def stream_entries(task: Task) -> list[StreamEntry]:
+    """All tasks of the task's stream, in order; [] if its directory is not inside the stream."""
+    directory = task.path.resolve().parent
+    if not (directory / MANIFESTS["stream"]).is_file():
+        return []
+    try:
+        manifest = read_stream(directory)
+    except BadInput:  # it only helps to find mistakes: not needed to train
+        return []
+    if manifest.id != task.manifest.stream:
+        return []
+    found = []
+    for one in manifest.tasks:
+        ids = one.id or one.content, one.content
+        if manifest.is_rewritten and not one.id:  # version 0.3 did not record it here
+            with suppress(BadInput):
+                ids = read_task(directory / one.path).id, one.content
+        found.append(StreamEntry(directory / one.path, ids))
+    return found
+
+
+@dataclass(frozen=True)
+class SharedPairs:
+    """Training pairs that are also in a split for evaluation."""
+
+    task: str  # whose split it is
+    split: str
+    count: int
+    example: str  # a key
+
+
+def shared_with_evaluation(keys: Keys, task: Task) -> Iterator[SharedPairs]:
+    """Each split for evaluation, of the task or of its stream, that has some of the `keys`.
+
+    Tasks of the stream that are no longer there are left out. Raises BadInput if an index that is
+    there cannot be read.
+    """
+    own = task.path.resolve()
+    directories = {own: None, **{entry.path: None for entry in stream_entries(task)}}
+    for directory in directories:
+        for index in sorted(directory.glob("*.parquet")):
+            if index.stem == "train":
+                continue
+            others = read_keys(index)
+            found = np.flatnonzero(others.among(keys))
+            if len(found):
+                yield SharedPairs(directory.name, index.stem, len(found), others[int(found[0])])

@@ -1,15 +1,17 @@
-"""The tars we write: what others read of them."""
+"""The tars we write: what others read of them, and many pieces appended in few calls."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from vlcpctl.data.tasks.tar import BLOCK, header
+from vlcpctl.data.tasks import tars
+from vlcpctl.data.tasks.tars import BLOCK, Appender, header
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.testing.tiny_stream import make_task
 
@@ -43,18 +45,21 @@ def test_gnu_tar_lists_without_a_complaint(tmp_path: Path) -> None:
     assert len(found.stdout.splitlines()) == 9
 
 
-def test_shards_stay_below_their_size_and_hold_everything_once(tmp_path: Path) -> None:
+def test_shards_stay_below_their_size_or_hold_one_sample(tmp_path: Path) -> None:
     task = open_task(make_task(tmp_path / "task", 20, shard_bytes=20_000))
     shards = task.manifest.splits["train"].shards
     assert len(shards) > 2
     assert all((tmp_path / "task" / shard).stat().st_size <= 20_000 for shard in shards)
     split = task.split("train")
     assert len({split.image(row) for row in range(20)}) == 20
-
-
-def test_a_sample_larger_than_a_shard_gets_one_of_its_own(tmp_path: Path) -> None:
-    task = open_task(make_task(tmp_path / "task", 3, shard_bytes=BLOCK))
-    assert len(task.manifest.splits["train"].shards) == 3
+    assert (
+        len(
+            open_task(make_task(tmp_path / "other", 3, shard_bytes=BLOCK))
+            .manifest.splits["train"]
+            .shards
+        )
+        == 3
+    )
 
 
 @pytest.mark.slow
@@ -70,3 +75,34 @@ def test_webdataset_reads_the_same_keys_bytes_and_captions(tmp_path: Path) -> No
     for row, key in enumerate(split.keys):
         assert read[key]["png"] == split.image(row)
         assert read[key]["txt"].decode().split("\n") == split.captions(row)
+
+
+def test_more_pieces_than_one_call_takes_arrive_in_order(tmp_path: Path) -> None:
+    pieces = [b"%d," % number for number in range(5000)]
+    appender = Appender()
+    for first in (0, 2500):
+        appender.append(tmp_path / "file", pieces[first : first + 2500])
+    assert (tmp_path / "file").read_bytes() == b"".join(pieces)
+
+
+def test_a_write_that_takes_only_a_part_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "writev", lambda file, pieces: os.write(file, b"".join(pieces)[:7]))
+    appender = Appender()
+    appender.append(tmp_path / "file", [b"0123456789", b"", b"abcdef", b"xyz"])
+    assert (tmp_path / "file").read_bytes() == b"0123456789abcdefxyz"
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system takes no hints")
+def test_the_disk_begins_with_every_byte_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+    monkeypatch.setattr(tars, "_BEGUN_AFTER", 10)
+    monkeypatch.setattr(os, "posix_fadvise", lambda _file, *place: begun.append(place[:2]))
+    appender = Appender()
+    for size in (4, 4, 4, 25, 3):
+        appender.append(tmp_path / "file", [bytes(size)])
+    appender.append(tmp_path / "file", [bytes(2)], last=True)
+    assert begun == [(0, 12), (12, 25), (37, 5)]

@@ -157,6 +157,8 @@ def test_points_of_a_scatter_are_at_their_means_with_a_line_over_the_seeds() -> 
     across, up = found(svg, stroke=ONE.colour, data_run=0)
     assert points(across) == [(79.2, 37.5), (96.8, 37.5)]  # from 19 to 21 of 10 to 60
     assert points(up) == [(88, 45), (88, 30)]  # from 68 to 72 of 0 to 80
+    (marker,) = (one for one in found(svg, fill=ONE.colour) if one.get("transform"))
+    assert marker.get("transform", "").startswith("translate(88 37.5)")
     texts = {one.text for one in ET.fromstring(svg).iter("text")}
     assert {"plasticity", "stability"} <= texts
     assert "run-0 20.00, 70.00" in str(ET.fromstring(svg).findtext("desc"))

@@ -198,13 +198,8 @@ def test_the_roll_out_is_there_if_the_report_has_it() -> None:
     assert "  roll-out  the index can stay" in week_lines(facts(roll_out=table))
     neither = replace(table, notes=(f"prod, index by production: {NEITHER}; points lost: 8.3",))
     lines = week_lines(facts(roll_out=neither))
-    assert "  roll-out  do not deploy, neither with this index nor with a new one; point" in str(
-        lines
-    )
-    assert "  no loss rejects it, but items in the index lose too much: do not deploy it" in lines
     assert not [line for line in lines if "may be deployed" in line]
     assert "Roll-out" not in week_page(facts())
-    assert not [line for line in week_lines(facts()) if "roll-out" in line]
 
 
 def test_lost_queries_are_taken_from_each_guard_in_turn() -> None:

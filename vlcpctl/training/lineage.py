@@ -164,10 +164,10 @@ def _of_pairs(tasks: Sequence[Task], splits: Sequence[Split], buffer: Task | Non
 
 
 def _leaks(keys: Keys, task: Task, what: str) -> Iterator[str]:
-    for shared in shared_with_evaluation(keys, task):
+    for index, shared in shared_with_evaluation(keys, task):
         yield (
-            f"{shared.count} of {what} are also in split {shared.split!r} of {shared.task} "
-            f"(such as key {shared.example}): the model is evaluated on what it was trained on"
+            f"{len(shared)} of {what} are also in split {index.stem!r} of {index.parent.name} "
+            f"(such as key {shared[0]}): the model is evaluated on what it was trained on"
         )
 
 

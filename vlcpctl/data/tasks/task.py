@@ -404,18 +404,8 @@ def stream_entries(task: Task) -> list[StreamEntry]:
     return found
 
 
-@dataclass(frozen=True)
-class SharedPairs:
-    """Training pairs that are also in a split for evaluation."""
-
-    task: str  # whose split it is
-    split: str
-    count: int
-    example: str  # a key
-
-
-def shared_with_evaluation(keys: Keys, task: Task) -> Iterator[SharedPairs]:
-    """Each split for evaluation, of the task or of its stream, that has some of the `keys`.
+def shared_with_evaluation(keys: Keys, task: Task) -> Iterator[tuple[Path, Keys]]:
+    """The index of each split for evaluation, of the task or of its stream, and what it shares.
 
     Tasks of the stream that are no longer there are left out. Raises BadInput if an index that is
     there cannot be read.
@@ -427,6 +417,6 @@ def shared_with_evaluation(keys: Keys, task: Task) -> Iterator[SharedPairs]:
             if index.stem == "train":
                 continue
             others = read_keys(index)
-            found = np.flatnonzero(others.among(keys))
-            if len(found):
-                yield SharedPairs(directory.name, index.stem, len(found), others[int(found[0])])
+            shared = others.take(others.among(keys))
+            if len(shared):
+                yield index, shared

@@ -325,7 +325,7 @@ def test_imagenet_brings_names_and_templates(
             lambda folder: write_lines(folder / "test" / "nshards.txt", ["x"]),
             "contains 'x', not the",
         ),
-        (lambda folder: write_lines(folder / "classnames.txt", CLASSES[:3]), "label is 3, but"),
+        (lambda folder: write_lines(folder / "classnames.txt", CLASSES[:3]), "number below 3"),
         (lambda folder: write_lines(folder / "classnames.txt", ["a", "", "b"]), "an empty line"),
         (lambda folder: (folder / "classnames.txt").unlink(), "has no classnames.txt"),
         (

@@ -12,12 +12,15 @@ from support.eval_rows import current, row, write_rows
 from support.rank_files import write_ranks
 
 from vlcpctl.commands.update import Update
-from vlcpctl.production.changes import warnings_of
+from vlcpctl.evaluation.rank_files import SavedRanks
+from vlcpctl.production.changes import doubts, judge_match, learned, matched, warnings_of
 from vlcpctl.production.guards import guard_ids, guard_patterns, say_sights
 from vlcpctl.production.lines import BEFORE, GUARDS, WEEKS, Lines, ranks_file, rows_file
 from vlcpctl.production.settings import NEW, Settings, with_given
-from vlcpctl.production.state import PASSED, REJECTED, Attempt, State
+from vlcpctl.production.state import PASSED, REJECTED, Attempt, Match, State
 from vlcpctl.testing.tiny_stream import make_task
+
+REQUEST = Update("data", state=Path("prod"))
 
 
 def settings(guards: Sequence[str] = ("golden",), **more: Any) -> Settings:
@@ -66,14 +69,17 @@ class Stream:
             write_ranks(ranks_file(place, name), {"i2t": ranks, "t2i": ranks}, **of)
         golden = row(task="golden", task_step=None, step=number, metrics={"rm": guard})
         write_rows(rows_file(self.state.made(made, ""), GUARDS), [golden])
+        head = self.state.head()
+        made = replace(
+            made, learned=learned(Lines(self.state, head, made, self.how, REQUEST, None))
+        )
         self.state.attempts[made.id] = made
         self.state.counting = (*self.state.counting, made.id)
 
     def warnings(self, **more: Any) -> list[str]:
         """The warnings about the last week, as it is judged."""
         *head, made = self.state.head()
-        request = Update("data", state=self.state.root)
-        lines = Lines(self.state, head, replace(made, **more), self.how, request, None)
+        lines = Lines(self.state, head, replace(made, **more), self.how, REQUEST, None)
         return list(warnings_of(lines))
 
 
@@ -107,6 +113,54 @@ def test_nothing_learned_in_four_weeks_is_said(tmp_path: Path) -> None:
             stream.week(10.0, 10.2)
         found = "nothing was learned in 4 weeks: +0.2 points a week on average"
         assert (found in stream.warnings()) == (weeks >= 4)
+
+
+@pytest.mark.parametrize(
+    ("i2t", "t2i", "value", "error"),
+    [
+        # Of three other captions 3, 2, 0 and 3 score less: 100, 66.7, 0, 100 %.
+        ([1, 2, 4, 1], [[1], [1], [1], [1]], 200 / 3, 47.14045 / 2),
+        # Two captions of the first image: of two other images 2 and 0 score less, then 1 and 2.
+        ([1, 1, 1], [[1, 3], [2], [1]], 200 / 3, 28.86751 / 3**0.5),
+        ([1], [[1]], None, None),
+    ],
+)
+def test_the_match_of_a_week_is_the_share_of_wrong_captions_that_score_less(
+    i2t: list[int], t2i: list[list[int]], value: float | None, error: float, tmp_path: Path
+) -> None:
+    ways = {"i2t": {str(k): [one] for k, one in enumerate(i2t)}, "t2i": dict(enumerate(t2i))}
+    ways["t2i"] = {str(k): found for k, found in ways["t2i"].items()}
+    path = write_ranks(tmp_path / "ranks.parquet", ways)
+    (ranks,) = SavedRanks.open(path).read([("c0", "d")])
+    found = matched(ranks)
+    assert (found and (found.value, found.error)) == (value and pytest.approx((value, error)))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now", "is_said"),
+    [
+        ([62, 58, 66, 64], 47, True),
+        ([62, 58, 66, 64], 53, True),  # 49.1 to 56.9
+        ([62, 58, 66, 64], 55, False),
+        ([52, 51, 53, 52], 47, False),  # the model cannot judge such weeks
+        ([52, 62, 58, 66, 64], 47, True),  # the last four count
+        ([], 47, False),
+    ],
+)
+def test_captions_that_do_not_match_are_said(
+    stream: Stream, earlier: list[float], now: float, is_said: bool
+) -> None:
+    weeks = [stream.attempt(k, match=Match(one, 2.0, 500)) for k, one in enumerate([50, *earlier])]
+    assert len([*doubts(Match(now, 2.0, 500), weeks)]) == is_said
+
+
+@pytest.mark.parametrize(("value", "holds"), [(54.9, True), (55.0, False)])
+def test_a_condition_on_the_match_rejects(value: float, holds: bool) -> None:
+    how = settings(**{"forgetting-report": {"fail-if": ["worst_drop:gt:2", "week_match:lt:55"]}})
+    how.check()
+    assert how.gates == ["worst_drop:gt:2"]
+    (found,) = judge_match(Match(value, 2.0, 500), how)
+    assert (found["holds"], found["is_clear"], found["passes"]) == (holds, holds, not holds)
 
 
 @pytest.mark.parametrize(

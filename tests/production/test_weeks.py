@@ -78,6 +78,23 @@ def test_a_rejected_week_changes_nothing_and_is_judged_again_without_training(
     assert "steps = 2\n" in settings_of(state)
 
 
+def test_a_week_is_rejected_by_its_match_and_not_trained_again(
+    run: Run, place: Path, state: Path, tmp_path: Path
+) -> None:
+    gate = ("--fail-if", "week_match:ge:0", "--set", "update.retries=1")
+    done = run(*week_words(place, state, 2), *gate, "--junit", tmp_path / "j.xml", "-q")
+    assert done.code == 7, done.err
+    made = State.read(state).attempts[3]
+    assert made.match is not None
+    assert made.learned is not None
+    assert made.match.images == made.learned.images == 6
+    assert (made.draw, [one["value"] for one in made.verdicts]) == (0, [made.match.value])
+    assert "week_match" in (tmp_path / "j.xml").read_text()
+    assert str(made.match) in (state / "attempts/0003/draw-0/report/week.html").read_text()
+    assert run(*week_words(place, state, 2), *PASSES, "-q").code == 0
+    assert str(made.match) in run("inspect", state).out
+
+
 def test_rows_of_a_rejected_week_are_in_no_later_report(run: Run, place: Path, state: Path) -> None:
     assert run(*week_words(place, state, 2), *FAILS, "-q").code == 7
     rejected = State.read(state).attempts[3].checkpoint

@@ -5,42 +5,32 @@ The bounds were chosen by simulating a year of weeks: docs/results/decisions.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from vlcpctl.files.rows import Row, read_rows
 from vlcpctl.metrics.chance import WEEKS_A_YEAR, critical_value
 from vlcpctl.production.guards import errors_of, guard_ids
 from vlcpctl.production.lines import BEFORE, GUARDS, WEEKS, Lines, ranks_file, rows_file
-from vlcpctl.production.state import REJECTED, Attempt, State
+from vlcpctl.production.settings import MATCH, Settings
+from vlcpctl.production.state import REJECTED, Attempt, Learned, Match, State
+from vlcpctl.report.gates import Verdict, is_beyond
 from vlcpctl.report.intervals import have_same_queries, intervals
 
+if TYPE_CHECKING:
+    from vlcpctl.evaluation.rank_files import GalleryRanks
+
 KEY = "rm"
+_BY_CHANCE = 50.0  # percent of a match
 _LEARNED = 1.0  # points below which a week was hardly learned
 _FEW = 4  # weeks in a row whose mean counts
 _PEAK_DROP = 3.0  # points
 _IN_A_ROW = 3  # rejections
 _GUARD_WEEKS, _GUARD_REJECTIONS = 26, 10  # after which the guard has filtered what it judges
-
-
-@dataclass(frozen=True)
-class Learned:
-    """The scores on the test images of a week before and after its training, in percent.
-
-    `low` and `high` are the ends of the 95 % interval of what was learned, None without ranks.
-    """
-
-    before: float
-    after: float
-    images: int | None = None
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def points(self) -> float:
-        """What was learned, in points."""
-        return self.after - self.before
 
 
 def warnings_of(lines: Lines) -> Iterator[str]:
@@ -60,41 +50,95 @@ def warnings_of(lines: Lines) -> Iterator[str]:
     yield from _of_guard_age(lines, rejected)
 
 
-def learned(state: State, one: Attempt, parent: Attempt, *, has_interval: bool) -> Learned | None:
-    """What a week learned, from its rows and, for the interval, its ranks; None if not evaluated.
+def match_of(lines: Lines) -> Match | None:
+    """How well the captions of a week's test pairs match their images, by the accepted model.
+
+    None if it was not evaluated. Raises BadInput if a file cannot be read.
+    """
+    before = _before(lines)
+    ranks = before and _ranks(lines.state.place(lines.made), BEFORE, before)
+    return matched(ranks) if ranks else None
+
+
+def matched(ranks: GalleryRanks) -> Match | None:
+    """The match that the ranks of Q queries on N images show; None of fewer than two."""
+    texts, images = ranks.ways["t2i"], ranks.ways["i2t"]
+    # Of several captions of an image, only the best has a rank.
+    queries, gallery = (texts, images) if (texts.captions > 0).any() else (images, texts)
+    wrong = len(gallery.rank) - 1
+    above_Q = 1 - (queries.rank - 1) / max(wrong, 1)
+    place_Q = queries.keys.dictionary_encode().indices.to_numpy()
+    above_N = 100 * np.bincount(place_Q, above_Q) / np.bincount(place_Q)
+    if wrong < 1 or len(above_N) < 2:
+        return None
+    error = float(above_N.std(ddof=1)) / math.sqrt(len(above_N))
+    return Match(float(above_N.mean()), error, len(above_N))
+
+
+def doubts(match: Match | None, head: Sequence[Attempt]) -> Iterator[str]:
+    """That captions do not match their images, if those of earlier weeks clearly did."""
+    earlier = [one.match for one in head[1:][-_FEW:] if one.match is not None]
+    is_known = bool(earlier) and all(one.low > _BY_CHANCE for one in earlier)
+    if match is not None and match.low <= _BY_CHANCE and is_known:
+        least = min(one.value for one in earlier)
+        yield (
+            "the captions do not match their images as far as the model can tell: "
+            f"{match}, in earlier weeks at least {least:.1f} %"
+        )
+
+
+def judge_match(match: Match | None, settings: Settings) -> Iterator[dict[str, Any]]:
+    """The verdicts of the conditions on the match, as JSON objects; none if it is not known."""
+    for gate in settings.match_gates:
+        if match is None:
+            return
+        holds = is_beyond(match.value, gate.comparison, gate.bound)
+        verdict = Verdict(
+            condition=gate.text,
+            run=str(settings.own("run")),
+            metric=MATCH,
+            value=match.value,
+            holds=holds,
+            undefined=None,
+            bound=gate.bound,
+            passes=not holds,
+            samples=match.images,
+            se=match.error,
+            is_clear=holds,  # another training has the same match
+        )
+        yield verdict.as_json()
+
+
+def learned(lines: Lines) -> Learned | None:
+    """What a week learned, with its interval if ranks have it; None if it was not evaluated.
 
     Raises BadInput if a file cannot be read.
     """
-    rows = _rows(state.place(one), BEFORE)
-    before = next((row for row in rows if row.checkpoint == parent.checkpoint), None)
-    if before is None:
+    before, out = _before(lines), lines.state.made(lines.made, "")
+    after = next((row for row in _rows(out, WEEKS) if before and row.data == before.data), None)
+    if before is None or after is None:
         return None
-    rows = _rows(state.made(one, ""), WEEKS)
-    after = next((row for row in rows if row.data == before.data), None)
-    if after is None:
-        return None
-    found = Learned(before.metrics[KEY], after.metrics[KEY], after.counts.get("n_images"))
-    if not has_interval:
-        return found
-    ends = _interval(state, one, before, after)
-    return found if ends is None else Learned(found.before, found.after, found.images, *ends)
+    found = before.metrics[KEY], after.metrics[KEY], after.counts.get("n_images")
+    sides = _ranks(lines.state.place(lines.made), BEFORE, before), _ranks(out, WEEKS, after)
+    if sides[0] is None or sides[1] is None or not have_same_queries(sides[0], sides[1]):
+        return Learned(*found)
+    lost = intervals([(sides[0], sides[1])])[KEY]
+    return Learned(*found, -lost.high, -lost.low)
 
 
-def _interval(state: State, one: Attempt, before: Row, after: Row) -> tuple[float, float] | None:
-    """The ends of the 95 % interval of what was learned; None without ranks of the same queries."""
+def _before(lines: Lines) -> Row | None:
+    """The row of the accepted model on the test of the week."""
+    rows = _rows(lines.state.place(lines.made), BEFORE)
+    return next((row for row in rows if row.checkpoint == lines.head[-1].checkpoint), None)
+
+
+def _ranks(place: Path, name: str, row: Row) -> GalleryRanks | None:
     from vlcpctl.evaluation.rank_files import SavedRanks  # slow to import
 
-    sides = []
-    places = (before, state.place(one), BEFORE), (after, state.made(one, ""), WEEKS)
-    for row, place, name in places:
-        path = ranks_file(place, name)
-        if not path.is_file():
-            return None
-        sides += SavedRanks.open(path).read([(row.checkpoint or "", row.data or "")])
-    if len(sides) != 2 or not have_same_queries(*sides):
-        return None
-    lost = intervals([(sides[0], sides[1])])[KEY]
-    return -lost.high, -lost.low
+    path = ranks_file(place, name)
+    wanted = [(row.checkpoint or "", row.data or "")]
+    found = SavedRanks.open(path).read(wanted) if path.is_file() else []
+    return found[0] if len(found) == 1 else None
 
 
 def _rows(place: Path, name: str) -> list[Row]:
@@ -104,8 +148,7 @@ def _rows(place: Path, name: str) -> list[Row]:
 
 
 def _of_learning(lines: Lines) -> Iterator[str]:
-    head, state = lines.head, lines.state
-    found = learned(state, lines.made, head[-1], has_interval=True)
+    found = lines.made.learned
     if found is not None and found.points < _LEARNED:
         scores = f"{found.before:.1f} before, {found.after:.1f} after"
         if found.high is not None and found.high < _LEARNED:
@@ -113,9 +156,8 @@ def _of_learning(lines: Lines) -> Iterator[str]:
         else:
             of = f" of {found.images} images" if found.images is not None else ""
             yield f"whether the week was learned cannot be told from its test split{of}: {scores}"
-    recent = range(max(1, len(head) - _FEW + 1), len(head))
-    earlier = [learned(state, head[n], head[n - 1], has_interval=False) for n in recent]
-    four = [one.points for one in (*earlier, found) if one is not None]
+    last = [one.learned for one in lines.head[1:][1 - _FEW :]]
+    four = [one.points for one in (*last, found) if one is not None]
     if len(four) == _FEW and sum(four) / _FEW < _LEARNED:
         mean = sum(four) / _FEW
         yield f"nothing was learned in {_FEW} weeks: {mean:+.1f} points a week on average"

@@ -17,7 +17,7 @@ from vlcpctl.core.words import counted
 from vlcpctl.data.splitting.leaving_out import LEAKED, read_stop_list, stop_lists_in
 from vlcpctl.production.page import PAGE
 from vlcpctl.production.settings import differences, read_settings
-from vlcpctl.production.state import Attempt, State
+from vlcpctl.production.state import Attempt, Learned, Match, State
 
 _SHOWN = 2  # verdicts of a week that fit on a line
 _WEEKS = 8  # that the table has, the last ones
@@ -130,6 +130,9 @@ def _others(facts: Mapping[str, Any]) -> Iterator[str]:
     if pending is not None and pending["verdicts"]:
         yield f"  week {pending['week']}, pending:"
         yield from (f"    {_found(one)}, {one.get('outcome')}" for one in pending["verdicts"])
+    for one in facts["weeks"][1:][-_WEEKS:]:
+        if said := ", ".join(_measured(one)):
+            yield f"  week {one['week']}: {said}"
     if facts["deleted"]:
         pairs = counted(facts["deleted"], "deleted pair")
         yield f"  left out from now on: {pairs} ({facts['path']}/deleted)"
@@ -137,6 +140,16 @@ def _others(facts: Mapping[str, Any]) -> Iterator[str]:
         names = ", ".join(one["names"])
         about = f"week {one['week']}, {one['outcome']} {one['judged'][:10]}"
         yield f"  {one['path']}: {about} ({names})"
+
+
+def _measured(week: Mapping[str, Any]) -> Iterator[str]:
+    """What a week has learned, and whether its captions match its images."""
+    if found := week["learned"]:
+        one = Learned(**found)
+        ends = "" if one.low is None else f" (95 % {one.low:.1f} to {one.high:.1f})"
+        yield f"learned {one.points:+.1f} points{ends}"
+    if found := week["match"]:
+        yield f"captions match {Match(**found)}"
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise, takewhile
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.files.manifest import MANIFESTS
 from vlcpctl.files.outputs import new_part
 from vlcpctl.files.rows import read_rows
+from vlcpctl.production.changes import doubts
 from vlcpctl.production.data import described
 from vlcpctl.production.lines import Lines, value_of
 from vlcpctl.production.settings import shown_settings
@@ -53,7 +55,9 @@ def write_page(lines: Lines) -> list[str]:
     width = max(_WIDTH, shutil.get_terminal_size().columns) if sys.stderr.isatty() else None
     page = state.made(made, "report") / PAGE
     week = _week(lines, page)
-    text, said = week_page(week, build(rows, request, Files(ranks)), ranks, width)
+    document = build(rows, request, Files(ranks))
+    document = replace(document, verdicts=tuple(made.found()))  # with those on the match
+    text, said = week_page(week, document, ranks, width)
     with new_part(page) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return said
@@ -80,7 +84,7 @@ def _week(lines: Lines, page: Path) -> Week:
         model=", ".join(filter(None, model)),
         accepted=made.status == PASSED,
         warnings=made.warnings,
-        remarks=_of_both(made),
+        remarks=[*doubts(made.match, lines.head), *_of_both(made)],
         attempts=(*(False for _ in made.lost), made.status == PASSED) if made.lost else (),
         settings=_beside(_settings(state, last) if last.week else None, _settings(state, made)),
         data=_beside(_data(state, last) if last.week else None, _data(state, made), "-"),
@@ -135,6 +139,8 @@ def _data(state: State, made: Attempt) -> dict[str, str]:
     found |= {f"skipped: {why}": str(count) for why, count in stream.skipped.items()}
     if stream.left_out:
         found["left out"] = described(stream.left_out, stream.read)
+    if made.match is not None:
+        found["week match"] = str(made.match)
     return {"sources": ", ".join(made.names), **found}
 
 

@@ -47,6 +47,7 @@ from vlcpctl.training.config.settings import Settings as Training
 DEFAULT: Final = "default"  # the value of --fail-if for the conditions of this version
 GATES: Final = ("worst_drop:gt:2", "step_drop:gt:2", "worst_week:gt:5", "bwt_gem.rm:lt:-2")
 REPLAY: Final = "least=0.25"  # unless a method decides
+MATCH: Final = "week_match"  # in percent
 LATEST: Final = "latest"  # as trained last
 MERGED: Final = "merged"  # the mean since the start; of start-from, what is deployed
 BASE: Final = "base"  # the start
@@ -206,9 +207,19 @@ class Settings:
         return how.get("holdout-most", _SHARE if is_counted else None)
 
     @property
+    def match_gates(self) -> list[Gate]:
+        """The conditions on `week_match`, which no report has."""
+        return [parse_gate(text, [MATCH]) for text in self._fail_if if _is_of_match(text)]
+
+    @property
+    def _fail_if(self) -> list[str]:
+        found: list[str] = self.sections["forgetting-report"].get("fail-if", [])
+        return found
+
+    @property
     def gates(self) -> list[str]:
-        """The conditions that reject a week; of the default ones, those that data are there for."""
-        recorded: list[str] = self.sections["forgetting-report"].get("fail-if", [])
+        """The conditions of the report; of the default ones, those that data are there for."""
+        recorded = [one for one in self._fail_if if not _is_of_match(one)]
         if self.has_guards or recorded != list(GATES):
             return recorded
         return [one for one in recorded if not one.startswith(_ON_GUARDS)]
@@ -221,9 +232,9 @@ class Settings:
     @property
     def undefined(self) -> str:
         """What a condition on forgetting does in the first week, where there is none yet."""
-        how = self.sections["forgetting-report"]
-        usual = "pass" if how.get("fail-if") == list(GATES) else "error"
-        return str(how.get("undefined", usual))
+        recorded = [one for one in self._fail_if if not _is_of_match(one)]
+        usual = "pass" if recorded == list(GATES) else "error"
+        return str(self.sections["forgetting-report"].get("undefined", usual))
 
     @property
     def false_alarms(self) -> float:
@@ -272,6 +283,7 @@ class Settings:
         )
         for gate in self.gates:  # only with sets of classes are there metrics of classification
             parse_gate(gate, _KEYS if self.own("guard-classes") else _RETRIEVAL)
+        _ = self.match_gates  # they can be parsed
         check_deployment(self.start_from, self.deploy)
 
     def _check_reference(self) -> None:
@@ -281,6 +293,10 @@ class Settings:
             raise UsageError(f"method {users[0]} needs --reference: pairs of what must not be lost")
         if has and not users:
             raise UsageError("--reference has no effect with this --method; --reference none")
+
+
+def _is_of_match(condition: str) -> bool:
+    return condition.startswith(f"{MATCH}:")
 
 
 def check_deployment(start_from: str, deploy: str) -> None:

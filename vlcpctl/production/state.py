@@ -41,6 +41,7 @@ from vlcpctl.files.inputs import converted, read_json_object
 from vlcpctl.files.manifest import SEAL, check_seal, seal_of
 from vlcpctl.files.outputs import Output, naming_output, new_part, remove, sync
 from vlcpctl.files.stores import is_stored, place_of, protocol_of
+from vlcpctl.metrics.chance import margin_of
 from vlcpctl.production.toml_text import write_settings
 from vlcpctl.report.gates import Verdict, in_words
 
@@ -55,6 +56,47 @@ _SCHEMA_0_3 = "vlcpctl.state/1"
 _MOST_BYTES = 1 << 28
 _RESTORE = "; restore it from a backup"
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+@dataclass(frozen=True)
+class Match:
+    """How often a model scores a pair above the same image with another pair's caption, in percent.
+
+    Where images have several captions, above the same caption with another image. `error` is the
+    standard error over `images`; a model that cannot tell has 50.
+    """
+
+    value: float
+    error: float
+    images: int
+
+    @property
+    def low(self) -> float:
+        """The lower end of the 95 % interval."""
+        return self.value - margin_of(self.error)
+
+    def __str__(self) -> str:
+        high = self.value + margin_of(self.error)
+        return f"{self.value:.1f} % (95 % {self.low:.1f} to {high:.1f})"
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The scores on the test images of a week before and after its training, in percent.
+
+    `low` and `high` are the ends of the 95 % interval of what was learned, None without ranks.
+    """
+
+    before: float
+    after: float
+    images: int | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def points(self) -> float:
+        """What was learned, in points."""
+        return self.after - self.before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +121,8 @@ class Attempt:
     draw: int = 0  # of its trainings, the one that counts
     lost: tuple[tuple[dict[str, Any], ...], ...] = ()  # the verdicts of those before it
     verdicts: tuple[dict[str, Any], ...] = ()
+    match: Match | None = None  # of its test pairs, by the accepted model
+    learned: Learned | None = None
     warnings: tuple[str, ...] = ()
     checkpoint: str = ""  # the content id of what is deployed
     pairs: int = 0  # images, those held out included

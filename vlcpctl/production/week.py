@@ -44,7 +44,7 @@ from vlcpctl.jobs.script import CommandLine
 from vlcpctl.methods.plugins.method_file import load_method_file
 from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.models.configuration import configuration_here, has_logit_bias
-from vlcpctl.production.changes import warnings_of
+from vlcpctl.production.changes import doubts, judge_match, learned, match_of, warnings_of
 from vlcpctl.production.data import all_left_out, content_of, described, known_pairs, list_urls
 from vlcpctl.production.guards import find_guards, guard_ids, require_unchanged, say_sights
 from vlcpctl.production.hooks import ACCEPT, REJECT, run_hook
@@ -295,7 +295,7 @@ class Call:
         if made.status == PASSED:
             self._require_same_deletions(made)
             self._count("accepted", [*head, made])
-            how = made.outcome if self.settings.gates else "accepted unjudged: no --fail-if is set"
+            how = made.outcome if made.verdicts else "accepted unjudged: no --fail-if is set"
             say(f"{state.root}: week {made.week} is {how}; its page is {self._page(made)}")
         return self._outcome(made)
 
@@ -541,15 +541,20 @@ class Call:
         verdicts = converted(
             read_manifest(path, "report")["verdicts"], tuple[dict[str, Any], ...], path
         )
+        verdicts += tuple(judge_match(made.match, self.settings))
+        is_rejected = failed is not None or any(one["holds"] for one in verdicts)
         judged = replace(
             made,
-            status=PASSED if failed is None else REJECTED,
+            status=REJECTED if is_rejected else PASSED,
             verdicts=verdicts,
+            learned=learned(lines),
             checkpoint=CheckpointManifest.read(state.made(made, "checkpoint")).content,
             pairs=sum(split.images for split in stream.totals.values()),
             dropped=stream.left_out,
             judged=now(),
         )
+        if self.request.junit is not None and self.settings.match_gates:
+            write_junit(judged.found(), self.request.junit)  # the report has not this one
         if is_trained_again(judged, int(self.settings.own("retries", 0))):
             say(
                 f"{state.root}: week {made.week} is rejected, not clearly: "
@@ -587,6 +592,11 @@ class Call:
         for line in todo:
             state.observe(f"line {line.number}")
             began, name = time.monotonic(), line.words[0]
+            if name == "train-step":
+                found = match_of(lines)
+                state.put(replace(state.attempts[number], match=found))
+                for text in doubts(found, lines.head):
+                    warn(f"week {lines.made.week}: {text}")
             failed = self.run([line])
             made = state.attempts[number]
             took = made.seconds.get(name, 0.0) + time.monotonic() - began

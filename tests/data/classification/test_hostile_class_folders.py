@@ -13,7 +13,7 @@ from support.class_folders import write_class_folder
 from support.hostile import block, check_memory, member, mutated, refusal, tar_file
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.data.classification.class_folder import open_class_folder
+from vlcpctl.data.classification.class_folder import open_folder
 from vlcpctl.data.classification.prompts import prompts_of, read_templates
 from vlcpctl.data.splitting.labels import labels_from
 from vlcpctl.testing.tiny_stream import make_image
@@ -26,8 +26,8 @@ def folder(path: Path) -> Path:
 
 
 def read(path: Path) -> object:
-    opened = open_class_folder(path)
-    return opened.class_names(), opened.templates(), opened.images("test", 2).labels
+    opened = open_folder(path, "pets")
+    return opened.prompts(None), opened.images("test").labels
 
 
 @pytest.mark.parametrize(

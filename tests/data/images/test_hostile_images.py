@@ -10,6 +10,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from support.hostile import check_memory, mutated
 
@@ -103,9 +105,35 @@ def pillows(data: bytes, *, load: bool = False) -> tuple[int, int] | None:
 def test_every_mode_is_accepted_and_decodes_to_rgb(name: str) -> None:
     data = WHOLE[name]
     assert ours(data)[0] == pillows(data, load=True) == (37, 13)
+    kind = name.split(maxsplit=1)[0].replace("jpeg", "jpg").replace("mpo", "jpg")
+    assert read_header(memoryview(data)) == (kind, 37, 13)
     image = decode_image(data)
     assert (image.mode, image.size) == ("RGB", (37, 13))
     decode_fully(data)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_image_cut_short_is_broken(name: str) -> None:
+    data = WHOLE[name]
+    for length in (0, 1, 5, 12, 20, 30, len(data) // 2, len(data) - 3):
+        assert ours(data[:length])[0] is None, length
+    if not name.startswith("webp"):  # as cameras append it
+        assert ours(data + b"MotionPhoto" * 9)[0] == (37, 13)
+
+
+@given(
+    st.sampled_from([b"", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF"]), st.binary(max_size=200)
+)
+def test_no_bytes_break_the_reader(start: bytes, rest: bytes) -> None:
+    ours(start + rest)
+
+
+def test_damage_inside_is_found_by_decoding_alone() -> None:
+    data = bytearray(WHOLE["png RGBA"])
+    data[60] ^= 0xFF
+    read_header(data)
+    with pytest.raises(BrokenImage, match="does not decode"):
+        decode_fully(bytes(data))
 
 
 @pytest.mark.parametrize("form", PNG_FORMS, ids=str)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -152,12 +151,6 @@ def test_lists_of_splits_in_a_directory_are_a_source(tmp_path: Path) -> None:
     (tmp_path / "train.json").write_text("[]")
     with pytest.raises(BadInput, match=r"contains both train\.json and test\.jsonl"):
         find_inputs([str(tmp_path)])
-
-
-def test_a_compressed_list_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "l.jsonl.gz").write_bytes(gzip.compress(b"{}"))
-    with pytest.raises(BadInput, match="compressed with gzip; unpack it first"):
-        find_inputs([str(tmp_path / "l.jsonl.gz")])
 
 
 def test_bad_lines_count_against_max_skip(

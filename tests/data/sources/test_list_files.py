@@ -246,13 +246,6 @@ def test_a_row_of_another_width_is_skipped_and_named(tmp_path: Path) -> None:
     assert [pair.place for pair in pairs] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("name", ["x.pkl", "x.npy", "task_00.pth", "x.json"])
-def test_pickles_are_refused(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(b"\x80\x04\x95cos\nsystem\n(S'x'\ntR.")
-    with pytest.raises(BadInput, match="pickle"):
-        find_inputs([str(tmp_path / name)])
-
-
 def test_a_list_is_described_without_reading_an_image(tmp_path: Path) -> None:
     path = write(tmp_path / "list.json", [{"image": "missing.jpg", "caption": "c"}])
     plan = describe_plan(SplitOptions(sources=[str(path)], by="source"), tmp_path / "out")

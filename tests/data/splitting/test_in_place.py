@@ -210,11 +210,3 @@ def test_webdataset_is_refused_for_tars_of_others(sources: Path, tmp_path: Path)
     with pytest.raises(Exception, match="has no tars of its own"):
         opened.webdataset()
     assert len(list(opened.pairs())) == task.counts["train"]
-
-
-def test_streams_with_copies_record_nothing_of_it(sources: Path, tmp_path: Path) -> None:
-    stream = made(sources, tmp_path / "stream")
-    for path in (stream / "stream.json", *stream.rglob("task.json")):
-        found = json.loads(path.read_text())
-        assert "in_place" not in found
-        assert "in_place" not in found["identity"]

@@ -90,22 +90,6 @@ def test_two_classes_of_one_name_are_two_classes(tmp_path: Path) -> None:
     assert sorted(labels) == [["green"], ["red [class 0]"], ["red [class 2]"]]
 
 
-def test_classes_are_dealt_by_these_labels(tmp_path: Path) -> None:
-    source = write_parquet(tmp_path / "pairs.parquet", rows(40))
-    split(tmp_path / "out", source, Brightest(), by="classes", tasks=3)
-    labels = [list(task.manifest.labels) for task in open_stream(tmp_path / "out")]
-    assert sorted(labels) == [["blue"], ["green"], ["red"]]
-
-
-def test_labels_of_several_batches_are_those_of_their_pairs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("vlcpctl.data.sources.pairs._BATCH_PAIRS", 7)
-    pairs = rows(30)
-    found = split(tmp_path / "out", write_parquet(tmp_path / "pairs.parquet", pairs), Brightest())
-    assert found == {pair["id"]: colour(pair["image"]) for pair in pairs}
-
-
 def test_an_image_is_classified_once_however_often_the_data_is_read(tmp_path: Path) -> None:
     source = write_parquet(tmp_path / "pairs.parquet", rows(30))
     classifier = Brightest()

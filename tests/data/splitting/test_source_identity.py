@@ -202,14 +202,6 @@ def test_an_identical_copy_is_the_same_source(
     assert "is already finished" in capfd.readouterr().err
 
 
-def test_touching_changes_nothing(tmp_path: Path) -> None:
-    source, file = image_of_json(tmp_path / "in")
-    split(source, tmp_path / "out")
-    os.utime(file)
-    os.utime(source)
-    split(source, tmp_path / "out")
-
-
 @pytest.mark.parametrize("make", SOURCES)
 def test_an_untouched_source_is_not_hashed_again(
     tmp_path: Path, make: Source, monkeypatch: pytest.MonkeyPatch

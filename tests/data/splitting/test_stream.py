@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from support.pair_files import GROUPS, img2dataset_members, rows, write_parquet, write_tar
 
@@ -52,15 +51,6 @@ def test_splitting_again_gives_the_same_bytes(tmp_path: Path) -> None:
         options = SplitOptions(sources=[str(pairs)], by="iid", tasks=3, seed=5)
         contents.append(make_stream(options, tmp_path / name)["content"])
     assert data_files(tmp_path / "a") == data_files(tmp_path / "b") != {}
-    assert contents[0] == contents[1]
-
-
-def test_no_path_is_in_a_content_id(tmp_path: Path) -> None:
-    contents = []
-    for name in ("here", "there/deeper"):
-        pairs = write_parquet(tmp_path / name / "pairs.parquet", rows(30))
-        options = SplitOptions(sources=[str(pairs)], by="source")
-        contents.append(make_stream(options, tmp_path / name / "out")["content"])
     assert contents[0] == contents[1]
 
 
@@ -261,18 +251,6 @@ def test_directories_sort_with_any_number_of_tasks(
     assert slugs[7] == f"{7:0{digits}d}-week-7"
 
 
-@pytest.mark.parametrize(("count", "is_said"), [(90, False), (91, True), (100, True), (101, False)])
-def test_a_growing_stream_warns_before_its_names_change(
-    tmp_path: Path, split: Split, capsys: pytest.CaptureFixture[str], count: int, is_said: bool
-) -> None:
-    pairs = weeks(tmp_path / "p.parquet", count)
-    split(pairs, by="column:group", holdout="none")
-    said = capsys.readouterr().err
-    assert ("with more than 100 their directories are numbered with three" in said) == is_said
-    split(pairs, by="iid", tasks=95 - 5 * (count < 95), holdout="none")  # does not grow by itself
-    assert "three digits" not in capsys.readouterr().err
-
-
 def test_split_column_decides_every_row(tmp_path: Path, split: Split) -> None:
     (task,) = split(
         write_parquet(tmp_path / "p.parquet", rows(40)), by="source", split_column="split"
@@ -428,36 +406,6 @@ def test_options_that_cannot_mean_anything_are_refused(
         split(write_parquet(tmp_path / "p.parquet", rows(3)), **options)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"caption": None}, "no caption column"),
-        ({"caption": 7}, "'caption' has no caption"),
-        ({"image": 7}, "'image' has no image"),
-        ({"image": None}, "no image column"),
-    ],
-)
-def test_columns_that_do_not_fit_are_bad_input(
-    tmp_path: Path, split: Split, change: dict[str, Any], message: str
-) -> None:
-    (name, value), *_ = change.items()
-    pairs = [
-        {key: one for key, one in {**row, name: value}.items() if one is not None}
-        for row in rows(3)
-    ]
-    path = write_parquet(tmp_path / "p.parquet", pairs)
-    with pytest.raises(BadInput, match=message) as caught:
-        split(path, by="source")
-    assert "p.parquet" in str(caught.value)
-
-
-def test_a_column_that_is_not_there_is_answered_with_those_that_are(
-    tmp_path: Path, split: Split
-) -> None:
-    with pytest.raises(BadInput, match="did you mean 'group'"):
-        split(write_parquet(tmp_path / "p.parquet", rows(3)), by="column:grup")
-
-
 def test_a_dry_run_reads_no_image_and_writes_nothing(tmp_path: Path) -> None:
     pairs = write_parquet(tmp_path / "p.parquet", rows(5))
     plan = describe_plan(SplitOptions(sources=[str(pairs)], by="source"), tmp_path / "out")
@@ -473,15 +421,6 @@ def test_limit_stops_early_in_any_file(tmp_path: Path, split: Split, limit: int)
     ]
     (task,) = split(*parts, by="all:a", limit=limit)
     assert images_of(task) == min(limit, 30)
-
-
-@pytest.mark.parametrize("kind", [pa.large_binary(), pa.binary_view()])
-def test_every_kind_of_binary_column_is_read(
-    tmp_path: Path, split: Split, kind: pa.DataType
-) -> None:
-    pairs = write_parquet(tmp_path / "p.parquet", rows(9), image=kind)
-    (task,) = split(pairs, by="source", holdout="none")
-    assert task.split("train").image(4) == rows(9)[4]["image"]
 
 
 def test_labels_that_name_no_classes_are_refused(

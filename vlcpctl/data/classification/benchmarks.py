@@ -6,7 +6,6 @@ ImageNet's class names and prompt templates are CLIP's (Radford et al., 2021), v
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -41,16 +40,8 @@ _PLACES = ("{}", "wds_{}", "vtab/{}", "vtab-{}", "wds_vtab-{}")
 IMAGENET, IMAGENET_CLASSES = "imagenet1k", 1000
 
 
-@dataclass(frozen=True)
-class Benchmark:
-    """A data set's name in CLIP_benchmark, and its folder."""
-
-    name: str
-    path: Path
-
-
-def find_benchmark(word: str, data: Path | None) -> Benchmark:
-    """Find a data set by its name in the directory `data`, the value of --data.
+def find_benchmark(word: str, data: Path | None) -> tuple[Path, str]:
+    """The folder of a data set in the directory `data`, the value of --data, and its usual name.
 
     Raises UsageError if the name is unknown or `data` is None, BadInput if there is no such folder.
     """
@@ -66,7 +57,7 @@ def find_benchmark(word: str, data: Path | None) -> Benchmark:
     tried = [place.format(one) for one in (name, *BENCHMARKS[name]) for place in _PLACES]
     for place in tried:
         if (data / place).is_dir():
-            return Benchmark(name, data / place)
+            return data / place, name
     raise BadInput(
         f"{data} has no folder for {name}: tried {', '.join(tried)}; the folder must have "
         "CLIP_benchmark's layout, as written by clip_benchmark_export_wds"

@@ -8,7 +8,7 @@ under the same name, .cls files with the label.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -16,11 +16,18 @@ from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.words import shortened
+from vlcpctl.data.classification.benchmarks import (
+    IMAGENET,
+    imagenet_class_names,
+    imagenet_templates,
+)
 from vlcpctl.data.classification.labelled_images import Flaw, ImagesInTars
+from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES, TemplatesFile, prompts_of
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.source import IMAGES
 from vlcpctl.data.sources.tars import Member, Tar
 from vlcpctl.files.digests import cached_digest
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.inputs import open_regular, read_text
 
 CLASS_NAMES = "classnames.txt"
@@ -33,34 +40,43 @@ _HEADER_BYTES = 2**12  # read-ahead: enough for headers and labels, without read
 
 
 @dataclass(frozen=True)
-class ClassFolder:
-    """A folder in CLIP_benchmark's layout; `open_class_folder` makes it."""
+class FolderData:
+    """A data set in a folder in CLIP_benchmark's layout; `open_folder` makes it."""
 
+    name: str  # in evaluation rows
     path: Path
+    classes: Sequence[str]  # in the order of the labels
 
-    def class_names(self) -> list[str] | None:
-        """The class names in the order of the labels; None if the folder does not list them.
+    def prompts(self, given: TemplatesFile | None) -> list[list[str]]:
+        """The prompts of each class, from the given templates or else the folder's own.
 
-        Raises BadInput if the file is not UTF-8 text.
+        Raises BadInput if the templates do not fit the data set.
         """
-        return _lines(self.path / CLASS_NAMES)
+        if given is not None:
+            return prompts_of(self.classes, given.of(self.name), given.path)
+        own = _lines(self.path / TEMPLATES)
+        if own is not None:
+            return prompts_of(self.classes, own, self.path / TEMPLATES)
+        usual = imagenet_templates() if self.name == IMAGENET else DEFAULT_TEMPLATES
+        return prompts_of(self.classes, usual, self.name)
 
-    def templates(self) -> list[str] | None:
-        """The folder's own prompt templates, or None.
+    def content(self, *splits: str) -> str:
+        """An id of the classes and of these splits, by the digests of their tars.
 
-        Raises BadInput if the file is not UTF-8 text.
+        Raises BadInput if a file cannot be read.
         """
-        return _lines(self.path / TEMPLATES)
+        found = {split: [_digest(path) for path in self.tars(split)] for split in splits}
+        return content_id({"classes": list(self.classes), "splits": found})
 
-    def splits(self) -> list[str]:
-        """The names of the folder's splits, sorted."""
-        return sorted(path.parent.name for path in self.path.glob(f"*/{SHARD_COUNT}"))
+    def check(self, split: str) -> None:
+        """Raise BadInput if the data set does not have the split."""
+        self.tars(split)
 
     def tars(self, split: str) -> list[Path]:
         """The tars of a split, in order. Raises BadInput if the split or a tar is missing."""
         directory = self.path / split
         if not (directory / SHARD_COUNT).is_file():
-            known = ", ".join(self.splits()) or "none"
+            known = ", ".join(_splits(self.path)) or "none"
             raise BadInput(
                 f"{self.path} has no split {split!r} (it has: {known}); a split is a folder that "
                 f"contains {SHARD_COUNT} and 0.tar"
@@ -79,15 +95,11 @@ class ClassFolder:
                 )
         return paths
 
-    def digests(self, split: str) -> list[str]:
-        """The xxh3_128 of each tar of a split. Raises BadInput if one cannot be read."""
-        return [_digest(path) for path in self.tars(split)]
-
-    def images(self, split: str, classes: int) -> ImagesInTars:
+    def images(self, split: str) -> ImagesInTars:
         """Locate the images of a split and read their labels, without reading the images.
 
-        `classes` is the number of classes. An unusable sample becomes a flaw. Raises BadInput if a
-        tar is missing or damaged, or a label is not a number below `classes`.
+        An unusable sample becomes a flaw. Raises BadInput if a tar is missing or damaged, or a
+        label is not the number of a class.
         """
         found = ImagesInTars()
         for path in self.tars(split):
@@ -100,27 +112,37 @@ class ClassFolder:
                         for one in group
                         if one.extension in (*IMAGES, "cls")
                     }
-                    _enter(found, f"{path}, {shortened(key)}", key, parts, classes)
+                    _enter(found, f"{path}, {shortened(key)}", key, parts, len(self.classes))
         return found
 
 
-def open_class_folder(path: Path) -> ClassFolder:
-    """Open a folder in CLIP_benchmark's layout.
+def open_folder(path: Path, name: str) -> FolderData:
+    """Open the data set of a name in a folder in CLIP_benchmark's layout.
 
-    Raises BadInput if it has another layout, or is not for single-label classification.
+    Raises BadInput if it has another layout, is not for single-label classification, or does not
+    name its classes.
     """
-    folder = ClassFolder(path)
     kind = (_lines(path / KIND) or [""])[0].lower()
     if kind in {"retrieval", "multilabel"}:
         raise BadInput(
             f"{path} is a {kind} data set ({KIND}); zero-shot accuracy needs images with exactly "
             "one class each"
         )
-    if not folder.splits():
+    if not _splits(path):
         raise BadInput(
             f"{path} is not a data set in CLIP_benchmark's layout: it has no */{SHARD_COUNT}"
         )
-    return folder
+    classes = _lines(path / CLASS_NAMES)
+    if classes is None and name == IMAGENET:
+        classes = imagenet_class_names()
+    if not classes or not all(classes):
+        what = f"has no {CLASS_NAMES}" if classes is None else f"has an empty line in {CLASS_NAMES}"
+        raise BadInput(f"{path} {what}; write one class per line, in the order of the labels")
+    return FolderData(name, path, classes)
+
+
+def _splits(path: Path) -> list[str]:
+    return sorted(one.parent.name for one in path.glob(f"*/{SHARD_COUNT}"))
 
 
 def _digest(path: Path) -> str:
@@ -142,24 +164,23 @@ def _enter(
     classes: int,
 ) -> None:
     """Add the image of a sample or a flaw. Raises BadInput if its label is not a valid class."""
-    image = next((parts[kind][0] for kind in IMAGES if kind in parts), None)
-    _, text = parts.get("cls", (None, None))
-    if image is None and text is None:
+    if not parts:
         return  # a directory, or a file that is not part of a sample
-    if image is None or text is None:
-        found.flaws.append(
-            Flaw(where, "no member with an image" if image is None else "no .cls member")
-        )
+    image = next((parts[kind][0] for kind in IMAGES if kind in parts), None)
+    flaw = None
+    if image is None:
+        flaw = "no member with an image"
+    elif "cls" not in parts:
+        flaw = "no .cls member"
+    elif not image.is_regular or image.size > MAX_BYTES:
+        flaw = f"{shortened(image.name)} is a link or is too large"
+    if image is None or flaw is not None:
+        found.flaws.append(Flaw(where, str(flaw)))
         return
-    if not image.is_regular or image.size > MAX_BYTES:
-        found.flaws.append(Flaw(where, f"{shortened(image.name)} is a link or is too large"))
-        return
-    digits = text.strip()
-    if not digits.isdigit():
+    digits = parts["cls"][1].strip()
+    if not digits.isdigit() or int(digits) >= classes:
         shown = digits[:_MAX_DIGITS].decode(errors="replace")
-        raise BadInput(f"{where}: its label is {shown!r}, not a number from 0")
-    if int(digits) >= classes:
-        raise BadInput(f"{where}: its label is {int(digits)}, but there are {classes} classes")
+        raise BadInput(f"{where}: its label is {shown!r}, not a number below {classes}")
     found.add(key, image.offset, image.size, int(digits))
 
 

@@ -9,7 +9,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,29 +27,11 @@ class Flaw:
     why: str  # the reason, to follow "{name}: "
 
 
-class LabelledImages(Protocol):
-    """N labelled images, numbered in order; `flaws` are further images that cannot be used."""
-
-    @property
-    def labels(self) -> NDArray[np.int64]:
-        """(N,) the class index of each image."""
-
-    @property
-    def flaws(self) -> Sequence[Flaw]:
-        """The images left out, which have no number."""
-
-    def image(self, row: int) -> bytes:
-        """The encoded bytes of the image file at `row`."""
-
-    def name(self, row: int) -> str:
-        """The name of the image at `row`, for messages."""
-
-    def key(self, row: int) -> str:
-        """An identifier that random draws for the image depend on; it is independent of paths."""
-
-
 class ImagesInTars:
-    """Labelled images located in tars: add them first, then read them in any order."""
+    """Labelled images located in tars: add them first, then read them in any order.
+
+    They are numbered in order; `flaws` are further images that cannot be used.
+    """
 
     def __init__(self) -> None:
         self.flaws: list[Flaw] = []
@@ -78,17 +59,17 @@ class ImagesInTars:
         return np.array(self._labels, dtype=np.int64)
 
     def image(self, row: int) -> bytes:
-        """See `LabelledImages`."""
+        """The encoded bytes of the image file at `row`."""
         shard, offset, size = self._places[row]
         with naming_input(self._paths[shard]):
             return os.pread(self._tars.descriptor(shard), size, offset)
 
     def name(self, row: int) -> str:
-        """See `LabelledImages`."""
+        """The name of the image at `row`, for messages."""
         return f"{self._paths[self._places[row][0]]}, {self._keys[row]}"
 
     def key(self, row: int) -> str:
-        """See `LabelledImages`."""
+        """An identifier that random draws for the image depend on; it is independent of paths."""
         return self._keys[row]
 
 
@@ -119,16 +100,19 @@ class ImagesOfSplit:
         self.flaws += [Flaw(self._name(row), "no label") for row in lacking]
 
     def image(self, row: int) -> bytes:
-        """See `LabelledImages`."""
+        """See `ImagesInTars`."""
         return self.split.image(int(self._rows[row]))
 
     def name(self, row: int) -> str:
-        """See `LabelledImages`."""
+        """See `ImagesInTars`."""
         return self._name(int(self._rows[row]))
 
     def key(self, row: int) -> str:
-        """See `LabelledImages`."""
+        """See `ImagesInTars`."""
         return self.split.keys[int(self._rows[row])]
 
     def _name(self, row: int) -> str:
         return f"{self.split.path}, key {self.split.keys[row]}"
+
+
+LabelledImages = ImagesInTars | ImagesOfSplit

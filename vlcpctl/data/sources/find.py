@@ -22,15 +22,14 @@ from vlcpctl.data.sources.folders import (
 )
 from vlcpctl.data.sources.lists import JSON, JSON_LINES, TABLES, begin_list, listed
 from vlcpctl.data.sources.pairs import has_image_column
-from vlcpctl.data.sources.source import IMAGES, OTHER_IMAGES, TEXTS, Source, Wants
-from vlcpctl.data.sources.tars import ERROR, STATUS, SUCCESS, tar
+from vlcpctl.data.sources.source import IMAGES, OTHER_IMAGES, TEXTS, Source
+from vlcpctl.data.sources.tars import tar
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.index import SPLITS, split_named
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.inputs import open_regular, read_json_object
 from vlcpctl.files.manifest import MANIFESTS, is_artifact, kind_of
 
-_PICKLES = frozenset({".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth"})
 _STATISTICS = "_stats.json"  # of img2dataset, written when a shard is complete
 _DICT, _STATE = "dataset_dict.json", "state.json"
 # Fields of old versions of `datasets` for a data set that was shuffled, but not rewritten.
@@ -144,16 +143,12 @@ def _opened(path: Path) -> Source:
         raise BadInput(f"{path} is not a Parquet file: it starts with {start!r}")
     if ".tar" in path.suffixes or path.suffix == ".tgz":
         return Source(path, "samples", tar)
-    if path.suffix in _PICKLES or start[:1] == b"\x80":
-        raise BadInput(
-            f"{path} is a pickle or a NumPy file, which can run code when it is loaded; "
-            "convert it to Parquet, CSV or JSON"
-        )
-    if start[:2] == b"\x1f\x8b":
-        raise BadInput(f"{path} is compressed with gzip; unpack it first")
     if path.suffix in JSON | JSON_LINES | TABLES:
         return _list(path)
-    raise BadInput(f"{path} is not a Parquet, Arrow, tar, JSON, JSON Lines, CSV or TSV file")
+    raise BadInput(
+        f"{path} is not a Parquet, Arrow, tar, JSON, JSON Lines, CSV or TSV file; convert or "
+        "unpack it"
+    )
 
 
 def _check(path: Path) -> None:
@@ -370,13 +365,3 @@ def failed_by_statistics(file: Source) -> Iterator[tuple[str, int, str]]:
         total, whole = found.get("count"), found.get("successes")
         if isinstance(total, int) and isinstance(whole, int) and total > whole:
             yield path.name, total - whole, f"{total - whole} of {total} downloads failed"
-
-
-def failed_downloads(file: Source) -> int:
-    """The number of downloads of img2dataset that failed, by its table or statistics."""
-    if file.read is not tables.parquet:
-        return sum(count for _, count, _ in failed_by_statistics(file))
-    if not {STATUS, ERROR} <= set(file.start[0]):
-        return 0
-    rows = file.read(file.path, Wants((STATUS,)))
-    return sum(record[STATUS] not in (None, SUCCESS) for _, record in rows)

@@ -233,16 +233,16 @@ def _checked(source: Source, columns: Columns, roles: _Roles) -> _Roles:
     if not first:
         rows = source.read(source.path, Wants(roles.names(), images=False))
         first = [record for _, record in islice(rows, FIRST_ROWS)]
-    is_given = {part: getattr(columns, part) is not None for part in _FITS}
-    wanted = [
-        (part, getattr(roles, part), fits)
-        for part, fits in _FITS.items()
-        if part in {"image", "caption"} or is_given[part]
+    wanted = [("image", roles.image), ("caption", roles.caption)]
+    wanted += [
+        (part, getattr(roles, part))
+        for part in ("label", "value", "split")
+        if getattr(columns, part) is not None
     ]
-    wanted += [("value to keep", name, _can_be_kept) for name in roles.keep]
-    for part, name, fits in wanted if source.kind == "table" else ():
+    wanted += [("value to keep", name) for name in roles.keep]
+    for part, name in wanted if source.kind == "table" else ():
         values = [one[name] for one in first if one[name] is not None] if name else []
-        if values and not any(map(fits, values)):
+        if values and not any(_fits(part, value) for value in values):
             raise BadInput(
                 f"{source.path}: column {shortened(name)!r} has no {part}: its values are as "
                 f"{shortened(repr(values[0]))}; name another column"
@@ -251,6 +251,16 @@ def _checked(source: Source, columns: Columns, roles: _Roles) -> _Roles:
     found = [text for text in captions if text.strip()]
     is_lists = bool(found) and all(listed_in(text) is not None for text in found)
     return replace(roles, lists=is_lists)
+
+
+def _fits(part: str, value: Any) -> bool:
+    """Whether a value can be that of a role."""
+    if part == "image":
+        is_struct = isinstance(value, dict) and not {"bytes", "path"}.isdisjoint(value)
+        return is_struct or isinstance(value, str | bytes | memoryview)
+    if part == "caption":
+        return not captions_in(value)[1]
+    return _can_be_kept(value) if part == "value to keep" else not _is_compound(value)
 
 
 def _need(path: Path, names: list[str], given: str | None, usual: Sequence[str], part: str) -> str:
@@ -301,59 +311,29 @@ def _pairs(source: Source, columns: Columns, *, images: bool) -> Iterator[Pair]:
         return
     roles = _roles(source, columns, images=images)
     rows = source.read(source.path, Wants(roles.names(), images=images))
-    read = _image_reader(source, columns) if images else None
+    found: Iterator[Pair] = (_of_record(place, record, roles) for place, record in rows)
     if source.kind == "list":
-        is_text = is_table(source.path)
-        found = (_of_list(place, record, roles, is_text=is_text) for place, record in rows)
-        joined = _joined(found)
-        yield from (
-            pair if read is None else _with_image(pair, name, read) for pair, name in joined
-        )
-    else:
-        with reading(source.path):  # text in a column of bytes may not be UTF-8
-            yield from (_of_row(place, record, roles, read) for place, record in rows)
+        found = _joined(_of_list(pair, is_text=is_table(source.path)) for pair in found)
+    if images:
+        found = map(partial(_with_image, _image_reader(source, columns)), found)
+    with reading(source.path):  # text in a column of bytes may not be UTF-8
+        yield from found
     if source.is_folder:
         yield from _unlisted(source, str(_roles(source, columns).image))
 
 
-def _of_row(place: int | str, record: Record, roles: _Roles, read: ReadImage | None) -> Pair:
-    """The pair of a row of a typed table, with its image."""
+def _of_record(place: int | str, record: Record, roles: _Roles) -> Pair:
+    """The pair of a record with columns; its image is what the column has of it."""
     if FLAW in record:
         return _flawed(place, *record[FLAW])
-    return _of_record(place, record, roles, read)
-
-
-def _of_list(
-    place: int | str, record: Record, roles: _Roles, *, is_text: bool
-) -> tuple[Pair, str | None]:
-    """The pair of a record of a list, and the path of its image."""
-    if FLAW in record:
-        return _flawed(place, *record[FLAW]), None
-    pair = _of_record(place, record, roles)
-    texts = (*pair.captions, pair.source_key, pair.label, pair.split, pair.value)
-    if not all(map(is_unicode, chain(texts, *pair.kept))):
-        flaw = "text with a lone surrogate, which UTF-8 cannot encode"
-        return _flawed(place, NO_IMAGE, flaw), None
-    if is_text:
-        pair = pair._replace(value=number_in(pair.value))
-    return pair, text_of(record.get(roles.image or ""))
-
-
-def _of_record(
-    place: int | str, record: Record, roles: _Roles, read: ReadImage | None = None
-) -> Pair:
-    """The pair of a record with columns; with its image only if `read` is given."""
     captions, no_text = captions_in(record.get(roles.caption or ""))
     if no_text:
         return _flawed(place, NO_TEXT, no_text)
-    image = None
     kept, flaw = _kept(record, roles.keep) if roles.keep else ((), None)
-    if read is not None and flaw is None:
-        image, flaw = read(record.get(roles.image or ""))
     return Pair(
         place,
         text_of(record.get(roles.key or "")),
-        image,
+        record.get(roles.image or ""),
         _spread(captions) if roles.lists else captions,
         text_of(record.get(roles.label or "")),
         value_of(record.get(roles.value or "")),
@@ -361,6 +341,16 @@ def _of_record(
         flaw,
         kept,
     )
+
+
+def _of_list(pair: Pair, *, is_text: bool) -> Pair:
+    """The pair of a list's record, whose image is a path, and whose texts may not be Unicode."""
+    texts = (*pair.captions, pair.source_key, pair.label, pair.split, pair.value)
+    if not all(map(is_unicode, chain(texts, *pair.kept))):
+        flaw = "text with a lone surrogate, which UTF-8 cannot encode"
+        return _flawed(pair.place, NO_IMAGE, flaw)
+    path: Any = text_of(pair.image)
+    return pair._replace(image=path, value=number_in(pair.value) if is_text else pair.value)
 
 
 def _of_sample(path: Path, place: int | str, record: Record, columns: Columns) -> Pair:
@@ -410,34 +400,32 @@ def _flawed(place: int | str, reason: str, detail: str) -> Pair:
     return Pair(place, None, None, [], None, None, None, detail, reason=reason)
 
 
-def _joined(rows: Iterator[tuple[Pair, str | None]]) -> Iterator[tuple[Pair, str | None]]:
+def _joined(pairs: Iterator[Pair]) -> Iterator[Pair]:
     """Each image of a list with the captions of the consecutive rows that name it."""
-    before: tuple[Pair, str | None] | None = None
-    length = 0  # characters in the captions of `before`
-    for pair, name in rows:
-        if before is not None and _is_same(before, (pair, name)):
+    first: Pair | None = None
+    length = 0  # characters in its captions
+    for pair in pairs:
+        if first is not None and _is_same(first, pair):
             # Beyond a limit the image is skipped: its other captions need not be kept.
-            first = before[0]
             if first.kept != pair.kept and too_many(first.kept) is None:
-                before = first._replace(kept=united(first.kept, pair.kept)), name
+                first = first._replace(kept=united(first.kept, pair.kept))
             if len(first.captions) <= MOST_CAPTIONS and length <= MOST_LENGTH:
                 first.captions.extend(pair.captions)
                 length += sum(map(len, pair.captions))
             continue
-        if before is not None:
-            yield before
-        before, length = (pair, name), sum(map(len, pair.captions))
-    if before is not None:
-        yield before
+        if first is not None:
+            yield first
+        first, length = pair, sum(map(len, pair.captions))
+    if first is not None:
+        yield first
 
 
-def _is_same(before: tuple[Pair, str | None], after: tuple[Pair, str | None]) -> bool:
+def _is_same(one: Pair, other: Pair) -> bool:
     """Whether two rows are about the same image and agree on its label, task and split."""
-    (first, first_name), (second, second_name) = before, after
-    if first.flaw or second.flaw or first_name != second_name or first_name is None:
+    if one.flaw or other.flaw or one.image is None:
         return False
-    alike = ("source_key", "label", "value", "split")
-    return all(getattr(first, name) == getattr(second, name) for name in alike)
+    alike = ("image", "source_key", "label", "value", "split")
+    return all(getattr(one, name) == getattr(other, name) for name in alike)
 
 
 def _unlisted(source: Source, image: str) -> Iterator[Pair]:
@@ -485,10 +473,8 @@ def _read_image(
     return read_file(root / name, name, MAX_BYTES, log)
 
 
-def _with_image(pair: Pair, value: Any, read: ReadImage) -> Pair:
-    if pair.flaw:
-        return pair
-    image, flaw = read(value)
+def _with_image(read: ReadImage, pair: Pair) -> Pair:
+    image, flaw = (None, pair.flaw) if pair.flaw else read(pair.image)
     return pair._replace(image=image, flaw=flaw)
 
 
@@ -604,19 +590,6 @@ def value_of(value: object) -> str | int | float | None:
 
 def _is_compound(value: object) -> bool:
     return isinstance(value, list | dict)
-
-
-# What fits a role, of which some of the first rows must have a value.
-_FITS: dict[str, Callable[[Any], bool]] = {
-    "image": lambda value: (
-        isinstance(value, str | bytes | memoryview)
-        or (isinstance(value, dict) and not {"bytes", "path"}.isdisjoint(value))
-    ),
-    "caption": lambda value: not captions_in(value)[1],
-    "label": lambda value: not _is_compound(value),
-    "value": lambda value: not _is_compound(value),
-    "split": lambda value: not _is_compound(value),
-}
 
 
 def is_unicode(value: object) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,8 @@ class LeftOutList:
     reason: str
     name: str
     content: str  # an id of what is listed
-    keys: Keys
-    images: frozenset[str] = frozenset()  # sha256
+    keys: Keys = field(default_factory=lambda: Keys.of([]))
+    images: Keys = field(default_factory=lambda: Keys.of([]))  # the first 16 bytes of sha256
     values: Mapping[str, frozenset[str]] = field(default_factory=dict)  # sha256, by column
 
 
@@ -76,10 +76,11 @@ def read_lists(paths: Iterable[Path]) -> list[LeftOutList]:
             stop = read_stop_list(path)
             try:
                 keys = Keys.of(sorted(stop.keys))
+                images = Keys.of({one[: 2 * KEY_BYTES] for one in stop.images})
             except ValueError as error:
                 raise BadInput(f"{path}: {error}") from error
-            of_content = stop.images, stop.values
-            found.append(LeftOutList(DELETED, stop.request, stop.content, keys, *of_content))
+            of_content = stop.content, keys, images, stop.values
+            found.append(LeftOutList(DELETED, stop.request, *of_content))
     return found
 
 
@@ -93,7 +94,9 @@ def read_test_images(paths: Iterable[Path]) -> list[LeftOutList]:
         tasks = _tasks(path)
         if not any("test" in task.manifest.splits for task in tasks):
             raise BadInput(f"--not-test-images {path} has no test split; give a task that has one")
-        found += [LeftOutList(LEAKED, one.name, one.id, images_of(one, "test")) for one in tasks]
+        found += [
+            LeftOutList(LEAKED, one.name, one.id, images=images_of(one, "test")) for one in tasks
+        ]
     return found
 
 
@@ -114,40 +117,41 @@ def images_of(task: Task, split: str) -> Keys:
 # -- looking pairs up
 
 
-class ListedKeys:
+class _ListedKeys:
     """The keys on some lists, in 20 bytes of memory each; those on several count for the first."""
 
-    def __init__(self, lists: Sequence[LeftOutList]) -> None:
-        keys = Keys.joined([one.keys for one in lists])
+    def __init__(self, parts: Sequence[Keys]) -> None:
+        keys = Keys.joined(parts)
         order = keys.order()
         self._sorted_N = keys.sortable()[order]
-        lengths = [len(one.keys) for one in lists]
-        places = np.repeat(np.arange(len(lists), dtype=np.int32), lengths)[order]
-        self._place_N = np.append(places, np.int32(-1))  # the last for a key that is not there
+        places = np.repeat(np.arange(len(parts), dtype=np.int32), [len(one) for one in parts])
+        # The last for a key that is not there.
+        self._place_N = np.append(places[order], np.int32(-1))
 
-    def places(self, keys: Keys) -> np.ndarray:
+    def __len__(self) -> int:
+        return len(self._sorted_N)
+
+    def places(self, texts: Sequence[str]) -> np.ndarray:
         """(B,) int32: the first list that has each key; -1 if none has it."""
-        places: np.ndarray = self._place_N[rows_in(self._sorted_N, keys.sortable())]
+        if not len(self):
+            return np.full(len(texts), -1, np.int32)
+        places: np.ndarray = self._place_N[rows_in(self._sorted_N, Keys.of(texts).sortable())]
         return places
-
-    def places_of_images(self, samples: Sequence[Pair]) -> np.ndarray:
-        """(B,) int32, as `places`: the first list that has the image of each sample."""
-        return self.places(Keys.of([one.sha256[: 2 * KEY_BYTES] for one in samples]))
 
 
 class LeftOut:
     """The pairs on some lists. A pair on several lists counts for the first.
 
-    `kept` are the kept columns of the split.
+    `kept` are the kept columns of the split. Two images are the same if the first 16 bytes of
+    their sha256 are.
     """
 
     def __init__(self, lists: Sequence[LeftOutList], kept: Sequence[str] = ()) -> None:
-        self.lists, self._kept, self._keys = lists, kept, ListedKeys(lists)
-        self._images: dict[str, int] = {}
+        self.lists, self._kept = lists, kept
+        self._keys = _ListedKeys([one.keys for one in lists])
+        self._images = _ListedKeys([one.images for one in lists])
         self._values: dict[tuple[str, str], int] = {}  # by column and sha256
         for place, one in enumerate(lists):
-            for image in one.images:
-                self._images.setdefault(image, place)
             for name, digests in one.values.items():
                 for digest in digests:
                     self._values.setdefault((name, digest), place)
@@ -167,18 +171,19 @@ class LeftOut:
 
     def places(self, samples: Sequence[Pair]) -> np.ndarray:
         """(B,) int32: the first list that names each sample; -1 for those to keep."""
-        found = self._keys.places(Keys.of([sample.key for sample in samples]))
-        if self._images or self._values:
+        found = self._keys.places([sample.key for sample in samples])
+        if len(self._images) or self._values:
+            of_image = self._images.places([one.sha256[: 2 * KEY_BYTES] for one in samples])
             for row in np.flatnonzero(found < 0).tolist():
-                sample = samples[row]
-                places = [self._images.get(sample.sha256)]
-                places += [
-                    self._values.get((name, hashlib.sha256(value.encode()).hexdigest()))
-                    for name, values in zip(self._kept, sample.kept, strict=False)
-                    for value in values
-                ]
-                found[row] = min((place for place in places if place is not None), default=-1)
+                places = [int(of_image[row]), *self._places_of_values(samples[row])]
+                found[row] = min((place for place in places if place >= 0), default=-1)
         return found
+
+    def _places_of_values(self, sample: Pair) -> Iterator[int]:
+        for name, values in zip(self._kept, sample.kept, strict=False) if self._values else ():
+            for value in values:
+                digest = hashlib.sha256(value.encode()).hexdigest()
+                yield self._values.get((name, digest), -1)
 
 
 def counts_of(lists: Sequence[LeftOutList], of_places: Mapping[int, int]) -> Counts:

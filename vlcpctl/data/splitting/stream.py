@@ -14,7 +14,6 @@ from vlcpctl.core.console import progress, say, warn
 from vlcpctl.core.errors import MOST_NAMES, UsageError, unknown_name
 from vlcpctl.core.seeds import generator
 from vlcpctl.core.words import counted, printable, shortened
-from vlcpctl.data.sources.find import failed_downloads
 from vlcpctl.data.sources.identity import size_of
 from vlcpctl.data.sources.pairs import check, image_paths, names_files
 from vlcpctl.data.splitting.labels import LoadClassifier, PredictedLabels
@@ -28,9 +27,6 @@ from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.files.finished import already_made
 from vlcpctl.files.manifest import is_artifact, kind_of, read_manifest, write_manifest
 from vlcpctl.files.outputs import new_directory
-
-_TWO_DIGITS = 100  # tasks, numbered from 00
-_NEAR = 10  # tasks before that at which a growing stream is warned of: ten weeks
 
 
 def make_stream(
@@ -230,13 +226,6 @@ def _warnings(plan: Plan, result: WrittenTasks, manifest: dict[str, Any]) -> Ite
                 f"column {printable(column)!r} has no value for {count} of {images} images; they "
                 "cannot be found by it"
             )
-    tasks = len(manifest["tasks"])
-    grows = plan.by.kind in {"source", "column", "time"} and plan.options.tasks is None
-    if grows and _TWO_DIGITS - _NEAR < tasks <= _TWO_DIGITS:
-        yield (
-            f"the stream has {tasks} tasks: with more than {_TWO_DIGITS} their directories are "
-            "numbered with three digits, so that all of them get other names (000-... for 00-...)"
-        )
 
 
 def _empty_parts(plan: Plan, tasks: list[dict[str, Any]]) -> Iterator[str]:
@@ -269,13 +258,11 @@ def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> d
     _is_finished(plan, out, force=force)
     check_columns(plan)
     times = list(rule_of(plan).times) if plan.by.kind == "time" else []
-    failed, rows = sum(map(failed_downloads, plan.files)), plan.rows()
     tasks = {"source": len(plan.inputs), "all": 1}.get(plan.by.kind, options.tasks)
     return {
         "sources": {one.name: [str(file.path) for file in one.files] for one in plan.inputs},
         "bytes": sum(map(size_of, plan.files)),
-        "pairs": (rows if options.limit else rows - failed) if rows else None,
-        **({"failed_downloads": failed} if failed else {}),
+        "pairs": plan.rows() or None,
         "by": options.by,
         "labels_from": options.labels_from,
         "tasks": len(times) or tasks,

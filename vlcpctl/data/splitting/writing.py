@@ -15,8 +15,8 @@ from vlcpctl.data.splitting.leaving_out import (
     LEAKED,
     SELF,
     Counts,
+    LeftOut,
     LeftOutList,
-    ListedKeys,
     counts_of,
     sentence,
 )
@@ -126,8 +126,7 @@ def _split_chooser(plan: Plan, rule: Rule) -> tuple[SplitOf, list[str]]:
 class _Leaks:
     """Leaves out pairs for training that have a test image, and counts them by its list.
 
-    The pairs are read for the test images of the stream itself. Two images are the same if the
-    first 16 bytes of their sha256 are.
+    The pairs are read for the test images of the stream itself.
     """
 
     def __init__(self, plan: Plan, rule: Rule) -> None:
@@ -137,13 +136,13 @@ class _Leaks:
             for batch in Selection(plan, rule, is_last=False).batches():
                 tested = [pair for _, pair, split in batch if split == "test"]
                 digits |= {pair.sha256[: 2 * KEY_BYTES] for pair in tested}
-            self.lists.append(LeftOutList(LEAKED, SELF, SELF, Keys.of(digits)))
-        self._keys = ListedKeys(self.lists)
+            self.lists.append(LeftOutList(LEAKED, SELF, SELF, images=Keys.of(digits)))
+        self._left_out = LeftOut(self.lists)
 
     def without(self, batch: list[SelectedPair], split_of: SplitOf) -> list[SelectedPair]:
         """The pairs of a batch that are no leaks."""
         kept = []
-        places = self._keys.places_of_images([sample for _, sample, _ in batch]).tolist()
+        places = self._left_out.places([pair for _, pair, _ in batch]).tolist()
         for pair, place in zip(batch, places, strict=True):
             if place >= 0 and split_of(*pair) == "train":
                 self.counts[place] += 1

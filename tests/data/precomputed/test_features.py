@@ -114,6 +114,8 @@ def test_earlier_items_keep_the_features_of_their_insertion(
     assert len(kept) == 4
     assert all(after[key] == earlier[key] for key in kept)
     assert rows_of(open_buffer(tmp_path / "b0")) == before
+    numbers = [int(key) for key in third.split("train").column("source_key")]
+    assert read_features(third).image_ND[:, 1].tolist() == numbers
 
 
 def test_the_features_are_beside_the_index_for_other_programs(

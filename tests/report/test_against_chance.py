@@ -9,7 +9,7 @@ import pytest
 from support.eval_rows import read_back
 from support.weekly_rows import Weeks
 
-from vlcpctl.core.errors import GateFailed, UsageError
+from vlcpctl.core.errors import GateFailed
 from vlcpctl.metrics.chance import WEEKS_A_YEAR, critical_value
 from vlcpctl.report.gates import Verdict, enforce, verdicts_table
 from vlcpctl.report.report import Files, ReportRequest, build
@@ -102,23 +102,6 @@ def test_of_several_guards_the_one_that_lost_beyond_chance_is_named(tmp_path: Pa
     assert (plain.data, plain.value) == ("golden", 6.0)
 
 
-def test_of_several_guards_the_one_that_is_not_resolved_comes_before_a_larger_loss(
-    tmp_path: Path,
-) -> None:
-    weeks = guarded(tmp_path, [range(40), range(39)], 50)  # 2 points, and up to 7
-    weeks.guard([range(800), range(770)], 1000, "large")  # 3 points, and up to 4
-    (worst,) = judged(weeks, "worst_drop:gt:5")
-    assert (worst.data, worst.value, worst.outcome) == ("golden", 2.0, "passes, not resolved")
-
-
-def test_a_loss_without_ranks_fails_beside_one_that_is_not_resolved(tmp_path: Path) -> None:
-    weeks = guarded(tmp_path, [range(40), range(38)], 50)  # 4 points, and chance reaches more
-    weeks.guard([range(40), range(39)], 50, "unranked")  # 2 points
-    del weeks.files[-2:]
-    (worst,) = judged(weeks, "worst_drop:gt:1")
-    assert (worst.data, worst.value, worst.outcome) == ("unranked", 2.0, "fails")
-
-
 def test_an_earlier_week_that_collapses_is_found_although_the_mean_hides_it(tmp_path: Path) -> None:
     weeks = Weeks(tmp_path)
     for task in range(20):
@@ -172,22 +155,3 @@ def test_the_table_shows_the_interval_and_what_chance_reaches(tmp_path: Path) ->
     assert "chance: a loss that chance alone hardly shows" in table.notes[0]
     plain = verdicts_table(judged(weeks, *EVERY, has_ranks=False))
     assert "chance" not in [one.name for one in plain.columns]
-
-
-def test_verdicts_are_read_back_whole(tmp_path: Path) -> None:
-    weeks = guarded(tmp_path, [range(40), range(38)], 50)
-    for verdict in judged(weeks, *EVERY):
-        assert Verdict.read(verdict.as_json() | {}, "verdict.json") == verdict
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"false_alarms": 0.0}, "--false-alarms must be a number above 0, not 0.0"),
-    ],
-)
-def test_wrong_options_are_one_error(tmp_path: Path, options: dict[str, object], said: str) -> None:
-    weeks = guarded(tmp_path, [range(40), range(38)], 50)
-    rows = read_back(tmp_path / "r", weeks.rows)
-    with pytest.raises(UsageError, match=said):
-        build(rows, ReportRequest(**options))  # type: ignore[arg-type]

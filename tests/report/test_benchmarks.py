@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.collected import fact, facts_of
-from support.eval_rows import OWN, own_rows, read_back, row
+from support.eval_rows import own_rows, read_back, row
 
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.report import Document, ReportRequest, build
@@ -44,17 +43,6 @@ def test_a_run_evaluated_on_all_tasks_has_the_numbers_of_zscl(tmp_path: Path) ->
         "avg_zscl": "34.67",
         "own_final": "37.33",
     }
-
-
-def test_without_rows_ahead_the_reason_is_given(tmp_path: Path) -> None:
-    document = report(tmp_path, own_rows(OWN), fail_if=["transfer_zscl:lt:5"])
-    (run,) = document.tracks[0].runs
-    reason = run.why_undefined(DEFINITIONS["avg_zscl"])
-    assert reason == (
-        "it lacks rows of tasks before they were learned; evaluate every checkpoint on all tasks"
-    )
-    assert document.verdicts[0].undefined == reason
-    assert TITLE not in {one.title for _, tables in document.sections() for one in tables}
 
 
 def test_transfer_after_one_task_is_not_defined_yet(tmp_path: Path) -> None:
@@ -101,32 +89,3 @@ def test_a_run_with_zero_shot_rows_alone_has_a_retention(tmp_path: Path) -> None
     assert document.tracks[1].runs == ()
     assert fact(document, "zs_fomo", "acc1")["value"] == 50
     assert not facts_of(document, "own_final", "acc1")
-
-
-def test_an_earlier_checkpoint_is_not_taken_for_the_last_model(tmp_path: Path) -> None:
-    classes = {"evaluator": "zeroshot", "protocol": ""}
-    rows = own_rows() + outside([70, 60], "imagenet", **classes)
-    run = report(tmp_path, rows).tracks[1].others[0]
-    assert run.why_undefined(DEFINITIONS["zs_fomo"]) == (
-        "its last model was not evaluated on all data outside the stream: imagenet"
-    )
-
-
-def test_runs_with_different_data_sets_are_noted(tmp_path: Path) -> None:
-    rows = own_rows() + outside([70, 60, 50]) + own_rows(run="b")
-    rows += outside([40, 40, 30], "flickr", run="b")
-    (table,) = [
-        one
-        for _, tables in report(tmp_path, rows).sections()
-        for one in tables
-        if one.title == TITLE
-    ]
-    assert "zs_fomo: the runs were evaluated on different data sets; compare it with care" in (
-        table.notes
-    )
-
-
-@pytest.mark.parametrize("name", ["transfer_zscl", "avg_zscl", "last_zscl", "ka_fomo", "zs_fomo"])
-def test_facts_have_every_number(tmp_path: Path, name: str) -> None:
-    document = report(tmp_path, own_rows(WHOLE) + outside([70, 60, 50]))
-    assert fact(document, name)["value"] > 0

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.eval_rows import current, own_rows, read_back, row
+from support.eval_rows import current, read_back, row
 
-from vlcpctl.core.errors import GateFailed
 from vlcpctl.report import tables as report_tables
 from vlcpctl.report.formats import styled
-from vlcpctl.report.gates import enforce
 from vlcpctl.report.page import page
 from vlcpctl.report.report import Document, ReportRequest, build
 from vlcpctl.report.table import Table
@@ -82,13 +80,6 @@ def test_guards_and_tasks_have_the_start_the_step_before_and_the_last_model(
     }
 
 
-def test_after_the_first_step_the_start_is_the_model_before(tmp_path: Path) -> None:
-    table = _table(_document(tmp_path, _rows(1)))
-    assert [one.name for one in table.columns] == ["data", *["start", "last"] * 3]
-    golden = ["85.00", "80.00", "75.00", "70.00", "95.00", "90.00"]
-    assert _cells(table)["ctp", "golden"] == golden
-
-
 def test_every_format_has_the_section_and_a_terminal_its_columns(tmp_path: Path) -> None:
     document = _document(tmp_path, _rows())
     assert "## Calibration" in markdown(document)
@@ -102,42 +93,8 @@ def test_every_format_has_the_section_and_a_terminal_its_columns(tmp_path: Path)
         assert max(map(len, text.splitlines())) <= width
 
 
-def test_rows_without_probabilities_have_no_section(tmp_path: Path) -> None:
-    document = _document(tmp_path, current(own_rows()))
-    assert document.calibration_sections() == []
-    assert "Calibration" not in markdown(document) + page(document)
-
-
-def test_a_run_with_a_softmax_is_left_out(tmp_path: Path) -> None:
-    softmax = current(own_rows([[50.0], [50.0, 50.0]], run="clip"), start="S")
-    softmax = [one | {"checkpoint": f"clip-{one['step']}"} for one in softmax]
-    document = _document(tmp_path, [*_rows(), *softmax])
-    assert {run for run, _ in _cells(_table(document))} == {"ctp"}
-
-
 def test_a_long_table_is_cut_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_tables, "_MOST_CALIBRATED", 2)
     table = _table(_document(tmp_path, _rows()))
     assert sum(len(group.rows) for group in table.groups) == 2
     assert table.notes[0] == "shows 2 of 3 rows; facts.csv has all"
-
-
-@pytest.mark.parametrize(
-    ("condition", "fails"),
-    [
-        ("pair_recall:lt:71", True),
-        ("pair_recall:lt:70", False),
-        ("worst_drop.pair_precision:gt:7", True),
-        ("worst_drop.pair_precision:gt:9", False),
-        ("step_drop.pair_calibration:gt:19", True),
-        ("drop.pair_calibration@data=golden:gt:30", False),
-        ("bwt_gem.pair_calibration:lt:-19", True),
-    ],
-)
-def test_conditions_are_as_of_other_metrics(tmp_path: Path, condition: str, fails: bool) -> None:
-    document = _document(tmp_path, _rows(), fail_if=(condition,))
-    (verdict,) = document.verdicts
-    assert (verdict.value is not None, verdict.passes) == (True, not fails)
-    if fails:
-        with pytest.raises(GateFailed, match="pair_"):
-            enforce(document.verdicts)

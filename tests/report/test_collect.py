@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.collected import collect
-from support.eval_rows import NAMES, OWN, merged_rows, own_rows, read_back, row
+from support.eval_rows import NAMES, merged_rows, own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput
 
@@ -23,22 +23,6 @@ def test_rows_fill_the_matrices(tmp_path: Path) -> None:
     assert run.own["t2i_r1"][0, 3, 2] == 15
     assert run.tasks == NAMES[:3]
     assert not run.final_only
-
-
-def test_the_order_of_the_rows_does_not_matter(tmp_path: Path) -> None:
-    rows = own_rows() + own_rows(run="er", seed=1)
-    ahead = collect(read_back(tmp_path / "a", rows))
-    behind = collect(read_back(tmp_path / "b", rows[::-1]))
-    assert repr(ahead) == repr(behind)
-    for one, other in zip(ahead[0].runs, behind[0].runs, strict=True):
-        np.testing.assert_array_equal(one.own["rm"], other.own["rm"])
-
-
-def test_seeds_stay_apart(tmp_path: Path) -> None:
-    rows = own_rows(seed=1) + own_rows(((1.0,), (2.0, 3.0), (4.0, 5.0, 6.0)), seed=0)
-    ((run,),) = (track.runs for track in collect(read_back(tmp_path / "r", rows)))
-    assert run.seeds == (0, 1)
-    assert run.own["rm"][:, 3, 0].tolist() == [4, 40]
 
 
 def test_a_merged_row_without_task_step_counts_its_tasks(tmp_path: Path) -> None:
@@ -59,22 +43,6 @@ def test_data_outside_the_stream_is_transfer(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run.own["rm"][0, :, 3], [NAN, 9, NAN, 9, NAN])
 
 
-def test_protocols_and_splits_are_tracks_of_their_own(tmp_path: Path) -> None:
-    rows = own_rows() + own_rows(split="val") + own_rows(protocol="multi-modal")
-    titles = [track.title for track in collect(read_back(tmp_path / "r", rows))]
-    assert titles == [
-        "retrieval, cross-modal, test split",
-        "retrieval, cross-modal, val split",
-        "retrieval, multi-modal, test split",
-    ]
-
-
-def test_the_last_step_alone_is_final_only(tmp_path: Path) -> None:
-    rows = own_rows((*[()] * 2, OWN[2]), run="joint") + own_rows((OWN[0],), run="short")
-    (track,) = collect(read_back(tmp_path / "r", rows))
-    assert {run.name: run.final_only for run in track.runs} == {"joint": True, "short": False}
-
-
 def test_a_model_before_the_stream_is_the_start(tmp_path: Path) -> None:
     start = [row(step=None, task_step=task, metrics={"rm": 7 + task}) for task in range(3)]
     ((run,),) = (track.runs for track in collect(read_back(tmp_path / "r", start + own_rows())))
@@ -90,13 +58,6 @@ def test_groups_are_those_of_the_papers(tmp_path: Path) -> None:
         ("Memory buffer", "ring 5%"),
         ("Joint training (upper bound)", None),
     ]
-
-
-def test_the_first_step_may_lack_the_buffer(tmp_path: Path) -> None:
-    buffer = {"policy": "ring", "size": 9}
-    rows = [one if one["step"] == 0 else one | {"buffer": buffer} for one in own_rows()]
-    ((run,),) = (track.runs for track in collect(read_back(tmp_path / "r", rows)))
-    assert run.buffer == "ring 9"
 
 
 def test_seeds_of_different_methods_are_not_one_run(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 from msgspec import structs
 from support.eval_rows import current, merged_rows, own_rows, row, write_rows
 
-from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.errors import BadInput
 from vlcpctl.files.rows import read_rows
-from vlcpctl.report.comparable import FIELDS, parse_fields, require_alike
+from vlcpctl.report.comparable import parse_fields, require_alike
 from vlcpctl.report.report import Document, ReportRequest, build
 
 
@@ -102,27 +102,6 @@ def test_mixed_rows_are_refused_by_name_unless_allowed(
     assert said in note
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"n_images": 10}, "counts is 'n_images 50' there and 'n_images 10' here"),
-        ({"data": "other"}, "data is 'data of 00-smileys' there and 'other' here"),
-        ({"limit": 10}, "limit is None there and 10 here"),
-    ],
-)
-def test_a_repeated_row_that_says_otherwise_is_a_contradiction(
-    tmp_path: Path, fields: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(BadInput, match=r"r:7 contradicts .*r:1 about run ctp") as caught:
-        _build(tmp_path, [*FULL, FULL[0] | fields])
-    assert said in str(caught.value)
-
-
-def test_rows_in_two_files_are_one(tmp_path: Path) -> None:
-    paths = [write_rows(tmp_path / name, FULL) for name in ("a", "b")]
-    assert len(read_rows(paths)) == len(FULL)
-
-
 def test_what_may_differ_is_not_refused(tmp_path: Path) -> None:
     options = {"prompts": "a", "seed": 0}
     rows = [one | {"options": options | {"prompts": one["task"]}} for one in FULL]
@@ -133,11 +112,6 @@ def test_what_may_differ_is_not_refused(tmp_path: Path) -> None:
     rows = [one | {"checkpoint": str(one["checkpoint"])} for one in rows]
     outside = row(task="coco", task_step=None, step=2)
     assert _build(tmp_path, [*rows, *current([outside], limit=10, options={"seed": 0})]).tracks
-
-
-def test_data_that_were_rewritten_are_the_same(tmp_path: Path) -> None:
-    last = [one | {"data_content": "new"} for one in FULL[3:4]]
-    assert _build(tmp_path, [*FULL[:3], *last, *FULL[4:]]).tracks
 
 
 def test_a_baseline_from_before_data_were_rewritten_may_have_more_images(tmp_path: Path) -> None:
@@ -159,36 +133,10 @@ def test_rows_from_before_and_after_data_were_rewritten_have_one_note(tmp_path: 
     assert "'00-smileys', '01-people' and '02-animals'" in note
 
 
-def test_seeds_may_have_other_data_with_a_note(tmp_path: Path) -> None:
-    rows = FULL + [one | {"data": one["data"] + " again"} for one in _other_seed()]
-    notes = _build(tmp_path, rows).notes
-    assert any("the seeds of run 'ctp' were evaluated on different data" in note for note in notes)
-
-
-def test_runs_with_other_data_have_a_note(tmp_path: Path) -> None:
-    rows = FULL + [one | {"data": one["data"] + " again"} for one in current(own_rows(run="er"))]
-    notes = _build(tmp_path, rows).notes
-    assert any("are not the same in all runs" in note for note in notes)
-
-
 def test_a_step_that_was_not_trained_from_the_one_before_has_a_note(tmp_path: Path) -> None:
     rows = [one | {"parent": "c0" if one["step"] == 1 else "stranger"} for one in FULL]
     (note,) = _build(tmp_path, rows).notes
     assert note == "run 'ctp', seed 0: the model of step 2 was not trained from that of step 1"
-
-
-def test_an_unknown_field_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="unknown field 'limits'; did you mean 'limit'"):
-        _build(tmp_path, FULL, "data,limits")
-
-
-def test_fields_can_be_given_together(tmp_path: Path) -> None:
-    rows = _changed(_changed(FULL, 1, limit=10, n_images=10), 2, data="other")
-    notes = _build(tmp_path, rows, "limit, data").notes
-    assert [note.split(":")[0] for note in notes[:2]] == [f"--allow-mixed {one}" for one in FIELDS][
-        :3:2
-    ]
-    assert len(FIELDS) == 7
 
 
 def test_a_copy_of_a_run_is_not_a_second_seed(tmp_path: Path) -> None:

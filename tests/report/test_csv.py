@@ -34,13 +34,6 @@ def test_other_tables_have_a_line_per_row() -> None:
     ]
 
 
-def test_control_characters_of_names_are_escaped() -> None:
-    table = Table(
-        "t", (Column("run", is_number=False),), (RowGroup("", ((TableCell("a\x1b[1m"),),)),)
-    )
-    assert table_csv(table) == "run\na\\x1b[1m\n"
-
-
 @pytest.mark.parametrize(
     "name",
     ["=HYPERLINK(1)", "+cmd|' /C calc'!A0", "-2+3+cmd|' /C calc'!A0", "@SUM(1)", " =1", "\uff1d1"],

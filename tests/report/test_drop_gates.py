@@ -72,13 +72,6 @@ def test_a_data_selector_also_covers_tasks_of_the_stream() -> None:
     assert (verdict.data, verdict.value, verdict.holds) == ("00-food", 5.0, True)
 
 
-def test_a_drop_has_a_key_and_its_evaluator_and_run_can_be_selected() -> None:
-    drops = _drop(), _drop(key="t2i_r1", after=79.0), _drop(run="other", after=60.0)
-    (one,) = _judged("drop.t2i_r1@run=weekly:gt:3", *drops)
-    assert (one.metric, one.value) == ("drop.t2i_r1", 1.0)
-    assert [one.run for one in _judged("drop@evaluator=retr*:gt:3", *drops)] == ["weekly", "other"]
-
-
 @pytest.mark.parametrize("name", ["a,b", "a@b", "a:b:gt:1", "a=b", "[x]", "*", "\x1b[31m", "\n"])
 def test_names_of_data_and_runs_are_any_text(name: str) -> None:
     pattern = "".join(f"[{char}]" if char in "[*," else char for char in name)
@@ -96,15 +89,6 @@ def test_patterns_are_those_of_fnmatch_in_exact_case(pattern: str, name: str) ->
     assert [one.data for one in _judged(f"drop@data={pattern}:gt:1", *drops)] == [name]
     (verdict,) = _judged("drop@data=COCO:gt:1", _drop("coco"))
     assert verdict.undefined == "no data matches 'COCO'"
-
-
-def test_every_name_of_a_number_selects(tmp_path: Path) -> None:
-    names = "split=test,protocol=cross-*,method=*,evaluator=r*,gallery=own"
-    assert len(_judged(f"drop@{names}:gt:3", _drop())) == 1
-    (verdict,) = _judged("drop@split=val:gt:3", _drop())
-    assert verdict.undefined == "no split matches 'val'"
-    (verdict,) = _built(tmp_path, _rows(), "own_final@method=ctp:lt:1").verdicts
-    assert (verdict.run, verdict.passes) == ("weekly", True)
 
 
 def test_the_worst_drop_is_one_verdict_per_run_and_names_the_data() -> None:
@@ -147,29 +131,6 @@ def test_the_ends_of_the_interval_are_judged() -> None:
     assert (low.metric, high.metric) == ("drop_low.rm", "drop_high.rm")
 
 
-@pytest.mark.parametrize("metric", ["drop_low", "drop_high"])
-def test_without_an_interval_its_ends_are_undefined(metric: str) -> None:
-    with pytest.raises(BadInput, match=f"{metric}.rm on coco is undefined.*--ranks"):
-        enforce(_judged(f"{metric}:gt:3", _drop(), undefined="pass"))
-
-
-@pytest.mark.parametrize("metric", ["drop", "worst_drop", "drop_low", "drop_high"])
-@pytest.mark.parametrize(
-    ("before", "after", "advice"),
-    [
-        (None, 70.0, "evaluate the baseline on these data and add the rows, or .* --baseline"),
-        (80.0, None, "evaluate the last checkpoint on these data and add the rows"),
-        (None, None, "evaluate the baseline and the last checkpoint on these data"),
-    ],
-)
-def test_a_side_without_rows_is_undefined(
-    metric: str, before: float | None, after: float | None, advice: str
-) -> None:
-    verdicts = _judged(f"{metric}:gt:3", _drop(before=before, after=after), undefined="pass")
-    with pytest.raises(BadInput, match=f"coco was not measured; {advice}"):
-        enforce(verdicts)
-
-
 def test_a_key_with_data_is_the_score_of_the_last_checkpoint() -> None:
     drops = (
         _drop(before=None),
@@ -184,33 +145,6 @@ def test_a_key_with_data_is_the_score_of_the_last_checkpoint() -> None:
     assert verdicts[2].undefined == "it lacks rows of its last checkpoint on flickr"
     with pytest.raises(GateFailed, match=r"weekly: rm on 00-food = 55.0000 < 60"):
         enforce(verdicts)
-
-
-@pytest.mark.parametrize(
-    ("condition", "said"),
-    [
-        ("drop@data=cocoa:gt:3", "no data matches 'cocoa'; did you mean 'coco'? (known: 00-food,"),
-        ("drop@data=a[1]:gt:3", "no data matches 'a[1]'; did you mean 'a[[]1]'? (known: 00-food,"),
-        ("rm@data=cocoa:gt:3", "no data matches 'cocoa'; did you mean 'coco'?"),
-        ("drop.acc1:gt:3", "no data outside the stream were evaluated in acc1"),
-        ("drop@gallery=merged:gt:3", "no gallery matches 'merged'; known: own"),
-        ("worst_drop@run=weakly:gt:3", "no run matches 'weakly'; did you mean 'weekly'?"),
-    ],
-)
-def test_what_matches_nothing_is_an_error_that_names_what_is_known(
-    condition: str, said: str
-) -> None:
-    drops = (_drop(), _drop("a[1]"), _drop("00-food", is_guard=False))
-    verdicts = _judged(condition, *drops, undefined="pass")
-    with pytest.raises(BadInput) as caught:
-        enforce(verdicts)
-    assert said in str(caught.value)
-
-
-def test_drops_without_guards_are_an_error() -> None:
-    (verdict,) = _judged("drop:gt:3", _drop(is_guard=False))
-    with pytest.raises(BadInput, match="no data outside the stream were evaluated; evaluate"):
-        enforce([verdict])
 
 
 def _rows(*, start: str | None = "s0", steps: int = 3) -> list[dict[str, Any]]:
@@ -245,20 +179,6 @@ def test_rows_of_a_run_and_its_start_are_judged(tmp_path: Path) -> None:
         ("weekly", "02-animals", 50.0, "fails"),
         ("weekly", "coco", 50.0, "passes"),
     ]
-
-
-def test_drops_are_defined_in_the_first_week(tmp_path: Path) -> None:
-    conditions = ("worst_drop:gt:9", "bwt_gem:lt:-5")
-    drop, forgetting = _built(tmp_path, _rows(steps=1), *conditions, undefined="pass").verdicts
-    assert (drop.value, drop.outcome) == (10.0, "fails")
-    assert (forgetting.outcome, forgetting.passes) == ("not defined yet (1 task)", True)
-
-
-def test_a_guard_that_was_not_measured_this_week_is_undefined(tmp_path: Path) -> None:
-    rows = [one for one in _rows() if (one["step"], one["task"]) != (2, "coco")]
-    document = _built(tmp_path, rows, "drop:gt:50", undefined="pass")
-    with pytest.raises(BadInput, match=r"was not evaluated on coco.*evaluate the last checkpoint"):
-        enforce(document.verdicts)
 
 
 def test_without_a_baseline_drops_are_undefined(tmp_path: Path) -> None:

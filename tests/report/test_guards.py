@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from vlcpctl.report.formats import styled
 from vlcpctl.report.page import page
 from vlcpctl.report.report import Document, ReportRequest, build
 from vlcpctl.report.table import Table
-from vlcpctl.report.write import markdown
 
 Rows = list[dict[str, Any]]
 WIDTH = 80
@@ -71,33 +69,6 @@ def test_guards_have_baseline_steps_drop_and_the_largest_drop(tmp_path: Path) ->
     assert rows["Largest drop", "ctp: coco"][-1] == "4.00"
 
 
-def test_the_terminal_leaves_out_early_steps_and_other_metrics(tmp_path: Path) -> None:
-    document = _document(tmp_path, ROWS)
-    table = _tables(document)["Guards: rm on data outside the stream"]
-    narrow = styled(table, 40).plain
-    assert all(len(line) <= 40 for line in narrow.splitlines()[1:])
-    assert "baseline: production" in narrow
-    assert "left out at this width: after 0, after 1" in " ".join(narrow.split())
-    assert re.search(r"ctp +80.00 +76.00 +4.00", narrow)
-    assert max(map(len, _lines(table))) <= WIDTH
-    assert "Guards: every metric" not in _tables(document)
-
-
-def test_a_file_shows_every_metric(tmp_path: Path) -> None:
-    document = _document(tmp_path, ROWS)
-    text = markdown(document)
-    assert "| i2t\\_r1 | modx | 40.00 | 18.00 | 22.00 | - | - |" in text
-    assert "Guards: every metric" in page(document)
-
-
-def test_a_page_shows_guards_before_matrices(tmp_path: Path) -> None:
-    text = page(_document(tmp_path, ROWS))
-    titles = ("Guards: rm on data", "R@mean by step and task", "Guards: every metric")
-    places = [text.index(title) for title in titles]
-    assert places == sorted(places)
-    assert "after N: score of the model after step N; step 0 is the first task" in text
-
-
 def test_a_long_run_shows_its_first_and_last_steps(tmp_path: Path) -> None:
     tasks = [
         one
@@ -122,19 +93,6 @@ def test_a_long_run_shows_its_first_and_last_steps(tmp_path: Path) -> None:
     ]
     assert "shows 10 of 150 steps" in table.notes
     assert max(map(len, _lines(table))) <= WIDTH
-
-
-def test_a_chart_for_each_guard_starts_with_the_start(tmp_path: Path) -> None:
-    shown = page(_document(tmp_path, ROWS))
-    assert "R@mean after each step, on coco. Start: the model before the first task." in shown
-    assert "R@mean after each step, on flickr." in shown
-    assert "modx ends at 36" in shown
-
-
-def test_another_baseline_is_a_level_line(tmp_path: Path) -> None:
-    shown = page(_document(tmp_path, ROWS, baseline="modx"))
-    assert "Dashed line without markers: the baseline." in shown
-    assert re.search(r"baseline modx\b.{0,200}\b36\.0", shown, flags=re.DOTALL)
 
 
 def test_of_many_guards_the_largest_drops_are_drawn(tmp_path: Path) -> None:

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from support.collected import facts_of, scores_on
 from support.eval_rows import NAMES, OWN, current, merged_rows, own_rows, read_back, row
 
-from vlcpctl.core.errors import BadInput
 from vlcpctl.report.page import page
 from vlcpctl.report.report import Document, ReportRequest, build
 from vlcpctl.report.write import markdown
@@ -73,26 +71,11 @@ def test_a_seed_of_the_start_is_not_a_seed_of_the_run(tmp_path: Path) -> None:
     assert "| openai | 11.00 |" in _text(_document(tmp_path, rows))  # one model has no deviation
 
 
-def test_data_outside_the_stream_have_the_start_first(tmp_path: Path) -> None:
-    outside = [row(task="coco", task_step=None, step=step, metrics={"rm": 9.0}) for step in (0, 2)]
-    rows = _trained() + current(outside, start="S") + _imported((*NAMES[:3], "coco"))
-    (run,) = _document(tmp_path, rows).tracks[0].runs
-    assert scores_on(run, "coco") == {-1: 13.0, 0: 9.0, 2: 9.0}
-
-
 def test_an_untrained_model_alone_is_a_run(tmp_path: Path) -> None:
     rows = [one | {"task_step": number} for number, one in enumerate(_imported())]
     ((run,),) = (track.runs for track in _document(tmp_path, rows).tracks)
     assert (run.name, run.steps) == ("openai", 0)
     assert "| openai |  | 11.00 |" in _text(_document(tmp_path, rows))
-
-
-def test_a_start_that_is_asked_for_is_a_run_as_well(tmp_path: Path) -> None:
-    rows = _trained() + _imported()
-    (track,) = _document(tmp_path, rows, runs=("openai",)).tracks
-    assert {one.name for one in track.others} == {"openai"}
-    ((run,),) = (track.runs for track in _document(tmp_path, rows, runs=("ctp",)).tracks)
-    assert run.of.starts == ("openai",)
 
 
 def test_a_trained_start_is_a_run_of_its_own_too(tmp_path: Path) -> None:
@@ -126,18 +109,6 @@ def test_data_outside_the_stream_have_one_name(tmp_path: Path) -> None:
     ]
     (track,) = _document(tmp_path, current(own_rows()) + current(rows, data="d")).tracks
     assert scores_on(track.runs[0], "00-coco") == {0: 9.0, 2: 9.0}
-
-
-def test_a_start_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
-    again = [one | {"run": "ctp", "metrics": {"rm": 1.0}} for one in _imported(NAMES[:1])]
-    with pytest.raises(BadInput, match="contradicts"):
-        _document(tmp_path, _trained() + _imported() + again)
-
-
-def test_two_rows_for_one_cell_are_refused(tmp_path: Path) -> None:
-    again = row(gallery="merged", task="merged", task_step=1, step=1, tasks=["00-smileys", "x"])
-    with pytest.raises(BadInput, match=r"r:2 and .*r:6 "):
-        _document(tmp_path, [*merged_rows(), again], allow_mixed=("data",))
 
 
 def test_rows_of_one_run_do_not_hide_merged_rows_of_another(tmp_path: Path) -> None:
@@ -207,17 +178,6 @@ def test_weekly_streams_with_one_name_are_reported_with_the_model_they_start_fro
         assert scores_on(run, "00-part (prod)") == {-1: 13.0, 0: 50.0, 1: 49.0, 2: 48.0}
 
 
-def test_merged_galleries_survive_data_with_the_name_of_a_task(tmp_path: Path) -> None:
-    merged = [
-        one | {"task": "merged", "gallery": "merged", "tasks": ["00-part", "01-part"]}
-        for one in _weeks()
-        if (one["step"], one["task_step"]) == (1, 1)
-    ]
-    rows = [*_weeks(), *[one | {"data": "both"} for one in merged]]
-    ((run,),) = (track.runs for track in _document(tmp_path, rows, allow_missing=True).tracks)
-    assert "merged" in run.galleries
-
-
 def test_a_start_with_a_step_has_no_place_in_the_run(tmp_path: Path) -> None:
     """import-checkpoint --step 0: its own test set is not task 0 of the run."""
     rows = [one | {"step": 0, "task_step": 0, "task": "prod"} for one in _imported(("prod",))]
@@ -225,21 +185,3 @@ def test_a_start_with_a_step_has_no_place_in_the_run(tmp_path: Path) -> None:
     outside = {one.name: one.outside for one in track.every if one.outside}
     assert outside == {"ctp": ("prod",)}
     assert track.runs[0].name == "ctp"
-
-
-def test_data_of_one_name_that_changed_between_steps_are_refused(tmp_path: Path) -> None:
-    rows = [
-        one | {"data": f"version {step}"}
-        for step in (0, 2)
-        for one in current([row(task="coco", task_step=None, step=step)])
-    ]
-    with pytest.raises(BadInput, match=r"r:7 and .*r:8 cannot share a column: data is version 0"):
-        _document(tmp_path, [*current(own_rows()), *rows])
-
-
-def test_a_task_evaluated_through_two_streams_is_one(tmp_path: Path) -> None:
-    """Two directories of the same content, in two streams: the data decide."""
-    rows = current(own_rows())
-    again = [one | {"stream": "a copy"} for one in rows]
-    (track,) = _document(tmp_path, rows + again).tracks
-    assert track.runs[0].steps == 3

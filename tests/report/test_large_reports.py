@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 from support.collected import facts_of
-from support.eval_rows import current, read_back, row, write_rows
+from support.eval_rows import current, read_back, row
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.report import scores as collecting
 from vlcpctl.report.report import ReportRequest, build, identity
 from vlcpctl.report.write import write_report
 
@@ -58,48 +57,11 @@ def test_a_thousand_weeks_make_a_report_of_some_megabytes(tmp_path: Path) -> Non
     assert note in (tmp_path / "out/report.md").read_text()
 
 
-@pytest.mark.parametrize(
-    ("limit", "fields", "said"),
-    [
-        ("MOST_RUNS", "run", "4 combinations of run and seed, more than 3"),
-        ("MOST_RUNS", "seed", "4 combinations of run and seed, more than 3"),
-        ("MOST_TRACKS", "split", "4 combinations of evaluator, protocol and split, more than 3"),
-        ("MOST_OUTSIDE", "outside", "4 lines on data outside the stream, more than 3"),
-    ],
-)
-def test_more_than_a_report_can_hold_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, fields: str, said: str
-) -> None:
-    monkeypatch.setattr(collecting, limit, 3)
-    rows = []
-    for number in range(4):
-        by_field = {
-            "run": {"run": f"r{number}"},
-            "seed": {"seed": number, "checkpoint": f"c{number}"},
-            "split": {"split": f"s{number}"},
-            "outside": {"task": f"x{number}", "task_step": None},
-        }
-        rows.append(row(**{"checkpoint": "c0", "step": 0, "task": "t0"} | by_field[fields]))
-    with pytest.raises(BadInput, match=said):
-        build(read_back(tmp_path / "r", rows), ReportRequest(allow_missing=True))
-
-
 def test_matrices_that_would_fill_the_memory_are_refused(tmp_path: Path) -> None:
     runs = [_row(999, 999, run=f"r{number}") for number in range(250)]
     found = read_back(tmp_path / "r", runs)
     with pytest.raises(BadInput, match="250000000 cells of score matrices"):
         build(found, ReportRequest(allow_missing=True))
-
-
-def test_rows_of_two_files_are_counted_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from vlcpctl.files import rows as reading
-
-    monkeypatch.setattr(reading, "MOST_ROWS", 5)
-    paths = [write_rows(tmp_path / name, current([_row(0, 0)] * 3)) for name in "ab"]
-    with pytest.raises(BadInput, match="b:3: more than 5 rows"):
-        reading.read_rows(paths)
 
 
 def test_the_id_of_rows_is_of_all_their_fields_and_of_no_order(tmp_path: Path) -> None:

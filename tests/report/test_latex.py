@@ -55,13 +55,6 @@ def test_numbers_are_aligned_and_headings_in_braces() -> None:
     assert r"\label{tab:mine}" in text
 
 
-def test_every_line_has_as_many_cells_as_columns() -> None:
-    for line in table_latex(TABLE, "x").splitlines():
-        if line.endswith(r"\\") and "multicolumn{4}" not in line:
-            spanned = sum(int(one) - 1 for one in re.findall(r"multicolumn\{(\d+)\}", line))
-            assert len(re.findall(r"(?<!\\)&", line)) + spanned == 3, line
-
-
 def _wide(columns: int, runs: int = 2) -> Table:
     heads = (Column("run", is_number=False), *(Column(f"R@{n}") for n in range(columns)))
     cells = [TableCell("50.00", "1.41", 50.0)] * columns
@@ -113,12 +106,6 @@ def test_metrics_have_the_names_and_arrows_of_papers() -> None:
     assert "arrow" not in published
 
 
-def test_a_run_is_not_taken_for_a_metric() -> None:
-    heads = (Column("setting", is_number=False), Column("rm", is_number=False))
-    rows = (RowGroup("", ((TableCell("lr"), TableCell("0.1")),)),)
-    assert "{setting} & {rm}" in table_latex(Table("Settings", heads, rows), "x")
-
-
 def test_no_text_is_a_command() -> None:
     assert latex("\\input{x} $y$ ~^ a--b ``q''") == (
         r"\textbackslash{}input\{x\} \$y\$ \textasciitilde{}\textasciicircum{} a-{}-b `{}`q'{}'"
@@ -154,12 +141,3 @@ def test_tables_compile(tmp_path: Path) -> None:
     assert len(widths) < 3  # the name without spaces, in the caption and the note of `odd`
     assert "undefined" not in log.lower().replace("undefined references", "")
     assert (tmp_path / "doc.pdf").stat().st_size > 10_000
-
-
-@pytest.mark.slow
-def test_a_table_without_siunitx_would_not_compile(tmp_path: Path) -> None:
-    """The test of the test: pdflatex is really run on the table."""
-    if shutil.which("pdflatex") is None:
-        pytest.skip("needs pdflatex")
-    with pytest.raises(AssertionError):
-        _compiled([table_latex(TABLE, "a").replace(r"\sisetup", r"\nonsense")], tmp_path)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from support.eval_rows import row
 
-from vlcpctl.report.formats import styled
 from vlcpctl.report.tables import measured_table
 
 
@@ -40,9 +37,3 @@ def test_a_metric_that_a_row_lacks_is_a_dash() -> None:
         ["12.35", "50.00", "12.00", "80"],
         ["1.00", "-", "-", "80"],
     ]
-
-
-def test_counts_are_left_out_first() -> None:
-    text = styled(measured_table([_zeroshot(task="a-name-of-some-length")]), 65).plain
-    assert re.search("acc1 +acc5 +mean_per_class_recall", text)
-    assert "left out at this width: n_images" in text

@@ -26,22 +26,6 @@ def test_a_hole_is_named(tmp_path: Path) -> None:
     assert "--allow-missing" in said
 
 
-def test_a_metric_that_one_row_lacks_is_named(tmp_path: Path) -> None:
-    rows = own_rows()
-    del rows[1]["metrics"]["t2i_r1"]
-    assert "has no t2i_r1 at (step 1, 00-smileys)" in _complaint(tmp_path, rows)
-
-
-def test_seeds_that_lack_the_same_are_named_together(tmp_path: Path) -> None:
-    said = _complaint(tmp_path, own_rows(HOLE) + own_rows(HOLE, seed=1))
-    assert "seed 0, 1 has no row" in said
-
-
-def test_a_long_list_is_cut(tmp_path: Path) -> None:
-    rows = own_rows(tuple((None,) * step + (1.0,) for step in range(4)))
-    assert "and 2 more" in _complaint(tmp_path, [rows[0], rows[3]])
-
-
 def test_a_seed_that_stopped_early_is_named(tmp_path: Path) -> None:
     said = _complaint(tmp_path, own_rows() + own_rows(OWN[:2], seed=1))
     assert "seed 1 has no row at (step 2, 00-smileys), (step 2, 01-people)" in said
@@ -55,16 +39,6 @@ def test_the_merged_diagonal_alone_is_complete(tmp_path: Path) -> None:
 def test_a_last_merged_row_that_was_begun_must_be_whole(tmp_path: Path) -> None:
     rows = merged_rows((*MERGED[:2], (45.0, None, 35.0)))
     assert "(step 2, merged 0..1)" in _complaint(tmp_path, rows)
-
-
-def test_on_request_a_hole_leaves_undefined_what_needs_it(tmp_path: Path) -> None:
-    document = build(read_back(tmp_path / "r", own_rows(HOLE)), ReportRequest(allow_missing=True))
-    ((run,),) = (track.runs for track in document.tracks)
-    assert run.summary("rm", "forgetting_max") is None
-    gem = run.summary("rm", "bwt_gem")
-    assert gem is not None
-    assert gem.mean == -9
-    assert "metrics that need it are undefined" in document.notes[0]
 
 
 def test_a_task_that_no_run_was_evaluated_on_is_left_out_on_request(tmp_path: Path) -> None:

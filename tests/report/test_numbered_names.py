@@ -11,7 +11,6 @@ from support.eval_rows import current, read_back, row
 from vlcpctl.files.rows import Row
 from vlcpctl.report.joined import joined, number_of, numbered_alike
 from vlcpctl.report.report import ReportRequest, build
-from vlcpctl.report.scores import START
 from vlcpctl.report.tables import step_label
 
 
@@ -46,23 +45,10 @@ def test_rows_of_week_50_and_of_week_150_are_joined(tmp_path: Path, again: list[
     assert (labels[5], labels[6]) == ("005-week", "006 task 6")
 
 
-def test_seeds_that_are_not_equally_far_are_one_run(tmp_path: Path) -> None:
-    rows = weekly(99, [5], 2, seed=1) + weekly(150, [5], 3, seed=0)
-    rows += weekly(99, [5], 3, seed=0) + weekly(150, [5], 3, seed=1)
-    run = run_of(tmp_path / "r", rows)
-    assert (run.seeds, run.tasks[5]) == ((0, 1), "005-week")
-
-
 def test_the_same_merged_gallery_evaluated_again_is_one_row(tmp_path: Path) -> None:
     rows = [*weekly(150, [5], 3), merged(50, 2), merged(50, 3)]
     found = joined(read_back(tmp_path / "r", rows)).rows
     assert [one.tasks[5] for one in found if one.gallery == "merged"] == ["005-week"]
-
-
-def test_an_earlier_versions_stream_of_more_than_100_tasks_sorts(tmp_path: Path) -> None:
-    run = run_of(tmp_path / "r", weekly(120, [0, 99, 100, 120], 2))
-    names = [run.tasks[step] for step in (0, 99, 100, 120)]
-    assert names == sorted(names) == ["000-week", "099-week", "100-week", "120-week"]
 
 
 def test_shorter_runs_and_data_outside_are_left_as_they_are(tmp_path: Path) -> None:
@@ -77,10 +63,6 @@ def test_only_a_number_that_is_the_step_counts() -> None:
     assert number_of("2024-week", 2024) == "2024"
     for name in ("2024-week", "5-week", "05", "\u0665\u0665-week", "00000005-week", "-5-week", ""):
         assert number_of(name, 5) is None
-
-
-def test_the_start_has_no_number(tmp_path: Path) -> None:
-    assert step_label(run_of(tmp_path / "r", weekly(0, [0], 2)), START) == "start"
 
 
 def _read(place: Path, rows: list[dict[str, Any]]) -> list[Row]:

@@ -139,23 +139,6 @@ def test_lines_of_selectors_are_about_the_rows_below_them(tmp_path: Path) -> Non
     assert found == ((Spread((40.0,)), None), (Spread((42.0,)), Spread((30.0,))))
 
 
-def test_a_model_that_runs_start_from_is_a_row_by_its_name(tmp_path: Path) -> None:
-    about: dict[str, Any] = {"options": {}, "schema": "vlcpctl.eval/1.1"}
-    clip: dict[str, Any] = {"run": "clip", "method": "imported", "step": None, "checkpoint": "s"}
-    start = [
-        row(task_step=None, task=f"0{n}", metrics={"rm": 10.0 + n}, **clip) | {"data": f"d{n}"}
-        for n in range(2)
-    ]
-    trained = [
-        row(step=step, task_step=task, start="s", task=f"0{task}") | {"data": f"d{task}"}
-        for step, task in ((0, 0), (1, 0), (1, 1))
-    ]
-    columns = {"mean": "own_final.rm", "first": "rm@data=00"}
-    lines = [["", "CLIP", "clip", "", "", ""], ["", "CTP", "ctp", "", "", ""]]
-    found = fill(tmp_path, columns, lines, [one | about for one in [*start, *trained]]).here
-    assert found == ((Spread((10.5,)), Spread((10.0,))), (Spread((50.0,)), Spread((50.0,))))
-
-
 def test_a_table_has_lines_of_printed_values_and_of_values_here(tmp_path: Path) -> None:
     better = [one | {"metrics": {"rm": one["metrics"]["rm"] + 1}} for one in own_rows(run="ctp")]
     second = [one | {"seed": 1, "checkpoint": "x" + one["checkpoint"]} for one in better]

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.eval_rows import OWN, own_rows, read_back
+from support.eval_rows import own_rows, read_back
 
 from vlcpctl.report import tables as tables_of_tasks
-from vlcpctl.report.page import page
 from vlcpctl.report.report import Document, ReportRequest, build
 from vlcpctl.report.table import Table
 
@@ -76,31 +75,11 @@ def test_seeds_have_their_own_rates(tmp_path: Path) -> None:
     assert "mean and sample standard deviation, 2 seeds" in found.notes
 
 
-def test_classification_has_its_one_metric(tmp_path: Path) -> None:
-    rows = [one | {"metrics": {"acc1": one["metrics"]["rm"]}} for one in own_rows()]
-    found = table(report(tmp_path, rows))
-    assert lines(found)["00-smileys"] == ["60.00", "40.00", "20.00", "33.33"]
-    assert {one.over for one in found.columns} == {"", "acc1"}
-
-
 def test_a_task_of_which_nothing_was_learned_has_no_rate(tmp_path: Path) -> None:
     nothing = ((0.0,), (50.0, 40.0), (40.0, 42.0, 30.0))
     rows = lines(table(report(tmp_path, both_ways(own_rows(nothing)))))
     assert rows["00-smileys"][2:4] == ["-40.00", "-"]
     assert rows["mean"][3] == "-"
-
-
-@pytest.mark.parametrize("rows", [own_rows(OWN[:1]), own_rows(((), (), (70.0, 70.0, 70.0)))])
-def test_a_run_of_one_step_has_no_table(tmp_path: Path, rows: Rows) -> None:
-    document = report(tmp_path, rows)
-    titles = [one.title for _, found in document.sections(has_every_metric=True) for one in found]
-    assert TITLE not in titles
-
-
-def test_the_terminal_leaves_it_to_the_files(tmp_path: Path) -> None:
-    document = report(tmp_path, both_ways(own_rows()))
-    assert TITLE not in {one.title for _, found in document.sections() for one in found}
-    assert TITLE in page(document)
 
 
 def test_many_runs_do_not_fill_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

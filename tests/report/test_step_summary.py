@@ -35,18 +35,6 @@ def test_the_first_line_is_the_outcome(
     assert conditions[0].replace("_", "\\_") in text
 
 
-def test_an_excused_condition_passes(tmp_path: Path) -> None:
-    text = step_summary(_document(tmp_path, "bwt_gem:lt:0", steps=1))
-    assert "**passes: 1 of 1 verdicts**" in text
-    assert "not defined yet (1 task)" in text
-
-
-def test_names_are_text(tmp_path: Path) -> None:
-    text = step_summary(_document(tmp_path, "rm:lt:99", run="<img src=x>|`[a](b)\n# c"))
-    assert "\\<img src=x\\>\\|\\`\\[a\\](b) \\# c" in text
-    assert "<img" not in text.replace("\\<img", "")
-
-
 def test_many_verdicts_are_cut_and_failures_come_first(tmp_path: Path) -> None:
     document = _document(tmp_path, *["rm:lt:1"] * 300, "rm:lt:99")
     text = step_summary(document)

@@ -16,11 +16,6 @@ def _table(names: list[str], ranks: list[int], label: str = "ctp", sd: str = "1.
     return Table("title", tuple(columns), (RowGroup("group", (cells,)),), ("a note",))
 
 
-def test_a_table_that_fits_is_left_alone() -> None:
-    table = _table(["rm"], [0])
-    assert fitted(table, 80) == [table]
-
-
 def test_spreads_of_minor_columns_go_before_columns() -> None:
     (table,) = fitted(_table(["r1", "rm"], [2, 0]), 26)
     assert [cell.sd for cell in table.groups[0].rows[0]] == ["", "", "1.00"]
@@ -55,20 +50,6 @@ def test_wide_characters_keep_the_columns_aligned() -> None:
     table = _table(["rm"], [0], label="日本", sd="")
     lines = styled(table).plain.splitlines()
     assert len({cell_len(line) for line in lines if "rm" in line or "50.00" in line}) == 1
-
-
-def test_bold_and_plain_say_the_same() -> None:
-    text = styled(_table(["rm"], [0]))
-    assert "ctp  50.00 (1.00)" in text.plain
-    assert any(span.style == "bold" for span in text.spans)
-
-
-def test_names_are_not_markup() -> None:
-    assert "[red]a[/red]\n" in styled(_table([], [], label="[red]a[/red]")).plain
-
-
-def test_a_name_with_a_line_break_stays_on_one_line() -> None:
-    assert r"a\nb  50.00 (1.00)" in styled(_table(["rm"], [0], label="a\nb")).plain
 
 
 def test_a_pipe_gets_no_codes(capsys: pytest.CaptureFixture[str]) -> None:

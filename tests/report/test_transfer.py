@@ -10,7 +10,6 @@ import pytest
 from support.eval_rows import current, own_rows, read_back, row
 
 from vlcpctl.report import tables as report_tables
-from vlcpctl.report.page import page
 from vlcpctl.report.report import Document, ReportRequest, build
 from vlcpctl.report.table import Table
 
@@ -57,33 +56,6 @@ def test_the_model_at_the_start_is_the_first_line(tmp_path: Path) -> None:
     assert [line[0].text for line in group.rows] == ["start", "after 0", "after 1", "after 2"]
 
 
-def test_seeds_are_averaged_and_a_missing_one_is_a_dash(tmp_path: Path) -> None:
-    rows = own_rows() + own_rows(seed=1) + outside([70, 60, 50]) + outside([72, 60], seed=1)
-    table = tables(report(tmp_path, rows))[TITLE]
-    assert [line[1].line for line in table.groups[0].rows] == ["71.00 (1.41)", "60.00 (0.00)", "-"]
-    assert "mean and sample standard deviation, 2 seeds" in table.notes
-
-
-def test_the_terminal_keeps_the_first_and_last_step(tmp_path: Path) -> None:
-    document = report(tmp_path, own_rows() + outside([70, 60, 50]))
-    titles = {one.title for _, found in document.sections() for one in found}
-    assert "Transfer: rm on data outside the stream" in titles
-    assert TITLE not in titles
-
-
-def test_a_page_draws_the_main_metric_and_has_tables_of_every_one(tmp_path: Path) -> None:
-    shown = page(report(tmp_path, own_rows() + outside([70, 60, 50])))
-    assert shown.count("<figcaption>R@mean after each step, on coco.") == 1
-    assert all(f"<code>{key}</code>" in shown for key in KEYS)
-    assert TITLE in shown
-
-
-def test_data_of_one_step_are_not_drawn(tmp_path: Path) -> None:
-    shown = page(report(tmp_path, own_rows() + outside([70, 60, 50])[2:]))
-    assert "rm on coco after each step." not in shown
-    assert TITLE in shown
-
-
 def long_run(data_sets: int) -> Rows:
     """A run of 150 steps on these data sets."""
     tasks = [row() | {"step": n, "task_step": n, "task": f"{n:03d}"} for n in range(150)]
@@ -98,11 +70,6 @@ def test_long_runs_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert [line[0].text for line in table.groups[0].rows][2:4] == ["after 2", "after 143"]
     assert len(table.groups[0].rows) == 10
     assert "ctp: shows 10 of 150 steps" in table.notes
-
-
-@pytest.mark.slow
-def test_a_page_holds_long_runs_on_many_data_sets(tmp_path: Path) -> None:
-    assert len(page(report(tmp_path, long_run(30), allow_missing=True))) < 1_500_000
 
 
 def test_many_data_sets_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

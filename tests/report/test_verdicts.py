@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.eval_rows import MERGED, OWN, merged_rows, own_rows, read_back, row
+from support.eval_rows import MERGED, OWN, merged_rows, own_rows, read_back
 
-from vlcpctl.core.errors import BadInput, GateFailed, UsageError
+from vlcpctl.core.errors import BadInput, GateFailed
 from vlcpctl.report.gates import Verdict, enforce, in_words, verdicts_table
-from vlcpctl.report.report import Document, ReportRequest, as_line, build, identity
+from vlcpctl.report.report import Document, ReportRequest, as_line, build
 
 JOINT = (*[()] * 2, (70.0, 70.0, 70.0))
 
@@ -28,13 +28,9 @@ def _judged(path: Path, *fail_if: str, runs: tuple[str, ...] = ()) -> Document:
         ("bwt_gem:lt:-8", True),
         ("bwt_gem:lt:-9", False),
         ("bwt_gem:le:-9", True),
-        ("bwt_gem:gt:-9", False),
         ("bwt_gem:ge:-9", True),
-        ("bwt_gem.t2i_r1:lt:-4", True),
         ("bwt_gem.t2i_r1:lt:-5", False),
-        ("forgetting_max:gt:8", True),
         ("bwt_ctp:gt:9", True),
-        ("own_final:lt:40", True),
         ("rm:lt:36", True),
         ("t2i_r1:lt:17.4", False),
     ],
@@ -85,35 +81,6 @@ def test_an_undefined_metric_cannot_be_judged(tmp_path: Path) -> None:
         enforce(document.verdicts)
 
 
-def test_a_failure_counts_more_than_an_undefined_one(tmp_path: Path) -> None:
-    with pytest.raises(GateFailed):
-        enforce(_judged(tmp_path, "bwt_gem:lt:-5").verdicts)
-
-
-def test_conditions_that_do_not_hold_pass(tmp_path: Path) -> None:
-    enforce(_judged(tmp_path, "bwt_gem:lt:-50", runs=("ctp",)).verdicts)
-
-
-def test_rows_outside_the_stream_alone_cannot_be_judged(tmp_path: Path) -> None:
-    rows = [row(task="coco", task_step=None)]
-    document = build(read_back(tmp_path / "r", rows), ReportRequest(fail_if=("bwt_gem:lt:0",)))
-    with pytest.raises(BadInput, match="no run has rows on tasks of its stream"):
-        enforce(document.verdicts)
-
-
-def test_a_hole_that_was_allowed_cannot_be_judged(tmp_path: Path) -> None:
-    rows = own_rows((OWN[0], (None, OWN[1][1]), OWN[2]))
-    request = ReportRequest(fail_if=("forgetting_max:gt:0",), allow_missing=True)
-    with pytest.raises(BadInput, match="it lacks rows that the metric needs"):
-        enforce(build(read_back(tmp_path / "r", rows), request).verdicts)
-
-
-def test_a_selector_narrows_a_condition(tmp_path: Path) -> None:
-    (verdict,) = _judged(tmp_path, "rm@run=j*:lt:0").verdicts
-    assert verdict.run == "joint"
-    enforce([verdict])
-
-
 def test_a_gallery_is_selected(tmp_path: Path) -> None:
     verdicts = _judged(tmp_path, "rm@gallery=*:lt:0", "bwt_ctp@gallery=merged:gt:50").verdicts
     assert [(one.run, one.metric) for one in verdicts] == [
@@ -127,24 +94,6 @@ def test_a_gallery_is_selected(tmp_path: Path) -> None:
     assert (values["own_final.rm"], values["merged_final.rm"]) == (pytest.approx(112 / 3), 35.0)
 
 
-@pytest.mark.parametrize(
-    ("condition", "said"),
-    [
-        ("rm@run=jiont:lt:0", "no run matches 'jiont'; did you mean 'joint'? (known: ctp, joint)"),
-        ("rm@evaluator=zeroshot:lt:0", "no evaluator matches 'zeroshot'; known: retrieval"),
-        ("rm@gallery=merged,run=joint:lt:0", "no gallery matches 'merged'; known: own"),
-        ("bwt_gem@gallery=merged:lt:0", "no gallery matches 'merged'; known: own"),
-    ],
-)
-def test_a_selector_that_matches_nothing_cannot_be_judged(
-    tmp_path: Path, condition: str, said: str
-) -> None:
-    document = _judged(tmp_path, condition)
-    with pytest.raises(BadInput) as caught:
-        enforce(document.verdicts)
-    assert said in str(caught.value)
-
-
 def test_what_matches_nothing_is_an_error_with_undefined_pass(tmp_path: Path) -> None:
     rows = own_rows(OWN[:1])
     for condition in ("bwt_gem@run=none:lt:0", "drop:gt:0", "bwt_ctp:gt:0"):
@@ -153,7 +102,7 @@ def test_what_matches_nothing_is_an_error_with_undefined_pass(tmp_path: Path) ->
             enforce(build(read_back(tmp_path / "r", rows), request).verdicts)
 
 
-@pytest.mark.parametrize("metric", ["bwt_gem", "forgetting_max", "fr_dha", "bwt_ctp", "fwt_gem"])
+@pytest.mark.parametrize("metric", ["bwt_gem", "bwt_ctp", "fwt_gem"])
 def test_forgetting_is_not_defined_after_one_task(tmp_path: Path, metric: str) -> None:
     rows = read_back(tmp_path / "r", own_rows(OWN[:1]) + merged_rows(MERGED[:1]))
     request = ReportRequest(fail_if=(f"{metric}:gt:1000", "own_final:lt:1"))
@@ -166,33 +115,6 @@ def test_forgetting_is_not_defined_after_one_task(tmp_path: Path, metric: str) -
     assert [one.passes for one in excused] == [True, True]
     assert excused[0].outcome == "not defined yet (1 task)"
     enforce(excused)
-
-
-def test_undefined_pass_covers_nothing_else(tmp_path: Path) -> None:
-    rows = read_back(tmp_path / "r", own_rows(JOINT))
-    request = ReportRequest(fail_if=("bwt_gem:lt:0",), undefined="pass")
-    with pytest.raises(BadInput, match="evaluated at its last step only"):
-        enforce(build(rows, request).verdicts)
-
-
-def test_an_unknown_policy_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--undefined: unknown policy 'ignore'"):
-        build(read_back(tmp_path / "r", own_rows()), ReportRequest(undefined="ignore"))
-
-
-def test_the_policy_is_part_of_a_report_only_if_it_was_chosen(tmp_path: Path) -> None:
-    rows = read_back(tmp_path / "r", own_rows())
-    assert "undefined" not in identity(rows, ReportRequest())
-    assert identity(rows, ReportRequest(undefined="pass"))["undefined"] == "pass"
-
-
-def test_runs_of_several_tracks_are_told_apart(tmp_path: Path) -> None:
-    rows = own_rows() + own_rows(split="val")
-    document = build(read_back(tmp_path / "r", rows), ReportRequest(fail_if=("rm:gt:0",)))
-    with pytest.raises(GateFailed) as caught:
-        enforce(document.verdicts)
-    assert "own_final.rm (retrieval, cross-modal, test split) = 37.3333 > 0" in str(caught.value)
-    assert "track" in [column.name for column in verdicts_table(document.verdicts).columns]
 
 
 def test_every_verdict_shows_value_bound_and_outcome(tmp_path: Path) -> None:
@@ -229,10 +151,3 @@ def test_the_summary_has_verdicts_as_json(tmp_path: Path) -> None:
         "passes": True,
         "outcome": "passes",
     }
-
-
-def test_a_thousand_failures_are_one_short_line(tmp_path: Path) -> None:
-    document = _judged(tmp_path, *["rm:gt:0"] * 1000, runs=("ctp",))
-    with pytest.raises(GateFailed, match="and 980 more") as caught:
-        enforce(document.verdicts)
-    assert len(str(caught.value)) < 2000

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.words import printable
-from vlcpctl.files.rows import COUNTS, OPTIONS_OF_DATA, OPTIONS_OF_SEED, Row, different_options
+from vlcpctl.files.rows import COUNTS, OPTIONS_OF_DATA, OPTIONS_OF_SEED, Row
 from vlcpctl.report.scores import is_outside, track_key
 
 # The fields of --allow-mixed: what rows cannot share if one of them differs, and what to do.
@@ -28,12 +28,15 @@ Difference = dict[str, tuple[object, object]]  # what differs, with both values
 
 
 class _Rule(NamedTuple):
-    """Rows of one group must not differ in a value; of None, nothing is compared."""
+    """Rows of one group must not differ in a value; of None, nothing is compared.
+
+    Values are cheap to compare; `details` tell what differs, or that nothing does.
+    """
 
     field: str
     group: Callable[[Row], Hashable]
     value: Callable[[Row], Hashable]
-    differ: Callable[[Row, Row], Difference]
+    details: Callable[[Row], Mapping[str, object]]
 
 
 def parse_fields(texts: Iterable[str]) -> frozenset[str]:
@@ -55,7 +58,7 @@ def require_comparable(rows: Sequence[Row], allow_mixed: Collection[str] = ()) -
     Raises BadInput, naming two rows and both values, if rows that would share a cell, a matrix, a
     curve, a table or a mean over seeds differ in any other field.
     """
-    mixed: dict[str, list[tuple[str, str]]] = {}
+    mixed: dict[str, list[str]] = {}
     models: dict[Hashable, Row] = {}  # a row of each: all others have the same checkpoint
     for row in rows:
         models.setdefault((row.run, row.seed, row.step, row.checkpoint, id(row.config)), row)
@@ -71,16 +74,12 @@ def require_comparable(rows: Sequence[Row], allow_mixed: Collection[str] = ()) -
             if group is None:
                 continue
             first, known = groups.setdefault(group, (row, value))
-            if value != known and group not in found and (differs := rule.differ(first, row)):
+            if value != known and group not in found and (differs := _differ(rule, first, row)):
                 if rule.field not in allow_mixed:
                     _refuse(rule.field, first, row, differs)
                 found[group] = _where(rule.field, row), _words(differs)
-        mixed.setdefault(rule.field, []).extend(sorted(found.values()))
-    return [
-        f"--allow-mixed {field}: {_some([': '.join(one) for one in found], '; ')}"
-        for field, found in mixed.items()
-        if found
-    ]
+        mixed.setdefault(rule.field, []).extend(map(": ".join, sorted(found.values())))
+    return [f"--allow-mixed {field}: {_some(said, '; ')}" for field, said in mixed.items() if said]
 
 
 def require_alike(pairs: Iterable[tuple[Row, Row]], allow_mixed: Collection[str] = ()) -> None:
@@ -90,15 +89,21 @@ def require_alike(pairs: Iterable[tuple[Row, Row]], allow_mixed: Collection[str]
     run, seed and stream.
     """
     for one, other in pairs:
-        differs = {
-            "limit": _pair("limit", one.limit, other.limit),
-            "options": _options(one, other, lambda name: name not in OPTIONS_OF_SEED),
-            "data": _pair("data", one.data, other.data),
-            "counts": _counts(one, other),
-        }
+        differs = {rule.field: _differ(rule, one, other) for rule in _OF_BASELINE}
+        # `vlcpctl forget` has removed pairs between the two; a note says so.
+        was_reduced = one.data == other.data and one.data_content != other.data_content
+        if was_reduced or differs["limit"] or differs["options"]:
+            differs["counts"] = {}
         for field, found in differs.items():
             if found and field not in allow_mixed:
                 _refuse(field, one, other, found)
+
+
+def _differ(rule: _Rule, one: Row, other: Row) -> Difference:
+    was, now = rule.details(one), rule.details(other)
+    if rule.field == "counts":  # of what both have counted
+        was, now = ({name: of[name] for name in was.keys() & now.keys()} for of in (was, now))
+    return different_values(was, now)
 
 
 def _refuse(field: str, first: Row, second: Row, differs: Difference) -> None:
@@ -159,47 +164,14 @@ def _curve(row: Row) -> Hashable:
     return *track_key(row), row.since is None, row.run, row.seed, row.gallery, _column(row)
 
 
-def _same_data(row: Row) -> Hashable:
+def _same_data(row: Row) -> tuple[Hashable, ...]:
     """Rows of the same data, whatever their run."""
     return *track_key(row), row.since is None, row.data, row.data_content
 
 
 def _counted(row: Row) -> Hashable:
     """Rows of the same data that count the same things alike."""
-    return (
-        *track_key(row),
-        row.since is None,
-        row.data,
-        row.data_content,
-        row.limit,
-        id(row.options),
-    )
-
-
-def _pair(name: str, one: object, other: object) -> Difference:
-    return {} if one == other else {name: (one, other)}
-
-
-def _differ(name: str) -> Callable[[Row, Row], Difference]:
-    """Compares one field."""
-    return lambda one, other: _pair(name, getattr(one, name), getattr(other, name))
-
-
-def _counts(one: Row, other: Row) -> Difference:
-    if one.limit != other.limit or different_options(one, other):
-        return {}
-    if one.data == other.data and one.data_content != other.data_content:
-        return {}  # `vlcpctl forget` has removed pairs between the two; a note says so
-    mine, others = one.counts, other.counts
-    names = sorted(mine.keys() & others.keys())
-    return {name: (mine[name], others[name]) for name in names if mine[name] != others[name]}
-
-
-def _configs(one: Row, other: Row) -> Difference:
-    if one.config is None or other.config is None or one.config["id"] == other.config["id"]:
-        return {}
-    was, now = one.config["values"], other.config["values"]
-    return different_values(was, now) or {"config": (one.config["id"], other.config["id"])}
+    return *_same_data(row), row.limit, id(row.options)
 
 
 def different_values(was: Mapping[str, object], now: Mapping[str, object]) -> Difference:
@@ -219,53 +191,65 @@ def different_values(was: Mapping[str, object], now: Mapping[str, object]) -> Di
     return found
 
 
-def _options(one: Row, other: Row, is_wanted: Callable[[str], bool]) -> Difference:
-    return {n: pair for n, pair in different_options(one, other).items() if is_wanted(n)}
+def _options(is_wanted: Callable[[str], bool]) -> Callable[[Row], Mapping[str, object]]:
+    return lambda row: {name: value for name, value in row.options.items() if is_wanted(name)}
 
 
+_LIMIT = _Rule("limit", _table, lambda row: (row.limit,), lambda row: {"limit": row.limit})
+_DATA = _Rule("data", _curve, lambda row: row.data, lambda row: {"data": row.data})
+_COUNTS = _Rule("counts", _counted, attrgetter(*COUNTS), lambda row: row.counts)
 # Rows share equal options, so that their identity tells most of them apart.
 _RULES = (
-    _Rule("limit", _table, lambda row: (row.limit,), _differ("limit")),
+    _LIMIT,
     _Rule(
         "options",
         _table,
         lambda row: id(row.options),
-        lambda one, other: _options(
-            one, other, lambda name: name not in {*OPTIONS_OF_DATA, *OPTIONS_OF_SEED}
-        ),
+        _options(lambda name: name not in {*OPTIONS_OF_DATA, *OPTIONS_OF_SEED}),
     ),
     _Rule(
         "options",
         _same_data,
         lambda row: id(row.options),
-        lambda one, other: _options(one, other, lambda name: name in OPTIONS_OF_DATA),
+        _options(lambda name: name in OPTIONS_OF_DATA),
     ),
     _Rule(
         "options",
         lambda row: (*track_key(row), row.run, row.seed),
         lambda row: id(row.options),
-        lambda one, other: _options(one, other, lambda name: name in OPTIONS_OF_SEED),
+        _options(lambda name: name in OPTIONS_OF_SEED),
     ),
-    _Rule("data", _curve, lambda row: row.data, _differ("data")),
-    _Rule("counts", _counted, attrgetter(*COUNTS), _counts),
+    _DATA,
+    _COUNTS,
     _Rule(
         "checkpoint",
         lambda row: (row.run, row.seed, row.step),
         lambda row: row.checkpoint,
-        _differ("checkpoint"),
+        lambda row: {"checkpoint": row.checkpoint},
     ),
     _Rule(
         "seed",
         lambda row: None if row.step is None else (row.run, row.step, row.checkpoint),
         lambda row: row.seed,
-        _differ("seed"),
+        lambda row: {"seed": row.seed},
     ),
     _Rule(
         "config",
         lambda row: None if row.step is None else (row.run, row.step),
         lambda row: row.config and row.config["id"],
-        _configs,
+        lambda row: row.config["values"] if row.config else {},
     ),
+)
+_OF_BASELINE = (
+    _LIMIT,
+    _Rule(
+        "options",
+        _table,
+        lambda row: id(row.options),
+        _options(lambda name: name not in OPTIONS_OF_SEED),
+    ),
+    _DATA,
+    _COUNTS,
 )
 
 

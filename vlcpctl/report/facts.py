@@ -177,12 +177,7 @@ def _why_unknown(text: str, keys: Collection[str]) -> str:
         wanted = f"_r{recall[1].lower()}"
         meant = [key for key in sorted(keys) if key.endswith(wanted)] or ["i2t_r1", "t2i_r1"]
         return f"{recall[0]} has the name {' or '.join(meant)} here; rm is the mean of all recalls"
-    name, dot, key = text.partition(".")
-    if dot and name in keys:
-        return (
-            f"{name} is a metric key, to which no .{key} can be added; use {name}, or a summary of "
-            f"it such as own_final.{name}"
-        )
+    name, _, key = text.partition(".")
     if name in DEFINITIONS or name in DROPS:
         return unknown_name("metric key", key, keys)
     return unknown_name("metric", name, [*DEFINITIONS, *DROPS, *keys])

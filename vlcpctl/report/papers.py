@@ -14,13 +14,11 @@ import csv
 import io
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-
-from msgspec import structs
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name, unreadable
 from vlcpctl.core.words import printable
@@ -39,15 +37,7 @@ from vlcpctl.report.facts import (
     parse_selectors,
 )
 from vlcpctl.report.scores import Spread
-from vlcpctl.report.table import (
-    BOLD,
-    Column,
-    RowGroup,
-    Table,
-    TableCell,
-    fixed,
-    with_best_marked,
-)
+from vlcpctl.report.table import BOLD, Column, RowGroup, Table, TableCell, fixed, with_best_marked
 
 SUFFIX = ".csv"
 MOST_BYTES = 1 << 20  # of a file
@@ -61,8 +51,6 @@ _MEAN = "mean of "
 _DECIMALS = 2  # of a column without a printed number
 _KEYS = (Column("row", is_number=False), Column("values", is_number=False))
 
-Printed = float | str | None  # None: blank in the paper
-
 
 @dataclass(frozen=True)
 class PaperCell:
@@ -75,26 +63,11 @@ class PaperCell:
     mean_of: tuple[int, ...] = ()
 
     @property
-    def printed(self) -> Printed:
+    def printed(self) -> float | str | None:
         """The number or text; None: blank."""
-        is_number = _NUMBER.fullmatch(self.text) and (
-            self.metric is None or self.metric.kind != "config"
-        )
+        is_setting = self.metric is not None and self.metric.kind == "config"
+        is_number = _NUMBER.fullmatch(self.text) and not is_setting
         return float(self.text) if is_number else self.text or None
-
-
-@dataclass(frozen=True)
-class PaperColumn:
-    """A column: its heading of one or two levels, its decimals, and which value is better."""
-
-    header: tuple[str, ...]
-    decimals: int = _DECIMALS
-    higher_is_better: bool | None = True
-
-    @property
-    def title(self) -> str:
-        """The heading on one line."""
-        return " ".join(self.header)
 
 
 @dataclass(frozen=True)
@@ -116,15 +89,15 @@ class Paper:
     about: Mapping[str, str]
     notes: tuple[str, ...]
     selectors: Pairs
-    columns: tuple[PaperColumn, ...]
+    columns: tuple[Column, ...]
+    decimals: tuple[int, ...]  # of each column
     rows: tuple[PaperRow, ...]
 
     @property
     def title(self) -> str:
         """Such as "CTP, Table 1: final scores on P9D"."""
-        return "{paper}, {number}: {caption}".format_map(
-            {**dict.fromkeys(_ABOUT, ""), **self.about}
-        )
+        about = {**dict.fromkeys(_ABOUT, ""), **self.about}
+        return "{paper}, {number}: {caption}".format_map(about)
 
     @property
     def has_printed(self) -> bool:
@@ -140,15 +113,6 @@ class Filled:
     here: tuple[tuple[Value, ...], ...]
     seeds: tuple[tuple[tuple[int, ...], ...], ...] = field(repr=False)
 
-    @property
-    def missing_runs(self) -> list[str]:
-        """The patterns of runs of which the rows have no value."""
-        pairs = list(zip(self.paper.rows, self.here, strict=True))
-        shown = {row.run for row, line in pairs if any(one is not None for one in line)}
-        return [
-            run for run in dict.fromkeys(row.run for row, _ in pairs) if run and run not in shown
-        ]
-
     def records(self) -> Iterator[dict[str, Any]]:
         """A record with FIELDS for each cell, row by row; None where there is no value.
 
@@ -157,18 +121,21 @@ class Filled:
         for row, line in zip(self.paper.rows, self.here, strict=True):
             for column, cell, here in zip(self.paper.columns, row.cells, line, strict=True):
                 value = here if isinstance(here, Spread) else None
-                sd = None if value is None else value.sd
                 yield {
                     "table": self.paper.name,
                     "group": row.group,
                     "row": row.name,
-                    "column": column.title,
+                    "column": _heading(column),
                     "paper": cell.printed,
                     "paper_sd": float(cell.sd) if cell.sd else None,
-                    "here": here if value is None else round(value.mean, 6),
-                    "sd": None if sd is None else round(sd, 6),
-                    "n_seeds": None if value is None else len(value.values),
+                    "here": value.mean if value else here,
+                    "sd": value.sd if value else None,
+                    "n_seeds": len(value.values) if value else None,
                 }
+
+
+def _heading(column: Column) -> str:
+    return f"{column.over} {column.name}".strip()
 
 
 def shipped_names() -> tuple[str, ...]:
@@ -213,14 +180,13 @@ def _read(name: str) -> tuple[str, str]:
     try:
         with open_regular(Path(name)) as file:
             found = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise BadInput(unreadable(place, error)) from error
-    if len(found) > MOST_BYTES:
-        raise BadInput(f"{place} is larger than {MOST_BYTES} bytes")
-    try:
+        if len(found) > MOST_BYTES:
+            raise BadInput(f"{place} is larger than {MOST_BYTES} bytes")
         return found.decode("utf-8"), place
     except UnicodeDecodeError as error:
         raise BadInput(f"{place} is not a table: {error}") from error
+    except OSError as error:
+        raise BadInput(unreadable(place, error)) from error
 
 
 def load_paper(name: str, keys: Collection[str] = ()) -> Paper:
@@ -244,18 +210,14 @@ def load_paper(name: str, keys: Collection[str] = ()) -> Paper:
         usual = int(about.get("decimals", _DECIMALS))
     except (csv.Error, ValueError, UsageError) as error:
         raise BadInput(f"{place} is not a table: {printable(str(error))}") from error
-    decimals = [_decimals([row.cells[n] for row in rows], usual) for n in range(len(columns))]
-    shaped = (
-        PaperColumn(tuple(head.split(" / ", 1)), decimals[n], better)
-        for n, (head, better) in enumerate(columns)
+    decimals = []
+    for cells in zip(*(row.cells for row in rows), strict=True) if rows else [()] * len(columns):
+        numbers = [cell.text for cell in cells if isinstance(cell.printed, float)]
+        lengths = (len(number.partition(".")[2]) for number in numbers)
+        decimals.append(max(lengths, default=usual))
+    return Paper(
+        _stem(name), about, tuple(notes), selectors, tuple(columns), tuple(decimals), tuple(rows)
     )
-    return Paper(_stem(name), about, tuple(notes), selectors, tuple(shaped), tuple(rows))
-
-
-def _decimals(cells: Iterable[PaperCell], usual: int) -> int:
-    """As many as the printed numbers have."""
-    texts = (cell.text for cell in cells if isinstance(cell.printed, float))
-    return max((len(text.partition(".")[2]) for text in texts), default=usual)
 
 
 def _pairs(text: str) -> Pairs:
@@ -264,8 +226,8 @@ def _pairs(text: str) -> Pairs:
 
 def _parsed(
     lines: Sequence[Sequence[str]], keys: Collection[str]
-) -> tuple[list[tuple[str, bool | None]], list[PaperRow]]:
-    """(heading, whether higher is better) of each column, and the rows. Raises ValueError."""
+) -> tuple[list[Column], list[PaperRow]]:
+    """The columns and the rows. Raises ValueError."""
     head = lines[0] if lines else []
     if list(head[:4]) != _LEADING or len(head) < 5:
         raise ValueError(f"it has no heading that begins with {','.join(_LEADING)}")
@@ -278,17 +240,23 @@ def _parsed(
             raise ValueError(f"line {number} has {len(line)} cells, not {len(head)}")
         (group, name, run, select), cells = line[:4], line[4:]
         if name:
-            found = tuple(map(_cell, cells, chosen))
-            rows.append(PaperRow(group, name, run, _pairs(select), found))
-        elif run or select:
-            raise ValueError(f"line {number} is about columns, so it has neither run nor select")
+            parts = (cell.partition(_DEVIATION) for cell in cells)
+            printed = (
+                PaperCell(value, sd, one.metric, one.selectors, one.mean_of)
+                for (value, _, sd), one in zip(parts, chosen, strict=True)
+            )
+            rows.append(PaperRow(group, name, run, _pairs(select), tuple(printed)))
         elif group == "better" and set(cells) <= _BETTER.keys():
             better = [_BETTER[cell] for cell in cells]
         elif group == "select":
             chosen = [_chosen(cell, titles, keys) for cell in cells]
         else:
             raise ValueError(f"line {number} has neither the name of a row nor select or better")
-    return list(zip(titles, better, strict=True)), rows
+    columns = []
+    for title, is_better in zip(titles, better, strict=True):
+        *upper, lower = title.split(" / ", 1)
+        columns.append(Column(lower, higher_is_better=is_better, over="".join(upper)))
+    return columns, rows
 
 
 def _chosen(text: str, titles: Sequence[str], keys: Collection[str]) -> PaperCell:
@@ -298,11 +266,6 @@ def _chosen(text: str, titles: Sequence[str], keys: Collection[str]) -> PaperCel
         return PaperCell("", mean_of=tuple(map(titles.index, parts)))
     metric, selectors = parse(text, "select", keys, is_column=True) if text else (None, ())
     return PaperCell("", metric=metric, selectors=selectors)
-
-
-def _cell(text: str, chosen: PaperCell) -> PaperCell:
-    value, _, sd = text.partition(_DEVIATION)
-    return PaperCell(value, sd, chosen.metric, chosen.selectors, chosen.mean_of)
 
 
 def fill(paper: Paper, facts: Facts) -> Filled:
@@ -339,34 +302,23 @@ def _found(paper: Paper, row: PaperRow, place: int, facts: Facts) -> Fact | None
     fields = {name for name, _ in own}
     last = [("step", LAST)] if metric.kind in {"key", "config"} else []
     usual = [pair for pair in [*last, *paper.selectors] if pair[0] not in fields]
-    selectors = tuple((name, glob) for name, glob in [*usual, *own] if metric.takes(name))
-    found = facts.select(metric, selectors)
-    where = f"table {paper.name}, row {row.name!r}, column {paper.columns[place].title}"
-    _refuse_several(found, ("run",), where)
-    known: dict[object, Fact] = {}
-    for one in found:
-        if one.value is not None:
-            names = tuple(one.name(name) for name in (*NAMES, *STEPS))
-            known.setdefault((names, one.value), one)
-    _refuse_several(known.values(), (*NAMES, *STEPS), where)
-    if len(known) > 1:
-        values = (one.value for one in known.values())
-        shown = [str(one.mean) if isinstance(one, Spread) else str(one) for one in values]
-        raise BadInput(f"{where} matches several values ({some_names(shown)})")
-    return next(iter(known.values()), None)
-
-
-def _refuse_several(found: Iterable[Fact], fields: Iterable[str], where: str) -> None:
-    """Raise BadInput if the facts differ in one of these fields."""
-    found = list(found)
-    for name in fields:
-        names = list(dict.fromkeys(one.name(name) for one in found))
-        if len(names) > 1:
-            advice = "use --run, or " if name == "run" else ""
+    found = facts.select(metric, tuple(one for one in [*usual, *own] if metric.takes(one[0])))
+    known = {
+        (tuple(map(one.name, (*NAMES, *STEPS))), one.value): one
+        for one in reversed(found)
+        if one.value is not None
+    }
+    several = [("run", [one.run for one in found])]
+    several += [(name, [one.name(name) for one in known.values()]) for name in (*NAMES, *STEPS)]
+    several.append(("value", [str(one.value) for one in known.values()]))
+    for name, names in several:
+        if len(set(names)) > 1:
             raise BadInput(
-                f"{where} matches several in {name} ({some_names(names)}); {advice}select one with "
-                f"{name}= in the table"
+                f"table {paper.name}, row {row.name!r}, column {_heading(paper.columns[place])} "
+                f"matches several in {name} ({some_names(sorted(set(names)))}); select one with "
+                f"{name}= in the table, or with --run"
             )
+    return next(iter(known.values()), None)
 
 
 def mean_of_values(values: Sequence[Value]) -> Spread | None:
@@ -387,66 +339,63 @@ def mean_of_values(values: Sequence[Value]) -> Spread | None:
 def paper_table(filled: Filled) -> Table:
     """The table with a line of printed values, and one of the values of rows, per row."""
     paper = filled.paper
-    columns = (*_KEYS, *(_column(column) for column in paper.columns))
     groups = []
     for name in dict.fromkeys(row.group for row in paper.rows):
         places = [place for place, row in enumerate(paper.rows) if row.group == name]
-        groups.append(RowGroup(name, tuple(_lines(filled, columns, places))))
-    has_bold = any(cell.is_best for group in groups for row in group.rows for cell in row)
-    notes = tuple(_notes(filled, has_bold=has_bold))
-    return Table(paper.title, columns, tuple(groups), notes, keys=len(_KEYS), is_ordered=True)
-
-
-def _column(column: PaperColumn) -> Column:
-    *upper, name = column.header
-    return Column(name, higher_is_better=column.higher_is_better, over="".join(upper))
-
-
-def _lines(
-    filled: Filled, columns: Sequence[Column], places: Sequence[int]
-) -> Iterator[tuple[TableCell, ...]]:
-    paper = filled.paper
-    here = [list(map(_here, filled.here[place], paper.columns)) for place in places]
-    for number, column in enumerate(columns[len(_KEYS) :]):
-        cells = RowGroup("", tuple((line[number],) for line in here))
-        seeds = [filled.seeds[place][number] for place in places]
-        marked = with_best_marked((column,), cells, seeds)
-        for line, (cell,) in zip(here, marked.rows, strict=True):
-            line[number] = structs.replace(line[number], is_best=cell.is_best)
-    for place, line in zip(places, here, strict=True):
-        row = paper.rows[place]
-        name = TableCell(row.name)
-        if paper.has_printed:
-            yield name, TableCell("paper", is_faint=True), *map(_printed, row.cells)
-            name = TableCell("")
-        yield name, TableCell("here"), *line
-
-
-def _printed(cell: PaperCell) -> TableCell:
-    value = cell.printed
-    number = value if isinstance(value, float) else None
-    return TableCell(cell.text, cell.sd, number, is_faint=True)
-
-
-def _here(value: Value, column: PaperColumn) -> TableCell:
-    if not isinstance(value, Spread):
-        return TableCell(value or "")
-    sd = "" if value.sd is None else fixed(value.sd, column.decimals)
-    return TableCell(fixed(value.mean, column.decimals), sd, value.mean, values=value.values)
-
-
-def _notes(filled: Filled, *, has_bold: bool) -> Iterator[str]:
-    paper = filled.paper
-    source = [paper.about[name] for name in ("citation", "data") if paper.about.get(name)]
-    if source:
-        yield f"{'paper' if paper.has_printed else 'data'}: {', '.join(source)}"
+        groups.append(RowGroup(name, tuple(_lines(filled, places))))
+    notes = [one for one in map(paper.about.get, ("citation", "data")) if one]
+    notes = [f"{'paper' if paper.has_printed else 'data'}: {', '.join(notes)}"] if notes else []
     values = [one for line in filled.here for one in line if isinstance(one, Spread)]
     counts = sorted({len(one.values) for one in values})
     if counts not in ([], [1]):
         said = " or ".join(map(str, counts))
-        yield f"here: mean and sample standard deviation over {said} seeds"
-    if has_bold:
-        yield BOLD
-    if filled.missing_runs:
-        yield f"the rows have no values of: {some_names(filled.missing_runs)}"
-    yield from paper.notes
+        notes.append(f"here: mean and sample standard deviation over {said} seeds")
+    if any(cell.is_best for group in groups for row in group.rows for cell in row):
+        notes.append(BOLD)
+    pairs = list(zip(paper.rows, filled.here, strict=True))
+    shown = {row.run for row, line in pairs if any(one is not None for one in line)}
+    missing = [one for one in dict.fromkeys(row.run for row in paper.rows) if one]
+    if missing := [run for run in missing if run not in shown]:
+        notes.append(f"the rows have no values of: {some_names(missing)}")
+    columns, every = (*_KEYS, *paper.columns), (*notes, *paper.notes)
+    return Table(paper.title, columns, tuple(groups), every, keys=len(_KEYS), is_ordered=True)
+
+
+def _lines(filled: Filled, places: Sequence[int]) -> Iterator[tuple[TableCell, ...]]:
+    paper = filled.paper
+    here = [
+        [
+            _here(value, decimals)
+            for value, decimals in zip(filled.here[place], paper.decimals, strict=True)
+        ]
+        for place in places
+    ]
+    for number, column in enumerate(paper.columns):
+        cells = RowGroup("", tuple((line[number],) for line in here))
+        seeds = [filled.seeds[place][number] for place in places]
+        marked = with_best_marked((column,), cells, seeds)
+        for line, (cell,) in zip(here, marked.rows, strict=True):
+            line[number] = cell
+    for place, line in zip(places, here, strict=True):
+        row = paper.rows[place]
+        name = TableCell(row.name)
+        if paper.has_printed:
+            printed = (
+                TableCell(
+                    one.text,
+                    one.sd,
+                    one.printed if isinstance(one.printed, float) else None,
+                    is_faint=True,
+                )
+                for one in row.cells
+            )
+            yield name, TableCell("paper", is_faint=True), *printed
+            name = TableCell("")
+        yield name, TableCell("here"), *line
+
+
+def _here(value: Value, decimals: int) -> TableCell:
+    if not isinstance(value, Spread):
+        return TableCell(value or "")
+    sd = "" if value.sd is None else fixed(value.sd, decimals)
+    return TableCell(fixed(value.mean, decimals), sd, value.mean, values=value.values)

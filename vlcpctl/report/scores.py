@@ -44,9 +44,9 @@ START = -1  # the step of a model not yet trained on the stream
 BASE = -2  # that of a baseline that is not the model at the start: step + 1 is the last row
 BOUND, FREE, BUFFER = GROUPS = ("Joint training (upper bound)", "Memory free", "Memory buffer")
 FEWEST_IMAGES = 50  # of an earlier task that is judged by itself
-# What one report can hold. A run of 1000 tasks with ten metrics, its merged galleries included,
-# takes a tenth of the cells.
-MOST_TRACKS, MOST_RUNS, MOST_OUTSIDE, MOST_CELLS = 100, 2000, 10_000, 2 * 10**8
+# What one report can hold, so that a row of a late step does not fill the memory. A run of 1000
+# tasks with ten metrics, its merged galleries included, takes a tenth of it.
+MOST_CELLS = 2 * 10**8
 _SHOWN = 6  # cells named in a message before "and N more"
 _WHO: dict[Against, str] = {
     "baseline": "its baseline",
@@ -229,24 +229,21 @@ class Run:
         Of START, one value stands for seeds that start from the same scores.
         """
         tasks = self.counted if step == START else list(range(step + 1))
-        means = self._means(key, step, tasks)
+        means = self.means(key, step, tasks)
         return over_seeds(means[:1] if step == START and len(set(means)) == 1 else means)
 
-    def _means(self, key: str, step: int, tasks: Sequence[int]) -> list[float]:
+    def means(self, key: str, step: int, tasks: Sequence[int]) -> list[float]:
+        """The mean score after a step over some tasks, seed by seed; empty without any."""
         found = self.own.get(key)
-        if found is None or not tasks or step + 1 >= found.shape[1] - 1:
+        is_known = bool(tasks) and max(tasks) < len(self.tasks)
+        if found is None or not is_known or step + 1 >= found.shape[1] - 1:
             return []
         return [float(np.mean(seed[step + 1, tasks])) for seed in found]
-
-    def mean_over(self, key: str, tasks: Sequence[int]) -> Spread | None:
-        """The mean score of the last model over some tasks."""
-        is_known = bool(tasks) and max(tasks) < len(self.tasks)
-        return over_seeds(self._means(key, self.steps - 1, tasks)) if is_known else None
 
     def change(self, key: str) -> Spread | None:
         """The final score minus that of the model before the first task, means over the tasks."""
         final = self.summary(key, "own_final")
-        start = over_seeds(self._means(key, START, self.counted))
+        start = over_seeds(self.means(key, START, self.counted))
         return None if final is None or start is None else final.minus(start)
 
     def summary(self, key: str, name: str) -> Spread | None:
@@ -352,22 +349,6 @@ class Track:
     runs: tuple[Run, ...]
     others: tuple[Run, ...] = ()
     oracle: Run | None = None  # whose final scores those of the other runs are compared with
-
-    def to_oracle(self, run: Run, key: str, gallery: str) -> tuple[Spread, Spread] | None:
-        """The final scores of a run and of the oracle on the same data; None without either.
-
-        On own galleries they are means over the tasks that the run has learned.
-        """
-        oracle = self.oracle
-        if oracle is None or run is oracle or not run.steps or not oracle.steps:
-            return None
-        if gallery == "merged":
-            is_same = run.tasks[: run.steps] == oracle.tasks[: oracle.steps]
-            mine, its = run.summary(key, "merged_final"), oracle.summary(key, "merged_final")
-        else:
-            is_same = all(run.last_data.get(n) == oracle.last_data.get(n) for n in run.counted)
-            mine, its = run.summary(key, "own_final"), oracle.mean_over(key, run.counted)
-        return (mine, its) if is_same and mine and its else None
 
     @property
     def every(self) -> tuple[Run, ...]:
@@ -554,13 +535,6 @@ def tracks_of(
     of one run that contradict each other, and for more than one report can hold.
     """
     tracks = grouped([row for row in rows if row.since is None], track_key)
-    _refuse_more(len(tracks), MOST_TRACKS, "combinations of evaluator, protocol and split")
-    runs, outside = 0, 0
-    for members in tracks.values():
-        runs += len({(row.run, row.seed) for row in members if not is_outside(row)})
-        outside += len({(row.run, row.task, row.tasks) for row in members if is_outside(row)})
-    _refuse_more(runs, MOST_RUNS, "combinations of run and seed")
-    _refuse_more(outside, MOST_OUTSIDE, "lines on data outside the stream")
     names = [_outside_names(members) for members in tracks.values()]
     known = sorted({name for one in names for name in one.values()})
     for pattern in guards:
@@ -597,11 +571,6 @@ def _outside_names(rows: Iterable[Row]) -> dict[Place, str]:
     }
 
 
-def _refuse_more(count: int, most: int, what: str) -> None:
-    if count > most:
-        raise BadInput(f"the rows have {count} {what}, more than {most}; report fewer at a time")
-
-
 def _track(rows: Sequence[Row], runs: Sequence[Run]) -> Track:
     first = rows[0]
     return Track(
@@ -634,7 +603,11 @@ def _runs(rows: Sequence[Row]) -> dict[str, list[Row]]:
     if not any(keys.values()):
         raise BadInput(f"{rows[0].place} has no metric, and no other row of its evaluator has one")
     cells = sum(keys[name] * _cells(of_run) for name, of_run in runs.items())
-    _refuse_more(cells, MOST_CELLS, "cells of score matrices")
+    if cells > MOST_CELLS:
+        raise BadInput(
+            f"the rows have {cells} cells of score matrices, more than {MOST_CELLS}; report fewer "
+            "at a time"
+        )
     return runs
 
 
@@ -781,17 +754,16 @@ def _recipe(name: str, rows: Sequence[Row]) -> tuple[str, str | None]:
             first.buffer is row.buffer or first.buffer == row.buffer
         )
         if not same and row.step is not None:
+            described = (
+                f"{one.method}, buffer {_buffer_text(one) or 'none'} ({one.place})"
+                for one in (first, row)
+            )
             raise BadInput(
                 f"run {name!r} mixes methods or buffers at step {row.step}: "
-                f"{_described(first)} ({first.place}) and {_described(row)} ({row.place}); "
-                "give each its own run name"
+                f"{' and '.join(described)}; give each its own run name"
             )
     final = firsts[max(firsts)]
     return final.method, _buffer_text(final)
-
-
-def _described(row: Row) -> str:
-    return f"{row.method}, buffer {_buffer_text(row) or 'none'}"
 
 
 def _buffer_text(row: Row) -> str | None:
@@ -834,7 +806,7 @@ def earlier_tasks(curves: Iterable[Curve]) -> list[Curve]:
 
 def require_complete(track: Track) -> None:
     """Raise BadInput, naming the missing cells, if a run of the track is incomplete."""
-    complaints = missing_cells(track)
+    complaints = [phrase for run in track.runs for phrase in _missing(run)]
     if complaints:
         said = "; ".join(complaints[:_SHOWN])
         more = f"; and {len(complaints) - _SHOWN} more" if len(complaints) > _SHOWN else ""
@@ -844,12 +816,8 @@ def require_complete(track: Track) -> None:
         )
 
 
-def missing_cells(track: Track) -> list[str]:
-    """A phrase per run and set of missing cells, naming the seeds and metrics that lack them."""
-    return [phrase for run in track.runs for phrase in _missing(run)]
-
-
 def _missing(run: Run) -> list[str]:
+    """A phrase for each set of missing cells, naming the seeds and metrics that lack them."""
     lacking: dict[str, tuple[list[int], list[str]]] = {}  # cells: seeds and metrics without them
     tasks, steps = len(run.tasks), run.steps
     if not steps:
@@ -915,7 +883,8 @@ def score_notes(tracks: Sequence[Track]) -> tuple[str, ...]:
     for track in tracks:
         found += [
             f"{track.title}: {complaint}; metrics that need it are undefined"
-            for complaint in missing_cells(track)
+            for run in track.runs
+            for complaint in _missing(run)
         ]
         found += _unequal(track)
     return tuple(dict.fromkeys(found))

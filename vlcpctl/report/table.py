@@ -228,17 +228,8 @@ def is_ahead(best: Spread, other: Spread, *, are_paired: bool) -> bool:
     """
     if min(len(best.values), len(other.values)) < MIN_SEEDS:
         return False
-    difference = abs(best.mean - other.mean)
-    if are_paired:
-        pairs = zip(best.values, other.values, strict=True)
-        samples = [Spread(tuple(one - another for one, another in pairs))]
-    else:
-        samples = [best, other]
-    variances = [_variance_of_mean(sample) for sample in samples]
-    variance = math.fsum(variances)
-    if variance == 0.0:
-        return difference > 0.0
-    return difference > _quantile(_freedom(samples, variances)) * math.sqrt(variance)
+    ends = seed_interval(best, other, are_paired=are_paired)
+    return ends is not None and not ends[0] <= 0.0 <= ends[1]
 
 
 def seed_note(seeds: Sequence[int]) -> str:
@@ -257,24 +248,18 @@ def seed_interval(one: Spread, other: Spread, *, are_paired: bool) -> tuple[floa
     None with a single seed.
     """
     samples = [one.minus(other)] if are_paired else [one, other]
-    if min(len(sample.values) for sample in samples) < 2:
+    sizes = [len(sample.values) for sample in samples]
+    if min(sizes) < 2:
         return None
-    parts = [_variance_of_mean(sample) for sample in samples]
+    # The squared standard errors of the means, and the degrees of freedom: of one sample its
+    # values less one; of two, Welch's.
+    parts = [(each.sd or 0.0) ** 2 / size for each, size in zip(samples, sizes, strict=True)]
     error, middle = math.sqrt(math.fsum(parts)), one.mean - other.mean
-    margin = _quantile(_freedom(samples, parts)) * error if error else 0.0
+    if not error:
+        return middle, middle
+    shares = (part**2 / (size - 1) for part, size in zip(parts, sizes, strict=True))
+    margin = _quantile(math.fsum(parts) ** 2 / math.fsum(shares)) * error
     return middle - margin, middle + margin
-
-
-def _freedom(samples: Sequence[Spread], variances: Sequence[float]) -> float:
-    """The degrees of freedom: of one sample its values less one; of two, Welch's."""
-    return math.fsum(variances) ** 2 / math.fsum(
-        part**2 / (len(sample.values) - 1) for part, sample in zip(variances, samples, strict=True)
-    )
-
-
-def _variance_of_mean(sample: Spread) -> float:
-    """The square of the standard error of the mean."""
-    return 0.0 if sample.sd is None else sample.sd**2 / len(sample.values)
 
 
 def _quantile(freedom: float) -> float:

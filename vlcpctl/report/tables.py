@@ -89,13 +89,13 @@ _Values = Mapping[str, Sequence[Spread | TableCell | None]]
 _Words = list[tuple[Column, dict[str, str]]]  # leading columns with the text of each run
 
 
-def ordered_runs(track: Track, key: str) -> list[Run]:
+def ordered_runs(track: Track, key: str, gallery: str = "own") -> list[Run]:
     """Runs by group, and in a group by ascending final score, as in the papers."""
-    return _ordered(track.runs, key)
 
+    def place(run: Run) -> tuple[int, float, str]:
+        return GROUPS.index(run.group), headline(run, key), run.name
 
-def _ordered(runs: Iterable[Run], key: str) -> list[Run]:
-    return sorted(runs, key=lambda run: (GROUPS.index(run.group), headline(run, key), run.name))
+    return sorted(track.runs_with(gallery), key=place)
 
 
 def headline(run: Run, key: str) -> float:
@@ -163,14 +163,24 @@ def oracle_gap(
 ) -> tuple[Spread, tuple[float, float] | None] | None:
     """A final score minus the oracle's on the same data, and its 95 % interval over seeds.
 
-    Seed by seed if both have the same, or else of the means. None without either score.
+    On own galleries they are means over the tasks that the run has learned. Seed by seed if both
+    have the same, or else of the means. None without either score.
     """
-    pair = track.to_oracle(run, key, gallery)
-    if pair is None or track.oracle is None:
+    oracle = track.oracle
+    if oracle is None or run is oracle or not run.steps or not oracle.steps:
         return None
-    are_paired = run.seeds == track.oracle.seeds
-    gap = pair[0].minus(pair[1]) if are_paired else Spread((pair[0].mean - pair[1].mean,))
-    return gap, seed_interval(*pair, are_paired=are_paired)
+    mine = run.summary(key, f"{gallery}_final")
+    if gallery == "merged":
+        is_same = run.tasks[: run.steps] == oracle.tasks[: oracle.steps]
+        its = oracle.summary(key, "merged_final")
+    else:
+        is_same = all(run.last_data.get(n) == oracle.last_data.get(n) for n in run.counted)
+        its = over_seeds(oracle.means(key, oracle.steps - 1, run.counted))
+    if not is_same or mine is None or its is None:
+        return None
+    are_paired = run.seeds == oracle.seeds
+    gap = mine.minus(its) if are_paired else Spread((mine.mean - its.mean,))
+    return gap, seed_interval(mine, its, are_paired=are_paired)
 
 
 def _oracle_columns(
@@ -231,7 +241,7 @@ def _benchmarks(track: Track, key: str) -> Table | None:
 
     `last_zscl` and `ka_fomo` are `own_final` by other names: they are one column.
     """
-    runs = [run for run in _ordered(track.runs_with("outside"), key) if run.of.last != START]
+    runs = [run for run in ordered_runs(track, key, "outside") if run.of.last != START]
     if not any(_is_defined(runs, key, name) for name in ("transfer_zscl", "zs_fomo")):
         return None
     names = [name for name in _BENCHMARKS if _is_defined(runs, key, name)]
@@ -389,7 +399,9 @@ def matrix_table(run: Run, key: str, most: int = MOST_SHOWN) -> Table:
         at = np.array(tasks, dtype=np.int64)
         lost = means[np.minimum(at, run.steps - 1) + 1, at] - means[run.steps, at]
         forgotten += [
-            TableCell(_text(value), is_faint=True) if task < run.steps - 1 else TableCell("")
+            TableCell(UNDEFINED if math.isnan(value) else fixed(value, 1), is_faint=True)
+            if task < run.steps - 1
+            else TableCell("")
             for task, value in zip(tasks, lost.tolist(), strict=True)
         ]
     if "merged" in run.galleries:
@@ -409,10 +421,6 @@ def matrix_table(run: Run, key: str, most: int = MOST_SHOWN) -> Table:
     seeds = f", mean of {len(run.seeds)} seeds" if len(run.seeds) > 1 else ""
     title = f"{run.name}: {key} of each task (columns) after each task (rows){seeds}"
     return Table(title, tuple(columns), tuple(groups), cut_notes(run, most))
-
-
-def _text(value: float) -> str:
-    return UNDEFINED if math.isnan(value) else fixed(value, 1)
 
 
 def _own_cell(step: int, task: int, mean: float) -> TableCell:
@@ -609,12 +617,14 @@ def guards_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Ta
     if len(groups) > 1 and worst:
         rows = tuple(row(one, f"{one.run.name}: {one.data}") for one in worst)
         groups.append(RowGroup("Largest drop", rows))
-    count = len([step for step in every if step != START])
-    shown = len([step for step in steps if step != START])
+    count, few = (len([step for step in some if step != START]) for some in (every, steps))
+    shown = [of[one.run.name, one.data] for one in curves]
     notes = (
-        *([f"shows {shown} of {count} steps"] if is_long else []),
+        *([f"shows {few} of {count} steps"] if is_long else []),
         *_baselines(curves),
-        *_reasons(of[one.run.name, one.data] for one in curves),
+        *_cut(
+            (f"{one.run} has no drop: {one.undefined}" for one in shown if one.undefined), "drops"
+        ),
         _AFTER,
         _DROP,
         *(
@@ -644,15 +654,13 @@ def _baselines(curves: Sequence[Curve]) -> list[str]:
     if len(runs) == 1:
         return [f"baseline: {' and '.join(*runs)}"]
     found = [f"baseline of {name}: {' and '.join(models)}" for models, name in runs.items()]
-    more = [f"and {len(found) - _REASONS} more baselines"] if len(found) > _REASONS else []
-    return [*found[:_REASONS], *more]
+    return _cut(found, "baselines")
 
 
-def _reasons(drops: Iterable[Drop]) -> list[str]:
-    """Why drops are undefined: the first few."""
-    found = [f"{one.run} has no drop: {one.undefined}" for one in drops if one.undefined]
-    found = list(dict.fromkeys(found))
-    more = [f"and {len(found) - _REASONS} more drops"] if len(found) > _REASONS else []
+def _cut(notes: Iterable[str], what: str) -> list[str]:
+    """The first few different notes, and how many more there are."""
+    found = list(dict.fromkeys(notes))
+    more = [f"and {len(found) - _REASONS} more {what}"] if len(found) > _REASONS else []
     return [*found[:_REASONS], *more]
 
 

@@ -36,6 +36,7 @@ PICTURES = (
 SEEDS = {3: 2, 20: 1}
 OUT = Path("docs/guides/report")
 README_PICTURE = Path("docs/results/quickstart.png")
+FORGOTTEN_PICTURE = Path("docs/guides/forgotten.png")
 WEEK_PICTURE = Path("docs/results/week.png")
 WEEK_SIZE = {"width": 960, "height": 900}
 LOST = "02-food-drink"  # the task whose lost queries the README shows, with those of this run
@@ -47,7 +48,9 @@ def main() -> None:
     """Write the pictures."""
     args = _arguments()
     if args.quickstart is not None:
-        _save(README_PICTURE, _of_quickstart(args.quickstart, args.browser))
+        whole, forgotten = _of_quickstart(args.quickstart, args.browser)
+        _save(README_PICTURE, whole)
+        _save(FORGOTTEN_PICTURE, forgotten)
     elif args.week is not None:
         _save(WEEK_PICTURE, _of_week(args.week, args.browser))
     else:
@@ -70,8 +73,8 @@ def _pictures(root: Path, out: Path, browser: str) -> None:
     _figures(root, out)
 
 
-def _of_quickstart(report: Path, browser: str) -> bytes:
-    """The curves of the report above the first queries that a run lost of a task."""
+def _of_quickstart(report: Path, browser: str) -> tuple[bytes, bytes]:
+    """The curves of the report above the first queries that a run lost of a task; these queries."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -80,6 +83,10 @@ def _of_quickstart(report: Path, browser: str) -> bytes:
         tab.goto((report / "report.html").resolve().as_uri())
         curves = tab.locator(f"{STEPS} + figure").first.screenshot()
         tab.goto((report / "forgotten.html").resolve().as_uri())
+        tab.locator(f"h2:text-is('{LOST}')").first.scroll_into_view_if_needed()
+        start = tab.locator(f"h2:text-is('{LOST}')").first.bounding_box()["y"] - MARGIN
+        tab.evaluate("y => scrollBy(0, y)", start)
+        forgotten: bytes = tab.screenshot()
         cards = tab.locator(f"h2:text-is('{LOST}') ~ h3:text-is('{LOST_RUN}') ~ ul.cards").first
         cards.evaluate(
             "(list, most) => [...list.children].slice(most).forEach(one => one.remove())", MOST_LOST
@@ -95,7 +102,7 @@ def _of_quickstart(report: Path, browser: str) -> bytes:
         top += part.height + MARGIN
     picture = BytesIO()
     whole.save(picture, "PNG")
-    return picture.getvalue()
+    return picture.getvalue(), forgotten
 
 
 def _of_week(report: Path, browser: str) -> bytes:

@@ -27,6 +27,7 @@ def story(place: Path, state: Path) -> list[tuple[str, list[object], int]]:
     def week(number: int, *more: object) -> list[object]:
         return ["update", place / f"week-{number}.parquet", "--state", state, *more, "-q"]
 
+    redo_3 = ["update", "--state", state, "-q", "--redo", "3"]
     return [
         ("start and week", [*first_words(place, state), *PASSES], 0),
         ("reject", week(2, *FAILS), 7),
@@ -36,6 +37,7 @@ def story(place: Path, state: Path) -> list[tuple[str, list[object], int]]:
         ("redo", ["update", "--state", state, "--redo", "2", "--steps", "2", "-q"], 0),
         ("roll back", ["update", "--state", state, "--rollback", "1"], 0),
         ("take back", ["update", "--state", state, "--redo", "2", "-q"], 0),
+        ("redo and keep", [*redo_3, "--steps", "4", "--keep", "1", "--on-accept", "true"], 0),
         ("keep", week(4, "--keep", "1"), 0),
         ("roll back to the start", ["update", "--state", state, "--rollback", "0"], 0),
     ]

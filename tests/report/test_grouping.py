@@ -50,21 +50,13 @@ def test_the_label_names_what_is_not_the_method(tmp_path: Path) -> None:
 
 
 def test_other_settings_that_differ_in_a_line_are_named(tmp_path: Path) -> None:
-    with pytest.raises(BadInput) as error:
+    with pytest.raises(BadInput, match="add lr to --group-by"):
         report(tmp_path, TWO_BY_TWO, "method")
-    assert str(error.value) == (
-        "--group-by method: runs 'high-0' and 'low-0' are one line, but lr is 0.5 in one and 0.1 "
-        "in the other; add lr to --group-by, select runs with --run, or use --allow-mixed config"
-    )
 
 
 def test_two_runs_of_one_seed_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput) as error:
+    with pytest.raises(BadInput, match="seed 0; select one of them with --run"):
         report(tmp_path, sweep("a") + sweep("b", more=1.0), "method")
-    assert str(error.value) == (
-        "--group-by method: runs 'a' and 'b' are one line with the same settings, and both have "
-        "seed 0; select one of them with --run"
-    )
     found = report(tmp_path, sweep("a") + sweep("b", more=1.0), "method", runs=["b"])
     assert runs_of(found)["ctp"].seeds == (0,)
 
@@ -77,11 +69,8 @@ def test_a_selected_run_alone_is_grouped(tmp_path: Path) -> None:
 
 
 def test_unknown_fields_list_the_known(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(UsageError, match="did you mean 'lr'"):
         report(tmp_path, TWO_BY_TWO, "lrr")
-    assert str(error.value) == (
-        "--group-by: unknown field 'lrr'; did you mean 'lr'? (known: buffer, lr, method, preset)"
-    )
     with pytest.raises(UsageError, match="a field is empty"):
         parse_group_by(["a,,b"])
     with pytest.raises(UsageError, match="--run: unknown run 'x'"):

@@ -97,14 +97,6 @@ def test_a_report_that_is_there_is_kept_and_another_is_refused(tmp_path: Path) -
     assert (tmp_path / ".out.vlcpctl/replaced/out/report.html").exists()
 
 
-def test_matrices_are_shaded_tables_with_every_label_and_score(tmp_path: Path) -> None:
-    text = _page(tmp_path, own_rows())
-    assert '<th scope="row" class="words">00-smileys</th>' in text
-    assert '<td class="h10 learned">60.0' in text
-    assert '<td class="h7">40.0' in text or "<td class=h7>40.0" in text
-    assert '<td colspan="2">' in text  # tasks that the first model has not learned
-
-
 def _numbered(count: int) -> list[dict[str, Any]]:
     return [one for place in range(count) for one in own_rows(run=f"run-{place:02d}")]
 

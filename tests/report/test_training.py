@@ -98,15 +98,6 @@ def test_checkpoints_are_found_in_directories_and_what_has_none_is_refused(
             read_cards([tmp_path / name], rows)
 
 
-def test_a_damaged_log_is_a_note_without_a_path(tmp_path: Path) -> None:
-    (write_run(tmp_path / "ctp") / "01-people/metrics.jsonl").write_text("x")
-    cards = read_cards([tmp_path], _rows(tmp_path))
-    (note,) = cards.notes
-    assert note.startswith("--checkpoint: the log of run 'ctp', seed 0, step 1 was left out")
-    assert str(tmp_path) not in note
-    assert [one.log is None for one in cards.runs["ctp"]] == [False, True, False]
-
-
 def test_the_digest_depends_on_what_was_read_and_not_on_where(tmp_path: Path) -> None:
     rows = _rows(tmp_path)
     one = read_cards([write_run(tmp_path / "a")], rows)
@@ -246,14 +237,6 @@ def test_settings_as_texts_and_those_that_differ(tmp_path: Path) -> None:
         "betas": "0.9, 0.99", "none": "none", "buffer": "ring, 8 pairs"
     }  # fmt: skip
     assert len(setting_texts({"x": "y" * 1000})["x"]) == 200
-
-
-def test_checkpoints_add_the_settings_of_steps_without_rows(tmp_path: Path) -> None:
-    write_run(tmp_path / "ctp")
-    rows = [one for one in _rows(tmp_path) if one.step == 2]
-    found = settings_by_run(rows, read_cards([tmp_path / "ctp"], rows))["ctp"]
-    assert (found["lr"], found["ctp.m"]) == ("0.1", "0.9")
-    assert "micro_batch" not in found  # it divides the work
 
 
 # (seed, step, seconds, bytes of state, peak bytes)

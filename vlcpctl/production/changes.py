@@ -14,7 +14,7 @@ import numpy as np
 
 from vlcpctl.files.rows import Row, read_rows
 from vlcpctl.metrics.chance import WEEKS_A_YEAR, critical_value
-from vlcpctl.production.guards import errors_of, guard_ids
+from vlcpctl.production.guards import errors_of, galleries_of, guard_ids
 from vlcpctl.production.lines import BEFORE, GUARDS, WEEKS, Lines, ranks_file, rows_file
 from vlcpctl.production.settings import MATCH, Settings
 from vlcpctl.production.state import REJECTED, Attempt, Learned, Match, State
@@ -166,7 +166,11 @@ def _of_learning(lines: Lines) -> Iterator[str]:
 def _of_peaks(lines: Lines) -> Iterator[str]:
     """Guards that stood higher: the mean of four weeks has less noise than the best of all."""
     now = _guard_scores(lines.state, lines.made)
-    scores = [_guard_scores(lines.state, one) for one in lines.head[1:]]
+    own = galleries_of(lines.made)
+    scores = [
+        _guard_scores(lines.state, one) if galleries_of(one) == own else {}
+        for one in lines.head[1:]
+    ]
     errors: dict[str, float] = {}
     for one in (*lines.head[1:][-_FEW:], lines.made):
         for data, error in errors_of(one).items():

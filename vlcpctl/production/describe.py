@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.checkpoints.model_facts import shown
-from vlcpctl.core.errors import BadInput
 from vlcpctl.core.options import text_of
 from vlcpctl.core.words import counted
 from vlcpctl.data.splitting.leaving_out import LEAKED, read_stop_list, stop_lists_in
@@ -48,7 +44,6 @@ def describe_state(path: Path) -> dict[str, Any]:
         "accepted": str(state.made(last, "checkpoint")) if last else None,
         "week": state.last,
         "settings": read_settings(path) if head else {},
-        "training": _training(state),
         "weeks": [_facts(state, one) for one in head],
         "others": [_facts(state, one) for one in others],
         "pending": _facts(state, pending[-1]) if pending else None,
@@ -65,21 +60,6 @@ def _facts(state: State, one: Attempt) -> dict[str, Any]:
     return {name: value for name, value in asdict(one).items() if name != "key"} | place
 
 
-def _training(state: State) -> dict[str, Any] | None:
-    """How the last accepted week was trained; None without one, or if that cannot be read."""
-    with suppress(BadInput, KeyError, TypeError):
-        if state.last:
-            manifest = CheckpointManifest.read(state.trained(state.head()[-1]))
-            settings = manifest.identity["settings"]
-            names = ("lr", "epochs", "steps", "batch_size")
-            return {
-                "architecture": shown(manifest.model or {}),
-                "method": manifest.method,
-                **{name: settings.get(name) for name in names},
-            }
-    return None
-
-
 def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     """The lines that show a state directory; `facts` is what `describe_state` returns.
 
@@ -89,12 +69,6 @@ def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     for section, values in facts["settings"].items():
         said = ", ".join(f"{name} {text_of(value)}" for name, value in values.items())
         yield f"  {section}: {said}"
-    if how := facts["training"]:
-        unit = "step" if how["steps"] else "epoch"
-        yield (
-            f"  last training: {how['architecture']}, {how['method']}, lr {how['lr']:g}, "
-            f"{counted(how[f'{unit}s'], unit)}, batches of {how['batch_size']}"
-        )
     yield from ("  " + line for line in _table(facts["weeks"]))
     yield from _others(facts)
     events = facts["events"]

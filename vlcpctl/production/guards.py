@@ -75,6 +75,12 @@ def guard_ids(root: Path, settings: Settings) -> list[str]:
     return [*tasks, *(f"classes:{word}" for word in settings.own("guard-classes", []))]
 
 
+def galleries_of(attempt: Attempt) -> list[str]:
+    """The ids of what the galleries of guards have besides: scores on others are not compared."""
+    names = attempt.settings["update"].get("distractors", [])
+    return sorted(attempt.guards.get(one, "") for one in names)
+
+
 def class_tasks(root: Path, settings: Settings) -> dict[str, Path]:
     """The tasks with a test split among the data sets of guard-classes, by name."""
     paths = [one for one in settings.classes(root) if isinstance(one, Path)]

@@ -1,6 +1,6 @@
 """Test images among the pairs to train on: looked for after a split, before anything is trained.
 
-Images are the same if the bytes of their files are. Shapes: N pairs for training, T captions.
+Images are the same if the bytes of their files are. Shapes: N pairs for training.
 """
 
 from __future__ import annotations
@@ -8,13 +8,11 @@ from __future__ import annotations
 import shlex
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from vlcpctl.core.console import say, warn
+from vlcpctl.core.console import warn
 from vlcpctl.core.errors import BadInput, some_names
 from vlcpctl.data.splitting.leaving_out import images_of
-from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.files.stores import is_stored
 from vlcpctl.production.lines import Lines
 
@@ -25,8 +23,8 @@ _ITSELF = "its own test split"
 def refuse_leaks(lines: Lines) -> None:
     """Raise BadInput if a pair to train on has an image of a guard or of the test of a week.
 
-    Looked at are the pairs of the attempt, and those of --reference. Says what is no leak, but
-    worth a look: captions of guards, and guards of which earlier weeks have the images.
+    Looked at are the pairs of the attempt, and those of --reference. Warns of new guards of
+    which earlier weeks have the images.
     """
     task = open_task(lines.state.task(lines.made))
     if not lines.head:
@@ -43,8 +41,6 @@ def refuse_leaks(lines: Lines) -> None:
         words += [word for one in tests for word in ("--not-test-images", str(one))]
         how = f"'{shlex.join(words)}' leaves them out: give the task in NEW with --reference"
         _refuse(lines, reference, "--reference", how, {week: task})
-    if "train" in task.manifest.splits:
-        _say_shared_captions(lines, task.split("train"))
     _warn_of_late_guards(lines)
 
 
@@ -69,29 +65,6 @@ def _refuse(
         f"{int(leaked_N.sum())} of {len(leaked_N)} training pairs of {what} have a test image "
         f"({where}), and nothing is trained: keys {keys}; {advice}{check}"
     )
-
-
-def _say_shared_captions(lines: Lines, train: Split) -> None:
-    """Say how many training pairs have a caption of a guard, with another image."""
-    for name, path in lines.tests().items():
-        if not name.startswith("guard "):
-            continue
-        guard_T = _captions(open_task(path).split("test"))
-        found_T = pc.is_in(_captions(train), value_set=guard_T).to_numpy(zero_copy_only=False)
-        row_T = np.repeat(np.arange(len(train)), train.caption_counts())
-        pairs = len(np.unique(row_T[found_T]))
-        if pairs:
-            say(
-                f"{lines.state.root}: week {lines.made.week}: {pairs} of {len(train)} training "
-                f"pairs have a caption that {name} has, with another image; they are trained on"
-            )
-
-
-def _captions(split: Split) -> pa.Array:
-    """(T,) all captions of a split, which share its memory."""
-    ends, text = split.texts()
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(ends)), pa.py_buffer(text)]
-    return pa.Array.from_buffers(pa.large_string(), len(ends) - 1, buffers)
 
 
 def _warn_of_late_guards(lines: Lines) -> None:

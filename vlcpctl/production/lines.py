@@ -17,7 +17,7 @@ from vlcpctl.data.splitting.leaving_out import SELF, stop_lists_in
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.files.manifest import kind_of
 from vlcpctl.jobs.script import CommandLine
-from vlcpctl.production.guards import class_tasks, guard_ids, guard_patterns
+from vlcpctl.production.guards import class_tasks, galleries_of, guard_ids, guard_patterns
 from vlcpctl.production.options import UpdateOptions
 from vlcpctl.production.settings import LATEST, MERGED, Settings, merge_words
 from vlcpctl.production.state import EARLIER, TRAINED, Attempt, State
@@ -276,6 +276,9 @@ class Lines:
             **dict.fromkeys(INDEX),
         }
         found = [(one, path) for one, path in found if kinds.get(path.stem, True)]
+        now = galleries_of(self.made)
+        of_guards = (GUARDS, START, *INDEX)
+        found = [x for x in found if x[1].stem not in of_guards or galleries_of(x[0]) == now]
         compared = {self.head[0].id, self.head[-1].id}
         rows = [str(path) for _, path in found if path.suffix == ".ndjson"]
         ranks = [

@@ -7,7 +7,6 @@ again, and command lines that resume.
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import time
@@ -42,8 +41,6 @@ from vlcpctl.files.manifest import read_manifest
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.methods.plugins.method_file import load_method_file
-from vlcpctl.metrics.calibration import METRICS
-from vlcpctl.models.configuration import configuration_here, has_logit_bias
 from vlcpctl.production.changes import doubts, judge_match, learned, match_of, warnings_of
 from vlcpctl.production.data import all_left_out, content_of, described, known_pairs, list_urls
 from vlcpctl.production.guards import find_guards, guard_ids, require_unchanged, say_sights
@@ -81,7 +78,6 @@ from vlcpctl.report.write import check_junit_path, write_junit
 _WITHOUT_MODEL = frozenset({"split", "forgetting-report"})
 _REPORT, _REJECTED, _UNDEFINED = "forgetting-report", 7, 3  # and its exit codes
 _SIGNAL = 128  # and the number of the signal: the exit code of a line that it stopped
-_MOST_CLONED = 1 << 30  # bytes of one call
 _EVALUATION = ("guard", "guard-classes", "data", "distractors", "index-week", "sample")
 
 
@@ -217,9 +213,8 @@ def dry_run(request: UpdateOptions) -> Iterator[str]:
     if request.redo is not None:
         first, todo = call.weeks_of(str(request.redo))
         yield f"# {some_names([f'week {one.week}' for one in todo])} again, from week {first - 1}"
-        call.check(state.head()[:first])
+        head = call.check_redo(first, request.redo)
         data: list[str] = [str(state.task(todo[0]))]
-        head = state.head()[:first]
     else:
         head, data = state.head(), list(request.sources)
         if not head:
@@ -284,7 +279,6 @@ class Call:
         if not state.counting:
             self._start()
             self.check(state.head())
-        self._warn_of_missed_hook()
         head = state.head()
         made = self.new(len(head), content, names_of(data), head)
         self._require_reason(content)
@@ -303,8 +297,16 @@ class Call:
         """Make weeks again from their pairs; if all pass, they replace those that they are."""
         state = self.state
         first, todo = self.weeks_of(word)
-        head = state.head()[:first]
-        self.check(head)
+        if self._are_made(first, todo):
+            if others := _names_of_changes(self.changes):
+                raise OutputExists(
+                    f"these weeks are made so already, so that {', '.join(others)} would not be "
+                    "applied: give it with the data of the next week"
+                )
+            say(f"{state.root}: these weeks are made so already")
+            keep(state)
+            return [self._outcome(state.head()[-1])]
+        head = self.check_redo(first, word)
         outcomes = []
         for old in todo:
             if not _has_pairs(state, old):
@@ -325,15 +327,7 @@ class Call:
             head.append(made)
         if not outcomes:
             raise UsageError(f"--redo {word}: there is no pair to train on left")
-        if tuple(one.id for one in head) == state.counting:
-            if others := _names_of_changes(self.changes):
-                raise OutputExists(
-                    f"these weeks are made so already, so that {', '.join(others)} would not be "
-                    "applied: give it with the data of the next week"
-                )
-            say(f"{state.root}: these weeks are made so already")
-        else:
-            self._count("redone", head)
+        self._count("redone", head)
         return [*outcomes[:-1], self._outcome(state.head()[-1])]
 
     def make(self, head: list[Attempt], wanted: Attempt, source: Attempt | None = None) -> Attempt:
@@ -432,7 +426,6 @@ class Call:
             )
         if self.request.junit is not None:
             check_junit_path(self.request.junit, state.root)
-        self._require_probabilities(head)
         say_sights(state.root, settings, head[-1] if head else None)
         if not head:
             self._require_buffer(bool(self.request.buffer_from))
@@ -643,16 +636,30 @@ class Call:
             )
         )
 
+    def _are_made(self, first: int, todo: Sequence[Attempt]) -> bool:
+        """Whether these weeks, with these settings, are those that count, and no others."""
+        state, head = self.state, self.state.head()[:first]
+        for old in todo:
+            wanted = self.new(len(head), old.data, old.names, head, again=old)
+            found = state.with_key(wanted.key)
+            if found is None or found.id not in state.counting:
+                return False
+            head.append(found)
+        return tuple(one.id for one in head) == state.counting
+
     def weeks_of(self, word: str) -> tuple[int, list[Attempt]]:
         """The weeks that --redo names, and the number that the first one gets.
 
-        Those after a rolled-back one that were taken back with it follow it. Raises UsageError if
-        there is no such week, or its pairs or the weights before it are gone.
+        Those after a rolled-back one that were taken back with it follow it, and an attempt that
+        was accepted, or made again, is its week. Raises UsageError if there is no such week, or
+        its pairs are gone.
         """
         state, number = self.state, week_number(word)
         head, last = state.head(), state.last
+        names = {f"attempts/{one.id:04d}": one for one in state.attempts.values() if one.week}
+        named = names[word].id if word in names else -1
+        number = next((x.week for x in head[1:] if named in (x.id, x.again)), number)
         if number is not None and 1 <= number <= last:
-            self._require_redone(number, f"--redo {word}")
             return number, head[number:]
         others = [
             one
@@ -675,15 +682,20 @@ class Call:
             todo.append(after[-1])
         return last + 1, todo
 
-    def _require_redone(self, number: int, what: str) -> None:
-        week = self.settings.index_week
-        if week is not None and week >= number:
-            raise UsageError(
-                f"{what} replaces week {week}, whose model the index of users was built with: "
-                "--set update.index-week=0, or that of an earlier week"
-            )
-        _require_whole(self.state, number, what)
-        _require_whole(self.state, number - 1, what)
+    def check_redo(self, first: int, word: str) -> list[Attempt]:
+        """The head before the first week that is made again. Raises as `check` if it cannot be."""
+        what, week = f"--redo {word}", self.settings.index_week
+        if first <= self.state.last:
+            if week is not None and week >= first:
+                raise UsageError(
+                    f"{what} replaces week {week}, whose model the index of users was built with: "
+                    "--set update.index-week=0, or that of an earlier week"
+                )
+            _require_whole(self.state, first, what)
+            _require_whole(self.state, first - 1, what)
+        head = self.state.head()[:first]
+        self.check(head)
+        return head
 
     def _accepted_before(self, known: Attempt) -> Outcome:
         """The outcome of data that were accepted before."""
@@ -779,28 +791,6 @@ class Call:
                     f"{name}: the buffer of {self.state.root} was made with {was}, not {wanted}, "
                     "which cannot change; keep it, or start another --state"
                 )
-
-    def _require_probabilities(self, head: Sequence[Attempt]) -> None:
-        """Raise UsageError for a condition on probabilities of pairs that the model has not."""
-        gates = [one for one in self.settings.parsed_gates if one.metric.key in METRICS]
-        start = str(self.state.made(head[0], "checkpoint") if head else self.request.init)
-        model = start.removeprefix("open_clip:").partition(",")[0]
-        found = configuration_here(model) if gates else None
-        if found is not None and not has_logit_bias(found.model):
-            raise UsageError(
-                f"--fail-if {gates[0].text} is about probabilities of pairs, which only a model "
-                "with a sigmoid loss has: leave the condition out"
-            )
-
-    def _warn_of_missed_hook(self) -> None:
-        head = self.state.head()
-        if self.request.on_accept is None or head[-1].hook == 0 or not head[-1].week:
-            return
-        if any(one.hook is not None for one in head):
-            warn(
-                f"the --on-accept of week {head[-1].week} has not succeeded; an update with the "
-                "data of that week runs it again"
-            )
 
     def _warn_of_rejected(self, wanted: Attempt) -> None:
         """Name the rejected weeks whose data are in no accepted week."""
@@ -928,19 +918,9 @@ def _source(request: UpdateOptions) -> str:
 def _copy(source: Path, target: Path, state: State) -> None:
     """Copy a checkpoint, which appears whole; users may edit theirs."""
     making = state.hidden.writing
-    shutil.copytree(source, making, copy_function=_clone)
+    shutil.copytree(source, making)
     target.parent.mkdir(parents=True, exist_ok=True)
     making.rename(target)
-
-
-def _clone(source: str, target: str) -> None:
-    """Copy a file; where the file system can, both share blocks until one is changed."""
-    with suppress(OSError), open(source, "rb") as reading, open(target, "xb") as writing:
-        if hasattr(os, "copy_file_range"):
-            while os.copy_file_range(reading.fileno(), writing.fileno(), _MOST_CLONED):
-                pass
-            return
-    shutil.copyfile(source, target)
 
 
 def _what_to_do(code: int) -> str:

@@ -14,7 +14,6 @@ import textwrap
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -384,42 +383,12 @@ class Scatter:
     titles: tuple[str, str]
     points: tuple[tuple[str, RunStyle, Range, Range], ...]
 
-    @property
-    def unnamed(self) -> int:
-        """How many points have no room for a label."""
-        return len(self.points) - len(self._labels)
-
-    @cached_property
-    def _plot(self) -> _Plot:
+    def svg(self) -> Markup:
+        """The chart."""
         xs, ys = ([value for one in of for value in one] for of in (
             [x for _, _, x, _ in self.points], [y for _, _, _, y in self.points]
         ))  # fmt: skip
-        return _Plot(_with_room(xs), _with_room(ys), (440, 300))
-
-    @cached_property
-    def _labels(self) -> dict[int, _Place]:
-        """The left end and the middle of each name that has room, by the number of its point."""
-        plot, room = self._plot, 5
-        places = [(plot.x(x[1]), plot.y(y[1])) for _, _, x, y in self.points]
-        taken = [
-            (plot.x(x[0]) - room, plot.y(y[2]) - room, plot.x(x[2]) + room, plot.y(y[0]) + room)
-            for _, _, x, y in self.points
-        ]
-        found: dict[int, _Place] = {}
-        for number, (x, y) in enumerate(places):
-            width, (lower, _, right, _) = _width(printable(self.points[number][0])), taken[number]
-            for away in (0, 14, -14, 28, -28):
-                for left in (right + 4, lower - 4 - width, *((x - width / 2,) if away else ())):
-                    box = (left, y + away - 7, left + width, y + away + 7)
-                    is_inside = left >= 0 <= box[1] and box[2] <= 440 and box[3] <= 300
-                    if number not in found and is_inside and _is_free(box, taken):
-                        taken.append(box)
-                        found[number] = left, y + away
-        return found
-
-    def svg(self) -> Markup:
-        """The chart."""
-        plot = self._plot
+        plot = _Plot(_with_room(xs), _with_room(ys), (440, 300))
         parts = [*_axes(plot, plot.xs, plot.ys, "{:.4g}".format, self.titles)]
         for _, style, x, y in self.points:
             ends = [(x[0], y[1]), (x[2], y[1])], [(x[1], y[0]), (x[1], y[2])]
@@ -428,11 +397,6 @@ class Scatter:
             dot = attributes(cx=_px(place[0]), cy=_px(place[1]), r=4, fill=style.colour)
             circle = f"<circle{dot}{attributes(data_run=style.number)}/>"
             parts.append(_marker(style, *place, scale=1.2) or circle)
-        for number, (left, middle) in self._labels.items():
-            name, style, *_ = self.points[number]
-            # Names in the colours of some runs are too faint to read.
-            label = _text(printable(name), left, middle + 4, "start", "var(--ink)")
-            parts.append(f"<g{attributes(data_run=style.number)}>{label}</g>")
         said = "; ".join(f"{name} {x[1]:.2f}, {y[1]:.2f}" for name, _, x, y in self.points)
         about = (self.title, f"{self.titles[0]}, {self.titles[1]}: {said}")
         return _svg(plot, plot.ys, self.titles, about, parts)
@@ -441,13 +405,6 @@ class Scatter:
 def _with_room(values: Sequence[float]) -> tuple[float, ...]:
     room = max(max(values) - min(values), 1.0) * 0.06
     return ticks(min(values) - room, max(values) + room)
-
-
-def _is_free(box: Sequence[float], taken: Iterable[Sequence[float]]) -> bool:
-    return all(
-        box[2] <= one[0] or one[2] <= box[0] or box[3] <= one[1] or one[3] <= box[1]
-        for one in taken
-    )
 
 
 class _Plot:

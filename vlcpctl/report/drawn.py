@@ -274,7 +274,7 @@ def histograms(space: SpatialTrack, measure: AngleMeasure) -> dict[str, list[Lin
             f"{measure.short} on {space.task}. Solid: {names[0]}. Dashed: {names[1]}."
         )
         chart = LineChart(
-            f"{measure.name}-{pair.run}", pair.steps, caption, ("", ""), lines,
+            f"{measure.name}-{pair.run}", pair.steps, caption, ("angle", "percent"), lines,
             (0.0, degrees[-1]), degrees, percents, "{:g}\u00b0".format, (190, 90), 0,
         )  # fmt: skip
         found.setdefault(pair.run, []).append(chart)

@@ -47,7 +47,6 @@ EDGE = 96  # pixels: the longest edge of a picture
 
 _OF_A_LIST = 12  # examples
 _MOST_COMMON = 3  # wrong answers to many queries
-_MOST_CONFUSED = 10  # pairs of classes
 _MOST_AT_ONCE = 2_000_000  # ranks of a run that are read at once: about 600 MB
 _MOST_RUNS = 8  # that are columns of the table of tasks
 _LONGEST_TEXT = 160  # characters
@@ -86,7 +85,6 @@ class Tally:
     steps of the models, START a baseline. `gallery` is own, or merged: then the tasks up to this
     one. `forgotten` and `gained` count the `changes`, which are those shown. `common` are the wrong
     answers that are given now to most of the forgotten queries, with a caption and a count.
-    `confused` has classes, what their images are taken for, and how often then and now.
     """
 
     track: TrackKey
@@ -105,7 +103,6 @@ class Tally:
     gained: int
     changes: tuple[Change, ...] = ()
     common: tuple[tuple[str, int | None, int], ...] = ()
-    confused: tuple[tuple[str, str, int, int], ...] = ()
 
     def shown(self, *, gained: bool) -> list[Change]:
         """The examples, worst rank first."""
@@ -294,8 +291,7 @@ def _tallies(rows: Sequence[Row], found: Mapping[int, GalleryRanks]) -> Iterator
                 *_changes(before, after, after, lost),
                 *_changes(before, after, before, won),
             ),
-            common=() if way == CLASSES else _common(after, lost),
-            confused=_confused(before, after) if way == CLASSES else (),
+            common=_common(after, lost),
         )
 
 
@@ -327,23 +323,6 @@ def _common(now: QueryRanks, rows: np.ndarray) -> tuple[tuple[str, int | None, i
     count = Counter(one for one in zip(names, captions, strict=True) if one[0] is not None)
     found = sorted(count.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or 0))
     return tuple((*answer, number) for answer, number in found[:_MOST_COMMON] if number > 1)
-
-
-def _confused(then: QueryRanks, now: QueryRanks) -> tuple[tuple[str, str, int, int], ...]:
-    """The pairs of classes that the last model confuses most, then by the first, then by name."""
-    before, after = _wrong_classes(then), _wrong_classes(now)
-    pairs = sorted(before | after, key=lambda pair: (-after[pair], -before[pair], pair))
-    return tuple((*pair, before[pair], after[pair]) for pair in pairs[:_MOST_CONFUSED])
-
-
-def _wrong_classes(ranks: QueryRanks) -> Counter[tuple[str, str]]:
-    """How often images of a class are given another one, where that is known."""
-    if ranks.labels is None or ranks.wrong is None:
-        return Counter()
-    rows = np.flatnonzero(ranks.rank > 1)
-    given = ranks.wrong.at(rows)[0].to_pylist()
-    pairs = zip(ranks.labels.take(rows).to_pylist(), given, strict=True)
-    return Counter(pair for pair in pairs if pair[1] is not None)
 
 
 @dataclass
@@ -573,19 +552,18 @@ class Cards:
 
     def sides(self, way: str, shown: Change) -> tuple[_Answer, _Answer, _Answer]:
         """The query, its right answer and the wrong one, as pictures or texts."""
+        wrong = self.answer(way, shown.wrong, shown.wrong_caption)
         if way == CLASSES:
             right = _Answer(_clipped(shown.label or ""), is_known=True)
-            wrong = _Answer(_clipped(shown.wrong or _REMOVED), is_known=True)
             return self._image(shown.key), right, wrong
-        wrong = self.answer(way, shown.wrong, shown.wrong_caption)
         if way == "i2t":
             return self._image(shown.key), self._text(shown.key, None), wrong
         return self._text(shown.key, shown.caption), self._image(shown.key), wrong
 
     def answer(self, way: str, key: str | None, caption: int | None) -> _Answer:
         """A wrong answer."""
-        if key is None:
-            return _Answer(_REMOVED)
+        if key is None or way == CLASSES:
+            return _Answer(_clipped(key or _REMOVED), is_known=way == CLASSES)
         return self._text(key, caption) if way == "i2t" else self._image(key)
 
     def _text(self, key: str, caption: int | None) -> _Answer:

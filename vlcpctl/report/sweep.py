@@ -154,18 +154,19 @@ def _refuse_other_settings(
             pairs = different_values(known.config["values"], row.config["values"])
             if METHOD in pairs:  # which has hyper-parameters of its own
                 pairs = {METHOD: pairs[METHOD]}
-            paths = {path: path.removeprefix("settings.").removeprefix("hyper.") for path in pairs}
+            names = {
+                path: BUFFER
+                if path.startswith(BUFFER)
+                else path.removeprefix("settings.").removeprefix("hyper.")
+                for path in pairs
+            }
             texts = [
-                f"{paths[path]} is {_value(one)} in one and {_value(other)} in the other"
-                for path, (one, other) in list(pairs.items())[:_SHOWN]
+                f"{names[path]} is {_value(one)} in one and {_value(other)} in the other"
+                for path, (one, other) in pairs.items()
             ]
-            more = f" and {len(pairs) - _SHOWN} more differences" if len(pairs) > _SHOWN else ""
-            named = dict.fromkeys(
-                BUFFER if path.startswith(BUFFER) else name for path, name in paths.items()
-            )
             raise BadInput(
                 f"--group-by {','.join(fields)}: runs {known.run!r} and {row.run!r} are one line, "
-                f"but {', '.join(texts)}{more}; add {','.join(list(named)[:_SHOWN])} to "
+                f"but {some_names(texts[:_SHOWN])}; add {next(iter(names.values()))} to "
                 "--group-by, select runs with --run, or use --allow-mixed config"
             )
 

@@ -17,8 +17,6 @@ from vlcpctl.checkpoints.model_facts import shown
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.method import TRAIN, Method
 from vlcpctl.core.options import GoesWith, refuse_idle
-from vlcpctl.core.transform import TORCH
-from vlcpctl.data.images.resizing import slow_note
 from vlcpctl.data.loading.groups import pair_groups, sizes
 from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.precomputed.features import StoredProjections, read_features
@@ -225,8 +223,6 @@ class TrainPlan:
         yield from self.request.notes
         yield from execution_notes(self.request)
         yield from self._replay_note()
-        if self.request.settings.resize == TORCH and (slow := slow_note()):
-            yield slow
         left_out, pairs = self.sampler.left_out, self.sampler.epoch_pairs
         if left_out:
             which = "it does" if left_out == 1 else "they do"

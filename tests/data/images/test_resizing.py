@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 
 from vlcpctl.core.transform import ImageTransform
-from vlcpctl.data.images import resizing
 from vlcpctl.data.images.resizing import resized_by_torch
 from vlcpctl.data.images.transforms import Decoded, TrainView
 
@@ -109,17 +108,6 @@ def test_a_reduced_image_is_cut_at_whole_pixels() -> None:
     part = Image.fromarray(np.asarray(reduced.pixels)[2:51, 3:53])  # 1.5 to 51.25, 3.25 to 52.75
     whole = Decoded(part, part.size).resize((32, 32), "bilinear", by="torch")
     assert np.array_equal(np.asarray(found), np.asarray(whole))
-
-
-@pytest.mark.parametrize(
-    ("flags", "is_slow"), [("flags : sse4_2 avx", True), ("flags : avx avx2", False), ("", False)]
-)
-def test_a_cpu_without_avx2_is_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, is_slow: bool
-) -> None:
-    (tmp_path / "cpuinfo").write_text(f"processor : 0\n{flags}\n")
-    monkeypatch.setattr(resizing, "_CPUINFO", tmp_path / "cpuinfo")
-    assert (resizing.slow_note() is not None) is is_slow
 
 
 def test_facts_without_it_are_those_of_older_runs() -> None:

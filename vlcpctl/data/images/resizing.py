@@ -7,7 +7,6 @@ and without vector instructions and for any number of threads (tests/data/images
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +14,6 @@ from PIL import Image
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-_CPUINFO = Path("/proc/cpuinfo")  # of Linux
 
 Box = tuple[float, float, float, float]  # left, upper, right and lower edge in pixels
 
@@ -53,14 +50,3 @@ def _pixels(image: Image.Image) -> Tensor:
     except ValueError:  # in several blocks, as images of more than 16 MB are
         return torch.from_numpy(np.array(image))  # that torch may write to, or it warns
     return from_dlpack(flat).view(image.height, image.width, -1)
-
-
-def slow_note() -> str | None:
-    """A note where torch's kernel has no vector instructions to use; None where it is not known."""
-    try:
-        words = _CPUINFO.read_text(encoding="utf-8", errors="replace").split()
-    except OSError:
-        return None
-    if "flags" not in words or "avx2" in words:  # "flags": a processor of Intel's or AMD's kind
-        return None
-    return "this CPU has no AVX2, so that --resize torch is slower than Pillow"

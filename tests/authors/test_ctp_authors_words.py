@@ -18,7 +18,7 @@ from vlcpctl.methods.ctp import Ctp
 from vlcpctl.methods.icarl import Icarl
 from vlcpctl.methods.lucir import Lucir
 from vlcpctl.methods.lwf import Lwf
-from vlcpctl.models.fusion.heads import CosineLinear
+from vlcpctl.models.fusion.model import CosineLinear
 
 GOLDEN = np.load(Path(__file__).parent / "data" / "ctp_functional.npz")
 

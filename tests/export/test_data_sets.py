@@ -14,11 +14,10 @@ import pytest
 from support.pair_files import rows, write_parquet
 from support.program import check_refused, run_program
 
-from vlcpctl.data.sources.tars import Tar
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream as split_stream
 from vlcpctl.data.tasks.samples import Pair
-from vlcpctl.data.tasks.task import open_stream, open_task
+from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.export.data_sets import DataSetExport
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
 
@@ -198,14 +197,6 @@ def test_every_setting_decides_whether_an_export_is_finished(to: str, stream: Pa
     assert replace(request, out=stream / "out", force=True).identity() == wanted
 
 
-def test_val_is_called_validation_as_on_the_hub(tmp_path: Path) -> None:
-    task = open_task(make_task(tmp_path / "task", splits={"train": 2, "val": 1, "query": 1}))
-    DataSetExport(tasks=[task], to="hf", out=tmp_path / "out").export()
-    found = {path.name.split("-")[0] for path in (tmp_path / "out" / "data").iterdir()}
-    assert found == {"train", "validation", "query"}
-    assert "validation" in (tmp_path / "out" / "README.md").read_text()
-
-
 def test_a_damaged_image_stops_the_export_and_nothing_is_left(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -243,23 +234,3 @@ def test_what_cannot_be_exported_is_refused_in_one_line(
         ended = run_program(capfd, "export", *words, "-o", tmp_path / "out", "-q")
         check_refused(ended, "export", code, said)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_dry_run_prints_the_plan_and_writes_nothing(
-    stream: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    ended = run_program(capfd, "export", stream, "--to", "hf", "-o", tmp_path / "out", "--dry-run")
-    assert (ended.code, ended.out) == (0, f"{tmp_path / 'out'}\n")
-    assert ended.err.splitlines() == [
-        "export: 2 tasks to hf",
-        "  train: 14 images with 32 captions",
-        "  test: 8 images with 17 captions",
-    ]
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_members_can_be_read_by_the_reader_of_sources(stream: Path, export: Any) -> None:
-    out = export(open_task(open_stream(stream)[0].path).path, "--to", "clip-benchmark")
-    path = out / "test" / "0.tar"
-    with path.open("rb") as file:
-        assert len(list(Tar(path, file))) == 3 * 4

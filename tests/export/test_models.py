@@ -16,11 +16,9 @@ from safetensors.torch import load_file
 from support.program import check_refused, make_inputs, run_program
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.checkpoints.model_facts import model_facts
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.export.model import ModelExport
-from vlcpctl.export.model_card import Facts, model_card
 from vlcpctl.models import encoders
 from vlcpctl.testing.tiny_stream import make_image
 
@@ -111,14 +109,6 @@ def test_rows_and_tasks_of_the_card_decide_whether_an_export_is_finished(
     found = [replace(request, **one).identity() for one in ({}, *changes)]
     assert all(found.count(one) == 1 for one in found)
     assert replace(request, out=place, force=True).identity() == found[0]
-
-
-def test_the_card_names_the_previous_checkpoint(place: Path) -> None:
-    made = CheckpointManifest.read(place / "plain")
-    facts = model_facts(place / "plain", made)
-    assert "previous checkpoint" not in model_card(Facts(made, facts))
-    later = replace(made, parent="0123abcd")
-    assert "| previous checkpoint | 0123abcd |" in model_card(Facts(later, facts))
 
 
 def test_rows_of_other_checkpoints_and_data_options_are_refused(

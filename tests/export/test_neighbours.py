@@ -65,16 +65,3 @@ def test_the_card_describes_the_features_that_datasets_finds(exported: Any, tmp_
     plain = datasets.load_dataset("parquet", data_files=files, cache_dir=str(tmp_path / "cache"))
     told = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))
     assert plain["train"].features == told["train"].features
-
-
-@pytest.mark.slow
-def test_duckdb_and_pandas_read_the_parquet(exported: Any) -> None:
-    duckdb, pandas = pytest.importorskip("duckdb"), pytest.importorskip("pandas")
-    out = exported("hf")
-    counts = duckdb.sql(
-        f"select label, count(*), sum(len(captions)) from '{out}/data/*.parquet' "
-        "group by label order by label"
-    ).fetchall()
-    assert counts == [("class-0", 5, 10), ("class-1", 5, 10), ("class-2", 4, 8)]
-    frame = pandas.read_parquet(out / "data" / "train-00000-of-00001.parquet")
-    assert frame["image"][1]["bytes"] == make_image(1, kind="JPEG")

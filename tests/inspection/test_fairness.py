@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.inspection.check import findings
 from vlcpctl.inspection.split_columns import Finding
-from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
+from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 
-def found(kind: str, *paths: Path, deep: bool = False) -> list[Finding]:
-    return [finding for finding in findings(paths, deep=deep) if finding.kind == kind]
+def found(kind: str, *paths: Path) -> list[Finding]:
+    return [finding for finding in findings(paths) if finding.kind == kind]
 
 
 def test_a_stream_of_some_size_has_no_finding(tmp_path: Path) -> None:
     stream = make_stream(tmp_path / "stream", 2, 70, test=12)
-    assert list(findings([stream], deep=True)) == []
+    assert list(findings([stream])) == []
 
 
 def test_captions_of_several_images_are_counted_with_the_worst(tmp_path: Path) -> None:
@@ -67,33 +65,6 @@ def test_equal_images_and_captions_are_one_entry_of_a_gallery(tmp_path: Path) ->
     assert "with 4, where R@5, R@10" in small.text
 
 
-def test_a_task_smaller_than_a_batch_says_which_batch(tmp_path: Path) -> None:
-    stream = make_stream(tmp_path / "stream", 3, 50, test=12)
-    (small,) = found("small task", stream)
-    assert small.count == 3
-    for words in ("preset 'tiny' has batches of 64", "ctp 512", "given (50 or less)"):
-        assert words in small.text
-
-
-def test_a_buffer_may_be_smaller_than_a_batch(tmp_path: Path) -> None:
-    from support.commands import buffer
-
-    buffer(
-        make_task(tmp_path / "task", 8),
-        tmp_path / "buffer",
-        policy="ring",
-        size="4",
-        quiet=True,
-    )
-    assert found("small task", tmp_path / "buffer") == []
-
-
-def test_a_split_without_images_is_reported(tmp_path: Path) -> None:
-    task = make_task(tmp_path / "task", splits={"train": 70, "val": 0, "test": 12})
-    (empty,) = found("empty split", task)
-    assert (empty.count, empty.example) == (1, f"{task} (val)")
-
-
 def test_a_split_of_one_class_is_reported(tmp_path: Path) -> None:
     def pair(number: int) -> Pair:
         return make_pair(number)._replace(label="cats")
@@ -108,19 +79,3 @@ def test_a_split_of_one_class_is_reported(tmp_path: Path) -> None:
 
 def make_unlabelled(number: int) -> Pair:
     return make_pair(number, labels=0)
-
-
-def test_images_of_several_modes_are_reported_by_the_deep_check(tmp_path: Path) -> None:
-    def pair(number: int) -> Pair:
-        mode = {3: "L", 7: "L", 9: "RGBA"}.get(number, "RGB")
-        file = io.BytesIO()
-        with Image.open(io.BytesIO(make_image(number))) as image:
-            image.convert(mode).save(file, "PNG")
-        return make_pair(number)._replace(image=file.getvalue())
-
-    task = make_task(tmp_path / "task", splits={"train": 12}, pair=pair)
-    assert found("mixed modes", task) == []
-    (mixed,) = found("mixed modes", task, deep=True)
-    assert mixed.count == 3
-    assert "9 RGB, 2 L, 1 RGBA" in mixed.text
-    assert mixed.example in mixed.text

@@ -92,7 +92,7 @@ def check_ends_in_lines(root: Path, *, deep: bool) -> None:
         shown += check(path, deep=deep)
         for line in shown:
             assert len(printable_json(line)) < 20_000
-    list(findings([root / kind for kind in KINDS], deep=deep))
+    list(findings([root / kind for kind in KINDS]))
 
 
 def try_changes(whole: Path, at: Path, change: Callable[[Path, random.Random], None], seed: int):
@@ -183,7 +183,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
     os.mkfifo(task / "train.parquet")
     found = list(check(task, deep=True))
     assert any("train.parquet: it is not a regular file" in problem for problem in found)
-    list(findings([task], deep=True))
+    list(findings([task]))
 
 
 def test_averages_of_averages_are_described_in_bounded_time(tmp_path: Path) -> None:

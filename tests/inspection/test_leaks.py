@@ -18,7 +18,7 @@ from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 
 def found(kind: str, *paths: Path, near_bits: int | None = None) -> list[Finding]:
-    every = findings(paths, deep=False, near_bits=near_bits)
+    every = findings(paths, near_bits=near_bits)
     return [finding for finding in every if finding.kind == kind]
 
 

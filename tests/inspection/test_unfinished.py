@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from support.program import run_program
 
+from vlcpctl.core.errors import BadInput
 from vlcpctl.files.outputs import Output
 from vlcpctl.inspection.unfinished import lines_of_run, run_facts
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
@@ -83,6 +84,23 @@ def test_a_step_that_no_process_here_works_on(
     found = run_facts(tmp_path / "01")
     assert found is not None
     assert (found["status"], found["done"]) == (status, done)
+
+
+def test_a_process_that_begins_nothing_is_waited_for_ten_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    out = tmp_path / "01"
+    with Output(out).locked(), pytest.raises(BadInput, match="waited 10 s"):
+        run_facts(out)
+    assert sum(slept) == pytest.approx(10, abs=0.5)
+    assert run_facts(out) is None
+    monkeypatch.setattr(time, "sleep", lambda _: write(out, row(3)))
+    with Output(out).locked():
+        found = run_facts(out)
+    assert found is not None
+    assert found["done"] == 4
 
 
 @pytest.fixture(scope="module")

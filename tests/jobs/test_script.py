@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.jobs.script import CommandLine, parse
+from vlcpctl.jobs.script import CommandLine, expanded, parse
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,7 @@ from vlcpctl.jobs.script import CommandLine, parse
         ("check a # and why", ("check", "a")),
         ("check exp#1 '#2'", ("check", "exp#1", "#2")),
         ("check '*.tar' 'a|b' '$x' \\*", ("check", "*.tar", "a|b", "$x", "*")),
+        ("check a/*/'b*['?", ("check", "a/*/b[*][[]?")),
         ("check a \\\n  b", ("check", "a", "b")),
         ("check ''", ("check", "")),
         ("# data is in D:\\\ncheck a", ("check", "a")),
@@ -70,7 +71,7 @@ def test_a_line_waits_for_what_it_reads_by_another_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     ["check a | head", "check > f", "check a && check b", "check $HOME", "check `ls`", "check ~/a",
-     "check *.tar", 'check "$HOME"', "check {0..3}", "check a; check b"],
+     "check [ab]", 'check "$HOME"', "check {0..3}", "check a; check b"],
 )  # fmt: skip
 def test_what_only_a_shell_can_do_is_refused_by_line(line: str) -> None:
     with pytest.raises(UsageError, match=r"^line 2: .* is shell syntax"):
@@ -86,3 +87,16 @@ def test_an_open_quote_is_refused_by_line() -> None:
 def test_what_a_line_prints_reads_back_as_itself(words: list[str]) -> None:
     line = CommandLine(1, ("check", *words))
     assert parse(str(line)) == [line]
+
+
+def test_a_glob_is_what_is_there_when_its_line_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made, elsewhere, line = parse("split p -o s/01\nsplit p -o t\ncheck s/0* 's/0*' none/?")
+    assert line.reads([made.makes])
+    assert not line.reads([elsewhere.makes])
+    assert parse(str(line)) == [CommandLine(1, line.words)]
+    for name in ("s/02", "s/01", "s/1"):
+        (tmp_path / name).mkdir(parents=True)
+    assert [*expanded(line.words)] == ["check", "s/01", "s/02", "s/0*", "none/?"]

@@ -43,6 +43,7 @@ MICRO: list[tuple[str, object]] = [
     ("vision_cfg.patch_size", 0),
     ("vision_cfg.patch_size", "8"),
     ("vision_cfg.head_width", 0),
+    ("vision_cfg.head_width", 5),
     ("vision_cfg.nothing", 1),
     ("vision_cfg.attentional_pool", "no"),
     ("text_cfg.heads", 0),

@@ -291,6 +291,6 @@ def test_a_dry_run_prints_the_lines_and_writes_nothing(
     assert lines[:3] == ["split", "buffer", "eval-retrieval"]
     assert lines[3:6] == ["split", "eval-retrieval", "train-step"]
     assert lines[-1] == "forgetting-report"
-    assert "--false-alarms 0.019231" in done.out
+    assert "--false-alarms 0.0192308" in done.out
     assert "# not checked" in done.out
     assert not (tmp_path / "prod").exists()

@@ -33,7 +33,8 @@ class Batch(Quiet):
     r"""Run many command lines in one warm process.
 
     One vlcpctl command per line, quoted as in a shell. A # starts a comment, and a backslash at
-    the end of a line continues it on the next one.
+    the end of a line continues it on the next one. * and ? stand for the paths that are there when
+    the line starts.
 
     With --jobs, a line starts as soon as its inputs exist: a line that names the --out or --state
     of an earlier line waits for that line; shards of one output run side by side. A line 'wait'

@@ -18,7 +18,7 @@ class Check(Quiet, Json):
     Flaws in the data are printed as warnings, which do not change the exit code unless --strict is
     given: test images that are also training images, within a task, across tasks and across all
     PATHs; captions that several images share; galleries of at most 10 images or captions; splits
-    that are empty, of one class, or smaller than a batch; with --deep, images of different modes.
+    of one class.
 
     A state directory of 'vlcpctl update' is verified whole: DIR/current, DIR/update.toml, every
     attempt, also rejected and rolled-back ones, whether DIR/events.ndjson has every event, and that
@@ -63,7 +63,7 @@ class Check(Quiet, Json):
             for problem in (check_state if path in states else check)(path, deep=self.deep):
                 self._show(problem, {"path": str(path), "problem": problem})
                 problems += 1
-        for finding in findings(others, deep=self.deep, near_bits=self.near_duplicates):
+        for finding in findings(others, near_bits=self.near_duplicates):
             facts = {
                 "path": str(finding.path),
                 "warning": finding.text,

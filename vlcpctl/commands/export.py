@@ -122,10 +122,9 @@ class Export(Planned, Stored):
     def _data_request(self) -> data_sets.DataSetExport:
         """The request for tasks; checks its options before anything is read."""
         from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES
-        from vlcpctl.data.tasks.tars import parse_bytes
+        from vlcpctl.data.tasks.tars import DEFAULT_SHARD_BYTES, parse_bytes
         from vlcpctl.export import data_sets
         from vlcpctl.export.clip_benchmark import RETRIEVAL
-        from vlcpctl.export.layout import DEFAULT_SHARD_BYTES
 
         size = self.shard_size
         return data_sets.DataSetExport(

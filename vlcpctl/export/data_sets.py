@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,11 @@ from vlcpctl.core.console import progress, say
 from vlcpctl.core.words import counted, size
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES
 from vlcpctl.data.tasks.facts import CARD, CARD_DIGEST, EXPORT, EXPORT_MANIFEST
+from vlcpctl.data.tasks.tars import DEFAULT_SHARD_BYTES
 from vlcpctl.data.tasks.task import Task
-from vlcpctl.export.clip_benchmark import RETRIEVAL, ClipBenchmark
-from vlcpctl.export.hugging_face import HuggingFace
-from vlcpctl.export.layout import DEFAULT_SHARD_BYTES, Layout, Target
-from vlcpctl.export.pairs import Selection, select
+from vlcpctl.export.clip_benchmark import RETRIEVAL, write_clip_benchmark
+from vlcpctl.export.hugging_face import write_hugging_face
+from vlcpctl.export.pairs import ExportedPair, Selection, select
 from vlcpctl.files.digests import digests_of
 from vlcpctl.files.finished import already_made
 from vlcpctl.files.ids import content_id
@@ -75,33 +75,32 @@ class DataSetExport:
             say(f"export: {self.out} is already finished")
             return
         with new_directory(self.out, is_artifact) as directory:
-            layout = LAYOUTS[self.to](Target(directory, found, self.shard_bytes), self)
-            try:
-                _write(layout, found)
-            except BaseException:
-                layout.abandon()
-                raise
+            self._write(directory, found)
             _write_manifest(directory, self, found, identity)
         images, captions = (found.total(what) for what in ("images", "captions"))
         said = f"{counted(images, 'image')} with {counted(captions, 'caption')}"
         written = sum(path.stat().st_size for path in self.out.rglob("*") if path.is_file())
         say(f"export: {said} in {counted(len(found.splits), 'split')}, {size(written)}")
 
+    def _write(self, directory: Path, found: Selection) -> None:
+        with progress("export", found.total("images"), "images") as bar:
 
-LAYOUTS: dict[str, Callable[[Target, DataSetExport], Layout]] = {
-    CLIP_BENCHMARK: lambda target, request: ClipBenchmark(
-        target, request.dataset_type, request.templates
-    ),
-    "hf": lambda target, _: HuggingFace(target),
-}
+            def pairs() -> Iterator[ExportedPair]:
+                for pair in found.pairs():
+                    yield pair
+                    bar.advance()
 
-
-def _write(layout: Layout, found: Selection) -> None:
-    with progress("export", found.total("images"), "images") as bar:
-        for pair in found.pairs():
-            layout.add(pair)
-            bar.advance()
-    layout.close()
+            if self.to == CLIP_BENCHMARK:
+                write_clip_benchmark(
+                    directory,
+                    pairs(),
+                    found.labels,
+                    shard_bytes=self.shard_bytes,
+                    kind=self.dataset_type,
+                    templates=self.templates,
+                )
+            else:
+                write_hugging_face(directory, pairs(), found, shard_bytes=self.shard_bytes)
 
 
 def _write_manifest(

@@ -7,8 +7,11 @@ library `datasets` and the hub's viewer that the column `image` contains images.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +20,9 @@ import pyarrow.parquet as pq
 
 from vlcpctl.data.tasks.facts import CARD
 from vlcpctl.export.data_card import data_card
-from vlcpctl.export.layout import Layout, Target
-from vlcpctl.export.pairs import ExportedPair
+from vlcpctl.export.pairs import ExportedPair, Selection
+
+_Row = dict[str, Any]
 
 # What the hub calls the split, where that is another name.
 _SPLIT_NAMES = {"val": "validation"}
@@ -53,141 +57,104 @@ _IMAGE = _Kind(
 )
 
 
-class HuggingFace(Layout):
-    """Writes the Parquet shards of each split, and the card of the data set."""
-
-    def __init__(self, target: Target) -> None:
-        self.target = target
-        (target.directory / "data").mkdir()
-        # By its name here: the images of the source may have been kept, too.
-        self._kept = {
-            name: f"source_{name}" if name in _OWN else name
-            for name in target.selection.kept_columns
-        }
-        self._columns = {
-            "image": _IMAGE,
-            "captions": _LIST,
-            **dict.fromkeys(_TEXTS, _TEXT),
-            **dict.fromkeys(_SIZES, _NUMBER),
-            **dict.fromkeys(self._kept.values(), _LIST),
-        }
-        self._shards: dict[str, _Shards] = {}
-
-    def add(self, pair: ExportedPair) -> None:
-        """See `Layout`."""
-        split = _SPLIT_NAMES.get(pair.split, pair.split)
-        if split not in self._shards:
-            features = {name: kind.feature for name, kind in self._columns.items()}
-            schema = pa.schema(
-                [pa.field(name, kind.arrow) for name, kind in self._columns.items()],
-                {"huggingface": json.dumps({"info": {"features": features}})},
-            )
-            self._shards[split] = _Shards(self.target, split, schema)
-        kept = {name: pair.kept.get(column, []) for column, name in self._kept.items()}
-        own = {name: getattr(pair, name) for name in (*_TEXTS, *_SIZES, "captions")}
-        image = {"bytes": pair.image, "path": f"{pair.key}.{pair.kind}"}
-        self._shards[split].add({"image": image, **own, **kept}, len(pair.image))
-
-    def close(self) -> None:
-        """See `Layout`."""
-        splits = [shards.close() for shards in self._shards.values()]
-        files = {one["name"]: f"data/{one['name']}-*" for one in splits}
-        listed = [{"name": name, **kind.card} for name, kind in self._columns.items()]
-        info = {"features": listed, "splits": splits}
-        card = data_card(self.target.selection, files, info)
-        (self.target.directory / CARD).write_text(card, encoding="utf-8")
-
-    def abandon(self) -> None:
-        """See `Layout`."""
-        for shards in self._shards.values():
-            shards.abandon()
+def write_hugging_face(
+    root: Path, pairs: Iterable[ExportedPair], selection: Selection, *, shard_bytes: int
+) -> None:
+    """Write pairs, split by split, as Parquet shards, and the card of the data set."""
+    data = root / "data"
+    data.mkdir()
+    # By its name here: the images of the source may have been kept, too.
+    kept = {name: f"source_{name}" if name in _OWN else name for name in selection.kept_columns}
+    columns = {
+        "image": _IMAGE,
+        "captions": _LIST,
+        **dict.fromkeys(_TEXTS, _TEXT),
+        **dict.fromkeys(_SIZES, _NUMBER),
+        **dict.fromkeys(kept.values(), _LIST),
+    }
+    features = {name: kind.feature for name, kind in columns.items()}
+    schema = pa.schema(
+        [pa.field(name, kind.arrow) for name, kind in columns.items()],
+        {"huggingface": json.dumps({"info": {"features": features}})},
+    )
+    splits = []
+    for split, some in groupby(pairs, key=attrgetter("split")):
+        name = _SPLIT_NAMES.get(split, split)
+        rows = (_row(pair, kept) for pair in some)
+        splits.append({"name": name, **_write_split(data, name, rows, schema, shard_bytes)})
+    files = {one["name"]: f"data/{one['name']}-*" for one in splits}
+    listed = [{"name": name, **kind.card} for name, kind in columns.items()]
+    card = data_card(selection, files, {"features": listed, "splits": splits})
+    (root / CARD).write_text(card, encoding="utf-8")
 
 
-class _Shards:
-    """The Parquet files of one split, written one after the other."""
-
-    def __init__(self, target: Target, split: str, schema: pa.Schema) -> None:
-        self.target, self.split, self.schema = target, split, schema
-        self._rows: list[dict[str, Any]] = []
-        self._held = 0  # bytes of images in these rows
-        self._in_file = self._files = self._count = self._bytes = 0
-        self._writer: ParquetFile | None = None
-
-    def add(self, row: dict[str, Any], size: int) -> None:
-        if self._in_file and self._in_file + size > self.target.shard_bytes:
-            self._end()
-        self._rows.append(row)
-        self._held, self._in_file = self._held + size, self._in_file + size
-        self._count, self._bytes = self._count + 1, self._bytes + size
-        if self._held >= _GROUP_BYTES or len(self._rows) >= _GROUP_ROWS:
-            self._flush()
-
-    def close(self) -> dict[str, Any]:
-        """Finish the files, and return what the card lists about the split."""
-        self._end()
-        for number in range(self._files):
-            final = f"{self.split}-{number:05d}-of-{self._files:05d}.parquet"
-            self._path(number).rename(self._path(number).with_name(final))
-        return {"name": self.split, "num_bytes": self._bytes, "num_examples": self._count}
-
-    def abandon(self) -> None:
-        if self._writer is not None:
-            self._writer.abandon()
-
-    def _path(self, number: int) -> Path:
-        """The path of a file before the number of all files is known."""
-        return self.target.directory / "data" / f"{self.split}-{number:05d}.parquet"
-
-    def _flush(self) -> None:
-        if self._writer is None:
-            self._writer = ParquetFile(
-                self._path(self._files),
-                self.schema,
-                use_dictionary=["label", "task"],
-                write_statistics=["label", "key", "task"],
-            )
-        if self._rows:
-            self._writer.write(pa.Table.from_pylist(self._rows, self.schema))
-        self._rows, self._held = [], 0
-
-    def _end(self) -> None:
-        self._flush()
-        assert self._writer is not None
-        self._writer.close()
-        self._writer = None
-        self._files, self._in_file = self._files + 1, 0
+def _row(pair: ExportedPair, kept: Mapping[str, str]) -> _Row:
+    return {
+        "image": {"bytes": pair.image, "path": f"{pair.key}.{pair.kind}"},
+        **{name: getattr(pair, name) for name in (*_TEXTS, *_SIZES, "captions")},
+        **{name: pair.kept.get(column, []) for column, name in kept.items()},
+    }
 
 
-class ParquetFile:
-    """A Parquet file to write, which is closed whatever becomes of it.
+def _write_split(
+    data: Path, split: str, rows: Iterable[_Row], schema: pa.Schema, most_bytes: int
+) -> dict[str, int]:
+    """Write the shards of a split; returns what the card lists about it."""
+    paths: list[Path] = []
+    count = size = 0
+    for number, groups in groupby(_groups(rows, most_bytes), key=itemgetter(0)):
+        paths.append(data / f"{split}-{number:05d}.parquet")
+        with _writer(paths[-1], schema) as writer:
+            for _, group in groups:
+                writer.write_table(pa.Table.from_pylist(group, schema))
+                count += len(group)
+                size += sum(map(_size, group))
+    for path in paths:
+        path.rename(path.with_stem(f"{path.stem}-of-{len(paths):05d}"))
+    return {"num_bytes": size, "num_examples": count}
 
-    pyarrow's own writer leaves a file open if its first bytes do not fit on the disk.
+
+def _groups(rows: Iterable[_Row], most_bytes: int) -> Iterator[tuple[int, list[_Row]]]:
+    """Groups of rows in memory, and the number of the file that each is for."""
+    group: list[_Row] = []
+    number = held = in_file = 0
+    for row in rows:
+        is_full = in_file > 0 and in_file + _size(row) > most_bytes
+        if group and (is_full or held >= _GROUP_BYTES or len(group) >= _GROUP_ROWS):
+            yield number, group
+            group, held = [], 0
+        if is_full:
+            number, in_file = number + 1, 0
+        group.append(row)
+        held, in_file = held + _size(row), in_file + _size(row)
+    yield number, group
+
+
+def _size(row: _Row) -> int:
+    """The bytes of the image."""
+    return len(row["image"]["bytes"])
+
+
+@contextmanager
+def _writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    """A writer of a Parquet file, which is closed whatever becomes of it.
+
+    pyarrow's own leaves a file open if its bytes do not fit on the disk.
     """
-
-    def __init__(self, path: Path, schema: pa.Schema, **options: Any) -> None:
-        self._file = pa.OSFile(str(path), "wb")
+    with ExitStack() as opened:
+        file = pa.OSFile(str(path), "wb")
+        opened.callback(file.close)
+        writer = pq.ParquetWriter(
+            file,
+            schema,
+            use_dictionary=["label", "task"],
+            write_statistics=["label", "key", "task"],
+        )
         try:
-            self._writer = pq.ParquetWriter(self._file, schema, **options)
+            yield writer
+            writer.close()
         except BaseException:
-            self._close_file()
+            with suppress(OSError, pa.ArrowException):
+                writer.close()
+            writer.is_open = False  # its destructor would try again
             raise
-
-    def write(self, table: pa.Table) -> None:
-        """Append a row group."""
-        self._writer.write_table(table)
-
-    def close(self) -> None:
-        """Write the footer."""
-        self._writer.close()
-        self._file.close()
-
-    def abandon(self) -> None:
-        """Close the file after an error; what it contains does not matter. Raises nothing."""
-        with suppress(OSError, pa.ArrowException):
-            self._writer.close()
-        self._writer.is_open = False  # its destructor would try again
-        self._close_file()
-
-    def _close_file(self) -> None:
-        with suppress(OSError, pa.ArrowException):
-            self._file.close()

@@ -7,6 +7,7 @@ a failing disk, stays an OSError, which names the file, too.
 from __future__ import annotations
 
 import errno
+import glob
 import io
 import json
 import os
@@ -132,6 +133,11 @@ def reading(path: Path, what: str = "", *, error: type[VlcpError] = BadInput) ->
         message = unreadable(path, found)
         said = f"{what}: {message.removeprefix(f'cannot read {path}: ')}" if what else message
         raise error(said) from found
+
+
+def matching(pattern: str) -> list[str]:
+    """The paths that a glob matches as in a shell, sorted: none that is hidden."""
+    return sorted(glob.glob(pattern))  # noqa: PTH207 - Path.glob takes no absolute pattern
 
 
 def arrow_source(path: Path) -> Path | BinaryIO:

@@ -15,7 +15,7 @@ from vlcpctl.files.manifest import MANIFESTS, kind_of, read_manifest
 from vlcpctl.inspection.check_tasks import check_stream, check_task
 from vlcpctl.inspection.diagnosis import why_no_artifact
 from vlcpctl.inspection.fairness import fairness
-from vlcpctl.inspection.image_looks import mixed_modes, near_duplicates
+from vlcpctl.inspection.image_looks import near_duplicates
 from vlcpctl.inspection.leaks import TrainingImages, leaks
 from vlcpctl.inspection.split_columns import Finding, splits_of
 
@@ -68,14 +68,12 @@ def _check_recorded(path: Path, kind: str, *, deep: bool) -> Iterator[str]:
     yield from changed_files(path, recorded, use_cache=not deep)
 
 
-def findings(
-    paths: Sequence[Path], *, deep: bool, near_bits: int | None = None
-) -> Iterator[Finding]:
+def findings(paths: Sequence[Path], *, near_bits: int | None = None) -> Iterator[Finding]:
     """Yield flaws that make training on these artifacts, or results on them, less meaningful.
 
     All of them are taken together: an image of the test split of one is looked for in the training
-    data of all. Damaged indexes are left out, as `check` reports them. `deep` also looks at every
-    image; so does `near_bits`, within which perceptual hashes may differ (None: not compared).
+    data of all. Damaged indexes are left out, as `check` reports them. `near_bits` are those within
+    which perceptual hashes may differ (None: not compared).
     """
     splits = splits_of(paths)
     known = TrainingImages(splits)
@@ -83,5 +81,3 @@ def findings(
     if near_bits is not None:
         yield from near_duplicates(splits, known, near_bits)
     yield from fairness(splits)
-    if deep:
-        yield from mixed_modes(splits)

@@ -1,6 +1,6 @@
-"""Flaws in data that make a metric less meaningful or a train-step impossible, but are not damage.
+"""Flaws in data that make a metric less meaningful, but are not damage.
 
-Captions that many images share, galleries smaller than K, one class only, few or no images.
+Captions that many images share, galleries smaller than K, one class only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from vlcpctl.inspection.split_columns import (
     id_hashes,
 )
 from vlcpctl.metrics.recall import CUTOFFS
-from vlcpctl.training.config.presets import names, preset
 
 _MOST_SHOWN = 60  # characters of a caption
 _RANKED = ("val", "test", "gallery")  # splits that are a gallery
@@ -34,8 +33,6 @@ _RANKED = ("val", "test", "gallery")  # splits that are a gallery
 
 def fairness(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
     """Yield a finding for each thing of this kind, over the splits of one path of the command."""
-    yield from _empty(splits)
-    yield from _small_tasks(splits)
     filled = [split for split in splits if split.images and not split.is_trained_on]
     read = list(_read_captions(filled))
     yield from _shared(read)
@@ -54,34 +51,6 @@ def _read_captions(splits: Sequence[CheckedSplit]) -> Iterator[_Captions]:
 def _by_path(splits: Sequence[CheckedSplit]) -> Iterator[list[CheckedSplit]]:
     for _, found in groupby(splits, key=lambda split: split.given):
         yield list(found)
-
-
-def _empty(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
-    for found in _by_path([split for split in splits if not split.images]):
-        text = (
-            f"splits without images: {len(found)}, the first: {found[0]}; commands that "
-            "need the split refuse the task: use other shares for --holdout, or more data"
-        )
-        yield Finding(found[0].given, "empty split", text, len(found), str(found[0]))
-
-
-def _small_tasks(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
-    """The batch size depends on the method; compared is the smallest of any preset."""
-    batches = {name: int(preset(name).settings["batch_size"]) for name in names()}
-    batch, smallest = min((size, name) for name, size in batches.items())
-    others = ", ".join(f"{name} {size}" for name, size in batches.items() if name != smallest)
-    # A buffer is replayed beside a task, and may be smaller.
-    trained = [split for split in splits if split.is_trained_on and not split.is_of_buffer]
-    small = [split for split in trained if 0 < split.images < batch]
-    for found in _by_path(small):
-        least = min(found, key=lambda split: split.images)
-        example = f"{least.task} with {counted(least.images, 'image')}"
-        text = (
-            f"training splits smaller than a batch: {len(found)}, the smallest: {example}; "
-            f"the preset {smallest!r} has batches of {batch} (others: {others}): train-step uses "
-            f"smaller ones there, unless --batch-size is given ({least.images} or less)"
-        )
-        yield Finding(found[0].given, "small task", text, len(found), example)
 
 
 class _Captions:

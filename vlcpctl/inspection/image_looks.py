@@ -1,4 +1,4 @@
-"""What only the images themselves show: their modes, and near copies by perceptual hash.
+"""What only the images themselves show: near copies by perceptual hash.
 
 Shapes: T images of all training splits together, N images of one other split, P pairs of them.
 """
@@ -8,17 +8,17 @@ from __future__ import annotations
 import importlib.util
 import struct
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, pairwise
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from vlcpctl.core.console import progress
 from vlcpctl.core.errors import UsageError
-from vlcpctl.data.images.header import BrokenImage, read_header, with_image
+from vlcpctl.data.images.header import BrokenImage, read_header
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.inspection.leaks import TrainingImages, contains
 from vlcpctl.inspection.split_columns import (
@@ -31,62 +31,9 @@ from vlcpctl.inspection.split_columns import (
     value_at,
 )
 
-Value = TypeVar("Value")
-
 _CANDIDATES_AT_ONCE = 1 << 22
 # What Pillow's readers raise besides OSError.
 _BROKEN = (*UNREADABLE, BrokenImage, SyntaxError, LookupError, struct.error, ArithmeticError)
-
-
-def mixed_modes(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
-    """Yield a finding for each path of the command whose images have different modes."""
-    for given, members in groupby(splits, key=lambda split: split.given):
-        modes: Counter[str] = Counter()
-        first: dict[str, str] = {}
-        for split in members:
-            for row, mode in _per_image(split, _mode, "modes"):
-                modes[mode] += 1
-                if mode not in first:
-                    first[mode] = f"key {value_at(split.index, 'key', row)} of {split}"
-        if len(modes) > 1:
-            counts = ", ".join(f"{count} {mode}" for mode, count in modes.most_common())
-            (_, usual), *others = modes.most_common()
-            example = first[others[0][0]]
-            text = (
-                f"images have different modes: {counts}; the first that is {others[0][0]}: "
-                f"{example}; all are converted to RGB, which drops transparency and may change "
-                "colours: convert them before the split if that matters"
-            )
-            yield Finding(given, "mixed modes", text, modes.total() - usual, example)
-
-
-def _mode(data: bytes) -> str:
-    return with_image(data, lambda image: str(image.mode))
-
-
-def _per_image(
-    split: CheckedSplit, look: Callable[[bytes], Value], label: str
-) -> Iterator[tuple[int, Value]]:
-    """The row of each image with what `look` returns; unreadable images are left out."""
-    from PIL import Image
-
-    broken = (*_BROKEN, Image.DecompressionBombError)
-    try:
-        opened = open_task(split.task).split(split.name)
-    except UNREADABLE:
-        return
-    with progress(f"{label}: {split}", len(opened), "images") as bar:
-        for row in range(len(opened)):
-            bar.advance()
-            try:
-                data = opened.image(row)
-                read_header(data)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    value = look(data)
-            except broken:
-                continue
-            yield row, value
 
 
 def require_image_hashes() -> None:
@@ -136,9 +83,19 @@ def near_duplicates(
 
 def _looks(split: CheckedSplit) -> tuple[NDArray[np.int64], Hashes]:
     """(N,) the rows of the readable images of a split, and (N,) their perceptual hashes."""
-    found = list(_per_image(split, perceptual_hash, "near duplicates"))
-    rows = np.array([row for row, _ in found], np.int64)
-    return rows, np.array([value for _, value in found], np.uint64)
+    rows, hashes = [], []
+    with suppress(*UNREADABLE):
+        opened = open_task(split.task).split(split.name)
+        with progress(f"near duplicates: {split}", len(opened), "images") as bar:
+            for row in range(len(opened)):
+                bar.advance()
+                with suppress(*_BROKEN, Image.DecompressionBombError), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    data = opened.image(row)
+                    read_header(data)
+                    hashes.append(perceptual_hash(data))
+                    rows.append(row)
+    return np.array(rows, np.int64), np.array(hashes, np.uint64)
 
 
 def perceptual_hash(data: bytes) -> int:

@@ -21,7 +21,9 @@ from vlcpctl.training.loop.state import ProgressFile
 
 KIND: Final = "unfinished run"
 _ENDED = {Diverged.exit_code: "diverged", Interrupted.exit_code: "interrupted"}
+_BEGINS_S = 10.0  # in which a process that holds the lock begins
 _REMOTE_S = 120.0  # since the last row, for which a process on another host counts as running
+_POLL_S = 0.2
 _MOST_BYTES = 1 << 20  # at the end of the journal, that are read
 _NOT_TERMS = frozenset({"phase", "step", "lr"})  # numbers of a row beside the terms of the loss
 
@@ -29,17 +31,28 @@ _NOT_TERMS = frozenset({"phase", "step", "lr"})  # numbers of a row beside the t
 def run_facts(out: Path) -> dict[str, Any] | None:
     """How far the train-step is that writes a checkpoint; None if none has begun, or one is there.
 
+    Waits for one that is just beginning, and raises BadInput if none begins within ten seconds.
     Steps are those of all phases; the rate, in steps per second, is that of the whole process.
     """
-    if kind_of(out) is not None:
-        return None
-    staging = Output(out)
-    # The lock first: a process that ends in between has then finished, and not died.
-    holder = holder_of(staging.lock)
-    try:
-        progress = ProgressFile.read(staging.partial)
-    except BadInput:
-        return None
+    staging, waited = Output(out), 0.0
+    while True:
+        # The lock first: a process that ends in between has then finished, and not died.
+        holder = holder_of(staging.lock)
+        if kind_of(out) is not None:
+            return None
+        try:
+            progress = ProgressFile.read(staging.partial)
+            break
+        except BadInput:
+            if holder is None:
+                return None
+        if waited >= _BEGINS_S:
+            raise BadInput(
+                f"{out}: process {holder.get('pid')} on {holder.get('host')} writes it; waited "
+                f"{_BEGINS_S:g} s for the first progress of a train-step, and found none"
+            )
+        time.sleep(_POLL_S)
+        waited += _POLL_S
     rows, modified = _last_rows(staging.partial / JOURNAL)
     steps = [row for row in rows if "val_loss" not in row]
     phase, done = _place(progress, steps[-1] if steps else {})

@@ -7,7 +7,6 @@ for a first one that still runs, after the engine itself was killed and started 
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.words import printable
 from vlcpctl.files.ids import content_id
-from vlcpctl.jobs.script import CommandLine
+from vlcpctl.jobs.script import CommandLine, Glob, shell_text
 
 ENGINES = ("snakemake", "sbatch")
 _RETRIES = 3
@@ -87,7 +86,9 @@ def snakefile(
         if given:
             yield f"    resources: {', '.join(given)}"
         yield f"    retries: {_RETRIES}"
-        shell = _shell(line, takes_wait).replace("{", "{{").replace("}", "}}")
+        shell = (
+            shell_text(["vlcpctl", *_words(line, takes_wait)]).replace("{", "{{").replace("}", "}}")
+        )
         yield f"    shell: {_literal(shell)}"
 
 
@@ -172,7 +173,7 @@ def sbatch_script(
 ) -> Iterator[str]:
     """The lines of a bash script that submits a job for each line of the batch file `name`.
 
-    Raises UsageError for a line other than train-step that asks for several machines.
+    Raises UsageError for a line other than train-step that asks for several machines, and globs.
     """
     yield from _HEAD.format(name=printable(name), saves=_SAVES_S, retries=_RETRIES).splitlines()
     for line, waits in dependencies(lines):
@@ -180,6 +181,10 @@ def sbatch_script(
         if asks.nodes > 1 and line.words[0] != _TRAIN:
             raise UsageError(
                 f"line {line.number}: nodes={asks.nodes}: only {_TRAIN} runs on several machines"
+            )
+        if any(isinstance(word, Glob) for word in line.words):
+            raise UsageError(
+                f"line {line.number}: Slurm's jobs do not expand * and ?; write the paths out"
             )
         saves = min(_SAVES_S, asks.time * 15) if asks.time else _SAVES_S  # a quarter of the minutes
         known = {
@@ -193,15 +198,11 @@ def sbatch_script(
         }
         given = [f"--{key}={value}" for key, value in known.items() if value]
         after = ":".join(f"$line_{one.number}" for one in waits)
-        words = shlex.join(_words(line, takes_wait))
+        words = shell_text(_words(line, takes_wait))
         start = f'line_{line.number}=$(submit {line.number} "{after}" TERM@{saves}'
         yield f"{start} {' '.join(given)} -- \\"
         yield f"  {words})"
         yield f'echo "job $line_{line.number}: line {line.number}, {line.words[0]}"'
-
-
-def _shell(line: CommandLine, takes_wait: Callable[[str], bool]) -> str:
-    return shlex.join(["vlcpctl", *_words(line, takes_wait)])
 
 
 def _words(line: CommandLine, takes_wait: Callable[[str], bool]) -> list[str]:

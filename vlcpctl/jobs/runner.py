@@ -24,7 +24,7 @@ from typing import BinaryIO, Final
 from vlcpctl.core import console
 from vlcpctl.core.ending import SIGNALS, held_signals
 from vlcpctl.core.words import duration
-from vlcpctl.jobs.script import CommandLine
+from vlcpctl.jobs.script import CommandLine, expanded
 
 # On macOS a forked process may crash in the system's libraries, so children are spawned there.
 CONTEXT: Final = (
@@ -235,7 +235,7 @@ def _run_in_child(
         # The parent's stream may have been a file, which can seek; the child's is a pipe.
         setattr(sys, name, os.fdopen(descriptor, "w", 1, "utf-8", closefd=False))
     console.hide_result(hidden)
-    sys.argv = ["vlcpctl", *words]
+    sys.argv = ["vlcpctl", *expanded(words)]
     # By its name: the program is above this module, and it is what `python -m vlcpctl` runs.
     importlib.import_module("vlcpctl.__main__").main()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from vlcpctl.core.errors import UsageError
+from vlcpctl.files.inputs import matching
 from vlcpctl.jobs.resources import MARK, NOTHING, Resources, parse_resources
 
 # Escaped or quoted text, which a shell takes literally; not $ or ` inside double quotes.
@@ -17,7 +19,41 @@ _LITERAL = re.compile(r"""\\.|'[^']*'|"(?:[^"$`\\]|\\.)*\"""")
 _COMMENT = re.compile(r"(?:^|\s)#")
 _ENDS_WITH_O = re.compile("-[a-zA-Z]*o")  # alone, or after short options without a value: -qo
 _WITHIN = re.compile("[=:,]")  # a word may contain paths after these: --option=PATH, kind:PATH
-_SHELL = re.compile(r"[|&;<>()$`*?\[\]{}]|(?<!\S)~")
+_SHELL = re.compile(r"[|&;<>()$`\[\]{}]|(?<!\S)~")
+_WILDCARD = re.compile(r"(\[.\]|[*?])")  # of a Glob: literal in brackets, or not
+# What stands for * and ? that are not quoted while a line is split: no character of any text.
+_MARKS = {"*": "\U0010fffe", "?": "\U0010ffff"}
+
+
+class Glob(str):
+    """A word with * or ? that stand for any text: the names that it matches when its line starts.
+
+    Those that are quoted are in brackets, as `glob` takes them.
+    """
+
+    __slots__ = ()
+
+
+def expanded(words: Iterable[str]) -> Iterator[str]:
+    """The words with the paths that globs match now, sorted; one that matches none stays."""
+    for word in words:
+        yield from (matching(word) if isinstance(word, Glob) else ()) or (word,)
+
+
+def shell_text(words: Iterable[str]) -> str:
+    """The words as a shell takes them."""
+    return " ".join(
+        _quoted(word) if isinstance(word, Glob) else shlex.quote(word) for word in words
+    )
+
+
+def _quoted(word: Glob) -> str:
+    parts = (part[1] if part.startswith("[") else part for part in _WILDCARD.split(word))
+    return "".join(
+        part if part in _MARKS and len(given) == 1 else shlex.quote(part)
+        for part, given in zip(parts, _WILDCARD.split(word), strict=True)
+        if part
+    )
 
 
 @dataclass(frozen=True)
@@ -59,7 +95,11 @@ class CommandLine:
         False
         """
         return any(
-            path is not None and any(f"{word}/".startswith(f"{path}/") for word in self._places)
+            path is not None
+            and (
+                any(f"{word}/".startswith(f"{path}/") for word in self._places)
+                or path.startswith(self._starts)
+            )
             for path in made
         )
 
@@ -109,8 +149,14 @@ class CommandLine:
         parts = {part for word in words for part in (word, *_WITHIN.split(word))}
         return {_place(part) for part in parts if part}
 
+    @cached_property
+    def _starts(self) -> tuple[str, ...]:
+        """What the real paths that globs may match start with."""
+        starts = (_WILDCARD.split(word)[0] for word in self.words if isinstance(word, Glob))
+        return tuple(_place(f"{start}x").removesuffix("x") for start in starts)
+
     def __str__(self) -> str:
-        return "wait" if self.is_barrier else shlex.join(["vlcpctl", *self.words])
+        return "wait" if self.is_barrier else shell_text(["vlcpctl", *self.words])
 
 
 def _place(path: str) -> str:
@@ -171,7 +217,18 @@ def _words(number: int, line: str) -> tuple[list[str], str]:
             f"line {number}: {special[0]!r} is shell syntax, and batch does not use a shell; "
             "quote it, write the word out, or use --out instead of a redirection"
         )
+    given = "".join(_MARKS.get(plain, char) for char, plain in zip(line[:end], bare, strict=False))
     try:
-        return shlex.split(line[:end]), line[end:].strip()
+        words = shlex.split(given)
     except ValueError as error:
         raise UsageError(f"line {number}: {str(error).lower()}") from error
+    return [_unmarked(word) for word in words], line[end:].strip()
+
+
+def _unmarked(word: str) -> str:
+    if not any(mark in word for mark in _MARKS.values()):
+        return word
+    pattern = glob.escape(word)
+    for char, mark in _MARKS.items():
+        pattern = pattern.replace(mark, char)
+    return Glob(pattern)

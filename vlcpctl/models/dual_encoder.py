@@ -42,6 +42,7 @@ from vlcpctl.models.towers import (
     WithoutDraws,
     new_module,
     portable,
+    refuse_uneven_heads,
     save_tower,
     without_downloads,
 )
@@ -105,6 +106,8 @@ def build(
         None if start is None else partial(set_weights, file=start, resizes=True, ignored=ignored)
     )
     encoder = _encoder(found, fill, seed)
+    if found.directory is None:  # a checkpoint was trained as it is
+        refuse_uneven_heads(found.model["vision_cfg"])
     if temperature:
         set_temperature(encoder.weights()["logit_scale"], parse_temperature(temperature))
     return encoder

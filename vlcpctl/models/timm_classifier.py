@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
-from vlcpctl.core.errors import Incompatible, UsageError, unknown_name
+from vlcpctl.core.errors import Incompatible, UsageError, first_line, unknown_name
 
 BATCH_SIZE = 64
-_SHOWN = 200  # characters of another library's message
 
 
 @final
@@ -73,7 +72,7 @@ def _create(timm: Any, name: str, **how: Any) -> nn.Module:
         module: nn.Module = timm.create_model(name, **how)
     except (OSError, RuntimeError, ValueError, UnpicklingError) as error:
         raise Incompatible(
-            f"timm cannot build {name}: {_in_one_line(error)}; "
+            f"timm cannot build {name}: {first_line(error)}; "
             "use timm:MODEL,FILE for weights from a file"
         ) from error
     return module
@@ -92,7 +91,7 @@ def _with_weights(timm: Any, model: str, file: Path) -> nn.Module:
         timm.models.load_checkpoint(module, str(file), weights_only=True)
     except (RuntimeError, UnpicklingError, KeyError, OSError) as error:
         raise Incompatible(
-            f"{file} does not contain the weights of {model}: {_in_one_line(error)}"
+            f"{file} does not contain the weights of {model}: {first_line(error)}"
         ) from error
     return module
 
@@ -101,9 +100,3 @@ def _head(module: nn.Module) -> str:
     """The name of the layer that computes the logits."""
     named: Any = getattr(module, "pretrained_cfg", {}).get("classifier")
     return named if isinstance(named, str) else named[0] if named else "head"
-
-
-def _in_one_line(error: BaseException) -> str:
-    """The start of an error message on one line; torch's lists every tensor, on many lines."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -54,8 +54,7 @@ def new_module(config: dict[str, Any], seed: int) -> nn.Module:
             raise BadInput(
                 f"open_clip cannot build a model from this configuration: {first_line(error)}"
             ) from error
-    _check_image_size(module, config["vision_cfg"])
-    _check_length(module, text)
+    _check_built(module, config)
     return module
 
 
@@ -79,22 +78,6 @@ class WithoutDraws(TorchFunctionMode):
         return (torch.empty if func is torch.randn else func)(*args, **named)
 
 
-def _check_image_size(module: nn.Module, vision: dict[str, Any]) -> None:
-    """Raise BadInput for an image size that an image tower of timm is not made for."""
-    trunk: Any = getattr(module.visual, "trunk", None)
-    embed = getattr(trunk, "patch_embed", None)
-    if hasattr(embed, "backbone") and getattr(trunk, "pos_embed", None) is None:
-        return  # convolutions without positions, as in ViTamin-XL, take any size
-    made_for = getattr(embed, "img_size", None)
-    given = vision.get("image_size", 224)
-    sides = given if isinstance(given, list | tuple) else (given, given)
-    if made_for and getattr(embed, "strict_img_size", False) and tuple(sides) != tuple(made_for):
-        raise BadInput(
-            f"the model's vision_cfg: image_size is {given}, but {vision['timm_model_name']} "
-            f"takes images of {made_for[0]} pixels"
-        )
-
-
 def _check_settings(shape: dict[str, Any]) -> None:
     """Raise BadInput for a setting that open_clip would take, but not as it is meant.
 
@@ -109,6 +92,43 @@ def _check_settings(shape: dict[str, Any]) -> None:
     image, patch = vision.get("image_size", 224), vision.get("patch_size") or 1
     if isinstance(image, int) and image < patch and not vision.get("timm_model_name"):
         raise BadInput(f"the model's vision_cfg: image_size is {image}, less than patch_size")
+
+
+def refuse_uneven_heads(vision: dict[str, Any]) -> None:
+    """Raise BadInput for heads that do not share the width: open_clip makes fewer, wider ones."""
+    is_own = not vision.get("timm_model_name") and not isinstance(vision.get("layers"), list)
+    width, head = vision.get("width", 768), vision.get("head_width", 64)
+    if is_own and width % max(head, 1):
+        raise BadInput(
+            f"the model's vision_cfg: width is {width}, no multiple of head_width, {head}"
+        )
+
+
+def _check_built(module: nn.Module, config: dict[str, Any]) -> None:
+    """Raise for sizes that a tower of timm or transformers is not made for, and would take.
+
+    BadInput for an image size, UsageError for a text length beyond the positions.
+    """
+    vision, text, built = config["vision_cfg"], config["text_cfg"], cast("Any", module)
+    trunk: Any = getattr(built.visual, "trunk", None)
+    embed = getattr(trunk, "patch_embed", None)
+    given = vision.get("image_size", 224)
+    made_for: Any = getattr(embed, "img_size", None)
+    # Convolutions without positions, as in ViTamin-XL, take any size.
+    takes_any = hasattr(embed, "backbone") and getattr(trunk, "pos_embed", None) is None
+    sides = given if isinstance(given, list | tuple) else (given, given)
+    is_strict = made_for and getattr(embed, "strict_img_size", False) and not takes_any
+    if is_strict and tuple(sides) != tuple(made_for):
+        raise BadInput(
+            f"the model's vision_cfg: image_size is {given}, but {vision['timm_model_name']} "
+            f"takes images of {made_for[0]} pixels"
+        )
+    wanted = text.get("context_length", 77)
+    longest = built.text.context_length if text.get("hf_model_name") else None
+    if longest and wanted > longest:
+        raise UsageError(
+            f"--text-length {wanted}: the tower {text['hf_model_name']} has {longest} positions"
+        )
 
 
 def without_downloads(config: dict[str, Any], directory: Path | None) -> dict[str, Any]:
@@ -140,18 +160,6 @@ def save_tower(module: nn.Module, directory: Path) -> None:
     config: Any = getattr(getattr(module, "text", None), "config", None)
     if config is not None:
         config.save_pretrained(directory / TOWER)
-
-
-def _check_length(module: nn.Module, text: dict[str, Any]) -> None:
-    """Raise UsageError if the text length exceeds the positions of a Hugging Face tower."""
-    wanted = text.get("context_length", 77)
-    if not text.get("hf_model_name"):
-        return
-    longest: Any = getattr(module, "text").context_length  # noqa: B009 - nn.Module hides its type
-    if longest and wanted > longest:
-        raise UsageError(
-            f"--text-length {wanted}: the tower {text['hf_model_name']} has {longest} positions"
-        )
 
 
 def _no_tower(config: dict[str, Any], error: OSError) -> str:

@@ -12,7 +12,7 @@ from vlcpctl.files.outputs import new_part
 _HEAD = """\
 # The settings of 'vlcpctl update': the options of the command that a section is named after.
 # Options given with a week are written here once it is accepted. Paths are relative to this file.
-# false-alarms of 0.019231 is one rejection in 52 weeks because of chance alone.
+# false-alarms of 0.0192308 is one rejection in 52 weeks because of chance alone.
 """
 _Given = Mapping[str, Mapping[str, Any]]
 

@@ -12,6 +12,7 @@ import pytest
 from support.pair_files import img2dataset_members, read_pairs, rows, write_parquet, write_tar
 
 from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.data.images.header import BrokenImage, read_header
 from vlcpctl.data.sources.find import distinct_names, find_inputs
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
@@ -208,3 +209,23 @@ def test_hidden_directories_are_not_sources(tmp_path: Path) -> None:
     write_parquet(tmp_path / ".old.vlcpctl" / "replaced" / "old" / "pairs.parquet", rows(2))
     (found,) = find_inputs([str(tmp_path)])
     assert [file.path for file in found.files] == [tmp_path / "pairs.parquet"]
+
+
+def test_lists_of_splits_are_found_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists/train.json").write_text("[]")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/json").symlink_to(tmp_path / "lists")
+    (source,) = find_inputs([str(tmp_path / "data")])
+    assert [file.path for file in source.files] == [tmp_path / "data/json/train.json"]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "json", "jsonl", "tar", "arrow"])
+def test_a_pointer_of_git_lfs_is_named(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"pairs.{suffix}"
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4\n"
+    path.write_bytes(pointer)
+    with pytest.raises(BadInput, match="git lfs pull"):
+        find_inputs([str(path)])
+    with pytest.raises(BrokenImage, match="git lfs pull"):
+        read_header(pointer)

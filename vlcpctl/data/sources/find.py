@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from collections import Counter
@@ -27,7 +26,7 @@ from vlcpctl.data.sources.tars import tar
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.index import SPLITS, split_named
 from vlcpctl.data.tasks.task import open_task
-from vlcpctl.files.inputs import open_regular, read_json_object
+from vlcpctl.files.inputs import matching, open_regular, read_json_object
 from vlcpctl.files.manifest import MANIFESTS, is_artifact, kind_of
 
 _STATISTICS = "_stats.json"  # of img2dataset, written when a shard is complete
@@ -83,7 +82,7 @@ def _files_of(source: str) -> list[Source]:
         return _files_in(path)
     if path.exists():
         return [_opened(path)]
-    found = sorted(glob.glob(source))  # noqa: PTH207 - Path.glob takes no absolute pattern
+    found = matching(source)
     if not found:
         raise BadInput(missing(source))
     return [_opened(Path(name)) for name in found]

@@ -130,13 +130,10 @@ def outranked(
         block = _Block(search, edge_QR, own, device)
         for tile in tiles(search.ends_M, columns):
             block.read(tile, mask, top)
-            for part, start, stop in tile:
-                if len(block.places) and stop > start:
-                    block.take(start, stop, top)
-                counts[:, part, own] = block.count_2BR
-                if top is None:
-                    found.wrong[part, own], found.score[part, own] = block.wrong_B, block.score_B
-            if top is not None:
+            block.count(found)
+            if top is None:
+                block.rise(found)
+            else:
                 block.leave_out(top)
     return found
 
@@ -148,7 +145,7 @@ class _Block:
     def __init__(
         self, search: Search | ClassSearch, edge_QR: Scores, own: slice, device: torch.device
     ) -> None:
-        self.search, self.edge_QR, self.first, self.device = search, edge_QR, own.start, device
+        self.search, self.edge_QR, self.own, self.device = search, edge_QR, own, device
         self.query_S = np.arange(own.start, own.stop)
         self.query_SD = self._here(search.query_QD[own])
         self.count_2BR = np.zeros((2, len(self.query_S), edge_QR.shape[1]), np.int64)
@@ -160,88 +157,109 @@ class _Block:
 
     def read(self, tile: Tile, mask: Masked, top: int | None) -> None:
         """Compute the scores of a tile in float32, and keep those of queries that it may change."""
-        self.start, end = tile[0][1], tile[-1][2]
-        scores = product(self.query_SD, self._here(self.search.gallery_GD[self.start : end]))
-        self.places = np.arange(len(self.query_S))
-        if self.query_S.size:
-            mask(scores, self.query_S, self.start, end)
-            highest_S = _highest(scores)
-            is_open: Mask = np.logical_or.reduce(self._reached(highest_S, top), axis=1)
-            if top is None:
-                is_open |= highest_S > self.score_B - ERROR
-            self.places = _rows_of(is_open)
-            self.highest_S = highest_S[self.places]
-        self.scores = _at(scores, self.places)
-
-    def _reached(self, highest_S: Scores, top: int | None) -> Mask:
-        """(S, R) bool: which right answers further wrong ones may outrank, given the highest."""
-        here = self.query_S[self.places]
-        edge_SR = self.edge_QR[here]
+        self.parts, self.rows = slice(tile[0][0], tile[-1][0] + 1), slice(tile[0][1], tile[-1][2])
+        self.sizes = [stop - start for _, start, stop in tile]
+        scores = product(self.query_SD, self._here(self.search.gallery_GD[self.rows]))
+        self.here_S = np.empty(0, np.int64)
+        if not scores.numel():
+            return
+        mask(scores, self.query_S, self.rows.start, self.rows.stop)
+        here_S, highest_S = self.query_S - self.own.start, _highest(scores)
+        edge_SR = self.edge_QR[self.query_S]
         reaches_SR = np.isfinite(edge_SR) & (highest_S[:, None] >= edge_SR - (BAND + ERROR))
         if top is not None:
-            reaches_SR &= self.count_2BR[1, here - self.first] < top
-        return reaches_SR
+            reaches_SR &= self.count_2BR[1, here_S] < top
+        is_open: Mask = np.logical_or.reduce(reaches_SR, axis=1)
+        if top is None:
+            is_open |= highest_S > self.score_B - ERROR
+        if is_open.any():
+            rows = _rows_of(is_open)
+            self.reaches_SR, self.highest_S = reaches_SR[rows], highest_S[rows]
+            self.here_S, self.scores = here_S[rows], _at(scores, rows)
 
-    def take(self, start: int, stop: int, top: int | None) -> None:
-        """Count what outranks right answers in gallery rows of the tile.
-
-        Without `top`, also note the best wrong answers.
-        """
-        scores = self.scores[:, start - self.start : stop - self.start]
-        query_S, own = self.query_S[self.places], slice(start, stop)
-        highest_S = self.highest_S if scores.shape == self.scores.shape else _highest(scores)
-        for number, reaches_S in enumerate(self._reached(highest_S, top).T):
+    def count(self, found: Outranked) -> None:
+        """Note how many wrong answers outrank right ones at the end of each part of the tile."""
+        counts = found.counts[:, self.parts, self.own]
+        counts[:] = self.count_2BR[:, None]
+        for number, reaches_S in enumerate(self.reaches_SR.T if len(self.here_S) else ()):
             if not reaches_S.any():
                 continue
             rows = _rows_of(reaches_S)
-            query = query_S[rows]
-            edge = np.where(reaches_S[rows], self.edge_QR[query, number], np.inf)
-            some = _at(scores, rows)
-            is_sure = _reach(some, edge + BAND + ERROR)
-            near = _places(_reach(some, edge - BAND - ERROR) ^ is_sure)
-            sure, exact = _per_row(is_sure), self._exact(query, near, own)
-            for count_BR, shift in zip(self.count_2BR, (-BAND, BAND), strict=True):
-                outranks = np.bincount(near[0], exact >= edge[near[0]] + shift, len(rows))
-                count_BR[query - self.first, number] += sure + outranks.astype(np.int64)
-        if top is None:
-            rises_S = highest_S > self.score_B[query_S - self.first] - ERROR
-            rows = _rows_of(rises_S)
-            least = np.where(rises_S, highest_S - 2 * ERROR, np.inf)
-            self._rise(query_S[rows], _at(scores, rows), least[rows], own)
+            here, some = self.here_S[rows], _at(self.scores, rows)
+            edge = np.where(reaches_S[rows], self.edge_QR[self.own][here, number], np.inf)
+            is_sure = _reach(some, edge[:, None] + (BAND + ERROR))
+            near = _places(_reach(some, edge[:, None] - (BAND + ERROR)) ^ is_sure)
+            exact, cell = self._exact(here, near), self._cells(near)
+            sure = np.stack([_per_row(one) for one in is_sure.split(self.sizes, dim=1)], axis=1)
+            for count_PBR, count_BR, shift in zip(
+                counts, self.count_2BR, (-BAND, BAND), strict=True
+            ):
+                outranks = np.bincount(cell, exact >= edge[near[0]] + shift, sure.size)
+                more = np.cumsum(sure + outranks.reshape(sure.shape).astype(np.int64), axis=1)
+                count_PBR[:, here, number] = count_BR[here, number] + more.T
+                count_BR[here, number] += more[:, -1]
 
-    def _rise(self, query_N: Ids, scores: Tensor, least_N: Scores, own: slice) -> None:
-        """Note the best wrong answers of some queries, all at least so high: of equal the first."""
-        row, column = near = _places(_reach(scores, least_N))
-        exact = self._exact(query_N, near, own)
-        most = np.full(len(query_N), -np.inf)
-        np.maximum.at(most, row, exact)
-        is_best = exact >= most[row] - EQUAL
-        row, firsts = np.unique(row[is_best], return_index=True)  # columns ascend
-        here, score = query_N[row] - self.first, exact[is_best][firsts]
-        is_better = score > self.score_B[here] + EQUAL
-        self.score_B[here[is_better]] = score[is_better]
-        self.wrong_B[here[is_better]] = column[is_best][firsts][is_better] + own.start
+    def rise(self, found: Outranked) -> None:
+        """Note the best wrong answers at the end of each part of the tile: of equal the first."""
+        wrong, score = found.wrong[self.parts, self.own], found.score[self.parts, self.own]
+        if not len(self.here_S):
+            wrong[:], score[:] = self.wrong_B, self.score_B
+            return
+        rows = _rows_of(self.highest_S > self.score_B[self.here_S] - ERROR)
+        here, some = self.here_S[rows], _at(self.scores, rows)
+        highest_SP = self.highest_S[rows, None]
+        if len(self.sizes) > 1:
+            parts = some.split(self.sizes, dim=1)
+            highest_SP = np.stack([_highest(one) for one in parts], axis=1)
+        before_SP = np.concatenate([self.score_B[here, None], highest_SP[:, :-1]], axis=1)
+        rises_SP = highest_SP > np.maximum.accumulate(before_SP, axis=1) - 2 * ERROR
+        least = np.where(rises_SP, highest_SP - 2 * ERROR, np.inf).astype(np.float32)
+        if len(self.sizes) > 1:
+            least = np.repeat(least, self.sizes, axis=1)
+        near = _places(_reach(some, least))
+        exact, cell = self._exact(here, near), self._cells(near)
+        best = np.full((len(here), len(self.sizes)), -np.inf)
+        np.maximum.at(best.reshape(-1), cell, exact)
+        is_best = exact >= best.reshape(-1)[cell] - EQUAL
+        cell, firsts = np.unique(cell[is_best], return_index=True)  # columns ascend
+        column = np.zeros(best.shape, np.int64)
+        best.reshape(-1)[cell] = exact[is_best][firsts]
+        column.reshape(-1)[cell] = near[1][is_best][firsts] + self.rows.start
+        for part in range(len(self.sizes)):
+            is_better = best[:, part] > self.score_B[here] + EQUAL
+            self.score_B[here[is_better]] = best[is_better, part]
+            self.wrong_B[here[is_better]] = column[is_better, part]
+            wrong[part], score[part] = self.wrong_B, self.score_B
 
     def leave_out(self, top: int) -> None:
         """Leave out queries with `top` wrong answers before every right one, if they are many."""
-        counts_SR = self.count_2BR[1, self.query_S - self.first]
+        counts_SR = self.count_2BR[1, self.query_S - self.own.start]
         is_open = (np.isfinite(self.edge_QR[self.query_S]) & (counts_SR < top)).any(axis=1)
         if is_open.sum() < _OPEN * len(is_open):
             self.query_S = self.query_S[is_open]
             self.query_SD = self.query_SD[torch.from_numpy(is_open).to(self.device)]
 
-    def _exact(self, query_N: Ids, near: tuple[Ids, Ids], own: slice) -> Scores:
-        """(P,) exact scores of pairs of a query, by its place, and a gallery row, from `own`."""
+    def _cells(self, near: tuple[Ids, Ids]) -> Ids:
+        """(N,) places of pairs of a row and a column of the tile in a matrix of rows and parts."""
+        return near[0] * len(self.sizes) + np.searchsorted(
+            np.cumsum(self.sizes), near[1], side="right"
+        )
+
+    def _exact(self, here_S: Ids, near: tuple[Ids, Ids]) -> Scores:
+        """(N,) exact scores of pairs of a query, by its place in `here_S`, and a column."""
         place, column = near
-        in_crowd = np.bincount(place, minlength=len(query_N)) > _CROWD
+        query_N, in_crowd = (
+            self.own.start + here_S,
+            np.bincount(place, minlength=len(here_S)) > _CROWD,
+        )
         is_alone = ~in_crowd[place]
         exact = np.empty(len(place))
         sides = self.search.query_QD, self.search.gallery_GD
-        rows = query_N[place[is_alone]], column[is_alone] + own.start
+        rows = query_N[place[is_alone]], column[is_alone] + self.rows.start
         exact[is_alone] = exact_scores(*sides, *rows)
         if in_crowd.any():
             query = sides[0][query_N[in_crowd]].astype(np.float64)
-            scores = query @ sides[1][own].astype(np.float64).T
+            scores = query @ sides[1][self.rows].astype(np.float64).T
             number = np.cumsum(in_crowd) - 1
             exact[~is_alone] = scores[number[place[~is_alone]], column[~is_alone]]
         return exact
@@ -289,13 +307,15 @@ def _at(scores: Tensor, rows: Ids) -> Tensor:
 
 
 def _highest(scores: Tensor) -> Scores:
-    """(S,) the highest score of each row."""
+    """(S,) the highest score of each row; -inf without scores."""
+    if not scores.shape[1]:
+        return np.full(len(scores), -np.inf)
     return scores.amax(dim=1).cpu().numpy().astype(np.float64)
 
 
-def _reach(scores: Tensor, edge_S: Scores) -> Tensor:
-    """(S, C) bool: which scores of each row reach its edge."""
-    edge = edge_S[:, None].astype(np.float32)
+def _reach(scores: Tensor, edges: np.ndarray) -> Tensor:
+    """(S, C) bool: which scores reach their edges, (S, 1) or (S, C)."""
+    edge = edges.astype(np.float32, copy=False)
     if scores.device.type == "cpu":  # NumPy was 4 times as fast as torch
         return torch.from_numpy(scores.numpy() >= edge)
     return scores >= torch.from_numpy(edge).to(scores.device)

@@ -13,7 +13,6 @@ from torch import Tensor
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.files.tensors import read_tensors, require_same_names, write_tensors
-from vlcpctl.models.fusion.bert import vocabulary_size
 from vlcpctl.models.fusion.configuration import (
     CONFIG_FILE,
     ELSEWHERE,
@@ -25,6 +24,7 @@ from vlcpctl.models.fusion.initial_weights import (
     parse_initial_weights,
     set_all,
     set_initial_weights,
+    vocabulary_size,
 )
 from vlcpctl.models.fusion.key_mapping import has_cosine_heads, is_ctp
 from vlcpctl.models.fusion.model import FusionModel

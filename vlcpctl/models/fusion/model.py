@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import gelu, linear, normalize
 
 from vlcpctl.models.fusion.configuration import FusionConfig
-from vlcpctl.models.fusion.heads import WordHead, projection
 from vlcpctl.models.fusion.image_encoder import new_image_encoder
-from vlcpctl.models.fusion.text_encoder import TextEncoder
+from vlcpctl.models.fusion.text_encoder import EPSILON, TextEncoder
 
 START_TEMPERATURE = 0.07
 BERT_WIDTH, BERT_DEVIATION = 768, 0.02
@@ -33,6 +33,35 @@ class Outputs:
     logits: Tensor  # (m, V), predictions at the given positions, in row-major order
 
 
+class CosineLinear(nn.Module):
+    """Cosine similarities to the rows of a matrix, times a learned scale (LUCIR, eq. 5)."""
+
+    def __init__(self, width: int, dim: int) -> None:
+        super().__init__()
+        # Initialised as torch initialises a linear layer.
+        self.weight = nn.Parameter(nn.Linear(width, dim, bias=False).weight.detach())
+        self.sigma = nn.Parameter(torch.ones(1))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(b, D) scaled cosine similarities of features (b, C)."""
+        cosines = linear(normalize(features, dim=-1), normalize(self.weight, dim=-1))
+        return self.sigma * cosines
+
+
+class WordHead(nn.Module):
+    """BERT's masked-language head; its output matrix is tied to the word embeddings."""
+
+    def __init__(self, width: int, words: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width, eps=EPSILON)
+        self.bias = nn.Parameter(torch.zeros(words))
+
+    def forward(self, tokens: Tensor, embeddings: Tensor) -> Tensor:
+        """(m, V) logits of token states (m, C), given the word embeddings (V, C)."""
+        return linear(self.norm(gelu(self.dense(tokens))), embeddings, self.bias)
+
+
 class FusionModel(nn.Module):
     """An image encoder, a text encoder that fuses both, two projections and a word head (ALBEF)."""
 
@@ -44,8 +73,8 @@ class FusionModel(nn.Module):
         self.word_head = WordHead(width, words)
         _draw([self.image_encoder, self.text_encoder, self.word_head], width)
         nn.init.zeros_(self.text_encoder.embeddings.words.weight[pad])
-        self.image_projection = projection(config.heads, width, config.embed_dim)
-        self.text_projection = projection(config.heads, width, config.embed_dim)
+        self.image_projection = _projection(config.heads, width, config.embed_dim)
+        self.text_projection = _projection(config.heads, width, config.embed_dim)
         self.logit_scale = nn.Parameter(torch.tensor(-math.log(START_TEMPERATURE)))
 
     def sides(
@@ -105,6 +134,11 @@ class FusionModel(nn.Module):
     def _text(self, tokens: Tensor) -> Tensor:
         projected: Tensor = self.text_projection(tokens[:, 0])
         return projected
+
+
+def _projection(kind: str, width: int, dim: int) -> nn.Module:
+    """A projection of the [CLS] state, (b, C) to (b, D); `kind` is linear or cosine."""
+    return CosineLinear(width, dim) if kind == "cosine" else nn.Linear(width, dim)
 
 
 @torch.no_grad()

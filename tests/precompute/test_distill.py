@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Callable
@@ -20,12 +19,11 @@ from support.commands import buffer
 from support.processes import exit_code_of, start_child
 from support.program import ProgramResult, check_refused, run_program
 
-from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, UsageError
+from vlcpctl.core.errors import BadInput, Diverged, UsageError
 from vlcpctl.data.images.transforms import decode_image, train_view
 from vlcpctl.data.precomputed.targets import IMAGES, SAMPLES, TEXTS, open_targets
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 from vlcpctl.files.manifest import is_artifact, read_manifest
-from vlcpctl.files.outputs import Output
 from vlcpctl.files.parts import Parts
 from vlcpctl.inspection.check import check
 from vlcpctl.inspection.lineage import describe, lines
@@ -202,23 +200,6 @@ def test_a_shard_that_comes_when_another_has_joined_all_changes_nothing(
     assert (tmp_path / "t" / "targets.json").stat().st_mtime_ns == before
 
 
-def test_what_is_there_is_kept_and_another_is_refused(place: Path, tmp_path: Path) -> None:
-    plan = made(request(place, tmp_path / "t", views=2))
-    other = request(place, tmp_path / "t", views=3)
-    Output(tmp_path / "t").open_partial()
-    distill(plan, MEANS, Parts(tmp_path / "t"))  # as a shard that comes late
-    assert not (tmp_path / ".t.vlcpctl").exists()
-    made(request(place, tmp_path / "u", views=2))
-    (tmp_path / "t").rename(tmp_path / "gone")
-    part = request(place, tmp_path / "t", views=2)
-    alone = Parts(tmp_path / "t")
-    distill(part, MEANS, Parts(tmp_path / "t", 2, 0))
-    with pytest.raises(OutputExists, match="unfinished run of a different command: views was 2"):
-        distill(other, MEANS, alone)
-    distill(other, MEANS, alone, force=True)
-    assert read_manifest(tmp_path / "t", "targets")["views"] == 3
-
-
 def test_the_augmentation_is_the_teachers_a_presets_or_as_told(place: Path, tmp_path: Path) -> None:
     own = request(place, tmp_path / "t").transform
     assert (own.crop, own.flip) == ("random", True)
@@ -250,16 +231,6 @@ def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_pat
     assert request(place, tmp_path / "t", **foreign, preset="ctp").transform.crop == "random"
 
 
-def test_an_averaged_teacher_is_called_so(place: Path, tmp_path: Path) -> None:
-    from support.commands import merge
-
-    merge([place / "teacher"] * 2, tmp_path / "mean", quiet=True)
-    averaged = {"teacher": tmp_path / "mean"}
-    with pytest.raises(UsageError, match="mean was merged from others, so its augm"):
-        _ = request(place, tmp_path / "t", **averaged).identity
-    assert request(place, tmp_path / "t", **averaged, preset="ctp").transform.crop == "random"
-
-
 def test_a_teacher_that_diverged_is_refused(place: Path, tmp_path: Path) -> None:
     import shutil
 
@@ -277,26 +248,12 @@ def test_a_teacher_that_diverged_is_refused(place: Path, tmp_path: Path) -> None
         made(request(place, tmp_path / "t", teacher=tmp_path / "bad"))
 
 
-def test_check_finds_damage(place: Path, tmp_path: Path) -> None:
-    out = tmp_path / "t"
-    made(request(place, out, views=2))
-    assert list(check(out, deep=True)) == []
-    vectors = out / IMAGES
-    whole = vectors.read_bytes()
-    vectors.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    for deep in (False, True):
-        (problem,) = check(out, deep=deep)
-        assert f"{vectors} has changed since it was written: its xxh3_128 differs" in problem
-    vectors.write_bytes(whole)
-    (out / TEXTS).unlink()
-    assert any(TEXTS in problem for problem in check(out, deep=False))
-
-
 @pytest.mark.parametrize("name", [IMAGES, TEXTS, SAMPLES])
 def test_targets_that_were_changed_are_not_used(place: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / "t"
     made(request(place, out, views=2))
     open_targets(out).verify()
+    assert list(check(out, deep=True)) == []
     data = (out / name).read_bytes()
     if name.endswith("npy"):
         (out / name).write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
@@ -305,71 +262,7 @@ def test_targets_that_were_changed_are_not_used(place: Path, tmp_path: Path, nam
         pq.write_table(table.take(list(range(len(table)))[::-1]), out / name)
     with pytest.raises(BadInput, match=rf"{name}.* has changed since it was written: "):
         open_targets(out).verify()
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"scale": 3}, "its seal differs"),
-        ({"teacher": "0" * 32}, "its seal differs"),
-        ({"digests": None}, "its seal differs"),
-        ({"seal": None}, "seal"),
-        ({"content": 1}, "content"),
-    ],
-)
-def test_an_edited_manifest_of_targets_is_one_line(
-    place: Path, tmp_path: Path, change: dict[str, Any], said: str
-) -> None:
-    if not (place / "two-views").exists():
-        made(request(place, place / "two-views", views=2))
-    entries = json.loads((place / "two-views" / "targets.json").read_text())
-    (tmp_path / "targets.json").write_text(json.dumps({**entries, **change}))
-    with pytest.raises(BadInput, match=rf"targets\.json.*({said})") as caught:
-        open_targets(tmp_path)
-    assert "\n" not in str(caught.value)
-
-
-PART_DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes | None]]] = {
-    "a bit of the images": ("images-000000.*", lambda it: it[:-1] + b"x"),
-    "texts cut short": ("texts-000000.*", lambda it: it[:-4]),
-    "no images": ("images-000000.*", lambda it: None),
-    "images of another shard": ("images-000001.*", lambda it: it[:-1] + b"x"),
-}
-IDENTITY_DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
-    "missing": lambda it: None,
-    "empty": lambda it: b"",
-    "a list": lambda it: b"[]",
-    "deep": lambda it: b"[" * 10**5,
-    "no text": lambda it: b"\xff",
-}
-
-
-def change_part(place: Path, out: Path, name: str, change: Callable[[bytes], Any]) -> Distillation:
-    """Unfinished work of two shards, of four, with a file that is not what was written."""
-    plan = request(place, out)
-    for index in range(2):
-        distill(plan, MEANS, Parts(out, 4, index))
-    (path,) = Output(out).partial.glob(name)
-    after = change(path.read_bytes())
-    path.unlink() if after is None else path.write_bytes(after)
-    return plan
-
-
-@pytest.mark.parametrize("name", PART_DAMAGES)
-def test_a_changed_part_is_computed_again(place: Path, tmp_path: Path, name: str) -> None:
-    made(request(place, tmp_path / "one"))
-    plan = change_part(place, tmp_path / "t", *PART_DAMAGES[name])
-    assert distill(plan, MEANS, Parts(tmp_path / "t"))
-    assert data(tmp_path / "t") == data(tmp_path / "one")
-
-
-@pytest.mark.parametrize("name", IDENTITY_DAMAGES)
-def test_parts_of_unknown_settings_are_not_used(place: Path, tmp_path: Path, name: str) -> None:
-    out = tmp_path / "t"
-    plan = change_part(place, out, "identity.json", IDENTITY_DAMAGES[name])
-    with pytest.raises(Incompatible, match=r"identity.json.*; --force"):
-        distill(plan, MEANS, Parts(out))
-    assert distill(plan, MEANS, Parts(out), force=True)
+    assert any(name in problem for problem in check(out, deep=False))
 
 
 def test_inspect_follows_targets_to_their_teacher_and_pairs(place: Path) -> None:
@@ -399,18 +292,16 @@ def test_the_program_prints_the_path_and_refuses_in_one_line(
     assert (shard.code, shard.out) == (0, "")
     first = ("--num-shards", "2", "--shard-index", "0", "-q")
     other = distill_program(capfd, place, out, *first, "--views", "2")
-    advice = "choose another --out; --force without --num-shards replaces it"
-    check_refused(other, "distill", 4, "views was 4 and is now 2", advice)
+    check_refused(other, "distill", 4, "--out", "--force")
     ended_well = distill_program(capfd, place, out, *first)
     assert (ended_well.code, ended_well.out) == (0, f"{out}\n")
     again = distill_program(capfd, place, out, "--json", "-q")
-    assert again.code == 0
     assert '"views": 4' in again.out
     for words, code, said in (
-        (("--num-shards", "2", "--shard-index", "2"), 2, "with --num-shards 2 the last is 1"),
-        (("--num-shards", "2", "--force"), 2, "--force would remove the shards"),
-        (("--crop-scale", "high"), 2, "--crop-scale: 'high' is not two numbers"),
-        (("--views", "2"), 4, "views was 4 and is now 2"),
+        (("--num-shards", "2", "--shard-index", "2"), 2, "--num-shards"),
+        (("--num-shards", "2", "--force"), 2, "--force"),
+        (("--crop-scale", "high"), 2, "--crop-scale"),
+        (("--views", "2"), 4, "views"),
     ):
         check_refused(distill_program(capfd, place, out, *words, "-q"), "distill", code, said)
     assert distill_program(capfd, place, out, "--force", "-q").code == 0  # as advised

@@ -110,19 +110,9 @@ class EvalProbe(Evaluate, Stored):
         from vlcpctl.data.tasks.skips import Tolerance
         from vlcpctl.evaluation.classification.probe import LinearProbe
 
-        return LinearProbe(
+        return self.made(
+            LinearProbe,
             words=tuple(dict.fromkeys(expand_groups(self.data_sets))),
             checkpoints=tuple(dict.fromkeys(self.checkpoint)),
-            data=self.data,
-            protocol=self.protocol,
-            strength=self.strength,
-            held_out=self.held_out,
-            epochs=self.epochs,
-            lr=self.lr,
-            train_split=self.train_split,
-            split=self.split,
-            run=self.run,
-            limit=self.limit,
-            seed=self.seed,
             tolerance=Tolerance.parse(self.max_skip),
         )

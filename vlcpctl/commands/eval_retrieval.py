@@ -166,24 +166,10 @@ class EvalRetrieval(Evaluate, Sharded, Stored):
         from vlcpctl.data.tasks.task import open_task
         from vlcpctl.evaluation.retrieval.evaluator import Retrieval
 
-        return Retrieval(
+        return self.made(
+            Retrieval,
             tasks=tuple(open_task(path) for path in dict.fromkeys(self.tasks)),
             checkpoints=tuple(dict.fromkeys(self.checkpoint)),
-            gallery=self.gallery,
             distractors=tuple(open_task(path) for path in dict.fromkeys(self.distractors)) or None,
-            gallery_checkpoint=self.gallery_checkpoint,
-            distractors_by=self.distractors_by,
-            protocol=self.protocol,
-            map_variant=self.map_variant,
-            split=self.split,
-            duplicates=self.duplicates,
-            run=self.run,
-            limit=self.limit,
-            sample=self.sample,
-            timings=self.timings,
-            save_embeddings=self.save_embeddings,
-            save_ranks=self.save_ranks,
             shards=self.parts_of(self.out or STDOUT, force=self.force),
-            out=self.out,
-            force=self.force,
         )

@@ -83,18 +83,10 @@ class EvalZeroshot(Evaluate, Sharded, Stored):
         from vlcpctl.data.tasks.skips import Tolerance
         from vlcpctl.evaluation.classification.zeroshot import Zeroshot
 
-        return Zeroshot(
+        return self.made(
+            Zeroshot,
             words=tuple(dict.fromkeys(expand_groups(self.data_sets))),
             checkpoints=tuple(dict.fromkeys(self.checkpoint)),
-            data=self.data,
-            templates=self.templates,
-            classes=self.classes,
-            split=self.split,
-            run=self.run,
-            limit=self.limit,
             tolerance=Tolerance.parse(self.max_skip),
-            save_ranks=self.save_ranks,
             shards=self.parts_of(self.out or STDOUT, force=self.force),
-            out=self.out,
-            force=self.force,
         )

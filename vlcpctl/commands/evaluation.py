@@ -9,8 +9,9 @@ import functools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO, TypeVar
 
 from vlcpctl.commands.paths import STDOUT
 from vlcpctl.commands.shared import Quiet, Result, Shared
@@ -34,10 +35,7 @@ if TYPE_CHECKING:
 
 Rows = list[dict[str, Any]]
 _TIMINGS = "vlcpctl.timings/1"
-
-
-# The options that say how models are run.
-_OF_MODELS = ("device", "precision", "tf32", "batch_size", "workers", "embedding_cache")
+Kind = TypeVar("Kind", bound="Evaluator")
 
 
 class Evaluate(Quiet):
@@ -91,6 +89,15 @@ class Evaluate(Quiet):
         """What is evaluated, and how."""
         raise NotImplementedError
 
+    def made(self, kind: type[Kind], **others: Any) -> Kind:
+        """An evaluator of a kind: its fields are the options of the same name, and `others`."""
+        from vlcpctl.distributed.ranks import processes
+
+        others["nproc"] = processes(self.nproc)
+        names = {one.name for one in fields(kind) if one.init} - others.keys()
+        given = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        return kind(**given, **others)
+
     def show(self, rows: Rows) -> None:
         """Print tables of rows, in place of the one of other commands; of rows in a file, too."""
 
@@ -99,7 +106,6 @@ class Evaluate(Quiet):
 
         Rows that --out has already are not measured again, if there is nothing else to make.
         """
-        from vlcpctl.distributed.ranks import processes
         from vlcpctl.evaluation.evaluator import plan_lines, shards_before_rows
         from vlcpctl.files.parts import drop_parts
 
@@ -109,10 +115,6 @@ class Evaluate(Quiet):
             )
         log = destinations(self.log)  # refused before anything is read
         evaluator, out = self.evaluator(), self.out
-        evaluator.nproc = processes(self.nproc)
-        for name in _OF_MODELS:
-            setattr(evaluator, name, getattr(self, name))
-        evaluator.out, evaluator.force = out, self.force
         sessions = evaluator.plan()
         if self.dry_run:
             for line in plan_lines(evaluator, sessions):

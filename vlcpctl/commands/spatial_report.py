@@ -60,12 +60,10 @@ class SpatialReport(Evaluate, Stored):
         from vlcpctl.data.tasks.task import open_task
         from vlcpctl.evaluation.spatial.evaluator import Spatial
 
-        return Spatial(
+        return self.made(
+            Spatial,
             tasks=tuple(open_task(path) for path in dict.fromkeys(self.tasks)),
             checkpoints=tuple(dict.fromkeys(self.checkpoint)),
-            between=self.between,
-            split=self.split,
-            limit=self.limit,
         )
 
     def show(self, rows: Rows) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vlcpctl.core.console import progress
 from vlcpctl.core.transform import ImageTransform
-from vlcpctl.data.loading.eval_batches import EvalImages, read_images
+from vlcpctl.data.loading.eval_batches import EvalImages, read_views
 from vlcpctl.data.precomputed.store import VectorFile, write_vectors
 from vlcpctl.distributed.serving import Work
 from vlcpctl.evaluation.embedding_cache import Cached, Key
@@ -292,7 +292,7 @@ class ImageBatches:
     def read(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Tensor]:
         """The batches of images, (B, H, W, 3) bytes each, pinned for a GPU."""
         pins = encoder.device.type == "cuda"
-        return read_images(self.images, self.workers, numbers, pins=pins)
+        return read_views(self.images, self.workers, numbers, pins=pins)
 
 
 @dataclass(frozen=True)

@@ -73,9 +73,8 @@ def _of_stream(tasks: Sequence[Task], parent: CheckpointManifest) -> Iterator[st
         if None in {stream, parent.stream} or stream == parent.stream:
             continue
         entries = stream_entries(task)
-        new = [
-            one.slug for one in entries[: task.step or 0] if set(one.ids).isdisjoint(parent.tasks)
-        ]
+        earlier = entries[: task.step or 0]
+        new = [name for name, ids in earlier if set(ids).isdisjoint(parent.tasks)]
         is_grown = bool(task.step and entries and not new)
         if task.step and not is_grown:
             which = f": {some_names(new)} of that stream" if new else "; its other tasks"
@@ -141,7 +140,7 @@ def _refuse_later(tasks: Sequence[Task], buffer: Task, unknown: Sequence[str]) -
     """Refuse a buffer with pairs of a task that comes later in the stream."""
     for task in tasks:
         later = stream_entries(task)[(task.step or 0) + 1 :]
-        found = [one.slug for one in later if not set(one.ids).isdisjoint(unknown)]
+        found = [name for name, ids in later if not set(ids).isdisjoint(unknown)]
         if found:
             raise UsageError(
                 f"--buffer {buffer.path} contains pairs of {some_names(found)}, later in the "
@@ -164,10 +163,10 @@ def _of_pairs(tasks: Sequence[Task], splits: Sequence[Split], buffer: Task | Non
 
 
 def _leaks(keys: Keys, task: Task, what: str) -> Iterator[str]:
-    for shared in shared_with_evaluation(keys, task):
+    for index, shared in shared_with_evaluation(keys, task):
         yield (
-            f"{shared.count} of {what} are also in split {shared.split!r} of {shared.task} "
-            f"(such as key {shared.example}): the model is evaluated on what it was trained on"
+            f"{len(shared)} of {what} are also in split {index.stem!r} of {index.parent.name} "
+            f"(such as key {shared[0]}): the model is evaluated on what it was trained on"
         )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.rewritten import forget_pair
 
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError
 from vlcpctl.data.buffer import policies
@@ -17,7 +18,7 @@ from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.buffer.update import BufferRequest, open_buffer, plan_update, write_buffer
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.files.manifest import read_manifest
-from vlcpctl.testing.tiny_stream import make_task
+from vlcpctl.testing.tiny_stream import make_stream, make_task
 
 TEN = BufferSize(count=10, text=10)
 
@@ -65,46 +66,36 @@ def counts(buffer: Task) -> dict[str, int]:
     return dict(Counter(buffer.split("train").column("task")))
 
 
-def test_reservoir_in_any_order_is_one_pass_over_the_union(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [TEN, BufferSize(share=0.4, text="40%")])
+def test_reservoir_in_any_order_is_one_pass_over_the_union(
+    tmp_path: Path, size: BufferSize
+) -> None:
     parts = tasks(tmp_path, [12, 20, 8])
-    union = make_task(tmp_path / "union", 40)
-    whole = update(tmp_path / "whole", union)
-    forth = chain(tmp_path / "forth", parts)
-    back = chain(tmp_path / "back", parts[::-1])
+    whole = update(tmp_path / "whole", make_task(tmp_path / "union", 40), size=size)
+    forth = chain(tmp_path / "forth", parts, size=size)
+    back = chain(tmp_path / "back", parts[::-1], size=size)
     assert forth.split("train").keys == back.split("train").keys == whole.split("train").keys
     assert forth.content == back.content == whole.content
-
-
-def test_reservoir_of_a_share_in_any_order_is_one_pass_over_the_union(tmp_path: Path) -> None:
-    parts = tasks(tmp_path, [12, 20, 8])
-    share = BufferSize(share=0.4, text="40%")
-    whole = update(tmp_path / "whole", make_task(tmp_path / "union", 40), size=share)
-    back = chain(tmp_path / "back", parts[::-1], size=share)
-    assert back.content == whole.content
     assert 0 < back.counts["train"] < 40
 
 
-def test_ring_is_even_over_tasks(tmp_path: Path) -> None:
-    buffer = chain(tmp_path, tasks(tmp_path, [30, 11, 12]), policy="ring")
-    assert counts(buffer) == {"task 0": 4, "task 1": 3, "task 2": 3}
+QUARTER, FIVE_MORE = BufferSize(share=0.25, text="25%"), BufferSize(add=5, text="+5")
 
 
-def test_ring_of_a_share_keeps_that_share_of_each_task(tmp_path: Path) -> None:
-    share = BufferSize(share=0.25, text="25%")
-    buffer = chain(tmp_path, tasks(tmp_path, [24, 12]), policy="ring", size=share)
-    assert counts(buffer) == {"task 0": 6, "task 1": 3}
-
-
-def test_added_items_push_none_out(tmp_path: Path) -> None:
-    size = BufferSize(add=5, text="+5")
-    buffer = chain(tmp_path, tasks(tmp_path, [12, 3, 9]), policy="random", size=size)
-    assert counts(buffer) == {"task 0": 5, "task 1": 3, "task 2": 5}
-
-
-@pytest.mark.parametrize("policy", ["herding", "kmeans", "random"])
-def test_quotas_follow_the_sizes_of_the_tasks(tmp_path: Path, policy: str) -> None:
-    buffer = chain(tmp_path, tasks(tmp_path, [30, 10]), policy=policy)
-    assert counts(buffer) == {"task 0": 8, "task 1": 2}
+@pytest.mark.parametrize(
+    ("policy", "size", "images", "kept"),
+    [
+        ("ring", TEN, [30, 11, 12], [4, 3, 3]),
+        ("ring", QUARTER, [24, 12], [6, 3]),
+        ("random", FIVE_MORE, [12, 3, 9], [5, 3, 5]),
+        *((policy, TEN, [30, 10], [8, 2]) for policy in ("herding", "kmeans", "random")),
+    ],
+)
+def test_each_task_has_its_quota(
+    tmp_path: Path, policy: str, size: BufferSize, images: list[int], kept: list[int]
+) -> None:
+    buffer = chain(tmp_path, tasks(tmp_path, images), policy=policy, size=size)
+    assert counts(buffer) == {f"task {number}": count for number, count in enumerate(kept)}
 
 
 @pytest.mark.parametrize("policy", ["herding", "kmeans", "random", "ring"])
@@ -232,11 +223,34 @@ def test_update_must_go_on_as_the_buffer_began(
         update(tmp_path / "b", second, tmp_path / "a", **change)
 
 
-def test_growing_a_buffer_that_gave_items_up_warns(tmp_path: Path) -> None:
-    first, second = tasks(tmp_path, [12, 12])
-    update(tmp_path / "a", first)
-    grown = update(tmp_path / "b", second, tmp_path / "a", size=BufferSize(count=20, text=20))
-    assert "a was smaller: the items of earlier tasks that it evicted" in grown.manifest.warnings[0]
+@pytest.mark.parametrize(
+    ("order", "sizes", "said"),
+    [
+        ((0, 1), (4, 4), None),
+        ((0, 2), (4, 4), "was not updated with 01-part-1"),
+        ((1, 0), (4, 4), "contains pairs of 01-part-1"),
+        ((0, 1), (4, 9), "was smaller"),
+        ((0, 1), (6, 9), None),  # it has fewer images because one was forgotten
+    ],
+)
+def test_updates_that_may_not_be_meant_are_told(
+    tmp_path: Path, order: tuple[int, int], sizes: tuple[int, int], said: str | None
+) -> None:
+    stream = sorted(make_stream(tmp_path / "stream", 3, 6).glob("0*"))
+    first, second = (BufferSize(count=size, text=size) for size in sizes)
+    update(tmp_path / "a", stream[order[0]], policy="ring", size=first)
+    if sizes[1] > sizes[0]:
+        forget_pair(tmp_path / "a")
+    b = update(tmp_path / "b", stream[order[1]], tmp_path / "a", policy="ring", size=second)
+    assert len(b.manifest.warnings) == (said is not None)
+    assert all(str(said) in one for one in b.manifest.warnings)
+
+
+def test_the_buffer_of_a_stream_that_was_split_again_is_told(tmp_path: Path) -> None:
+    first, again = (make_stream(tmp_path / name, 3, 6, test=len(name)) for name in ("a", "bc"))
+    update(tmp_path / "0", first / "00-part-0", policy="ring")
+    b = update(tmp_path / "1", again / "01-part-1", tmp_path / "0", policy="ring")
+    assert "is of another stream and lacks 00-part-0" in b.manifest.warnings[0]
 
 
 def test_a_task_is_not_a_previous_buffer(tmp_path: Path) -> None:

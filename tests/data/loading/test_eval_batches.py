@@ -11,7 +11,7 @@ import torch
 from vlcpctl.core.errors import BadInput, VlcpError
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.images.transforms import decode_image, eval_view
-from vlcpctl.data.loading.eval_batches import EvalImages, read_images
+from vlcpctl.data.loading.eval_batches import EvalImages, read_views
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.testing.tiny_stream import make_task
 
@@ -26,7 +26,7 @@ def split(tmp_path: Path) -> Split:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_hold_the_rows_in_their_order(split: Split, workers: int) -> None:
-    batches = list(read_images(EvalImages(split, ROWS, VIEW, 2), workers))
+    batches = list(read_views(EvalImages(split, ROWS, VIEW, 2), workers))
     assert [tuple(batch.shape) for batch in batches] == [
         (2, 16, 16, 3),
         (2, 16, 16, 3),
@@ -46,7 +46,7 @@ def test_an_image_at_which_memory_runs_out_is_named(
 
     monkeypatch.setattr("vlcpctl.data.loading.eval_batches.eval_view", view)
     with pytest.raises(VlcpError, match=rf"{split.path.name}, row {ROWS[0]} .*out of memory"):
-        list(read_images(EvalImages(split, ROWS, VIEW, 2), workers))
+        list(read_views(EvalImages(split, ROWS, VIEW, 2), workers))
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -56,5 +56,5 @@ def test_a_damaged_image_is_named_on_one_line(split: Split, workers: int) -> Non
     damaged[split.column("offset")[3] + 40] ^= 255
     shard.write_bytes(damaged)
     with pytest.raises(BadInput, match=f"the image of key {split.keys[3]}") as caught:
-        list(read_images(EvalImages(split, ROWS, VIEW, 2), workers))
+        list(read_views(EvalImages(split, ROWS, VIEW, 2), workers))
     assert "\n" not in str(caught.value)

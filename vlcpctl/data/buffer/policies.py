@@ -87,25 +87,23 @@ def check_policy(
         )
 
 
-def allot(policy: str, size: BufferSize, candidates: BufferCandidates) -> Allotment:
-    """Divide the buffer between the held items and the new task, as the policy prescribes."""
-    if policy == "reservoir":
-        return _reservoir(size, candidates)
-    quotas = _quotas(policy, size, candidates.sizes, available(candidates))
-    return by_quota(quotas, candidates)
+def allot(
+    policy: str, variant: str, size: BufferSize, candidates: BufferCandidates, seed: int
+) -> Allotment:
+    """Divide the buffer between the held items and the new task, as the policy prescribes.
 
-
-def available(candidates: BufferCandidates) -> list[int]:
-    """Number of items available from every task: those held, or the fresh ones of the new task."""
-    held = np.bincount(candidates.held_task, minlength=len(candidates.sizes)).tolist()
-    return [*held[:-1], len(candidates.fresh_order)]
-
-
-def by_quota(quotas: list[int], candidates: BufferCandidates) -> Allotment:
-    """Keep the lowest-priority-value items of every earlier task, up to the task's quota.
-
-    The last quota is the number of fresh items to admit.
+    By quota, the lowest-priority-value items of every earlier task stay.
     """
+    if policy == "reservoir":
+        if variant == CTP:
+            return _ctp_reservoir(size, candidates, seed)
+        return _reservoir(size, candidates)
+    held = np.bincount(candidates.held_task, minlength=len(candidates.sizes)).tolist()
+    has = [*held[:-1], len(candidates.fresh_order)]  # of the new task, the fresh ones
+    if variant == CTP and size.count is not None:
+        quotas = rounded(candidates.sizes, size.count, has)
+    else:
+        quotas = _quotas(policy, size, candidates.sizes, has)
     stays = np.zeros(len(candidates.held_task), dtype=bool)
     for task, quota in enumerate(quotas[:-1]):
         rows = np.flatnonzero(candidates.held_task == task)
@@ -224,13 +222,6 @@ def check_variant(variant: str, policy: str, size: BufferSize) -> None:
         )
 
 
-def allot_as_ctp(policy: str, count: int, candidates: BufferCandidates, seed: int) -> Allotment:
-    """Divide the buffer of `count` items between the held items and the new task."""
-    if policy == "reservoir":
-        return _ctp_reservoir(count, candidates, seed)
-    return by_quota(rounded(candidates.sizes, count, available(candidates)), candidates)
-
-
 def pick_as_ctp(policy: str, count: int, items: int, features: FeaturesAt) -> np.ndarray:
     """(count,) positions of the fresh items to admit, in the order in which they are stored.
 
@@ -245,13 +236,14 @@ def pick_as_ctp(policy: str, count: int, items: int, features: FeaturesAt) -> np
     return in_order_of_centroids(everything, count)
 
 
-def _ctp_reservoir(count: int, candidates: BufferCandidates, seed: int) -> Allotment:
+def _ctp_reservoir(size: BufferSize, candidates: BufferCandidates, seed: int) -> Allotment:
     """Replay the authors' slot-by-slot draws; an item's priority is its slot.
 
     A new row whose key is already in the buffer uses up a draw, but does not evict anything.
     """
     *before, new = candidates.sizes
-    slots = algorithm_r(count, sum(before), new, seed)
+    assert size.count is not None, "check_variant ensures it"
+    slots = algorithm_r(size.count, sum(before), new, seed)
     rows = candidates.fresh_rows  # ascending
     places = np.searchsorted(rows, slots)
     is_fresh = np.isin(slots, rows)

@@ -80,9 +80,8 @@ def update_warnings(request: BufferRequest) -> Iterator[str]:
     step = task.step or 0
     same_stream = previous.manifest.stream == task.manifest.stream
     entries = stream_entries(task)
-    seen = [not set(one.ids).isdisjoint(held.seen) for one in entries]
-    skipped = [one.slug for one, is_seen in zip(entries[:step], seen, strict=False) if not is_seen]
-    later = [entries[place].slug for place in range(step + 1, len(entries)) if seen[place]]
+    skipped = [name for name, ids in entries[:step] if set(ids).isdisjoint(held.seen)]
+    later = [name for name, ids in entries[step + 1 :] if not set(ids).isdisjoint(held.seen)]
     if skipped:
         what = "was not updated with" if same_stream else "is of another stream and lacks"
         yield f"--previous {what} {some_names(skipped)}, earlier in the stream than {task.slug}"

@@ -23,7 +23,6 @@ from vlcpctl.data.buffer.policies import (
     BufferCandidates,
     FeaturesAt,
     allot,
-    allot_as_ctp,
     most_considered,
     pick,
     pick_as_ctp,
@@ -103,7 +102,7 @@ def plan_update(request: BufferRequest) -> UpdatePlan:
     fresh = np.flatnonzero(is_fresh)
     order = hash_order(request.seed, split.keys.take(fresh))
     candidates = BufferCandidates(list(seen.values()), held_task, priority, order, fresh)
-    allotment = _allot(request, candidates)
+    allotment = allot(request.policy, request.variant, request.size, candidates, request.seed)
     wanted, count = request.candidates, allotment.admitted
     require_considered(request.policy, request.variant, count, len(fresh), wanted)
     warnings = (*update_warnings(request), *_sample_warnings(request, allotment, len(fresh)))
@@ -198,13 +197,6 @@ def _sample_warnings(request: BufferRequest, allotment: Allotment, items: int) -
     of_them = f"{considered} of the {items} images of {request.task.path}"
     grows = "its time grows with their number"
     return [f"{request.policy} chooses among {of_them}, drawn at random: {grows}"]
-
-
-def _allot(request: BufferRequest, candidates: BufferCandidates) -> Allotment:
-    if request.variant == CTP:
-        assert request.size.count is not None, "check_variant ensures it"
-        return allot_as_ctp(request.policy, request.size.count, candidates, request.seed)
-    return allot(request.policy, request.size, candidates)
 
 
 def _picked(request: BufferRequest, plan: UpdatePlan, features: FeaturesAt) -> np.ndarray:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -60,15 +60,23 @@ class Kept:
     room: int
 
 
+class Views(Dataset[Item]):
+    """Item k is batch k of the views of some images; see `read_views`."""
+
+    kept: Kept | None = None
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
 @dataclass
-class LabelledBatches(Dataset[LabelledBatch]):
+class LabelledBatches(Views[LabelledBatch]):
     """Item k is batch k of the first `count` images."""
 
     images: LabelledImages
     count: int
     transform: ImageTransform
     batch_size: int
-    kept: Kept | None = None
 
     def __len__(self) -> int:
         return math.ceil(self.count / self.batch_size)
@@ -83,7 +91,7 @@ class LabelledBatches(Dataset[LabelledBatch]):
 
 
 @dataclass
-class AugmentedBatches(Dataset[LabelledBatch]):
+class AugmentedBatches(Views[LabelledBatch]):
     """Item k is batch k of the first `count` images, augmented, epoch after epoch.
 
     Each epoch shows every image once, in an order drawn from the seed and the epoch; a view depends
@@ -96,7 +104,6 @@ class AugmentedBatches(Dataset[LabelledBatch]):
     batch_size: int
     epochs: int
     seed: int
-    kept: None = field(default=None, init=False)
     _order: tuple[int, NDArray[np.int64]] | None = field(default=None, init=False, repr=False)
 
     @property
@@ -146,24 +153,8 @@ def viewed(
     return LabelledBatch(pixels, np.array(kept, dtype=np.int64), flaws)
 
 
-def read_labelled(
-    batches: LabelledBatches | AugmentedBatches,
-    workers: int,
-    numbers: Sequence[int] | None = None,
-    *,
-    pins: bool = False,
-) -> Iterator[LabelledBatch]:
-    """The batches with these numbers (None: all), see `read_in_order`."""
-    numbers = range(len(batches)) if numbers is None else numbers
-
-    def read(some: Sequence[int]) -> Iterator[LabelledBatch]:
-        return read_in_order(batches, some, workers, pins=pins)
-
-    return _once(batches.kept, numbers, read, lambda batch: batch.pixels.nbytes)
-
-
 @dataclass
-class EvalImages(Dataset[Tensor]):
+class EvalImages(Views[Tensor]):
     """Item k is batch k of the images at `rows`: (B, H, W, 3) uint8.
 
     Raises BadInput if an image cannot be read or decoded.
@@ -173,7 +164,6 @@ class EvalImages(Dataset[Tensor]):
     rows: np.ndarray  # (N,)
     transform: ImageTransform
     batch_size: int
-    kept: Kept | None = None
 
     def __len__(self) -> int:
         return math.ceil(len(self.rows) / self.batch_size)
@@ -189,44 +179,31 @@ class EvalImages(Dataset[Tensor]):
             return eval_view(decode_image(data), self.transform)
 
 
-def read_images(
-    images: EvalImages, workers: int, numbers: Sequence[int] | None = None, *, pins: bool = False
-) -> Iterator[Tensor]:
-    """The batches with these numbers (None: all), (B, H, W, 3) bytes, see `read_in_order`.
-
-    The number of workers changes only the speed. Raises BadInput if an image cannot be read or
-    decoded.
-    """
-    numbers = range(len(images)) if numbers is None else numbers
-
-    def read(some: Sequence[int]) -> Iterator[Tensor]:
-        return read_in_order(images, some, workers, pins=pins)
-
-    return _once(images.kept, numbers, read, lambda batch: batch.nbytes)
-
-
 _batches: dict[tuple[str, int], Any] = {}  # that this process keeps, by name and number
 _bytes = [0]  # that they take
 
 
-def _once(
-    kept: Kept | None,
-    numbers: Sequence[int],
-    read: Callable[[Sequence[int]], Iterator[Item]],
-    size: Callable[[Item], int],
+def read_views(
+    views: Views[Item], workers: int, numbers: Sequence[int] | None = None, *, pins: bool = False
 ) -> Iterator[Item]:
-    """The batches with these numbers: `read` reads those that are not kept, in order."""
+    """The batches with these numbers (None: all), see `read_in_order`; kept ones are not read.
+
+    The number of workers changes only the speed. Raises BadInput if an image cannot be read.
+    """
+    kept, numbers = views.kept, range(len(views)) if numbers is None else numbers
     if kept is None:
-        yield from read(numbers)
+        yield from read_in_order(views, numbers, workers, pins=pins)
         return
-    fresh = read([number for number in numbers if (kept.name, number) not in _batches])
+    missing = [number for number in numbers if (kept.name, number) not in _batches]
+    fresh = read_in_order(views, missing, workers, pins=pins)
     for number in numbers:
         batch = _batches.get((kept.name, number))
         if batch is None:
             batch = next(fresh)
-            if _bytes[0] + size(batch) <= kept.room:
+            size = cast("Tensor", getattr(batch, "pixels", batch)).nbytes
+            if _bytes[0] + size <= kept.room:
                 _batches[kept.name, number] = batch
-                _bytes[0] += size(batch)
+                _bytes[0] += size
         yield batch
     next(fresh, None)  # lets it end its workers
 

@@ -96,16 +96,6 @@ class StoredProjections:
 Project = Callable[[Split, np.ndarray], StoredProjections]
 
 
-def joined(parts: Sequence[StoredProjections]) -> StoredProjections:
-    """The projections of all parts, concatenated."""
-    return StoredProjections(
-        np.concatenate([part.image_ND for part in parts]),
-        np.concatenate([part.text_TD for part in parts]),
-        np.concatenate([part.captions_N for part in parts]),
-        [maker for part in parts for maker in part.makers],
-    )
-
-
 def write_features(directory: Path, keys: Sequence[str], found: StoredProjections) -> None:
     """Write the features into a buffer's directory; `keys` are those of its index, in order."""
     columns = [pa.array(keys, pa.string()), pa.array(found.makers, pa.string())]
@@ -162,7 +152,13 @@ def carry_over(
             f"{admitted.width}; start a new buffer without --previous"
         )
     candidates = Keys.joined([admitted_keys, previous.split("train").keys])
-    return joined([admitted, held]).take(keys.places_in(candidates))
+    both = StoredProjections(
+        np.concatenate([admitted.image_ND, held.image_ND]),
+        np.concatenate([admitted.text_TD, held.text_TD]),
+        np.concatenate([admitted.captions_N, held.captions_N]),
+        [*admitted.makers, *held.makers],
+    )
+    return both.take(keys.places_in(candidates))
 
 
 def check_features(buffer: Task, listed: StoredFeatures, *, deep: bool) -> Iterator[str]:

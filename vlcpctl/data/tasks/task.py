@@ -370,21 +370,11 @@ def not_listed(path: Path, content: str) -> str:
     return f"{path} is not the task listed in stream.json: its content id is {content}"
 
 
-@dataclass(frozen=True)
-class StreamEntry:
-    """A task as its stream lists it; the directory may have been deleted since."""
+def stream_entries(task: Task) -> list[tuple[str, tuple[str, str]]]:
+    """The directory and the ids, as `Task.ids`, of all tasks of the task's stream, in order.
 
-    path: Path
-    ids: tuple[str, ...]  # as `Task.ids`
-
-    @property
-    def slug(self) -> str:
-        """The name of its directory, such as 02-animals-nature."""
-        return self.path.name
-
-
-def stream_entries(task: Task) -> list[StreamEntry]:
-    """All tasks of the task's stream, in order; [] if its directory is not inside the stream."""
+    Nothing if its directory is not inside the stream. Other directories may have been deleted.
+    """
     directory = task.path.resolve().parent
     if not (directory / MANIFESTS["stream"]).is_file():
         return []
@@ -400,33 +390,23 @@ def stream_entries(task: Task) -> list[StreamEntry]:
         if manifest.is_rewritten and not one.id:  # version 0.3 did not record it here
             with suppress(BadInput):
                 ids = read_task(directory / one.path).id, one.content
-        found.append(StreamEntry(directory / one.path, ids))
+        found.append((one.path, ids))
     return found
 
 
-@dataclass(frozen=True)
-class SharedPairs:
-    """Training pairs that are also in a split for evaluation."""
-
-    task: str  # whose split it is
-    split: str
-    count: int
-    example: str  # a key
-
-
-def shared_with_evaluation(keys: Keys, task: Task) -> Iterator[SharedPairs]:
-    """Each split for evaluation, of the task or of its stream, that has some of the `keys`.
+def shared_with_evaluation(keys: Keys, task: Task) -> Iterator[tuple[Path, Keys]]:
+    """The index of each split for evaluation, of the task or of its stream, and what it shares.
 
     Tasks of the stream that are no longer there are left out. Raises BadInput if an index that is
     there cannot be read.
     """
     own = task.path.resolve()
-    directories = {own: None, **{entry.path: None for entry in stream_entries(task)}}
-    for directory in directories:
+    others = [own.parent / name for name, _ in stream_entries(task) if name != own.name]
+    for directory in (own, *others):
         for index in sorted(directory.glob("*.parquet")):
             if index.stem == "train":
                 continue
-            others = read_keys(index)
-            found = np.flatnonzero(others.among(keys))
-            if len(found):
-                yield SharedPairs(directory.name, index.stem, len(found), others[int(found[0])])
+            tested = read_keys(index)
+            shared = tested.take(tested.among(keys))
+            if len(shared):
+                yield index, shared

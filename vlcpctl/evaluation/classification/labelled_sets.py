@@ -20,7 +20,7 @@ from vlcpctl.data.loading.eval_batches import (
     AugmentedBatches,
     LabelledBatch,
     LabelledBatches,
-    read_labelled,
+    read_views,
 )
 from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.evaluation.embedding import Batch, Things, embedded, images_of
@@ -72,7 +72,7 @@ class LabelledWork:
     def results(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Part]:
         """See `Work`."""
         pins = encoder.device.type == "cuda"
-        read = read_labelled(self.batches, self.workers, numbers, pins=pins)
+        read = read_views(self.batches, self.workers, numbers, pins=pins)
         for batch in copied_ahead(read, encoder.device, LabelledBatch.moved):
             yield batch.rows, self.way.embed(encoder, batch.pixels), batch.flaws
 

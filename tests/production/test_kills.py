@@ -62,7 +62,7 @@ def test_a_state_is_the_same_wherever_it_was_killed(
         calm, count = tree(root), len(points.read_text().splitlines())
         shutil.rmtree(after, ignore_errors=True)
         root.rename(after)
-        for point in range(number % every, count, every):
+        for point in range(number % min(every, count), count, every):
             shutil.copytree(before, root, symlinks=True)
             at = (name, point, points.read_text().splitlines()[point])
             assert killed_at(point, words, log, runner) == -signal.SIGKILL, at

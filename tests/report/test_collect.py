@@ -10,6 +10,7 @@ from support.collected import collect
 from support.eval_rows import NAMES, merged_rows, own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.report.report import ReportRequest, build
 
 NAN = np.nan
 
@@ -110,3 +111,14 @@ def test_variants_of_average_precision_are_tracks_of_their_own(tmp_path: Path) -
     ]
     assert [track.keys for track in tracks] == [("rm", "t2i_r1"), ("map_1", "map_5"), ("map_1",)]
     assert [track.runs[0].own[track.keys[0]][0, 1, 0] for track in tracks] == [60, 40, 9]
+
+
+def test_data_outside_the_stream_alone_make_a_report(tmp_path: Path) -> None:
+    fields = {"task": "average of 2", "task_step": None, "tasks": ["cifar10", "dtd"]}
+    rows = [row(step=step, metrics={"acc1": 30.0 - step}, **fields) for step in range(3)]
+    document = build(read_back(tmp_path / "r", rows), ReportRequest())
+    ((_, (table,)),) = document.sections()
+    (cells,) = table.groups[0].rows
+    assert [cell.text for cell in cells] == [
+        *("average of 2", "ctp", "0", "30.00", "2", "28.00", "-2.00")
+    ]

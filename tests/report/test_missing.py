@@ -59,3 +59,12 @@ def test_a_task_that_no_run_was_evaluated_on_is_left_out_on_request(tmp_path: Pa
     of = {run.name: run.summary("rm", "own_final") for run in document.tracks[0].runs}
     assert of["er"] is None
     assert of["ctp"] is not None
+
+
+def test_a_metric_that_a_task_cannot_have_is_not_missing(tmp_path: Path) -> None:
+    rows = own_rows()
+    for one in rows:
+        one["metrics"] = {"acc1": 50.0} | ({} if one["task_step"] == 1 else {"acc5": 70.0})
+    (track,) = build(read_back(tmp_path / "r", rows), ReportRequest()).tracks
+    assert track.runs[0].summary("acc1", "own_final") is not None
+    assert track.runs[0].summary("acc5", "own_final") is None

@@ -139,30 +139,6 @@ def test_recalls_are_those_of_the_saved_embeddings(place: Path, tmp_path: Path) 
     assert [row["caption"] for row in metadata[:2]] == split.captions(0)
 
 
-def test_finished_rows_are_not_made_again(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "rows.ndjson"
-    evaluate(place, out)
-    made = out.stat().st_mtime_ns
-    capsys.readouterr()
-    run(tasks(place), [place / "run" / "00", place / "run" / "01"], out=out)
-    shown = capsys.readouterr()
-    assert (shown.out, shown.err) == (f"{out}\n", f"eval-retrieval: {out} is already finished\n")
-    assert out.stat().st_mtime_ns == made
-    with pytest.raises(OutputExists, match="contains other rows"):
-        evaluate(place, out, duplicates="separate")
-    evaluate(place, out, duplicates="separate", force=True)
-    assert len(rows_of((tmp_path / ".rows.ndjson.vlcpctl/replaced/rows.ndjson").read_text())) == 6
-
-
-def test_json_tells_path_and_count(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    evaluate(place, tmp_path / "rows", json=True)
-    assert json.loads(capsys.readouterr().out) == {"path": str(tmp_path / "rows"), "rows": 6}
-
-
 def test_images_are_decoded_once_for_all_checkpoints(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,6 +98,10 @@ MISTAKES = (
             (f"--distractors {B} --protocol multi-modal", "--distractors"),
             ("--gallery-checkpoint queued --protocol multi-modal", "--gallery-checkpoint"),
             ("-o out --save-ranks out", "two files"),
+            ("-o out --shard-index 0", "--num-shards"),
+            ("-o out --num-shards 2 --shard-index 2", "the last is 1"),
+            ("-o out --num-shards 2 --force", "--force"),
+            ("-o - --num-shards 2", "path"),
             ("-o out --save-ranks -", "path"),
         )
     ),

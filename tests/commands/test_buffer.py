@@ -13,7 +13,6 @@ from support.commands import buffer as run
 from support.program import make_inputs
 
 from vlcpctl.commands.buffer import Buffer
-from vlcpctl.core.errors import BadInput, OutputExists, UsageError
 from vlcpctl.data.buffer.update import open_buffer
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.precomputed.features import read_features
@@ -27,28 +26,6 @@ from vlcpctl.testing.tiny_stream import make_stream
 @pytest.fixture
 def stream(tmp_path: Path) -> Path:
     return make_stream(tmp_path / "stream", tasks=2, n=8)
-
-
-def test_prints_the_path_alone_and_again_when_it_is_there(
-    stream: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "buffer"
-    run(stream / "00-part-0", out, size="5")
-    first = capsys.readouterr()
-    run(stream / "00-part-0", out, size="5")
-    assert first.out == capsys.readouterr().out == f"{out}\n"
-    plan, summary = first.err.splitlines()
-    assert plan == "buffer: admits 5 of 8: 5 of 8 images of 1 task"
-    assert summary.startswith("buffer: 5 of 8 images kept, ")
-
-
-def test_other_settings_are_refused_by_name(stream: Path, tmp_path: Path) -> None:
-    run(stream / "00-part-0", tmp_path / "buffer", size="5", quiet=True)
-    with pytest.raises(OutputExists, match="size was 5 and is now 6"):
-        run(stream / "00-part-0", tmp_path / "buffer", size="6", quiet=True)
-    run(stream / "00-part-0", tmp_path / "buffer", size="6", quiet=True, force=True)
-    assert open_buffer(tmp_path / "buffer").counts == {"train": 6}
-    assert open_buffer(tmp_path / ".buffer.vlcpctl/replaced/buffer").counts == {"train": 5}
 
 
 def test_previous_buffer_and_json(
@@ -71,30 +48,6 @@ def test_previous_buffer_and_json(
     assert result["buffer"]["items"] == {"part 0": 4, "part 1": 4}
     assert (result["buffer"]["size"], result["buffer"]["of"]) == ("50%", 16)
     assert list(result["buffer"]["seen"].values()) == [8, 8]
-
-
-def test_dry_run_says_the_plan_and_writes_nothing(
-    stream: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(stream / "00-part-0", tmp_path / "buffer", size="5", dry_run=True)
-    assert "admits 5 of 8" in capsys.readouterr().err
-    assert not (tmp_path / "buffer").exists()
-
-
-def test_stream_is_answered_with_its_tasks(stream: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="00-part-0"):
-        run(stream, tmp_path / "buffer", size="5")
-
-
-def test_buffer_is_not_taken_for_a_task(stream: Path, tmp_path: Path) -> None:
-    run(stream / "00-part-0", tmp_path / "b0", size="5", quiet=True)
-    with pytest.raises(BadInput, match="is a buffer; give a task"):
-        run(tmp_path / "b0", tmp_path / "b1", size="5")
-
-
-def test_herding_without_checkpoint_names_the_option(stream: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="needs --checkpoint"):
-        run(stream / "00-part-0", tmp_path / "buffer", size="5", policy="herding")
 
 
 def test_herding_looks_at_features_of_the_checkpoint_and_records_it(
@@ -145,8 +98,3 @@ def test_stored_features_are_those_of_the_checkpoint(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.text_TD, text.numpy(), rtol=2e-3, atol=1e-4)
     assert set(found.makers) == {read_manifest(checkpoint, "checkpoint")["content"]}
     assert buffer.buffer.features.width == encoder.width
-
-
-def test_features_cannot_be_stored_without_a_model(stream: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--store-features needs --checkpoint"):
-        run(stream / "00-part-0", tmp_path / "buffer", size="5", store_features=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -13,12 +12,11 @@ import open_clip
 import pytest
 import torch
 from PIL import Image
-from support.checkpoints import write_checkpoint_manifest
+from support.checkpoints import save_encoder
 from support.commands import eval_retrieval as run
+from support.eval_rows import rows_in
 
 from vlcpctl.data.tasks.task import open_stream
-from vlcpctl.files.manifest import is_artifact
-from vlcpctl.files.outputs import new_directory
 from vlcpctl.metrics.calibration import BINS, METRICS
 from vlcpctl.models import dual_encoder
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
@@ -44,16 +42,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def make_checkpoint(root: Path, name: str, encoder: Any) -> None:
     tasks = [task.content for task in open_stream(root / "stream")]
-    body = {"run": name, "method": "seqf", "buffer": None, "seed": 0, "step": 1, "tasks": tasks}
-    with new_directory(root / name, is_artifact) as temporary:
-        dual_encoder.save(encoder, temporary)
-        write_checkpoint_manifest(temporary, f"content {name}", **body)
+    save_encoder(root / name, encoder, f"content {name}", run=name, step=1, tasks=tasks)
 
 
 def evaluated(place: Path, out: Path, name: str = "sigmoid-0", **options: Any) -> list[Any]:
     tasks = sorted((place / "stream").glob("[0-9]*"))
     run(tasks, [place / name], out=out, quiet=True, device="cpu", workers=0, **options)
-    return [json.loads(line) for line in out.read_text().splitlines()]
+    return rows_in(out)
 
 
 def by_open_clip(place: Path, tasks: int) -> dict[str, float]:

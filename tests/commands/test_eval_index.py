@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,17 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from support.checkpoints import write_checkpoint_manifest
+from support.checkpoints import save_encoder
 from support.commands import eval_retrieval as run
-from support.eval_rows import read_back
+from support.eval_rows import read_back, rows_in
 
-from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
+from vlcpctl.core.errors import Incompatible, OutputExists
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.evaluation.rank_files import SavedRanks
-from vlcpctl.files.manifest import is_artifact
-from vlcpctl.files.outputs import new_directory
-from vlcpctl.files.rows import Row
 from vlcpctl.metrics.recall import recalls
-from vlcpctl.models import configuration, dual_encoder
+from vlcpctl.models import encoders
+from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 OWN, MORE = 14, 30
@@ -73,12 +70,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_checkpoint(directory: Path, model: str, seed: int = 0, **fields: Any) -> Path:
-    with new_directory(directory, is_artifact) as temporary:
-        dual_encoder.save(dual_encoder.build(model, seed=seed), temporary)
-        about: dict[str, Any] = {"run": directory.name, "method": "seqf", "buffer": None}
-        about |= {"seed": 0, "step": None, "tasks": [], **fields}
-        write_checkpoint_manifest(temporary, f"content of {directory.name}", **about)
-    return directory
+    encoder = encoders.build(model, NewModelOptions(seed=seed))
+    about = {"run": directory.name, "step": None, **fields}
+    return save_encoder(directory, encoder, f"content of {directory.name}", **about)
 
 
 def evaluated(place: Path, out: Path, checkpoint: str = "new", **options: Any) -> dict[str, Any]:
@@ -90,9 +84,8 @@ def evaluated(place: Path, out: Path, checkpoint: str = "new", **options: Any) -
     if "gallery_checkpoint" in named:
         named["gallery_checkpoint"] = place / named["gallery_checkpoint"]
     run([place / "guard"], [place / checkpoint], out=out, quiet=True, **named)
-    (line,) = out.read_text().splitlines()
-    found: dict[str, Any] = json.loads(line)
-    return found
+    (row,) = rows_in(out)
+    return row
 
 
 def saved_vectors(place: Path, cache: Path, checkpoint: str) -> tuple[Vectors, Vectors]:
@@ -238,7 +231,7 @@ def test_merged_galleries_have_distractors_and_indexes(place: Path, tmp_path: Pa
         out = tmp_path / f"rows{number}"
         index = {"gallery_checkpoint": place / "old", **more}
         run(tasks, [step], gallery="both", out=out, quiet=True, **index)
-        rows = [json.loads(line) for line in out.read_text().splitlines()]
+        rows = rows_in(out)
         own, first, both = rows[0], rows[2], rows[3]
         assert [row["gallery"] for row in rows] == ["own", "own", "merged", "merged"]
         assert own["metrics"] == first["metrics"]
@@ -275,50 +268,17 @@ def test_finished_rows_are_not_measured_again_and_others_are_refused(
             evaluated(place, tmp_path / "new", save_ranks=ranks, **other)
 
 
-def test_what_does_not_fit_is_refused_in_one_line(place: Path, tmp_path: Path) -> None:
-    narrow = make_checkpoint(tmp_path / "narrow", "micro")
-    with pytest.raises(Incompatible, match=r"narrow has embeddings of 8 numbers, .*new of 96"):
-        evaluated(place, tmp_path / "rows", gallery_checkpoint=narrow)
-    fusion = tmp_path / "fusion"
-    with new_directory(fusion, is_artifact) as temporary:
-        config = (configuration.PACKAGED / "albef-micro.json").read_text()
-        (temporary / "config.json").write_text(config)
-        write_checkpoint_manifest(temporary, "fusion")
-    with pytest.raises(Incompatible, match=r"for dual encoders, and .*fusion is a fusion model"):
-        evaluated(place, tmp_path / "rows", gallery_checkpoint=fusion)
-    larger = make_checkpoint(tmp_path / "larger", "tiny")
-    file = larger / "open_clip_config.json"
-    config = json.loads(file.read_text())
-    config["preprocess_cfg"]["resize_mode"] = "squash"
-    file.write_text(json.dumps(config))
-    with pytest.raises(Incompatible, match="another preparation of images than"):
-        evaluated(place, tmp_path / "rows", gallery_checkpoint=larger)
-    with pytest.raises(BadInput):
-        evaluated(place, tmp_path / "rows", gallery_checkpoint=tmp_path / "nothing")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"distractors_by": "query"}, "no effect without --distractors"),
-        ({"distractors_by": "query", "distractors": ["more"]}, "without --gallery-checkpoint"),
-        ({**CASES[2], "distractors_by": "new"}, "value of --distractors-by"),
-        ({"distractors": ["more"], "protocol": "multi-modal"}, "--distractors has no effect"),
-        ({**CASES[1], "protocol": "multi-modal"}, "--gallery-checkpoint has no effect"),
-    ],
-)
-def test_options_without_effect_are_refused(
-    place: Path, tmp_path: Path, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        evaluated(place, tmp_path / "rows", **options)
-
-
-def read(place: Path, tmp_path: Path, cases: Iterable[tuple[str, dict[str, Any]]]) -> list[Row]:
-    rows = [
-        evaluated(place, tmp_path / "one", name, force=True, **options) for name, options in cases
-    ]
-    return read_back(tmp_path / "all", rows)
+def test_what_does_not_fit_is_refused(place: Path, tmp_path: Path) -> None:
+    squash = make_checkpoint(tmp_path / "squash", "tiny")
+    file = squash / "open_clip_config.json"
+    file.write_text(file.read_text().replace('"shortest"', '"squash"'))
+    for gallery, word in (
+        (make_checkpoint(tmp_path / "narrow", "micro"), "8 numbers"),
+        (make_checkpoint(tmp_path / "fusion", "albef-micro"), "fusion model"),
+        (squash, "preparation"),
+    ):
+        with pytest.raises(Incompatible, match=word):
+            evaluated(place, tmp_path / "rows", gallery_checkpoint=gallery)
 
 
 def test_ranks_belong_to_rows_of_the_same_index(place: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,19 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.checkpoints import record_files_again, write_checkpoint_manifest
+from support.checkpoints import save_encoder
 from support.commands import eval_retrieval as run
+from support.eval_rows import rows_in
 from support.fused_by_colour import FusedByColour, feature
-from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_stream, open_task
 from vlcpctl.evaluation.evaluator import Session
-from vlcpctl.files.manifest import is_artifact
-from vlcpctl.files.outputs import new_directory
 from vlcpctl.files.rows import read_rows
-from vlcpctl.models import configuration, dual_encoder, encoders
+from vlcpctl.models import encoders
 from vlcpctl.report.report import ReportRequest, build
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
@@ -49,19 +46,9 @@ def model(monkeypatch: pytest.MonkeyPatch) -> FusedByColour:
 
 
 def make_checkpoint(directory: Path, stream: Path, step: int) -> Path:
-    body = {
-        "run": "seqf",
-        "method": "seqf",
-        "buffer": None,
-        "seed": 0,
-        "step": step,
-        "tasks": [task.content for task in open_stream(stream)][: step + 1],
-    }
-    with new_directory(directory, is_artifact) as temporary:
-        config = (configuration.PACKAGED / "albef-micro.json").read_text()
-        (temporary / "config.json").write_text(config)
-        write_checkpoint_manifest(temporary, f"content {step}", **body)
-    return directory
+    contents = [task.content for task in open_stream(stream)][: step + 1]
+    encoder = encoders.build("albef-micro")
+    return save_encoder(directory, encoder, step=step, tasks=contents)
 
 
 def tasks(place: Path) -> list[Path]:
@@ -77,7 +64,7 @@ def evaluate(place: Path, out: Path, *given: Path, **options: Any) -> list[dict[
         protocol="multi-modal",
         **options,
     )
-    return [json.loads(line) for line in out.read_text().splitlines()]
+    return rows_in(out)
 
 
 def features(split: Split, view: Any) -> np.ndarray:
@@ -136,8 +123,6 @@ def test_rows_have_the_average_precisions_of_every_gallery(
 
 def test_a_fusion_model_is_measured_by_both_protocols(place: Path, tmp_path: Path) -> None:
     real = make_checkpoint(tmp_path / "real", place / "stream", 0)
-    encoders.save(encoders.build("albef-micro"), real)
-    record_files_again(real)
     for protocol in ("multi-modal", "cross-modal"):
         run(tasks(place), [real], protocol=protocol, out=tmp_path / protocol, quiet=True)
     rows = read_rows([str(tmp_path / "multi-modal"), str(tmp_path / "cross-modal")])
@@ -161,31 +146,17 @@ def test_a_fusion_model_is_measured_by_both_protocols(place: Path, tmp_path: Pat
     scores = (unit @ unit.T).fill_diagonal_(-1).numpy()
     names = np.array(split.column("label"))
     first = 100 * float(np.mean(names[scores.argmax(axis=1)] == names))
-    ties = json.loads((tmp_path / "multi-modal").read_text().splitlines()[0])["n_ties"]
+    ties = rows_in(tmp_path / "multi-modal")[0]["n_ties"]
     assert first - 100 * ties / 30 - 1e-9 <= fused.metrics["map_1"] <= first + 1e-9
 
 
-def test_a_task_is_fused_once_per_checkpoint(
+def test_the_first_caption_of_an_image_is_taken_and_fused_once_per_checkpoint(
     place: Path, tmp_path: Path, model: FusedByColour
 ) -> None:
-    evaluate(place, tmp_path / "rows", gallery="both", batch_size=12)
-    assert model.fused_pairs == [12, 12, 6] * 6
-
-
-def test_the_first_caption_of_an_image_is_taken(
-    place: Path, tmp_path: Path, model: FusedByColour
-) -> None:
-    evaluate(place, tmp_path / "rows", *tasks(place)[:1])
+    evaluate(place, tmp_path / "rows", *tasks(place)[:1], gallery="both", batch_size=12)
+    assert model.fused_pairs == [12, 12, 6] * 2
     split = open_stream(place / "stream")[0].split("test")
     assert model.texts == [split.captions(row)[0] for row in range(30)] * 2
-
-
-def test_rows_are_the_same_bytes_whatever_the_means(
-    place: Path, tmp_path: Path, model: FusedByColour
-) -> None:
-    evaluate(place, tmp_path / "a", gallery="both")
-    evaluate(place, tmp_path / "b", gallery="both", workers=2, batch_size=7)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_queries_and_gallery_come_from_their_splits(
@@ -223,44 +194,14 @@ def test_a_variant_is_in_the_row_where_it_is_not_the_usual_one(
         evaluate(place, tmp_path / "usual", map_variant="ctp")
 
 
-def test_identical_pairs_of_a_class_are_one_item(
-    place: Path, tmp_path: Path, model: FusedByColour
+@pytest.mark.parametrize(("labels", "word"), [((0,), "--label-column"), ((0, 1), "2 of 4")])
+def test_classes_are_asked_for(
+    place: Path, tmp_path: Path, model: FusedByColour, labels: tuple[int, ...], word: str
 ) -> None:
-    twins = make_task(
-        tmp_path / "twins", splits={"test": 20}, pair=lambda number: make_pair(number // 2)
-    )
-    united = evaluate(place, tmp_path / "unite", twins)[0]
-    apart = evaluate(place, tmp_path / "separate", twins, duplicates="separate")[0]
-    assert (united["n_queries"], united["n_gallery"]) == (10, 10)
-    assert (apart["n_queries"], apart["n_gallery"]) == (20, 20)
-    assert apart["duplicates"] == "separate"
-    assert apart["metrics"]["map_1"] == 100
-    assert model.fused_pairs == [10] * 4
-
-
-@pytest.mark.parametrize("dry", [False, True])
-def test_a_dual_encoder_is_refused_with_the_way_out(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], *, dry: bool
-) -> None:
-    plain = make_checkpoint(tmp_path / "plain", place / "stream", 0)
-    (plain / "config.json").unlink()
-    dual_encoder.save(dual_encoder.build("micro"), plain)
-    ended = run_program(
-        capfd,
-        *("eval-retrieval", tasks(place)[0], "--checkpoint", plain, "--protocol", "multi-modal"),
-        *(["--dry-run"] if dry else []),
-    )
-    check_refused(ended, "eval-retrieval", 5, plain, "is a dual encoder", "--protocol cross-modal")
-
-
-def test_classes_are_asked_for(place: Path, tmp_path: Path, model: FusedByColour) -> None:
-    bare = make_task(tmp_path / "bare", splits={"test": 4}, pair=partial(make_pair, labels=0))
-    with pytest.raises(BadInput, match=r"bare has no class labels.*--label-column"):
-        evaluate(place, tmp_path / "rows", bare)
-    some = make_task(
-        tmp_path / "some",
+    task = make_task(
+        tmp_path / "task",
         splits={"test": 4},
-        pair=lambda number: make_pair(number, labels=number % 2),
+        pair=lambda number: make_pair(number, labels=labels[number % len(labels)]),
     )
-    with pytest.raises(BadInput, match=r"test.parquet: 2 of 4 images have no class label"):
-        evaluate(place, tmp_path / "rows", some)
+    with pytest.raises(BadInput, match=word):
+        evaluate(place, tmp_path / "rows", task)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,21 +13,19 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageOps
-from support.checkpoints import write_checkpoint_manifest
+from support.checkpoints import save_encoder
 from support.commands import eval_probe as run
-from support.commands import forgetting_report
+from support.eval_rows import rows_in
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from vlcpctl.core.errors import BadInput, Diverged, UsageError
+from vlcpctl.core.errors import BadInput, Diverged
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.images.transforms import TrainView
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.evaluation.classification import modx_probe
 from vlcpctl.evaluation.classification.linear_probe import Probe
 from vlcpctl.evaluation.classification.modx_probe import train_view
-from vlcpctl.files.manifest import is_artifact
-from vlcpctl.files.outputs import new_directory
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
@@ -44,10 +41,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_stream(root / "stream", 2, 40, test=30)
     for step in range(2):
         encoder = encoders.build("micro", NewModelOptions(seed=step))
-        body = {"run": "modx", "method": "modx", "seed": 0, "buffer": None, "tasks": []}
-        with new_directory(root / "run" / f"{step:02d}", is_artifact) as temporary:
-            encoders.save(encoder, temporary)
-            write_checkpoint_manifest(temporary, f"content {step}", step=step, **body)
+        save_encoder(root / "run" / f"{step:02d}", encoder, step=step)
     return root
 
 
@@ -71,7 +65,7 @@ def probed(place: Path, out: Path, *words: Path, **options: Any) -> list[dict[st
     given = {"protocol": "modx", "epochs": EPOCHS, "quiet": True, "workers": 0, **options}
     checkpoints = given.pop("checkpoints", [place / "run" / "00"])
     run([str(word) for word in words], checkpoints, out=out, **given)
-    return [json.loads(line) for line in out.read_text().splitlines()]
+    return rows_in(out)
 
 
 def first(place: Path) -> Path:
@@ -163,70 +157,32 @@ def test_it_is_the_probe_of_a_naive_loop(place: Path, tmp_path: Path, fitted: li
     assert row["metrics"]["acc1"] == pytest.approx(max(scores))
     assert row["best_epoch"] == scores.index(max(scores)) + 1
     assert row["last_acc1"] == pytest.approx(scores[-1])
-    task = open_task(first(place))
-    assert {**row, "metrics": None, "config": None, "best_epoch": 0, "last_acc1": 0} == {
-        "schema": "vlcpctl.eval/1.1",
-        "run": "modx",
-        "method": "modx",
-        "seed": 0,
-        "buffer": None,
-        "step": 0,
-        "task_step": 0,
-        "stream": task.manifest.stream,
-        "evaluator": "probe",
+    assert row["options"] == {
         "protocol": "modx",
-        "gallery": "own",
-        "task": "00-part-0",
-        "tasks": ["00-part-0"],
-        "split": "test",
-        "data": task.content,
-        "limit": None,
-        "options": {
-            "protocol": "modx",
-            "train_split": "train",
-            "epochs": EPOCHS,
-            "lr": 20.0,
-            "batch": BATCH,
-            "epoch_chosen_on": "test",
-            "seed": 3,
-        },
+        "train_split": "train",
         "epochs": EPOCHS,
         "lr": 20.0,
-        "probe_seed": 3,
-        "n_classes": 3,
-        "metrics": None,
-        "n_images": 30,
-        "n_ties": 0,
-        "n_skipped": 0,
-        "n_train": 40,
-        "n_unseen": 0,
-        "best_epoch": 0,
-        "last_acc1": 0,
-        "start": None,
-        "parent": None,
-        "config": None,
-        "checkpoint": "content 0",
+        "batch": BATCH,
+        "epoch_chosen_on": "test",
+        "seed": 3,
     }
+    kept = ("protocol", "task_step", "epochs", "lr", "probe_seed", "n_classes", "n_train")
+    assert [row[name] for name in kept] == ["modx", 0, EPOCHS, 20.0, 3, 3, 40]
+    assert [row[name] for name in ("n_images", "n_ties", "n_skipped", "n_unseen")] == [30, 0, 0, 0]
 
 
 def test_the_first_of_the_best_epochs_is_reported(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     score_of = {1: 20.0, 2: 50.0, 3: 50.0, 4: 30.0}  # by the steps taken: one in an epoch
 
     def given(probe: Probe, *_more: Any) -> dict[str, Any]:
-        return {
-            "metrics": {"acc1": score_of[probe.steps]},
-            "n_images": 30,
-            "n_unseen": 0,
-            "n_ties": 0,
-        }
+        counts = {"n_images": 30, "n_unseen": 0, "n_ties": 0}
+        return {"metrics": {"acc1": score_of[probe.steps]}, **counts}
 
     monkeypatch.setattr(modx_probe, "judged", given)
-    (row,) = probed(place, tmp_path / "rows", first(place), quiet=False)
+    (row,) = probed(place, tmp_path / "rows", first(place))
     assert (row["metrics"], row["best_epoch"], row["last_acc1"]) == ({"acc1": 50.0}, 2, 30.0)
-    said = "50.00 % at epoch 2 of 4, chosen on split test; 30.00 % at the last one"
-    assert said in capfd.readouterr().err
 
 
 def test_rows_depend_on_the_seed_and_not_on_workers_or_the_cache(
@@ -268,45 +224,6 @@ def test_a_probe_that_diverges_is_an_error_and_leaves_no_file(place: Path, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_report_keeps_the_protocols_apart(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    both = {"checkpoints": [place / "run/00", place / "run/01"]}
-    tasks = sorted((place / "stream").glob("0*"))
-    (one, *_) = probed(place, tmp_path / "modx", *tasks, **both, epochs=2)
-    probed(
-        place, tmp_path / "usual", *tasks, **both, protocol="logistic", strength=1e-2, epochs=None
-    )
-    forgetting_report([str(tmp_path / "modx"), str(tmp_path / "usual")])
-    shown = capsys.readouterr().out
-    assert "probe, modx, test split" in shown
-    assert "probe, lbfgs, test split" in shown
-    # Rows of another training are no rows of the same table, either.
-    other = [{**one, "options": {**one["options"], "epochs": 100}}]
-    rest = (tmp_path / "modx").read_text().splitlines()[1:]
-    (tmp_path / "mixed").write_text("\n".join([json.dumps(other[0]), *rest]) + "\n")
-    with pytest.raises(BadInput, match="cannot share a table: epochs is"):
-        forgetting_report([str(tmp_path / "mixed")])
-
-
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        ({"protocol": "mod-x"}, "--protocol: unknown value 'mod-x'; did you mean 'modx'?"),
-        ({"strength": 1e-6}, "--strength has no effect with --protocol modx"),
-        ({"held_out": 0.2}, "--held-out has no effect with --protocol modx"),
-        ({"lr": -1.0}, "--lr -1.0 must be above 0"),
-        ({"protocol": "logistic", "epochs": 3}, "--epochs has no effect with --protocol logistic"),
-    ],
-)
-def test_options_without_effect_are_refused(
-    place: Path, tmp_path: Path, how: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(UsageError) as caught:
-        probed(place, tmp_path / "rows", first(place), **how)
-    assert said in str(caught.value)
-
-
 def test_views_are_those_of_the_authors_program(place: Path) -> None:
     own = encoders.load(place / "run/00").transform
     seen = train_view(replace(own, image_size=224))
@@ -317,12 +234,3 @@ def test_views_are_those_of_the_authors_program(place: Path) -> None:
     seen = modx_probe.test_view(replace(own, image_size=224))
     assert (seen.image_size, seen.crop, seen.flip) == (256, "center", False)
     assert (seen.mean, seen.std) == (MEAN, STD)
-
-
-def test_the_plan_says_what_it_costs(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    how = {"protocol": "modx", "out": tmp_path / "rows", "dry_run": True}
-    run([str(first(place))], [place / "run" / "00"], **how)
-    said = capfd.readouterr().err
-    assert "by modx, every training image embedded in each of 100 epochs" in said

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +14,6 @@ import pytest
 from support.commands import buffer, invert_texts, train_step
 from support.processes import exit_code_of, start_child
 
-from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
 from vlcpctl.data.precomputed.pseudo_texts import EMBEDDINGS, TEXTS, open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.precompute.invert_texts import TextWork
@@ -116,93 +113,6 @@ def test_how_many_are_made_at_once_changes_rounding_alone(invert: Callable[..., 
     assert list(one.column("second")) == list(other.column("second"))
 
 
-def test_again_it_prints_the_path_and_other_settings_are_refused(
-    invert: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = invert()
-    before = data(out)
-    capsys.readouterr()
-    invert()
-    again = capsys.readouterr()
-    assert again.out == f"{out}\n"
-    assert "is already finished" in again.err
-    with pytest.raises(OutputExists, match="seed was 0 and is now 1"):
-        invert(seed=1)
-    invert(seed=1, force=True)
-    assert data(tmp_path / ".pseudo.vlcpctl/replaced/pseudo") == before
-    assert data(out) != before
-
-
-def test_json_tells_what_was_reached(
-    invert: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = invert(json=True, quiet=True)
-    found = json.loads(capsys.readouterr().out)
-    assert found["path"] == str(out)
-    assert (found["count"], found["length"], found["width"]) == (11, 12, 8)
-    assert found["loss"] <= found["loss_before"]
-
-
-def test_a_plan_writes_nothing(
-    invert: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = invert(dry_run=True)
-    assert "2 iterations each" in capsys.readouterr().err
-    assert list(out.parent.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"min_score": 0.6, "max_score": 0.2}, "the lower bound must be below the upper bound"),
-        ({"min_score": 0.3, "max_score": 0.3}, "the lower bound must be below the upper bound"),
-        ({"rate": 0.0}, "above 0"),
-    ],
-)
-def test_bad_settings_are_refused(
-    invert: Callable[..., Path], wrong: dict[str, float], said: str
-) -> None:
-    with pytest.raises(UsageError, match=said):
-        invert(**wrong)
-
-
 def test_a_mini_batch_larger_than_the_buffer_is_all_of_it(invert: Callable[..., Path]) -> None:
     found = open_pseudo_texts(invert(images=50))
     assert found.identity["inversion"]["pairs"] == 9
-
-
-def test_what_is_no_buffer_or_checkpoint_is_refused(
-    invert: Callable[..., Path], inputs: Path
-) -> None:
-    with pytest.raises(BadInput, match="is a task, not a buffer"):
-        invert(buffer=inputs / "stream" / "00-part-0")
-    with pytest.raises(BadInput, match="is not a checkpoint"):
-        invert(checkpoint=inputs / "stream")
-
-
-def test_an_empty_buffer_is_refused(
-    invert: Callable[..., Path], inputs: Path, tmp_path: Path
-) -> None:
-    task = inputs / "stream" / "00-part-0"
-    buffer(task, tmp_path / "empty", size="0.1%", quiet=True)
-    assert open_task(tmp_path / "empty").counts == {"train": 0}
-    with pytest.raises(BadInput, match="is empty"):
-        invert(buffer=tmp_path / "empty")
-
-
-def test_what_stands_there_and_is_no_such_file_stays(
-    invert: Callable[..., Path], tmp_path: Path
-) -> None:
-    (tmp_path / "pseudo").write_text("mine")
-    with pytest.raises(OutputExists, match="choose another --out"):
-        invert()
-    assert (tmp_path / "pseudo").read_text() == "mine"
-
-
-def test_a_checkpoint_without_its_weights_is_refused(
-    invert: Callable[..., Path], inputs: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(inputs / "run", tmp_path / "run")
-    (tmp_path / "run" / "open_clip_model.safetensors").unlink()
-    with pytest.raises(Incompatible):
-        invert(checkpoint=tmp_path / "run")

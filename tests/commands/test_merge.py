@@ -265,23 +265,6 @@ def test_a_chain_from_an_imported_model_goes_on_from_an_average_with_it(
     assert [one["model"]["name"] for one in made] == ["micro"] * 3
 
 
-def test_it_is_made_once_and_another_one_there_is_an_error(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    for _ in range(2):
-        merge(capfd, inputs, out, "ties")
-        made = read_manifest(out, "checkpoint")["made_by"]["time"]
-    merge(capfd, inputs, out, "ties")
-    assert read_manifest(out, "checkpoint")["made_by"]["time"] == made
-    words = (inputs / "one", inputs / "other", "--rule", "ties", "--base", inputs / "plain")
-    again = run_program(capfd, "merge", *words, "--set", "keep=0.3", "-o", out)
-    check_refused(again, "merge", 4, "rule.keep was 0.2 and is now 0.3", "--force")
-    other = ("--base", inputs / "queued", *words[:4])
-    check_refused(run_program(capfd, "merge", *other, "-o", out), "merge", 4, "base was")
-    merge(capfd, inputs, out, "ties", "--set", "keep=0.3", "--force")
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

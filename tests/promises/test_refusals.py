@@ -21,8 +21,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.checkpoints import record_files_again
 from support.edits import record_again
-from support.eval_rows import own_rows, write_rows
+from support.eval_rows import own_rows, row, write_rows
 from support.evaluators import EVALUATORS
+from support.hostile import block, tar_file
 from support.method_files import MINE
 from support.pair_files import img2dataset_members, rows, write_parquet, write_tar
 from support.program import ProgramResult, check_refused, make_inputs, run_program
@@ -38,7 +39,11 @@ FIRST = f"{PLAIN} --model micro --method"
 NEXT = f"train-step {B} -o out --preset tiny --batch-size 4 --steps 2 -q --previous plain --method"
 QUEUE = f"{NEXT} ctp --set ctp.keep_queue=true --negatives all".replace("plain", "{}")
 SPLIT = "split {} -o out --by source -q"
+INVERT = "invert-texts --checkpoint plain --buffer buffer -o out -q"
 EVALUATE = f"eval-retrieval {A} -q --checkpoint"
+
+REPORT = "forgetting-report rows"
+PROBE = f"eval-probe {A} -q --checkpoint plain"
 
 # A line, its exit code, and a word of the message: what is wrong, or what to type next.
 MISTAKES = (
@@ -82,9 +87,58 @@ MISTAKES = (
     ),
     (f"{EVALUATE} other-weights", 5, "other-weights/open_clip_model.safetensors"),
     (f"{EVALUATE} other-tokenizer", 5, "other-tokenizer"),
+    *(
+        (f"{EVALUATE} plain {words}", 2, word)
+        for words, word in (
+            ("--distractors-by query", "--distractors"),
+            (f"--distractors {B} --distractors-by query", "--gallery-checkpoint"),
+            (
+                f"--distractors {B} --gallery-checkpoint queued --distractors-by new",
+                "--distractors-by",
+            ),
+            (f"--distractors {B} --protocol multi-modal", "--distractors"),
+            ("--gallery-checkpoint queued --protocol multi-modal", "--gallery-checkpoint"),
+            ("-o out --save-ranks out", "two files"),
+            ("-o out --shard-index 0", "--num-shards"),
+            ("-o out --num-shards 2 --shard-index 2", "the last is 1"),
+            ("-o out --num-shards 2 --force", "--force"),
+            ("-o - --num-shards 2", "path"),
+            ("-o out --save-ranks -", "path"),
+        )
+    ),
+    (f"{EVALUATE} plain --protocol multi-modal", 5, "--protocol cross-modal"),
+    (f"{EVALUATE} plain --protocol multi-modal --dry-run", 5, "--protocol cross-modal"),
+    *(
+        (f"{PROBE} {words}", 2, word)
+        for words, word in (
+            ("--epochs 3", "--epochs"),
+            ("--lr 0.5", "--lr"),
+            ("--strength 0", "--strength"),
+            ("--strength inf", "--strength"),
+            ("--strength nan", "--strength"),
+            ("--strength 1 --held-out 0.2", "--held-out"),
+            ("--strength 1 --seed 2", "--seed"),
+            ("--held-out 1", "between 0 and 1"),
+            ("--train-split test", "--train-split"),
+            ("--protocol mod-x", "'modx'"),
+            ("--protocol modx --strength 1e-6", "--strength"),
+            ("--protocol modx --held-out 0.2", "--held-out"),
+            ("--protocol modx --lr=-1", "--lr"),
+        )
+    ),
     (f"{EVALUATE} epoch_30.pt", 3, "import-checkpoint"),
     (f"buffer {B} -o out -q --size 6 --policy herding --checkpoint diverged", 8, "diverged"),
     ("buffer stream -o out --size 6", 3, f"{A} {B}"),
+    ("buffer buffer -o out --size 6", 3, "give a task"),
+    (f"buffer {A} -o out --size 6 --policy herding", 2, "--checkpoint"),
+    (f"buffer {A} -o out --size 6 --store-features", 2, "--checkpoint"),
+    (INVERT.replace("--buffer buffer", f"--buffer {A}"), 3, "not a buffer"),
+    (INVERT.replace("--buffer buffer", "--buffer empty"), 3, "empty"),
+    (INVERT.replace("plain", "stream"), 3, "not a checkpoint"),
+    (INVERT.replace("plain", "no-weights"), 5, "no-weights"),
+    (f"{INVERT} --min-score 0.3 --max-score 0.3", 2, "bound"),
+    (f"{INVERT} --rate 0", 2, "rate"),
+    ("sample emoji -o out", 2, "'emoji9'"),
     *((f"buffer edited-{n} -o out -q --size 6", 3, f"edited-{n}/train.") for n in range(5)),
     (SPLIT.format("uncaptioned.parquet"), 3, "--caption-column"),
     (SPLIT.format("numbers.parquet"), 3, "'caption'"),
@@ -92,7 +146,41 @@ MISTAKES = (
     (SPLIT.format("no.tar"), 3, "no.tar"),
     (f"{SPLIT.format('truncated.parquet')} --max-skip 0", 6, "truncated.parquet, row 13"),
     (f"{SPLIT.format('large.parquet')} --max-skip 0", 6, "large.parquet, row 13"),
+    (SPLIT.format("below-zero.tar"), 3, "below-zero.tar"),
+    (SPLIT.format("structs.parquet").replace("source", "column:g"), 3, "column 'g'"),
+    (SPLIT.format("structs.parquet").replace("source", "time:g"), 3, "column 'g'"),
+    (SPLIT.format("long.parquet"), 6, "too large 1"),
+    (f"{SPLIT.format('golden.parquet')} --holdout test=500", 3, "--holdout-most 10%"),
+    (f"{SPLIT.format('golden.parquet')} --holdout-most 10%", 2, "--holdout-most"),
     ("split buffer -o stream --by source --dry-run", 4, "stream"),
+    *(
+        (f"{REPORT} {words}", code, word)
+        for words, code, word in (
+            ("--fail-if bwt_gm:lt:1", 2, "bwt_gem"),
+            ("--fail-if rm@dta=x:lt:1", 2, "data"),
+            ("--fail-if rm@run=x:lt:1 -q", 3, "known: ctp"),
+            ("--fail-if fwt_gem:lt:1 -q", 3, "--run"),
+            ("--undefined ignore", 2, "--undefined"),
+            ("--junit -", 2, "stdout"),
+            ("--metric top5", 2, "--metric"),
+            ("--gallery mine", 2, "--gallery"),
+            ("--run nobody", 2, "--run"),
+            ("--baseline nobody", 2, "--baseline"),
+            ("--baseline .", 3, "checkpoint.json"),
+            ("--ranks nowhere.parquet", 3, "nowhere.parquet"),
+            ("--ranks mine.py", 3, "not a file of ranks"),
+            ("--checkpoint golden", 3, "no checkpoint"),
+            ("--table ctp-99", 2, ".csv"),
+            ("--table no.csv", 3, "no.csv"),
+            ("--csv out --latex out", 2, "choose separate directories"),
+            ("-o out --csv out/inside", 2, "--csv out/inside is in --out out"),
+            ("--csv out --junit out/j.xml", 2, "--junit"),
+            ("--csv -", 2, "stdout"),
+            ("--latex t.tex", 2, "such as t"),
+            ("--figures fig.pdf", 2, "such as fig"),
+        )
+    ),
+    ("forgetting-report bad-rows", 3, "bad-rows:2"),
     ("update golden.parquet --state prod --init plain --guard golden", 3, "'vlcpctl split'"),
     ("batch lines", 3, "lines"),
 )
@@ -147,6 +235,10 @@ def _write_sources(root: Path) -> None:
     for name, image in bad.items():
         changed = [{**one, "image": image} if at == 13 else one for at, one in enumerate(pairs)]
         write_parquet(root / f"{name}.parquet", changed)
+    write_parquet(root / "structs.parquet", [{**one, "g": {"a": 1}} for one in pairs])
+    long = [*pairs[:-1], {**pairs[-1], "caption": "x" * 1_000_001}]
+    write_parquet(root / "long.parquet", long)
+    tar_file(root / "below-zero.tar", block(b"a.bin", b"-0000001000\0"))
     whole = write_tar(root / "half.tar", img2dataset_members(4))
     whole.write_bytes(whole.read_bytes()[:3000])
     (root / "no.tar").write_bytes(b"\x01" * 5000)
@@ -166,6 +258,7 @@ def _write_checkpoints(root: Path) -> None:
     change(copy("diverged") / weights, lambda held: held["visual.proj"].mul_(float("nan")))
     change(copy("lacks-state") / "method/ctp/queue.safetensors", lambda held: held.pop("filled"))
     (copy("other-tokenizer") / "tokenizer.json").write_text("{")
+    (copy("no-weights") / weights).unlink()
     for name in ("other-weights", "diverged", "lacks-state", "other-tokenizer"):
         record_files_again(root / name)
     torch.save(
@@ -197,7 +290,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     root = make_inputs(tmp_path_factory.mktemp("inputs"))
     buffer(root / B, root / "later", policy="reservoir", size="6", quiet=True)
+    buffer(root / A, root / "empty", size="0.1%", quiet=True)
     write_rows(root / "rows", own_rows())
+    write_rows(root / "bad-rows", [row(), row(schema="vlcpctl.eval/2")])
     (root / "file").write_text("not a checkpoint")
     (root / "epoch_30.pt").write_text("not a checkpoint")
     (root / "golden").mkdir()

@@ -8,7 +8,8 @@ from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.files.digests import digests_of
-from vlcpctl.files.manifest import MANIFESTS, SEAL, seal_of, write_manifest
+from vlcpctl.files.manifest import MANIFESTS, SEAL, is_artifact, seal_of, write_manifest
+from vlcpctl.files.outputs import new_directory
 
 
 def write_checkpoint_manifest(directory: Path, content: str, **facts: Any) -> None:
@@ -25,6 +26,18 @@ def write_checkpoint_manifest(directory: Path, content: str, **facts: Any) -> No
     seal = seal_of({"content": content, "identity": made.identity, **body})
     identity = dict(made.identity)
     write_manifest(directory, "checkpoint", identity, content, {**body, SEAL: seal})
+
+
+def save_encoder(directory: Path, encoder: Any, content: str = "", **facts: Any) -> Path:
+    """A checkpoint of a run `seqf` with this encoder; its content id is `content STEP`."""
+    from vlcpctl.models import encoders
+
+    usual = {"run": "seqf", "method": "seqf", "buffer": None, "seed": 0, "step": 0, "tasks": []}
+    given: dict[str, Any] = {**usual, **facts}
+    with new_directory(directory, is_artifact) as temporary:
+        encoders.save(encoder, temporary)
+        write_checkpoint_manifest(temporary, content or f"content {given['step']}", **given)
+    return directory
 
 
 def record_files_again(directory: Path, kind: str = "checkpoint") -> None:

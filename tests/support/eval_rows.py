@@ -79,6 +79,11 @@ def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> str:
     return str(path)
 
 
+def rows_in(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file as they were written."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def read_back(path: Path, rows: Iterable[dict[str, Any]]) -> list[Row]:
     """The rows after a trip through a file."""
     return read_rows([write_rows(path, rows)])

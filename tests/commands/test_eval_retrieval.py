@@ -10,38 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from support.checkpoints import write_checkpoint_manifest
+from support.checkpoints import save_encoder
 from support.commands import eval_retrieval as run
+from support.eval_rows import rows_in
 
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Split, open_stream
 from vlcpctl.evaluation import embedding
-from vlcpctl.files.manifest import is_artifact
-from vlcpctl.files.outputs import new_directory
-from vlcpctl.files.rows import read_rows
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.configuration import checkpoint_transform
 from vlcpctl.report import formats
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
-KEYS = [
-    "i2t_r1",
-    "i2t_r5",
-    "i2t_r10",
-    "i2t_rmean",
-    "t2i_r1",
-    "t2i_r5",
-    "t2i_r10",
-    "t2i_rmean",
-    "rm",
-]
+KEYS = [f"{way}_{key}" for way in ("i2t", "t2i") for key in ("r1", "r5", "r10", "rmean")] + ["rm"]
 
 
 @pytest.fixture(scope="module")
@@ -58,38 +45,24 @@ def make_checkpoint(directory: Path, stream: Path, step: int, *, scale: float = 
     encoder = dual_encoder.build("tiny", seed=step)
     with torch.no_grad():
         next(encoder.module.parameters()).mul_(scale)
-    body = {
-        "run": "seqf",
-        "method": "seqf",
-        "buffer": None,
-        "seed": 0,
-        "step": step,
-        "tasks": [task.content for task in open_stream(stream)][: step + 1],
-    }
-    with new_directory(directory, is_artifact) as temporary:
-        dual_encoder.save(encoder, temporary)
-        write_checkpoint_manifest(temporary, f"content {step}", **body)
-    return directory
+    contents = [task.content for task in open_stream(stream)][: step + 1]
+    return save_encoder(directory, encoder, step=step, tasks=contents)
 
 
 def tasks(place: Path) -> list[Path]:
     return sorted((place / "stream").glob("[0-9]*"))
 
 
-def rows_of(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
-
-
 def evaluate(place: Path, out: Path, **options: Any) -> list[dict[str, Any]]:
     run(tasks(place), [place / "run" / "00", place / "run" / "01"], out=out, quiet=True, **options)
-    return rows_of(out.read_text())
+    return rows_in(out)
 
 
 def test_a_row_for_every_gallery_goes_to_stdout(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(tasks(place), [place / "run" / "01"], gallery="both", quiet=True)
-    rows = rows_of(capsys.readouterr().out)
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row["gallery"], row["task_step"], len(row["tasks"])) for row in rows] == [
         *(("own", step, 1) for step in range(3)),
         ("merged", 0, 1),
@@ -99,13 +72,6 @@ def test_a_row_for_every_gallery_goes_to_stdout(
     assert list(rows[0]["metrics"]) == KEYS
     assert rows[0]["metrics"] == rows[3]["metrics"]
     assert {row["checkpoint"] for row in rows} == {"content 1"}
-
-
-def test_rows_are_the_same_bytes_whatever_the_means(place: Path, tmp_path: Path) -> None:
-    evaluate(place, tmp_path / "a", gallery="both")
-    evaluate(place, tmp_path / "b", gallery="both", workers=2)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert len(read_rows([str(tmp_path / "a")])) == 9
 
 
 def test_a_task_is_embedded_once_per_checkpoint(
@@ -146,11 +112,12 @@ def test_images_are_decoded_once_for_all_checkpoints(
     real = Split.image
     monkeypatch.setattr(Split, "image", lambda self, row: (decoded.append(row), real(self, row))[1])
     rows = evaluate(place, tmp_path / "both", batch_size=5)
+    assert evaluate(place, tmp_path / "workers", batch_size=5, workers=2) == rows
     assert len(decoded) == 3 * 12
     alone = []
     for step in ("00", "01"):
         run(tasks(place), [place / "run" / step], out=tmp_path / step, batch_size=5, quiet=True)
-        alone += rows_of((tmp_path / step).read_text())
+        alone += rows_in(tmp_path / step)
     assert rows == alone
     assert len(decoded) == 3 * 36
     batch = 5 * 3 * checkpoint_transform(place / "run" / "00").image_size ** 2
@@ -174,7 +141,7 @@ def test_a_precision_is_an_option_of_the_row(place: Path, tmp_path: Path) -> Non
 
 def test_timings_are_kept_apart_from_rows(place: Path, tmp_path: Path) -> None:
     evaluate(place, tmp_path / "rows", timings=tmp_path / "timings")
-    timings = rows_of((tmp_path / "timings").read_text())
+    timings = rows_in(tmp_path / "timings")
     assert [row["what"] for row in timings].count("embed") == 6
     assert all(row["seconds"] >= 0 for row in timings)
     assert "seconds" not in (tmp_path / "rows").read_text()
@@ -187,7 +154,7 @@ def test_identical_content_counts_once(place: Path, tmp_path: Path) -> None:
     for way in ("unite", "separate"):
         out = tmp_path / way
         run([twins], [place / "run" / "00"], out=out, duplicates=way, quiet=True)
-    united, apart = (rows_of((tmp_path / way).read_text())[0] for way in ("unite", "separate"))
+    united, apart = (rows_in(tmp_path / way)[0] for way in ("unite", "separate"))
     assert (united["n_images"], united["n_texts"]) == (6, 6)
     assert (apart["n_images"], apart["n_texts"]) == (12, 12)
     assert apart["metrics"]["i2t_r1"] == 0
@@ -206,50 +173,10 @@ def test_an_image_that_cannot_be_decoded_is_named(
     assert "\n" not in str(caught.value)
 
 
-def test_a_diverged_model_is_named(place: Path, tmp_path: Path) -> None:
-    broken = make_checkpoint(tmp_path / "broken", place / "stream", 0, scale=float("nan"))
-    with pytest.raises(Diverged, match=r"broken on 00-part-0, .*NaN or infinite"):
-        run(tasks(place)[:1], [broken], quiet=True)
-
-
 def test_two_checkpoints_of_one_name_cannot_share_a_directory(place: Path, tmp_path: Path) -> None:
     twin = make_checkpoint(tmp_path / "other" / "00", place / "stream", 0)
     with pytest.raises(UsageError, match="two are named 00"):
         run(tasks(place), [place / "run" / "00", twin], save_embeddings=tmp_path / "emb")
-
-
-class Terminal(io.StringIO):
-    """A terminal in the place of stdout."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Stdout is a terminal of 80 columns."""
-    found = Terminal()
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(console, "results", lambda: found)
-    monkeypatch.setattr(formats, "results", lambda: found)
-    return found
-
-
-def test_a_terminal_shows_a_table(place: Path, terminal: Terminal) -> None:
-    run(tasks(place), [place / "run" / "01"], gallery="both")
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()).splitlines()
-    assert max(map(len, shown)) <= 80
-    assert shown[0] == "retrieval, cross-modal, split test, in percent"
-    assert shown[2].split() == ["data", "i2t_r1", "i2t_r5", "i2t_r10", *KEYS[4:7], "rm"]
-    assert "seqf, after task 1" in shown
-    assert [line.split("  ")[0] for line in shown if re.match(r"\d\d-|merged", line)] == [
-        *("00-part-0", "01-part-1", "02-part-2", "merged (1 task)", "merged (2 tasks)")
-    ]
-
-
-def test_json_prints_rows_on_a_terminal_too(place: Path, terminal: Terminal) -> None:
-    run(tasks(place)[:2], [place / "run" / "01"], json=True)
-    assert [row["task"] for row in rows_of(terminal.getvalue())] == ["00-part-0", "01-part-1"]
 
 
 def recalled(found: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, float]:
@@ -284,7 +211,7 @@ def test_saved_ranks_give_the_recalls_of_every_row(
     ranks = tmp_path / "ranks.parquet"
     run(paths, [checkpoint], out=tmp_path / "rows", save_ranks=ranks, quiet=True, **how)
     found = pq.read_table(ranks).to_pylist()
-    rows = rows_of((tmp_path / "rows").read_text())
+    rows = rows_in(tmp_path / "rows")
     assert len(rows) == 4
     assert len(found) == sum(row["n_images"] + row["n_texts"] for row in rows)
     for row in rows:
@@ -309,31 +236,6 @@ def test_saved_ranks_give_the_recalls_of_every_row(
         assert (one["rank"] == 1) == (one["wrong_rank"] > 1)
 
 
-def test_saved_ranks_follow_the_contract_of_reruns(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ranks = tmp_path / "ranks.parquet"
-    rows = evaluate(place, tmp_path / "rows", save_ranks=ranks)
-    first = ranks.read_bytes()
-    made = ranks.stat().st_mtime_ns
-    assert evaluate(place, tmp_path / "rows", save_ranks=ranks) == rows
-    assert ranks.stat().st_mtime_ns == made
-    ranks.unlink()
-    assert evaluate(place, tmp_path / "rows", save_ranks=ranks) == rows
-    assert ranks.read_bytes() == first
-    (tmp_path / "rows").unlink()
-    made = ranks.stat().st_mtime_ns
-    assert evaluate(place, tmp_path / "rows", save_ranks=ranks) == rows
-    assert ranks.stat().st_mtime_ns == made
-    with pytest.raises(OutputExists, match=r"limit was \[None\] and is now \[3\]"):
-        evaluate(place, tmp_path / "other", save_ranks=ranks, limit=3)
-    evaluate(place, tmp_path / "other", save_ranks=ranks, limit=3, force=True)
-    assert len(pq.read_table(ranks)) < len(pq.read_table(io.BytesIO(first)))
-    capsys.readouterr()
-    run(tasks(place), [place / "run" / "00"], save_ranks=tmp_path / "new", dry_run=True)
-    assert capsys.readouterr().err.endswith(f"ranks of every query to {tmp_path / 'new'}\n")
-
-
 def test_finished_files_that_were_damaged_are_refused(place: Path, tmp_path: Path) -> None:
     """They would otherwise be reported as finished, and read by others."""
     ranks, embeddings = tmp_path / "ranks.parquet", tmp_path / "emb"
@@ -353,22 +255,42 @@ def test_finished_files_that_were_damaged_are_refused(place: Path, tmp_path: Pat
     again()
 
 
-def test_ranks_are_not_written_over_other_files(place: Path, tmp_path: Path) -> None:
-    other = tmp_path / "index.parquet"
-    pq.write_table(pa.table({"key": ["a"]}), other)
-    before = other.read_bytes()
-    with pytest.raises(OutputExists, match="choose another --out"):
-        evaluate(place, tmp_path / "rows", save_ranks=other, force=True)
-    assert other.read_bytes() == before
-    with pytest.raises(UsageError, match="give two files"):
-        evaluate(place, tmp_path / "rows", save_ranks=tmp_path / "rows")
-    with pytest.raises(UsageError, match="give the path"):
-        evaluate(place, tmp_path / "rows", save_ranks=Path("-"))
-    assert not (tmp_path / "rows").exists()
+def test_rows_and_ranks_are_made_again_without_each_other(place: Path, tmp_path: Path) -> None:
+    rows, ranks = tmp_path / "rows", tmp_path / "ranks.parquet"
+    first = evaluate(place, rows, save_ranks=ranks)
+    before = {path: path.read_bytes() for path in (rows, ranks)}
+    made = ranks.stat().st_mtime_ns
+    for lost in ((), (rows,), (ranks,)):
+        for path in lost:
+            path.unlink()
+        assert evaluate(place, rows, save_ranks=ranks) == first
+        assert {path: path.read_bytes() for path in (rows, ranks)} == before
+        assert (ranks.stat().st_mtime_ns == made) is (ranks not in lost)
 
 
-def test_a_failed_evaluation_leaves_no_ranks(place: Path, tmp_path: Path) -> None:
+def test_a_diverged_model_is_named_and_leaves_nothing(place: Path, tmp_path: Path) -> None:
     broken = make_checkpoint(tmp_path / "nan", place / "stream", 1, scale=float("nan"))
-    with pytest.raises(Diverged):
+    with pytest.raises(Diverged, match="nan on 00-part-0"):
         run(tasks(place), [place / "run" / "00", broken], save_ranks=tmp_path / "r", quiet=True)
     assert [path.name for path in tmp_path.iterdir()] == ["nan"]
+
+
+def test_a_terminal_shows_a_table_and_with_json_rows(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    for part in (console, formats):
+        monkeypatch.setattr(part, "results", lambda: screen)
+    run(tasks(place), [place / "run" / "01"], gallery="both")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue()).splitlines()
+    assert max(map(len, shown)) <= 80
+    assert [line.split("  ")[0] for line in shown if re.match(r"\d\d-|merged", line)] == [
+        *("00-part-0", "01-part-1", "02-part-2", "merged (1 task)", "merged (2 tasks)")
+    ]
+    screen.truncate(0)
+    screen.seek(0)
+    run(tasks(place)[:2], [place / "run" / "01"], json=True)
+    rows = [json.loads(line) for line in screen.getvalue().splitlines()]
+    assert [row["task"] for row in rows] == ["00-part-0", "01-part-1"]

@@ -1,290 +1,175 @@
-"""The command as users run it: what goes where, and with which exit code."""
+"""`vlcpctl forgetting-report` as users run it: what goes where, and with which exit code."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-import re
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from support.eval_rows import current, merged_rows, own_rows, row, write_rows
-from support.program import check_refused, run_program
-from support.run_checkpoints import write_run
+from support.eval_rows import current, merged_rows, own_rows, write_rows
+from support.program import ProgramResult, check_refused, run_program
+from support.published import write_table
 
-from vlcpctl.report.report import read_facts
-
-COMMAND = [sys.executable, "-m", "vlcpctl", "forgetting-report"]
-
-
-def _run(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *words], input=stdin, capture_output=True, text=True, check=False
-    )
+NAME = "forgetting-report"
+Run = Callable[..., ProgramResult]
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> str:
-    return write_rows(tmp_path / "rows.ndjson", own_rows() + merged_rows())
+def place(tmp_path: Path) -> Path:
+    """Rows of two runs in `both`, of one in `rows`, and a table with that one."""
+    own = current(own_rows() + merged_rows())
+    write_rows(tmp_path / "rows", own)
+    write_rows(tmp_path / "both", own + current(own_rows(run="er")))
+    lines = [["", "CTP", "ctp", "", "30.00"], ["", "LwF", "lwf", "", "29.00"]]
+    write_table(tmp_path / "mine.csv", {"rm": "own_final.rm"}, lines)
+    return tmp_path
 
 
-def test_tables_go_to_stdout(rows: str) -> None:
-    done = _run(rows)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Forgetting in rm, own galleries" in done.stdout
-    assert "\x1b" not in done.stdout
+@pytest.fixture
+def run(place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(place)
+    return lambda words: run_program(capfd, NAME, *words.split())
 
 
-def test_rows_come_from_stdin(rows: str) -> None:
-    assert _run("-", stdin=Path(rows).read_text()).stdout == _run(rows).stdout
+def test_tables_and_json_go_to_stdout_and_rows_may_come_from_stdin(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = run("rows")
+    assert (shown.code, shown.err) == (0, "")
+    assert "Forgetting in rm, own galleries" in shown.out
+    assert "\x1b" not in shown.out
+    piped = io.TextIOWrapper(io.BytesIO((place / "rows").read_bytes()))
+    monkeypatch.setattr(sys, "stdin", piped)
+    assert run("-").out == shown.out
+    (line,) = run("rows --json").out.splitlines()
+    made = json.loads(line)
+    assert (made["schema"], "tables" in made["identity"]) == ("vlcpctl.report/2", False)
 
 
-def test_the_path_of_the_report_is_the_last_line(rows: str, tmp_path: Path) -> None:
-    out = tmp_path / "report"
-    assert _run(rows, "-o", str(out)).stdout.splitlines()[-1] == str(out)
-    assert _run(rows, "-o", str(out), "--quiet").stdout == f"{out}\n"
-    names = {path.name for path in out.iterdir()}
+def test_the_path_of_the_report_is_the_last_line(run: Run, place: Path) -> None:
+    assert run("rows -o report").out.splitlines()[-1] == "report"
+    assert run("rows -o report --quiet").out == "report\n"
+    names = {path.name for path in (place / "report").iterdir()}
     assert names == {"report.html", "report.md", "facts.csv", "summary.json"}
 
 
-def test_json_is_one_object_on_one_line(rows: str) -> None:
-    done = _run(rows, "--json")
-    assert json.loads(done.stdout)["schema"] == "vlcpctl.report/2"
-    assert done.stdout.count("\n") == 1
-
-
-def test_a_gate_that_holds_exits_with_7_after_the_report(rows: str, tmp_path: Path) -> None:
-    out = tmp_path / "report"
-    done = _run(rows, "-o", str(out), "--fail-if", "bwt_gem:lt:-5", "--fail-if", "rm:lt:0")
-    assert done.returncode == 7
-    assert "ctp: bwt_gem.rm = -9.0000 < -5" in done.stderr
-    assert "rm:lt:0" in done.stdout
-    assert (out / "report.html").exists()
-
-
-def test_a_gate_that_does_not_hold_exits_with_0(rows: str) -> None:
-    assert _run(rows, "--fail-if", "bwt_gem:lt:-10").returncode == 0
-
-
-def test_verdicts_are_printed_for_every_gate(rows: str) -> None:
-    done = _run(rows, "--fail-if", "bwt_gem:lt:-10", "--fail-if", "rm:lt:1")
-    assert (done.returncode, done.stderr) == (0, "")
-    table = done.stdout.split("Conditions (--fail-if)")[1]
-    assert [line.split()[-1] for line in table.splitlines() if ":lt:" in line] == ["passes"] * 2
-    for words in ("-9.0000", "< -10", "35.0000", "< 1"):
-        assert words in table
-
-
-def test_a_quiet_gate_still_says_why_it_fails(rows: str) -> None:
-    done = _run(rows, "-q", "--fail-if", "bwt_gem:lt:-5")
-    assert (done.returncode, done.stdout) == (7, "")
-    assert done.stderr.startswith("vlcpctl forgetting-report: --fail-if holds: ctp: bwt_gem.rm")
-    assert done.stderr.count("\n") == 1
-
-
-def test_in_the_first_week_forgetting_is_not_defined_yet(tmp_path: Path) -> None:
-    rows = write_rows(tmp_path / "r", own_rows()[:1])
-    refused = _run(rows, "--fail-if", "bwt_gem:lt:-5")
-    assert refused.returncode == 3
-    assert "--undefined pass" in refused.stderr
-    done = _run(rows, "--fail-if", "bwt_gem:lt:-5", "--undefined", "pass")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "not defined yet (1 task)" in done.stdout
-    failed = _run(rows, "--fail-if", "bwt_gem:lt:-5", "--fail-if", "rm:gt:1", "--undefined", "pass")
-    assert failed.returncode == 7
-
-
 @pytest.mark.parametrize(
-    ("condition", "code"), [("bwt_gem:lt:-10", 0), ("bwt_gem:lt:-5", 7), ("fwt_gem:lt:1", 3)]
+    ("conditions", "code", "tag"),
+    [
+        ("--fail-if bwt_gem:lt:-10", 0, "system-out"),
+        ("--fail-if bwt_gem:lt:-5", 7, "failure"),
+        ("--fail-if fwt_gem:lt:1", 3, "error"),
+    ],
 )
-def test_junit_and_step_summary_are_written_whatever_the_verdict(
-    rows: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str, code: int
+def test_a_gate_has_its_code_and_its_files_whatever_the_verdict(
+    run: Run,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    conditions: str,
+    code: int,
+    tag: str,
 ) -> None:
-    junit, summary = tmp_path / "gates.xml", tmp_path / "summary.md"
+    summary = place / "summary.md"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     for _ in range(2):
-        done = _run(rows, "-q", "--fail-if", condition, "--junit", str(junit))
-        assert done.returncode == code
-    (case,) = ET.parse(junit).iter("testcase")
-    assert case[0].tag == {0: "system-out", 7: "failure", 3: "error"}[code]
+        done = run(f"rows {conditions} --fail-if rm:lt:1 -q --junit gates.xml -o report")
+        assert done.code == code
+    first, second = ET.parse(place / "gates.xml").iter("testcase")
+    assert (first[0].tag, second[0].tag) == (tag, "system-out")
     assert summary.read_text().count("## Forgetting report") == 2
+    assert (place / "report/report.html").exists()
+    if code == 7:
+        (line,) = done.err.splitlines()
+        assert "ctp: bwt_gem.rm = -9.0000 < -5" in line
 
 
-def test_a_foreign_junit_file_is_refused_before_anything_is_written(
-    rows: str, tmp_path: Path
-) -> None:
-    junit, out = tmp_path / "gates.xml", tmp_path / "report"
-    junit.write_text("mine")
-    done = _run(rows, "-o", str(out), "--fail-if", "rm:lt:1", "--junit", str(junit))
-    assert (done.returncode, done.stdout) == (4, "")
-    assert not out.exists()
-    inside = _run(rows, "-o", str(out), "--junit", str(out / "gates.xml"))
-    assert inside.returncode == 2
-    assert not out.exists()
+def test_in_the_first_week_forgetting_is_not_defined_yet(run: Run, place: Path) -> None:
+    write_rows(place / "first", own_rows()[:1])
+    words = "first --fail-if bwt_gem:lt:-5"
+    assert run(words).code == 3
+    done = run(f"{words} --undefined pass")
+    assert (done.code, done.err) == (0, "")
+    assert "not defined yet (1 task)" in done.out
+    assert run(f"{words} --fail-if rm:gt:1 --undefined pass").code == 7
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (["--fail-if", "bwt_gm:lt:1"], 2),
-        (["--fail-if", "rm@dta=x:lt:1"], 2),
-        (["--fail-if", "rm@run=x:lt:1"], 3),
-        (["--undefined", "ignore"], 2),
-        (["--junit", "-"], 2),
-        (["--metric", "top5"], 2),
-        (["--gallery", "mine"], 2),
-        (["--run", "nobody"], 2),
-        (["--fail-if", "fwt_gem:lt:1"], 3),
-    ],
-)
-def test_what_cannot_be_answered_has_its_code(rows: str, words: list[str], code: int) -> None:
-    done = _run(rows, *words)
-    assert done.returncode == code
-    assert done.stderr.startswith("vlcpctl forgetting-report: ")
+def test_one_run_is_shown_when_asked(run: Run) -> None:
+    assert "er  " in run("both").out
+    assert "er  " not in run("both --run ctp").out
 
 
-@pytest.fixture
-def weeks(tmp_path: Path) -> str:
-    """Rows of a run on its tasks and a guard, and of the imported model that it starts from."""
-    about = {"run": "production", "method": "imported", "checkpoint": "abcdef0", "step": None}
-    outside = [row(task_step=None, step=step, metrics={"rm": 60.0 - step}) for step in range(3)]
-    trained = [*own_rows(), *merged_rows(), *outside]
-    found = [
-        one | {"metrics": {"rm": one["metrics"]["rm"]}} for one in current(trained, start="abcdef0")
-    ]
-    start = current([row(task_step=None, metrics={"rm": 80.0})])[0] | about | {"config": None}
-    return write_rows(tmp_path / "weeks.ndjson", [*found, start])
-
-
-def test_guards_are_compared_with_the_model_that_the_run_started_from(weeks: str) -> None:
-    done = _run(weeks)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Guards: rm on data outside the stream" in done.stdout
-    assert "every metric" not in done.stdout
-    assert re.search(r"ctp +80.00 +60.00 +59.00 +58.00 +22.00", done.stdout)
-
-
-def test_guards_are_in_every_file_of_a_report(weeks: str, tmp_path: Path) -> None:
-    out = tmp_path / "report"
-    assert _run(weeks, "-o", str(out), "-q").returncode == 0
-    for name in ("report.md", "report.html"):
-        assert "Guards: every metric" in (out / name).read_text()
-    summary = json.loads((out / "summary.json").read_text())
-    assert summary["baseline"] == {"given": None, "runs": {"ctp": ["production"]}}
-    assert summary["guards"] == ["coco"]
-    facts = read_facts((out / "facts.csv").read_text())
-    (guard,) = [one for one in facts if (one["metric"], one["gallery"]) == ("drop", "outside")]
-    assert (guard["data"], guard["key"], guard["value"]) == ("coco", "rm", 22)
-
-
-def test_a_report_with_another_baseline_is_another_report(weeks: str, tmp_path: Path) -> None:
-    words = (weeks, "-o", str(tmp_path / "report"), "-q")
-    assert _run(*words).returncode == 0
-    done = _run(*words, "--baseline", "abcdef")
-    assert done.returncode == 4
-    assert "baseline" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (("--baseline", "nobody"), 2, "--baseline: unknown run 'nobody'"),
-        (("--baseline", "."), 3, "checkpoint.json"),
-        (("--guard", "flickr*"), 2, "(known: coco)"),
-        (("--ranks", "nowhere.parquet"), 3, "cannot read nowhere.parquet"),
-        (("--ranks", __file__), 3, "is not a file of ranks"),
-    ],
-)
-def test_options_about_guards_are_refused_in_one_line(
-    weeks: str, words: tuple[str, str], code: int, said: str
-) -> None:
-    done = _run(weeks, *words)
-    assert (done.returncode, done.stdout) == (code, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("vlcpctl forgetting-report: ")
-    assert said in line
-
-
-def test_bad_rows_exit_with_3_and_their_place(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "rows", [row(), row(schema="vlcpctl.eval/2")])
-    done = _run(path)
-    assert done.returncode == 3
-    assert f"{path}:2" in done.stderr
-
-
-def test_one_gallery_and_one_run_are_shown_when_asked(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "r", own_rows() + merged_rows() + own_rows(run="other"))
-    text = _run(path, "--gallery", "own", "--run", "ctp").stdout
-    assert "merged" not in text
-    assert "other" not in text
-
-
-def test_the_report_imports_no_torch(rows: str) -> None:
-    code = (
-        "import sys; from vlcpctl.commands.forgetting_report import ForgettingReport; "
-        f"ForgettingReport([{rows!r}], quiet=True).execute(); assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-# They need the model at the start, or data outside the stream.
-
-
-def test_two_protocols_are_two_sections_with_their_own_metrics(rows: str, tmp_path: Path) -> None:
+def test_two_protocols_are_two_sections_with_their_own_metrics(run: Run, place: Path) -> None:
     other = [
         one | {"protocol": "multi-modal", "metrics": {"map_1": rm, "map_5": rm + 1, "map_10": rm}}
-        for one in own_rows() + merged_rows()
+        for one in current(own_rows() + merged_rows())
         for rm in [one["metrics"]["rm"] / 2]
     ]
-    fused = write_rows(tmp_path / "fused.ndjson", other)
-    done = _run(rows, fused)
-    assert (done.returncode, done.stderr) == (0, "")
-    first, second = done.stdout.split("retrieval, multi-modal, test split")
+    write_rows(place / "fused", other)
+    first, second = run("rows fused").out.split("retrieval, multi-modal, test split")
     assert "Forgetting in rm, own galleries" in first
     assert "map_" not in first
     assert "Forgetting in map_1, own galleries" in second
     assert "t2i_r1" not in second
-    chosen = _run(rows, fused, "--metric", "map_5").stdout
-    assert "Forgetting in map_5, own galleries" in chosen
-    assert "Forgetting in rm, own galleries" in chosen
-    facts = json.loads(_run(rows, fused, "--json").stdout)["facts"]
+    facts = json.loads(run("rows fused --json").out)["facts"]
     found = [one for one in facts if one["protocol"] == "multi-modal"]
     assert {one["key"] for one in found} == {"map_1", "map_5", "map_10"}
     (lost,) = [one for one in found if (one["metric"], one["key"]) == ("bwt_gem", "map_1")]
     assert lost["value"] == -4.5
-    assert _run(rows, fused, "--fail-if", "bwt_gem.map_5:lt:-4").returncode == 7
+    assert run("rows fused --fail-if bwt_gem.map_5:lt:-4").code == 7
 
 
-def test_checkpoints_of_the_runs_add_their_cost(rows: str, tmp_path: Path) -> None:
-    write_run(tmp_path / "runs" / "ctp")
-    done = _run(rows, "--checkpoint", str(tmp_path / "runs"), "-o", str(tmp_path / "report"))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Cost of the training" in done.stdout
-    assert "ctp      3    12.00    960" in done.stdout
-    assert "loss over the steps" in (tmp_path / "report/report.html").read_text()
-
-
-def test_a_place_without_checkpoints_is_refused(rows: str, tmp_path: Path) -> None:
-    done = _run(rows, "--checkpoint", str(tmp_path))
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "has no checkpoint in it" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_a_directory_stands_for_the_files_of_rows_below_it(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "runs/.old").mkdir(parents=True)
-    (tmp_path / "runs/events.ndjson").write_text('{"schema": "other/1"}\n')
-    refused = run_program(capfd, "forgetting-report", tmp_path / "runs")
-    check_refused(refused, "forgetting-report", 3, "has no files of evaluation rows")
+def test_a_directory_stands_for_the_files_of_rows_below_it(run: Run, place: Path) -> None:
+    (place / "runs/.old").mkdir(parents=True)
+    (place / "runs/events.ndjson").write_text('{"schema": "other/1"}\n')
+    check_refused(run("runs"), NAME, 3, "no files of evaluation rows")
     rows = own_rows()
-    write_rows(tmp_path / "runs/a.ndjson", rows[:3])
-    write_rows(tmp_path / "runs/b.ndjson", rows[3:])
-    write_rows(tmp_path / "runs/.old/c.ndjson", own_rows(run="other"))
-    found = run_program(capfd, "forgetting-report", tmp_path / "runs", "--json")
-    assert (found.code, json.loads(found.out)["content"]) == (0, json.loads(
-        run_program(capfd, "forgetting-report", write_rows(tmp_path / "all", rows), "--json").out
-    )["content"])  # fmt: skip
+    write_rows(place / "runs/a.ndjson", rows[:3])
+    write_rows(place / "runs/b.ndjson", rows[3:])
+    write_rows(place / "runs/.old/c.ndjson", own_rows(run="other"))
+    write_rows(place / "all", rows)
+    contents = [json.loads(run(f"{one} --json").out)["content"] for one in ("runs", "all")]
+    assert contents[0] == contents[1]
+
+
+def test_the_terminal_shows_only_the_chosen_tables(run: Run) -> None:
+    ended = run("both --table mine.csv")
+    assert (ended.code, ended.err) == (0, "")
+    assert "CTP  paper   30.00\n     here    37.33\n" in ended.out
+    assert "Forgetting in rm" not in ended.out
+    assert "Conditions (--fail-if)" in run("both --table mine.csv --fail-if rm:lt:0").out
+
+
+def test_a_report_has_them_first_and_their_cells_as_csv(run: Run, place: Path) -> None:
+    assert run("both --table mine.csv -o report -q").code == 0
+    for name in ("report.html", "report.md"):
+        text = (place / "report" / name).read_text()
+        assert 0 < text.index("Example, Table 1") < text.index("Forgetting in rm")
+    cell, absent = csv.DictReader((place / "report/mine.csv").read_text().splitlines())
+    assert (cell["paper"], cell["here"], absent["here"]) == ("30.0", "37.333333", "")
+    # The table belongs to the settings of the report: another text makes another report.
+    table = place / "mine.csv"
+    table.write_text(table.read_text().replace("30.00", "31.00"))
+    check_refused(run("both --table mine.csv -o report -q"), NAME, 4, "--force")
+
+
+@pytest.mark.parametrize(("option", "ending"), [("--csv", ".csv"), ("--latex", ".tex")])
+def test_every_table_is_a_file(run: Run, place: Path, option: str, ending: str) -> None:
+    ended = run(f"both --table mine.csv {option} out -q")
+    assert (ended.code, ended.err) == (0, "")
+    names = {path.name for path in (place / "out").iterdir()} - {"tables.json"}
+    tables = ("merged-final", "own-final", "forgetting")
+    assert names == {f"mine{ending}", *(f"retrieval-{one}{ending}" for one in tables)}
+    assert run(f"both {option} out -q --force").code == 0
+    assert not (place / "out" / f"mine{ending}").exists()
+    text = (place / "out" / f"retrieval-forgetting{ending}").read_text(encoding="utf-8")
+    if option == "--csv":
+        found = {one["run"]: float(one["BWT"]) for one in csv.DictReader(text.splitlines())}
+        assert found == {"ctp": -9.0, "er": -9.0}
+    else:
+        caption = "Forgetting in R@mean, own galleries (retrieval, cross-modal, test split)"
+        assert f"{{{caption}}}" in text

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.eval_rows import own_rows, write_rows
 
 TORCH = ("torch", "open_clip", "transformers", "timm", "webdataset")
 COMPILER = ("torch._dynamo", "torch._inductor")
@@ -22,6 +23,7 @@ TABLE = [
     ("buffer stream/00-part-0 -o new --size 4", (*TORCH, "faiss")),
     ("check stream/00-part-0", TORCH),
     ("inspect stream/00-part-0", TORCH),
+    ("forgetting-report rows -o new", TORCH),
     ("methods", (*TORCH, "numpy", "pyarrow")),
     ("forget --help", (*TORCH, "numpy", "pyarrow")),
     ("eval-retrieval stream/00-part-0 --checkpoint model -o new", DUAL),
@@ -43,6 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "train-step stream/01-part-1 -o other --previous model --method seqf --steps 1",
     ):
         subprocess.run([sys.executable, "-m", "vlcpctl", *line.split()], check=True, cwd=root)
+    write_rows(root / "rows", own_rows())
     return root
 
 

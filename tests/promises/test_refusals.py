@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.checkpoints import record_files_again
 from support.edits import record_again
-from support.eval_rows import own_rows, write_rows
+from support.eval_rows import own_rows, row, write_rows
 from support.evaluators import EVALUATORS
 from support.hostile import block, tar_file
 from support.method_files import MINE
@@ -42,6 +42,7 @@ SPLIT = "split {} -o out --by source -q"
 INVERT = "invert-texts --checkpoint plain --buffer buffer -o out -q"
 EVALUATE = f"eval-retrieval {A} -q --checkpoint"
 
+REPORT = "forgetting-report rows"
 PROBE = f"eval-probe {A} -q --checkpoint plain"
 
 # A line, its exit code, and a word of the message: what is wrong, or what to type next.
@@ -98,6 +99,10 @@ MISTAKES = (
             (f"--distractors {B} --protocol multi-modal", "--distractors"),
             ("--gallery-checkpoint queued --protocol multi-modal", "--gallery-checkpoint"),
             ("-o out --save-ranks out", "two files"),
+            ("-o out --shard-index 0", "--num-shards"),
+            ("-o out --num-shards 2 --shard-index 2", "the last is 1"),
+            ("-o out --num-shards 2 --force", "--force"),
+            ("-o - --num-shards 2", "path"),
             ("-o out --save-ranks -", "path"),
         )
     ),
@@ -148,6 +153,34 @@ MISTAKES = (
     (f"{SPLIT.format('golden.parquet')} --holdout test=500", 3, "--holdout-most 10%"),
     (f"{SPLIT.format('golden.parquet')} --holdout-most 10%", 2, "--holdout-most"),
     ("split buffer -o stream --by source --dry-run", 4, "stream"),
+    *(
+        (f"{REPORT} {words}", code, word)
+        for words, code, word in (
+            ("--fail-if bwt_gm:lt:1", 2, "bwt_gem"),
+            ("--fail-if rm@dta=x:lt:1", 2, "data"),
+            ("--fail-if rm@run=x:lt:1 -q", 3, "known: ctp"),
+            ("--fail-if fwt_gem:lt:1 -q", 3, "--run"),
+            ("--undefined ignore", 2, "--undefined"),
+            ("--junit -", 2, "stdout"),
+            ("--metric top5", 2, "--metric"),
+            ("--gallery mine", 2, "--gallery"),
+            ("--run nobody", 2, "--run"),
+            ("--baseline nobody", 2, "--baseline"),
+            ("--baseline .", 3, "checkpoint.json"),
+            ("--ranks nowhere.parquet", 3, "nowhere.parquet"),
+            ("--ranks mine.py", 3, "not a file of ranks"),
+            ("--checkpoint golden", 3, "no checkpoint"),
+            ("--table ctp-99", 2, ".csv"),
+            ("--table no.csv", 3, "no.csv"),
+            ("--csv out --latex out", 2, "choose separate directories"),
+            ("-o out --csv out/inside", 2, "--csv out/inside is in --out out"),
+            ("--csv out --junit out/j.xml", 2, "--junit"),
+            ("--csv -", 2, "stdout"),
+            ("--latex t.tex", 2, "such as t"),
+            ("--figures fig.pdf", 2, "such as fig"),
+        )
+    ),
+    ("forgetting-report bad-rows", 3, "bad-rows:2"),
     ("update golden.parquet --state prod --init plain --guard golden", 3, "'vlcpctl split'"),
     ("batch lines", 3, "lines"),
 )
@@ -259,6 +292,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     buffer(root / B, root / "later", policy="reservoir", size="6", quiet=True)
     buffer(root / A, root / "empty", size="0.1%", quiet=True)
     write_rows(root / "rows", own_rows())
+    write_rows(root / "bad-rows", [row(), row(schema="vlcpctl.eval/2")])
     (root / "file").write_text("not a checkpoint")
     (root / "epoch_30.pt").write_text("not a checkpoint")
     (root / "golden").mkdir()

@@ -153,6 +153,29 @@ MISTAKES = (
     (f"{SPLIT.format('golden.parquet')} --holdout test=500", 3, "--holdout-most 10%"),
     (f"{SPLIT.format('golden.parquet')} --holdout-most 10%", 2, "--holdout-most"),
     ("split buffer -o stream --by source --dry-run", 4, "stream"),
+    ("merge plain -o out", 2, "at least 2"),
+    (f"merge plain {A} -o out", 3, "not a checkpoint"),
+    *(
+        (f"merge plain queued -o out {words}", 2, word)
+        for words, word in (
+            ("--rule tie", "'ties'"),
+            ("--rule ties", "--base START"),
+            ("--base plain", "--base"),
+            ("--rule ties --base plain", "leave it out"),
+            ("--rule ema --weights 1,2", "--weights"),
+            ("--weights 1,2,3", "--weights"),
+            ("--weights 1,-1", "--weights"),
+            ("--weights 0,0", "--weights"),
+            ("--weights 1,nan", "--weights"),
+            ("--weights 1,2 --weights 1.0,2", "twice"),
+            ("--set weights=1", "hyper-parameter"),
+            ("--rule ema --set decay=2", "[0, 1]"),
+            ("--rule ema --set decay", "NAME=VALUE"),
+            ("--rule ema --set decay=.5,0.5", "twice"),
+            ("--rule ema --set decay=1 --set decay=0", "twice"),
+            (f"--batch-norm-from {B}", "--batch-norm-from"),
+        )
+    ),
     *(
         (f"{REPORT} {words}", code, word)
         for words, code, word in (

@@ -206,6 +206,9 @@ MISTAKES = (
     ("forgetting-report bad-rows", 3, "bad-rows:2"),
     ("update golden.parquet --state prod --init plain --guard golden", 3, "'vlcpctl split'"),
     ("batch lines", 3, "lines"),
+    ("batch latin", 3, "latin:1"),
+    (f"spatial-report {A} --checkpoint plain", 2, "two checkpoints"),
+    (f"spatial-report {A} --checkpoint plain --checkpoint queued --json -o -", 2, "no effect"),
 )
 DRY = (
     f"{FIRST} ctp --dry-run",
@@ -320,6 +323,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "epoch_30.pt").write_text("not a checkpoint")
     (root / "golden").mkdir()
     (root / "golden/1.jpg").touch()
+    (root / "latin").write_bytes(b"check caf\xe9\n")
     (root / "mine.py").write_text(MINE)
     (root / "typo.json").write_text('{"embed_dim": 8, "vision_cfg": {}, "text_cfg": {"widht": 8}}')
     _write_sources(root)
@@ -403,7 +407,7 @@ def test_other_settings_for_the_same_output_are_listed(program: Program) -> None
 
 @pytest.mark.parametrize("line", DRY)
 def test_dry_runs_and_refusals_import_no_torch(place: Path, line: str) -> None:
-    heavy = ("torch", "open_clip", "transformers")
+    heavy = ("torch", "open_clip", "transformers", "pydantic")
     shown = f"print([name for name in {heavy} if name in sys.modules])"
     program = f"""
 import sys

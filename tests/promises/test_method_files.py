@@ -145,7 +145,8 @@ def test_methods_and_the_configuration_show_it(
     )
     assert described["source"]["file"].startswith("sha256:")
     words = (stream[0], "-o", tmp_path / "00", "--method", "ctp", "--method-file", file)
-    unused = _train(capfd, *words, "--model", "micro", "--dry-run")
+    how = ("--preset", "tiny", "--model", "micro", "--batch-size", 4, "--steps", 1, "--dry-run")
+    unused = run_program(capfd, "train-step", *words, *how)
     assert unused.code == 0
     assert f"uses nothing of --method-file {file}" in unused.err
     words = (stream[0], "-o", tmp_path / "00", "--method", "mine", "--method-file", file)

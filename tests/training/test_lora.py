@@ -170,14 +170,6 @@ def test_methods_keep_their_state_over_tasks_with_and_without_adapters(
         assert written == (lora is not None and names != "ema")
 
 
-def test_an_average_of_weights_is_written_without_an_adapter_and_the_plan_says_so(
-    world: TrainingWorld, first: Path, tmp_path: Path
-) -> None:
-    lines = "\n".join(notes.lines(make_plan(_second(world, first, tmp_path / "01", "ema"))))
-    assert "ema writes an average of weights" in lines
-    assert "the checkpoint has no adapter beside it" in lines
-
-
 def test_the_plan_counts_the_weights_that_train(
     world: TrainingWorld, first: Path, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from vlcpctl.distributed.world import World
 from vlcpctl.models.imports import preload
 from vlcpctl.testing.battery import TrainingWorld, kill_at, make_world, request
 from vlcpctl.training import launch
+from vlcpctl.training import train_step as module
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.state import ResumeDirectory
 from vlcpctl.training.train_step import train_step
@@ -125,8 +126,8 @@ def _train(step: TrainRequest, *, dies: bool = False) -> None:
             train_step(step, observe)
             return
         assert here is not None
-        train = launch.train_step
-        launch.train_step = lambda *given, **how: train(*given, observe=observe, **how)
+        train = module.train_step
+        module.train_step = lambda *given, **how: train(*given, observe=observe, **how)
         launch.take_part(step, here)
 
     codes = run_together(act, step.nproc)

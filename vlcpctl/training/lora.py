@@ -103,7 +103,7 @@ def check_lora(request: TrainRequest) -> None:
 
 
 def lora_lines(request: TrainRequest) -> Iterator[str]:
-    """Lines of the plan: the weights that train, and an adapter that is not written."""
+    """The line of the plan about the weights that train; none without --lora."""
     if request.settings.lora is None or request.previous is None:
         return
     size, shapes = parse_lora(request.settings.lora), _shapes(request.previous)

@@ -370,18 +370,23 @@ def test_stdout_is_no_place_for_what_is_not_rows(program: Program, line: str) ->
     check_refused(program(f"{line} -o -"), line.partition(" ")[0], 2, "stdout")
 
 
-@pytest.mark.parametrize("kind", ["tensorboard", "wandb"])
-def test_a_missing_tracker_is_reported_before_a_model_is_loaded(
-    program: Program, monkeypatch: pytest.MonkeyPatch, kind: str
+@pytest.mark.parametrize(
+    ("package", "line"),
+    [
+        *((kind, f"{FIRST} seqf --log {kind}:x") for kind in ("tensorboard", "wandb")),
+        *((kind, f"{EVALUATE} plain --log {kind}:x") for kind in ("tensorboard", "wandb")),
+        ("imagehash", f"check --near-duplicates 4 {A}"),
+    ],
+)
+def test_a_missing_package_is_reported_before_the_work(
+    program: Program, monkeypatch: pytest.MonkeyPatch, package: str, line: str
 ) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
         "importlib.util.find_spec",
-        lambda name, *more: None if name == kind else find(name, *more),
+        lambda name, *more: None if name == package else find(name, *more),
     )
-    for line in (f"{FIRST} seqf", f"{EVALUATE} plain"):
-        ended = program(f"{line} --log {kind}:x")
-        check_refused(ended, line.partition(" ")[0], 2, f"pip install {kind}")
+    check_refused(program(line), line.partition(" ")[0], 2, f"pip install {package}")
 
 
 @pytest.mark.parametrize("command", ["forgetting-report", "batch"])

@@ -181,8 +181,8 @@ def test_numbers_and_ranks_are_those_of_a_naive_search(
     again = {"embedding_cache": cache, "save_ranks": tmp_path / "ranks", **options}
     assert evaluated(place, tmp_path / "again", **again) == row
     table = pq.read_table(tmp_path / "ranks")
-    more = set(open_task(place / "more").split("test").keys)
-    assert bool(more & {*table["wrong"].to_pylist()}) is ("distractors" in options)
+    own, more = ({*open_task(place / name).split("test").keys} for name in ("guard", "more"))
+    assert bool((more - own) & {*table["wrong"].to_pylist()}) is ("distractors" in options)
     for way, found in ranks.items():
         of_way = table.filter(np.array(table["direction"].to_pylist()) == way)
         saved = zip(of_way["rank"].to_pylist(), of_way["wrong_rank"].to_pylist(), strict=True)

@@ -125,6 +125,8 @@ def test_rows_are_returned_and_can_be_reported(tmp_path: Path) -> None:
     assert report.summary == kept.summary == json.loads((kept.path / "summary.json").read_text())
     assert report.page == (kept.path / "report.html").read_text()
     assert vlcpctl.Report.read(str(kept.path)) == kept
+    with pytest.raises(vlcpctl.BadInput, match=r"summary\.json"):
+        vlcpctl.Report.read(tmp_path)
     with pytest.raises(TypeError, match="DataFrame"):
         vlcpctl.forgetting_report(vlcpctl.load_rows(rows), metric="rm")
 

@@ -61,6 +61,19 @@ def test_the_pairs_shown_are_spread_over_all(tmp_path: Path, number: int) -> Non
     assert number - places[-1] <= 2 * max(steps)
 
 
+def test_columns_of_other_names_are_given(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "p.parquet"
+    pq.write_table(pa.table({"picture": [picture(1)], "alt_text": ["a photo"]}), path)
+    refused = run_program(capfd, "inspect", path, "--pairs")
+    assert (refused.code, "--image-column" in refused.err) == (3, True)
+    words = ["--image-column", "picture", "--caption-column", "alt_text"]
+    ended = run_program(capfd, "inspect", path, "--pairs", "--json", *words)
+    found = json.loads(ended.out)["columns"]
+    assert (ended.code, found) == (0, [{"image": "picture", "captions": "alt_text"}])
+
+
 def test_the_page_shows_the_pairs_and_replaces_only_a_page(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

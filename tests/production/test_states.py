@@ -194,6 +194,9 @@ def test_what_people_wrote_into_update_toml_stays(tmp_path: Path) -> None:
     write_settings(path, {"train-step": {"lr": 0.1, "steps": 7}, "buffer": {"size": "5"}})
     text = path.read_text()
     assert text.startswith('# mine\n[split]\nholdout = "test=9"  # nine\n')
+    write_settings(path, {"split": {"split-column": "part"}})
+    assert '# nine\nsplit-column = "part"\n\n[train-step]\n' in path.read_text()
+    write_settings(path, {"split": {"split-column": None}})
     write_settings(path, {"train-step": {"lr": None}})
     found = read_settings(tmp_path)
     assert found["train-step"] == {"method": "ctp", "preset": "update", "steps": 7}

@@ -57,7 +57,9 @@ def test_a_week_is_accepted_and_the_link_names_its_checkpoint(
     check_refused(run(*week_words(place, state, 2), "--lr", "0.5"), "update", 4, "--lr")
     shown = run("inspect", state).out
     assert "week 2" in shown
-    assert "changed in week 2: lr None -> 0.002" in shown
+    assert "changed in week 2: lr none -> 0.002" in shown
+    (parent, *_) = json.loads(run("inspect", state / "current", "--json").out)["parents"]
+    assert parent.get("kind") == "checkpoint"
 
 
 def test_a_rejected_week_changes_nothing_and_is_judged_again_without_training(
@@ -93,6 +95,10 @@ def test_a_week_is_rejected_by_its_match_and_not_trained_again(
     assert str(made.match) in (state / "attempts/0003/draw-0/report/week.html").read_text()
     assert run(*week_words(place, state, 2), *PASSES, "-q").code == 0
     assert str(made.match) in run("inspect", state).out
+    # Of one test image nothing can be told: that is no week without the condition.
+    few = ("--holdout", "test=2", "--set", "split.holdout-most=5%")
+    unknown = run(*week_words(place, state, 3), *few, *gate, "-q")
+    assert (unknown.code, "leave out that --fail-if" in unknown.err) == (3, True)
 
 
 def test_rows_of_a_rejected_week_are_in_no_later_report(run: Run, place: Path, state: Path) -> None:
@@ -131,6 +137,49 @@ def test_an_unclear_loss_is_trained_again_and_the_mean_of_both_is_judged(
     assert not (state / "attempts/0003/draw-0/checkpoint").exists()
     lost = rows[0]["checkpoint"]
     assert lost not in (week(state, 3) / "report/facts.csv").read_text()
+
+
+def test_two_trainings_are_judged_alike_after_guards_and_galleries_have_changed(
+    run: Run, place: Path, state: Path
+) -> None:
+    silver = place / "silver" / "00-silver"
+    fails = (*week_words(place, state, 2), *FAILS, "--set", "update.retries=1", "-q")
+    assert run(*fails).code == 7
+    # The first training has no rows on another guard: both are evaluated again.
+    assert run(*fails, "--guard", silver).code == 7
+    assert run(*week_words(place, state, 2), "-q", "--distractors", silver).code == 0
+    # Rows in the galleries of before are in the report of neither seed.
+    done = run(*week_words(place, state, 3), *FAILS, "--set", "update.retries=1", "-q")
+    assert done.code == 7, done.err
+    assert State.read(state).attempts[4].draw == 1
+
+
+def test_each_guard_is_given_again_by_its_own_option(run: Run, place: Path, state: Path) -> None:
+    other = place / "silver" / "00-silver"
+    given = (*week_words(place, state, 2), "-q", "--distractors", other)
+    golden, kept = place / "golden" / "00-golden", place / "kept"
+    golden.rename(kept)
+    try:
+        shutil.copytree(other, golden)
+        check_refused(run(*given), "update", 3, "--guard")
+        assert run(*given, "--guard", golden).code == 0
+    finally:
+        shutil.rmtree(golden)
+        kept.rename(golden)
+
+
+def test_what_a_week_publishes_is_published_again_when_it_is_the_last_one_again(
+    run: Run, place: Path, state: Path, tmp_path: Path
+) -> None:
+    hook = ("-q", "--on-accept", f"echo $VLCPCTL_WEEK >> {tmp_path / 'published'}")
+    assert run(*week_words(place, state, 2), *hook).code == 0
+    toml = state / "update.toml"
+    toml.write_text(settings_of(state).replace("steps = 3", "steps = 9"))
+    assert run("update", "--state", state, "--rollback", "1").code == 0
+    assert "steps = 3\n" in settings_of(state)  # as that week had it, not as the file did
+    assert run(*week_words(place, state, 1), *hook).code == 0
+    assert run("update", "--state", state, "--redo", "2", *hook).code == 0
+    assert (tmp_path / "published").read_text().split() == ["2", "1", "2"]
 
 
 def test_roll_back_redo_and_the_same_data_again(run: Run, place: Path, state: Path) -> None:
@@ -185,6 +234,18 @@ def test_keep_removes_weights_and_pairs_and_their_keys_are_known(
     assert run("update", renamed, "--state", state).code == 0  # accepted before
     assert list(check_state(state, deep=True)) == []
     assert run("update", "--state", state, "--rollback", "0").code == 0
+
+
+def test_redo_does_not_skip_a_trimmed_week_after_that_of_the_index(
+    run: Run, place: Path, state: Path
+) -> None:
+    keep = ("-q", "--keep", "1", "--set", "update.index-week=1")
+    for number in (2, 3):
+        assert run(*week_words(place, state, number), *keep).code == 0
+    head = State.read(state).counting
+    redo = ("update", "--state", state, "--redo", "1", "--steps", "2", "-q")
+    check_refused(run(*redo, "--set", "update.index-week=0"), "update", 2, "--keep")
+    assert State.read(state).counting == head
 
 
 def test_six_weeks_end_as_single_weeks_and_a_second_update_is_refused(

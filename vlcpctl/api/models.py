@@ -32,10 +32,7 @@ def load_model(checkpoint: str | PathLike[str]) -> tuple[nn.Module, Transform, T
 
     encoder = encoders.load(Path(checkpoint))
     if encoder.family == "fusion":
-        raise Incompatible(
-            f"{checkpoint} has a fusion model, which open_clip does not know; "
-            "'vlcpctl export --to hf-model' writes one with the code to load it"
-        )
+        raise Incompatible(f"{checkpoint} has a fusion model, which open_clip does not know")
     settings = library.transform.PreprocessCfg(**preprocess_of(encoder.transform))
     transform = library.transform.image_transform_v2(settings, is_train=False)
     tokenize = encoder.tokenizer

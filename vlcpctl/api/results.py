@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -32,12 +31,14 @@ class Report:
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Report:
-        """The report in a directory."""
+        """The report in a directory. Raises BadInput if it cannot be read."""
+        from vlcpctl.files.inputs import read_json_object, reading
         from vlcpctl.report.report import FACTS, read_facts
 
         path = Path(path)
-        summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
-        page = (path / "report.html").read_text(encoding="utf-8")
+        summary = read_json_object(path / "summary.json")
+        with reading(path / "report.html"):
+            page = (path / "report.html").read_text(encoding="utf-8")
         place = path / FACTS
         facts = read_facts(place.read_text(encoding="utf-8")) if place.exists() else []
         return cls(path=path, summary=summary, page=page, facts=facts)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from vlcpctl.commands.shared import Json, Quiet
-from vlcpctl.core.options import MaybePath, OnePath, argument, option
+from vlcpctl.core.options import MaybePath, OnePath, argument, like, option
+from vlcpctl.data.splitting.request import SplitOptions
 
 
 class Inspect(Quiet, Json):
@@ -50,6 +51,8 @@ class Inspect(Quiet, Json):
         goes_with=("pairs",),
         usual=True,
     )
+    image_column: str | None = like(SplitOptions, "image_column", goes_with=("pairs",))
+    caption_column: str | None = like(SplitOptions, "caption_column", goes_with=("pairs",))
 
     def execute(self) -> None:
         if self.pairs is None:
@@ -61,19 +64,22 @@ class Inspect(Quiet, Json):
         from json import dumps
 
         from vlcpctl.core.console import emit
+        from vlcpctl.data.sources.pairs import Columns
         from vlcpctl.files.outputs import new_file
         from vlcpctl.inspection.contents import contact_sheet, is_sheet, lines, look
+
+        columns = Columns(image=self.image_column, caption=self.caption_column)
 
         def show() -> None:
             for line in [dumps(facts, ensure_ascii=False)] if self.json else lines(facts, shown):
                 emit(line)
 
         if self.html is None:
-            facts, shown = look(self.path, most)
+            facts, shown = look(self.path, most, columns)
             show()
             return
         with new_file(self.html, is_sheet, keeps=False) as file:
-            facts, shown = look(self.path, most)
+            facts, shown = look(self.path, most, columns)
             file.write_text(contact_sheet(facts, shown), encoding="utf-8")
         show()
 

@@ -149,7 +149,8 @@ def lines(receipt: Receipt, conditions: Sequence[Condition], shown: Shown) -> It
             yield f"  {condition}: {counted(entry['pairs'], 'pair')}"
     for entry in receipt.artifacts:
         what = {"deleted": "delete", "rewritten": "rewrite"}[entry["action"]]
-        counts = ", ".join(f"{count} {name}" for name, count in entry["removed"].items())
+        removed = entry["removed"].items()
+        counts = ", ".join(counted(count, name.removesuffix("s"), name) for name, count in removed)
         again = f"; '{entry['again']}' makes it again" if entry.get("again") else ""
         yield f"  {what} {entry['kind']} {shown(entry['path'])}: {counts}{again}"
     for path in receipt.caches:

@@ -28,20 +28,22 @@ _EDGE = 192  # pixels: the longest edge of a picture on the sheet
 Facts = dict[str, Any]
 
 
-def look(path: Path, most: int) -> tuple[Facts, list[Pair]]:
+def look(path: Path, most: int, columns: Columns | None = None) -> tuple[Facts, list[Pair]]:
     """What the first `most` pairs at `path` hold, and up to SHOWN of them, evenly spaced.
 
-    `path` is anything that `split` reads. Raises BadInput if it is damaged or has no pairs.
+    `path` is anything that `split` reads; without `columns` the usual names are tried. Raises
+    BadInput if it is damaged, lacks a column or has no pairs.
     """
     (source,) = find_inputs([str(path)])
-    found = [(file.kind, columns_of(file, Columns())) for file in source.files]
+    columns = columns or Columns()
+    used = dict.fromkeys(tuple(columns_of(file, columns).items()) for file in source.files)
     unusable: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     images: Counter[str] = Counter()  # by the first digits of their sha256
     captions: Counter[str] = Counter()  # of how many images each is
     numbers, words, widths, heights = [], [], [], []
     sheet = _Spread()
-    every = (pair for file in source.files for batch in pairs(file, Columns()) for pair in batch)
+    every = (pair for file in source.files for batch in pairs(file, columns) for pair in batch)
     looked_at = 0
     for pair in islice(every, most):
         looked_at += 1
@@ -63,7 +65,7 @@ def look(path: Path, most: int) -> tuple[Facts, list[Pair]]:
         "path": str(path),
         "kind": "pairs",
         "files": len(source.files),
-        "columns": [dict(one) for one in {tuple(columns.items()) for _, columns in found}],
+        "columns": [dict(one) for one in used if one],
         "looked_at": looked_at,
         "is_all": next(every, None) is None,
         "unusable": dict(unusable),

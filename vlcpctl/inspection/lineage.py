@@ -240,13 +240,14 @@ def _input(one: dict[str, Any] | str) -> ParentArtifact:
 def _artifacts_near(path: Path) -> dict[str, tuple[str, Path, str]]:
     """Kind, path and present content id of the artifacts near `path`, by content id.
 
-    Rewritten data is also there under its id, unless other data has that. The search
-    covers its parent directory and grandparent directory, to a limited depth.
+    Rewritten data is also there under its id, unless other data has that. The search covers its
+    parent and grandparent directory, and the attempts of its state directory, to a limited depth.
     """
     path = path.resolve()
+    states = [top / "attempts" for top in path.parents if (top / "state.json").is_file()]
     found: dict[str, tuple[str, Path, str]] = {}
     earlier: dict[str, tuple[str, Path, str]] = {}
-    for top in (path.parent, path.parent.parent):
+    for top in (path.parent, path.parent.parent, *states):
         for place in islice(_directories(top), _MOST_DIRECTORIES):
             # A neighbour that is damaged or not ours to read must not stop the description.
             with suppress(BadInput, OSError):

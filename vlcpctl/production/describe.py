@@ -73,7 +73,7 @@ def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     yield from _others(facts)
     events = facts["events"]
     last = f"the last {_EVENTS} of " if len(events) > _EVENTS else ""
-    yield f"  events, {last}{counted(len(events), 'event')}:"
+    yield f"  {last}{counted(len(events), 'event')}:"
     yield from (f"    {_event(one)}" for one in events[-_EVENTS:])
 
 
@@ -130,7 +130,8 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]
     """What differs between the settings of two weeks; of lists only the name."""
     for name, was, is_now in differences(before["settings"], now["settings"]):
         is_long = isinstance(was, list) or isinstance(is_now, list)
-        yield f"other {name}" if is_long else f"{name} {was} -> {is_now}"
+        values = ("none" if one is None else text_of(one) for one in (was, is_now))
+        yield f"other {name}" if is_long else f"{name} {' -> '.join(values)}"
 
 
 def _table(weeks: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -179,7 +180,7 @@ def _event(one: Mapping[str, Any]) -> str:
     more = [*one.get("data", ()), *one.get("against", ())]
     more += [f"{one['pairs']} pairs, see {one['receipt']}"] if "receipt" in one else []
     more += [f"--on-{one['hook']} ended with exit code {one['exit_code']}"] if "hook" in one else []
-    more += [f"without weeks {text_of(one['weeks'])}"] if "weeks" in one else []
+    more += [f"without week {', '.join(map(str, one['weeks']))}"] if "weeks" in one else []
     more += [f"reason: {one['reason']}"] if "reason" in one else []
     about = f" ({'; '.join(more)})" if more else ""
     return f"{when}, {one['user']} on {one['host']}: {one['action']}{week}{about}"

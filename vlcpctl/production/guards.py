@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from vlcpctl.core.console import say, warn
@@ -21,6 +21,7 @@ from vlcpctl.production.state import Attempt, shown_path
 
 DEVIATIONS = (11.4, 15.3)  # points, of a change of a sample in a week: of ctp, and of er
 FEWEST_IMAGES = 50  # of a guard, on fewer of which chance hides any loss that matters
+_TASKS = {"guard": "test", "distractors": "test", "reference": "train"}  # the split that is used
 _LOSSES = ("drop", "worst_drop", "step_drop")
 _SPECIAL = re.compile(r"[*?\[]")  # in patterns of `fnmatch`
 
@@ -32,9 +33,8 @@ def find_guards(root: Path, settings: Settings) -> dict[str, str]:
     to the state, or two guards have the same name, by which reports and conditions know them.
     """
     found, names = {}, Counter[str]()
-    for option, split in (("guard", "test"), ("distractors", "test"), ("reference", "train")):
-        value = settings.own(option, [])
-        for recorded in [value] if isinstance(value, str) else value:
+    for option, split in _TASKS.items():
+        for recorded in _recorded(settings.own(option, [])):
             path = shown_path(root, recorded)
             if not path.exists():
                 raise BadInput(f"the {option} {missing(path)}; --{option} gives its new place")
@@ -52,17 +52,24 @@ def find_guards(root: Path, settings: Settings) -> dict[str, str]:
     return found
 
 
-def require_unchanged(found: Mapping[str, str], before: Mapping[str, str], given: object) -> None:
-    """Raise BadInput if a task has not the id that it had, unless `given` anew with this call.
+def require_unchanged(found: Mapping[str, str], last: Attempt, given: Container[str]) -> None:
+    """Raise BadInput if a task has not the id that it had in the last week.
 
-    Tasks that `vlcpctl forget` rewrote keep their id.
+    Those whose option is among the `given` ones may have. Tasks that `vlcpctl forget` rewrote keep
+    their id.
     """
-    for recorded, content in before.items():
-        if not given and found.get(recorded, content) != content:
-            raise BadInput(
-                f"the guard {recorded} has changed: its content id was {content} and is now "
-                f"{found[recorded]}; restore it, or give it again with --guard"
-            )
+    for option in (one for one in _TASKS if one not in given):
+        for recorded in _recorded(last.settings["update"].get(option, [])):
+            was = last.guards.get(recorded)
+            if was is not None and found.get(recorded, was) != was:
+                raise BadInput(
+                    f"the {option} {recorded} has changed: its content id was {was} and is now "
+                    f"{found[recorded]}; restore it, or give it again with --{option}"
+                )
+
+
+def _recorded(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
 
 
 def guard_ids(root: Path, settings: Settings) -> list[str]:

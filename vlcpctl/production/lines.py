@@ -269,16 +269,7 @@ class Lines:
             start = replace(self, head=[], made=self.head[0]).of_start()
         every = [*(list(one.words) for one in start), *lines]
         new = [words for words in every if words[0].startswith("eval-")]
-        found = [(one, path) for one in self.head for path in counting_files(self.state, one)]
-        kinds: Mapping[str, object] = {
-            **dict.fromkeys((GUARDS, START), how.own("guard")),
-            **dict.fromkeys((f"{GUARDS}{CLASSES}", f"{START}{CLASSES}"), how.own("guard-classes")),
-            **dict.fromkeys(INDEX),
-        }
-        found = [(one, path) for one, path in found if kinds.get(path.stem, True)]
-        now = galleries_of(self.made)
-        of_guards = (GUARDS, START, *INDEX)
-        found = [x for x in found if x[1].stem not in of_guards or galleries_of(x[0]) == now]
+        found = self.counting
         compared = {self.head[0].id, self.head[-1].id}
         rows = [str(path) for _, path in found if path.suffix == ".ndjson"]
         ranks = [
@@ -311,6 +302,23 @@ class Lines:
         is_whole = len(self.evaluated) == len(self.head) - 1
         words += ["--allow-mixed", "seed"] if self.made.draw else []
         return words + ([] if is_whole else ["--allow-missing"])
+
+    @cached_property
+    def counting(self) -> list[tuple[Attempt, Path]]:
+        """The rows and ranks of the start and of accepted weeks that the report takes.
+
+        Not those on guards where there are none any more, and in galleries of other distractors.
+        """
+        how = self.settings
+        kinds: Mapping[str, object] = {
+            **dict.fromkeys((GUARDS, START), how.own("guard")),
+            **dict.fromkeys((f"{GUARDS}{CLASSES}", f"{START}{CLASSES}"), how.own("guard-classes")),
+            **dict.fromkeys(INDEX),
+        }
+        now, of_guards = galleries_of(self.made), (GUARDS, START, *INDEX)
+        every = [(one, path) for one in self.head for path in counting_files(self.state, one)]
+        found = [(one, path) for one, path in every if kinds.get(path.stem, True)]
+        return [x for x in found if x[1].stem not in of_guards or galleries_of(x[0]) == now]
 
     @property
     def second(self) -> Path:

@@ -20,9 +20,9 @@ def write_second_seed(lines: Lines) -> None:
     if not made.draw:
         return
     run, texts = lines.settings.own("run"), []
-    for one in (*lines.head, made):
-        paths = [path for path in counting_files(state, one) if path.suffix == ".ndjson"]
-        texts += [_as_second(line, run) for path in paths for line in path.read_text().splitlines()]
+    for path in (*(path for _, path in lines.counting), *counting_files(state, made)):
+        if path.suffix == ".ndjson":
+            texts += [_as_second(line, run) for line in path.read_text().splitlines()]
     with new_part(lines.second) as temporary:
         temporary.write_text("".join(filter(None, texts)), encoding="utf-8")
 

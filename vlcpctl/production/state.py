@@ -286,9 +286,14 @@ class State:
         return attempt
 
     def count(self, action: str, attempts: list[Attempt], **more: Any) -> None:
-        """Let these be the start and the accepted weeks, in one change."""
+        """Let these be the start and the accepted weeks, in one change.
+
+        What a week published that is the last one again is published again.
+        """
         for one in attempts:
             self.attempts[one.id] = replace(self.attempts[one.id], counted=True)
+        if (last := attempts[-1].id) not in self.counting[-1:]:
+            self.attempts[last] = replace(self.attempts[last], hook=None)
         self.counting = tuple(one.id for one in attempts)
         self.change(action, attempts[-1], **more)
 

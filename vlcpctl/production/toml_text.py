@@ -48,15 +48,21 @@ def _edited(text: str, given: _Given) -> str:
     for line in text.splitlines():
         name = line.partition("=")[0].strip()
         if line.startswith("["):
-            lines += _lines(left.pop(section, {}))
+            _append(lines, left.pop(section, {}))
             section = line.strip("[] ")
         elif name in left.get(section, {}):
             lines += _lines({name: left[section].pop(name)})
             continue
         lines.append(line)
-    lines += _lines(left.pop(section, {}))
+    _append(lines, left.pop(section, {}))
     text = "\n".join(lines) + "\n"
     return text + "".join(_section(one, values) for one, values in left.items())
+
+
+def _append(lines: list[str], values: Mapping[str, Any]) -> None:
+    """Add values at the end of a section, before the empty lines that divide it from the next."""
+    end = max((number for number, line in enumerate(lines, 1) if line.strip()), default=0)
+    lines[end:end] = _lines(values)
 
 
 def _section(name: str, values: Mapping[str, Any]) -> str:

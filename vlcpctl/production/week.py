@@ -177,18 +177,9 @@ def rollback(request: UpdateOptions, observe: Observe = lambda _point: None) -> 
         head, week = state.head(), int(request.rollback or 0)
         require_week(state, week)
         if week < state.last:
-            changes = _changes(head[-1].settings, head[week].settings)
-            # What the week publishes is published again.
-            state.attempts[head[week].id] = replace(head[week], hook=None)
-            after = state.head()[: week + 1]
-            why = request.reason
-            state.count(
-                "rolled back",
-                after,
-                weeks=[*range(week + 1, len(head))],
-                changes=changes,
-                reason=why,
-            )
+            changes = _changes(read_settings(state.root), head[week].settings)
+            weeks, why = [*range(week + 1, len(head))], request.reason
+            state.count("rolled back", head[: week + 1], weeks=weeks, changes=changes, reason=why)
         keep(state)
         return state.made(state.head()[-1], "checkpoint")
 
@@ -431,8 +422,7 @@ class Call:
             self._require_buffer(bool(self.request.buffer_from))
             return
         last = head[-1]
-        tasks = self.given.get("update", {}).keys() & {"guard", "distractors", "reference"}
-        require_unchanged(guards, last.guards, tasks)
+        require_unchanged(guards, last, self.given.get("update", {}).keys())
         if settings.own("run") != head[0].settings["update"]["run"]:
             raise UsageError(f"the run of {state.root} is {head[0].settings['update']['run']}")
         week = settings.index_week or 0
@@ -587,6 +577,11 @@ class Call:
             began, name = time.monotonic(), line.words[0]
             if name == "train-step":
                 found = match_of(lines)
+                if found is None and self.settings.match_gates:
+                    raise BadInput(
+                        f"{lines.state.task(lines.made)} has fewer than two test images, so that "
+                        "week_match is not known: hold out more, or leave out that --fail-if"
+                    )
                 state.put(replace(state.attempts[number], match=found))
                 for text in doubts(found, lines.head):
                     warn(f"week {lines.made.week}: {text}")
@@ -622,6 +617,8 @@ class Call:
         """An attempt with the conditions of this call; rows of other guards are removed."""
         state = self.state
         if found.evaluation != wanted.evaluation:
+            # Of a first training that was lost there would be no rows to take the mean with.
+            found = replace(found, draw=0, lost=())
             for place in (state.place(found), *state.place(found).glob("draw-*")):
                 for name in ("rows", "ranks", "report"):
                     state.discard(place / name)
@@ -691,8 +688,8 @@ class Call:
                     f"{what} replaces week {week}, whose model the index of users was built with: "
                     "--set update.index-week=0, or that of an earlier week"
                 )
-            _require_whole(self.state, first, what)
-            _require_whole(self.state, first - 1, what)
+            for each in range(first - 1, self.state.last + 1):
+                _require_whole(self.state, each, what)
         head = self.state.head()[:first]
         self.check(head)
         return head

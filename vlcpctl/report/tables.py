@@ -250,7 +250,8 @@ def _benchmarks(track: Track, key: str) -> Table | None:
     if len(sets) > 1:
         about = ["zs_fomo: the runs were evaluated on different data sets; compare it with care"]
     found = _summaries(f"Metrics of newer benchmarks in {key}", runs, key, names, name="benchmarks")
-    about.append(f"own_final: the same number as {' and '.join(_SAME)}")
+    if "own_final" in names:
+        about.append(f"own_final: the same number as {' and '.join(_SAME)}")
     return replace(found, notes=(*about, *found.notes))
 
 

@@ -50,7 +50,10 @@ def test_on_a_gpu_workers_share_the_cores(
 
 @pytest.mark.parametrize(
     ("granted", "processes", "expected"),
-    [("max 100000", 1, 8), ("250000 100000", 1, 3), ("max 100000", 2, 4), ("50000 100000", 4, 1)],
+    [
+        *(("max 100000", 1, 8), ("250000 100000", 1, 3), ("max 100000", 2, 4)),
+        *(("50000 100000", 4, 1), ("max 100000", 0, 8)),
+    ],
 )
 def test_threads_auto_are_the_cores_of_the_process(
     granted: str, processes: int, expected: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

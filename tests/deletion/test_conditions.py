@@ -176,6 +176,14 @@ def test_every_state_that_is_searched_gets_a_stop_list(run: Run, world: Path) ->
     assert read_stop_list(world / "r.json") == read_stop_list(lists[0])
 
 
+def test_a_state_of_0_3_would_forget_the_deletion(run: Run, world: Path) -> None:
+    pair = pair_at(world / "stream/00-part-0", 0)
+    (world / "state.json").write_text('{"schema": "vlcpctl.state/1", "weeks": []}')
+    for path in (world, world / "stream"):
+        check_refused(run("--key", pair.key, path, "-q"), "forget", 3, "inspect")
+    assert pair_at(world / "stream/00-part-0", 0) == pair
+
+
 def test_a_ticket_is_in_its_own_receipt(run: Run, world: Path) -> None:
     words = ["--source-key", source_key(world, 0), world, "-q"]
     for more in (["--ticket", "A 1"], ["--ticket", "A 1"], []):

@@ -71,9 +71,12 @@ def own_cores() -> int:
 
 
 def threads_of(processes: int) -> int:
-    """The number of threads for --threads auto, where `processes` share this one's cores."""
+    """The number of threads for --threads auto, where `processes` share this one's cores.
+
+    With 0 of them, of fewer processes than machines, which is refused later, it is that of one.
+    """
     # Those of a launcher do so already.
-    return max(1, own_cores() // (1 if "LOCAL_WORLD_SIZE" in os.environ else processes))
+    return max(1, own_cores() // (1 if "LOCAL_WORLD_SIZE" in os.environ else max(1, processes)))
 
 
 def _granted_cores() -> int:

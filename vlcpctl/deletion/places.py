@@ -253,11 +253,19 @@ def _ids_in(values: Mapping[str, Any], names: Iterable[str]) -> set[str]:
 def _is_state(directory: Path) -> bool:
     """Whether a directory is the state of a model in production, not of a training run.
 
-    Raises BadInput if its state.json is damaged.
+    Raises BadInput if its state.json is damaged, or of version 0.3: what continues from that would
+    not know which pairs were deleted.
     """
     path = directory / "state.json"
-    is_ours = path.is_file() and _STATE.search(_start_of(path)) is not None
-    return is_ours and "attempts" in read_json_object(path)
+    if not path.is_file() or _STATE.search(_start_of(path)) is None:
+        return False
+    found = read_json_object(path)
+    if "weeks" in found:
+        raise BadInput(
+            f"{directory} is a state of version 0.3, in which no deletion can be recorded: start "
+            f"another one from it, as 'vlcpctl inspect {directory}' says, and delete it"
+        )
+    return "attempts" in found
 
 
 def _start_of(path: Path) -> bytes:

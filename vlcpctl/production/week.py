@@ -577,6 +577,11 @@ class Call:
             began, name = time.monotonic(), line.words[0]
             if name == "train-step":
                 found = match_of(lines)
+                if found is None and self.settings.match_gates:
+                    raise BadInput(
+                        f"{lines.state.task(lines.made)} has fewer than two test images, so that "
+                        "week_match is not known: hold out more, or leave out that --fail-if"
+                    )
                 state.put(replace(state.attempts[number], match=found))
                 for text in doubts(found, lines.head):
                     warn(f"week {lines.made.week}: {text}")

@@ -33,7 +33,7 @@ def copy(
     for start in range(0, len(rows), _AT_ONCE):
         some, tasks = [], []
         records = rows.slice(start, _AT_ONCE).select([*_OF_SAMPLES, "task"]).to_pylist()
-        for row, record in zip(numbers[start:].tolist(), records, strict=False):
+        for row, record in zip(numbers[start : start + _AT_ONCE].tolist(), records, strict=True):
             tasks.append(task or record["task"])
             image = split.image(row)
             fields = {name: record[name] for name in _OF_SAMPLES}

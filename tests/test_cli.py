@@ -19,7 +19,7 @@ from vlcpctl import cli
 from vlcpctl.commands.doctor import Doctor
 from vlcpctl.core.errors import BadInput, Diverged, Interrupted, OutputExists, VlcpError
 
-HEAVY = ("torch", "numpy", "pyarrow", "open_clip", "PIL", "rich")
+HEAVY = ("torch", "numpy", "pyarrow", "open_clip", "PIL", "rich", "pydantic")
 Program = Callable[..., int]
 
 

@@ -25,27 +25,28 @@ def test_a_file_beside_the_notebook_is_no_module(
     assert vlcpctl.inspect("task")["kind"] == "task"
 
 
-def test_a_process_that_is_killed_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("script", "said", "shown"),
+    [
+        ("kill -9 $$", "the process was ended by SIGKILL", ""),
+        ("echo Traceback >&2\necho 'ValueError: 3' >&2\nexit 1", "^ValueError: 3$", "Traceback\n"),
+    ],
+)
+def test_a_process_that_fails_is_an_error(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    script: str,
+    said: str,
+    shown: str,
 ) -> None:
     program = tmp_path / "python"
-    program.write_text("#!/bin/sh\nkill -9 $$\n")
+    program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
-    with pytest.raises(vlcpctl.VlcpError, match="the process was ended by SIGKILL"):
+    with pytest.raises(vlcpctl.VlcpError, match=said):
         output_of("inspect", ["task"])
-
-
-def test_the_last_line_of_a_traceback_is_the_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    program = tmp_path / "python"
-    program.write_text("#!/bin/sh\necho Traceback >&2\necho 'ValueError: 3' >&2\nexit 1\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))
-    with pytest.raises(vlcpctl.VlcpError, match=r"^ValueError: 3$"):
-        output_of("inspect", ["task"])
-    assert "Traceback\n" in capfd.readouterr().err
+    assert shown in capfd.readouterr().err
 
 
 @pytest.mark.slow

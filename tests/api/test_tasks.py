@@ -49,13 +49,11 @@ def test_a_task_has_its_pairs(task: vlcpctl.Task) -> None:
         )
     assert pairs[-1].columns == pairs[4].columns
     assert [one.columns for one in pairs[1:3]] == [pairs[1].columns, pairs[2].columns]
+    assert pickle.loads(pickle.dumps(pairs))[0].columns == pairs[0].columns  # in a worker
     with pytest.raises(IndexError):
         pairs[5]
-
-
-def test_pairs_can_be_sent_to_a_worker(task: vlcpctl.Task) -> None:
-    pairs = task.pairs("test")
-    assert pickle.loads(pickle.dumps(pairs))[0].columns == pairs[0].columns
+    with pytest.raises(vlcpctl.BadInput, match="'val'"):
+        task.webdataset("val")
 
 
 def test_kept_columns_come_with_the_pairs(
@@ -82,18 +80,8 @@ def test_webdataset_gives_no_pair_that_a_buffer_has_evicted(
     earlier: tuple[Any, ...] = ()
     for step in range(2):
         path = make_task(tmp_path / f"task-{step}", 8, step=step, first=8 * step, tasks_in_stream=2)
-        words = (
-            "buffer",
-            path,
-            "-o",
-            tmp_path / f"buffer-{step}",
-            "--policy",
-            "ring",
-            "--size",
-            6,
-            *earlier,
-            "-q",
-        )
+        out, how = tmp_path / f"buffer-{step}", ("--policy", "ring", "--size", 6, "-q")
+        words = ("buffer", path, "-o", out, *how, *earlier)
         assert run_program(capfd, *words).code == 0
         earlier = ("--previous", tmp_path / "buffer-0")
     buffer = vlcpctl.Task(tmp_path / "buffer-1")
@@ -133,25 +121,14 @@ def test_webdataset_loads_no_pickle(task: vlcpctl.Task, tmp_path: Path) -> None:
     assert not (tmp_path / "sprung").exists()
 
 
-def test_a_path_that_webdataset_takes_for_a_url_is_refused(
-    task: vlcpctl.Task, tmp_path: Path
-) -> None:
-    moved = shutil.move(task.path, tmp_path / "what?")
-    with pytest.raises(vlcpctl.BadInput, match=r"webdataset takes .* for a URL"):
-        vlcpctl.Task(moved).webdataset()
-    assert len(vlcpctl.Task(moved).pairs()) == 5
-
-
-def test_a_path_is_no_command(
+def test_a_path_is_no_url_and_no_command(
     task: vlcpctl.Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """webdataset runs what follows `pipe:`."""
-    shutil.move(task.path, tmp_path / "pipe:touch x")
     monkeypatch.chdir(tmp_path)
+    moved = shutil.move(task.path, tmp_path / "what?")
+    with pytest.raises(vlcpctl.BadInput, match="for a URL"):
+        vlcpctl.Task(moved).webdataset()
+    shutil.move(moved, tmp_path / "pipe:touch x")
     assert len(list(vlcpctl.Task("pipe:touch x").webdataset())) == 5
     assert not (tmp_path / "x").exists()
-
-
-def test_another_split_is_refused(task: vlcpctl.Task) -> None:
-    with pytest.raises(vlcpctl.BadInput, match="no images in split 'val'"):
-        task.webdataset("val")

@@ -8,15 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 from support.commands import batch as run_batch
+from support.processes import wait_until
 
 from vlcpctl.commands import COMMANDS
 from vlcpctl.commands.batch import loads_model
-from vlcpctl.core.errors import BadInput
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import parse
 from vlcpctl.testing.tiny_stream import make_task
@@ -95,14 +97,24 @@ def batch(lines: str, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_each_line_prints_what_it_prints_alone() -> None:
-    alone = subprocess.run(
-        [sys.executable, "-m", "vlcpctl", "methods", "ctp"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    together = batch("vlcpctl methods ctp\nmethods ctp\n", "--quiet")
-    assert (together.returncode, together.stderr) == (0, "")
-    assert together.stdout == 2 * alone.stdout
+@pytest.mark.parametrize(
+    ("lines", "jobs", "code"),
+    [
+        ("check write 'a b'\ncheck expect 'a b'\n", "1", 0),
+        ("check meet m\ncheck meet m\n", "2", 0),
+        ("check write-late a\nwait\ncheck expect a\n", "2", 0),
+        ("check make-late -o a\ncheck expect ./a/inside\n", "2", 0),
+        ("check fail\ncheck write-late a\ncheck write b\n", "2", 3),
+        ("check die", "1", 128 + 9),
+    ],
+)
+def test_lines_run_in_order_or_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, jobs: str, code: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = batch(lines, "--jobs", jobs)
+    assert ended.returncode == code, ended.stderr
+    assert not Path("b").exists()
 
 
 def test_quiet_applies_to_every_line_that_has_the_option(tmp_path: Path) -> None:
@@ -120,15 +132,6 @@ def test_quiet_applies_to_every_line_that_has_the_option(tmp_path: Path) -> None
     assert (tmp_path / "here").exists()
 
 
-def test_a_line_sees_what_the_lines_before_it_wrote(tmp_path: Path) -> None:
-    assert batch(f"check write '{tmp_path}/a b'\ncheck expect '{tmp_path}/a b'\n").returncode == 0
-
-
-def test_lines_run_side_by_side(tmp_path: Path) -> None:
-    line = f"check meet {tmp_path}/m\n"
-    assert batch(2 * line, "--jobs", "2").returncode == 0
-
-
 def test_lines_are_counted_and_after_three_the_time_left_is_said(tmp_path: Path) -> None:
     lines = "".join(f"check write {tmp_path}/{n}\n" for n in range(4))
     ended = batch(f"# comment\n{lines}wait\ncheck write {tmp_path}/4\n")
@@ -138,18 +141,6 @@ def test_lines_are_counted_and_after_three_the_time_left_is_said(tmp_path: Path)
     ]
     assert [one[2] for one in said[:3]] == ["1 of 5", "2 of 5", "3 of 5"]
     assert re.fullmatch(r"4 of 5, about 0\.[0-9] s left", said[3][2])
-
-
-def test_wait_holds_back_what_follows(tmp_path: Path) -> None:
-    lines = f"check write-late {tmp_path}/a\nwait\ncheck expect {tmp_path}/a\n"
-    ended = batch(lines, "--jobs", "2")
-    assert ended.returncode == 0, ended.stderr
-
-
-def test_a_line_waits_for_the_line_that_makes_what_it_reads(tmp_path: Path) -> None:
-    lines = f"check make-late -o {tmp_path}/a\ncheck expect {tmp_path}/./a/inside\n"
-    ended = batch(lines, "--jobs", "2")
-    assert ended.returncode == 0, ended.stderr
 
 
 def test_a_line_that_can_start_overtakes_one_that_waits(tmp_path: Path) -> None:
@@ -163,12 +154,6 @@ def test_a_line_that_can_start_overtakes_one_that_waits(tmp_path: Path) -> None:
     assert started == ["1", "3", "2", "4"]
 
 
-def test_after_a_failure_running_lines_end_and_no_other_starts(tmp_path: Path) -> None:
-    lines = f"check fail\ncheck write-late {tmp_path}/a\ncheck write {tmp_path}/b\n"
-    assert batch(lines, "--jobs", "2").returncode == 3
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
-
-
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_the_first_failure_stops_what_follows_and_gives_its_code(jobs: str, tmp_path: Path) -> None:
     ended = batch(f"check fail\nwait\ncheck write {tmp_path}/a\n", "--jobs", jobs)
@@ -177,10 +162,6 @@ def test_the_first_failure_stops_what_follows_and_gives_its_code(jobs: str, tmp_
     last = ended.stderr.splitlines()[-1]
     assert last == "vlcpctl batch: line 1 ended with code 3: vlcpctl check fail (1 not started)"
     assert not (tmp_path / "a").exists()
-
-
-def test_a_killed_line_counts_as_in_a_shell() -> None:
-    assert batch("check die").returncode == 128 + 9
 
 
 def test_parallel_output_keeps_lines_whole_and_marks_the_log() -> None:
@@ -242,6 +223,21 @@ def test_a_line_without_a_command_runs_on_another_engine(engine: str, line: str)
     assert line in ended.stdout
 
 
+@contextmanager
+def begun(lines: str, sign: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A batch of these lines, when a file shows that the first of them has begun."""
+    command = [sys.executable, "-c", PROGRAM, "batch", "-", *options]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdin=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(lines)
+        process.stdin.close()
+        wait_until(sign.exists)
+        yield process
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 75), (signal.SIGTERM, 128 + signal.SIGTERM)]
@@ -249,16 +245,8 @@ def test_a_line_without_a_command_runs_on_another_engine(engine: str, line: str)
 def test_a_signal_reaches_the_lines_once_and_their_code_comes_back(
     jobs: str, number: signal.Signals, code: int, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-c", PROGRAM, "batch", "-", "--jobs", jobs]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        assert process.stdin is not None
-        process.stdin.write(f"check save {tmp_path}/begun\nwait\nmethods\n")
-        process.stdin.close()
-        deadline = time.monotonic() + 30
-        while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
+    sign = tmp_path / "begun"
+    with begun(f"check save {sign}\nwait\nmethods\n", sign, "--jobs", jobs) as process:
         os.killpg(process.pid, number)  # as a terminal does
         assert process.wait(timeout=30) == code
         assert process.stderr is not None
@@ -266,18 +254,10 @@ def test_a_signal_reaches_the_lines_once_and_their_code_comes_back(
 
 
 def test_a_killed_batch_leaves_no_line_running(tmp_path: Path) -> None:
-    begun, late = tmp_path / "begun", tmp_path / "late"
-    command = [sys.executable, "-c", PROGRAM, "batch", "-"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        process.stdin.write(f"check write-very-late {late} -o {begun}\n")
-        process.stdin.close()
-        deadline = time.monotonic() + 30
-        while not begun.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
+    sign, late = tmp_path / "begun", tmp_path / "late"
+    with begun(f"check write-very-late {late} -o {sign}\n", sign) as process:
         process.kill()
     time.sleep(3)
-    assert begun.exists()
     assert not late.exists()
 
 
@@ -329,10 +309,3 @@ def test_a_warm_child_has_torch_and_one_thread(command: str) -> None:
     """A fork copies one thread, so that the parent must have no other."""
     ended = batch(f"check threads\nwait\n{command} --help\n")
     assert ended.stdout.splitlines()[0] == "1 True"
-
-
-def test_lines_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
-    lines = tmp_path / "lines"
-    lines.write_bytes(b"check caf\xe9\n")
-    with pytest.raises(BadInput, match="lines:1 is not UTF-8"):
-        run_batch(lines)

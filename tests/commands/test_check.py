@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
-from support.program import check_refused, run_program
+from support.program import run_program
 
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
@@ -61,16 +60,3 @@ def test_every_path_is_checked_whatever_the_one_before(
         assert line.startswith(f"{task}/task.json")
     assert result.err.startswith("vlcpctl check: 6 problems and 1 warning found in ")
     assert len(result.err.splitlines()) == 1
-
-
-def test_near_duplicates_name_the_extra_if_it_is_missing(
-    leaky: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *more: None if name == "imagehash" else find(name, *more),
-    )
-    result = run_program(capfd, "check", "--near-duplicates", 4, leaky)
-    check_refused(result, "check", 2, "--near-duplicates needs", "pip install imagehash")

@@ -189,32 +189,6 @@ def test_a_variable_that_sets_nothing_is_told_with_the_nearest(
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        (*TRAIN, "--preset", "tiny", "--lr", "0.1", "--set", "ctp.m=0.5", "--dry-run"),
-        ("eval-retrieval", "task", "--checkpoint", "c"),
-        (*TRAIN, "--lr", "abc"),
-        ("train-step", "--help"),
-        ("methods",),
-    ],
-)
-def test_no_command_line_imports_pydantic(tmp_path: Path, words: tuple[str, ...]) -> None:
-    """Its import takes 0.1 s; typer uses it to convert values, which `commands.command` does."""
-    code = f"""
-import sys
-sys.argv = ["vlcpctl", *{words!r}]
-from vlcpctl.cli import main
-try:
-    main()
-finally:
-    print("pydantic" in sys.modules)
-"""
-    how = {"capture_output": True, "text": True, "cwd": tmp_path}
-    ended = subprocess.run([sys.executable, "-c", code], check=False, **how)  # type: ignore[call-overload]
-    assert ended.stdout.splitlines()[-1] == "False"
-
-
-@pytest.mark.parametrize(
     ("name", "option", "meant"),
     [
         ("train-step", "--amp", "--precision"),

@@ -50,37 +50,38 @@ def bash(answer: Callable[[dict[str, str]], str]) -> Complete:
     return run
 
 
-def test_commands_and_options(bash: Complete) -> None:
-    assert bash("") == bash("help", "") == list(COMMANDS)
-    assert bash("train") == ["train-step"]
-    assert bash("train-step", "--me") == ["--method", "--method-file"]
-    assert bash("train-step", "--method", "ctp", "--me") == ["--method-file"]
-    assert bash("train-step", "--set", "ctp.m=1", "--se") == ["--set", "--seed"]
-    assert bash("check", "--deb") == ["--debug"]
-    assert bash("--debug", "check", "--nea") == ["--near-duplicates"]
-
-
-def test_methods_alone_and_joined(bash: Complete) -> None:
-    assert bash("train-step", "--method", "") == list(TABLE)
-    assert bash("update", "-m", "inc") == ["incclip"]
-    assert bash("methods", "mod") == ["modx"]
-    assert bash("train-step", "--method", "ctp+d") == ["ctp+der", "ctp+derpp", "ctp+dha"]
-    assert bash("train-step", "--method", "der+ctp+de") == ["der+ctp+derpp"]
-    assert bash("train-step", "--method", "ctpp+d") == []
-
-
-def test_hyper_parameters_and_their_values(bash: Complete) -> None:
-    assert bash("train-step", "--set", "ewc.") == ["ewc.strength=", "ewc.variant="]
-    assert bash("train-step", "-m", "ewc+dha", "--set", "c") == []
-    assert bash("train-step", "--set", "ewc.variant", "=") == ["paper", "ctp"]
-    assert bash("train-step", "--set", "ctp.keep_queue", "=", "t") == ["true"]
-    (default,) = bash("train-step", "--set", "ctp.queue", "=")
-    assert default == str(TABLE["ctp"]().queue)  # type: ignore[attr-defined]
+ALL = list(TABLE)
+QUEUE = [str(TABLE["ctp"]().queue)]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
+        ([""], list(COMMANDS)),
+        (["help", ""], list(COMMANDS)),
+        (["train"], ["train-step"]),
+        (["train-step", "--me"], ["--method", "--method-file"]),
+        (["train-step", "--method", "ctp", "--me"], ["--method-file"]),
+        (["train-step", "--set", "ctp.m=1", "--se"], ["--set", "--seed"]),
+        (["check", "--deb"], ["--debug"]),
+        (["--debug", "check", "--nea"], ["--near-duplicates"]),
+        (["train-step", "--method", ""], ALL),
+        (["update", "-m", "inc"], ["incclip"]),
+        (["methods", "mod"], ["modx"]),
+        (["train-step", "--method", "ctp+d"], ["ctp+der", "ctp+derpp", "ctp+dha"]),
+        (["train-step", "--method", "der+ctp+de"], ["der+ctp+derpp"]),
+        (["train-step", "--method", "ctpp+d"], []),
+        (["train-step", "--set", "ewc."], ["ewc.strength=", "ewc.variant="]),
+        (["train-step", "-m", "ewc+dha", "--set", "c"], []),
+        # What bash cuts at = and :. A second item keeps it from adding a space to the first.
+        (["train-step", "--set", "ewc.variant", "="], ["paper", "ctp"]),
+        (["train-step", "--set", "ctp.keep_queue", "=", "t"], ["true"]),
+        (["train-step", "--set", "ctp.queue", "="], QUEUE),
+        (["train-step", "--method", "=", "inc"], ["incclip"]),
+        (["train-step", "--method", "="], ALL),
+        (["train-step", "--keep", "best", ":", "val_l"], ["val_loss"]),
+        (["split", "--by", "col"], ["column:", "column:..."]),
+        (["split", "--by", "iid", "--ord"], ["--order"]),
         (["distill", "--crop", ""], ["none", "center", "random"]),
         (["train-step", "--preset", "modx"], ["modx", "modx-finetune"]),
         (["train-step", "--model", "albef-m"], ["albef-micro"]),
@@ -103,17 +104,8 @@ def test_hyper_parameters_and_their_values(bash: Complete) -> None:
     ],
     ids=" ".join,
 )
-def test_values_of_options(bash: Complete, words: list[str], wanted: list[str]) -> None:
+def test_bash_is_offered(bash: Complete, words: list[str], wanted: list[str]) -> None:
     assert bash(*words) == wanted
-
-
-def test_bash_completes_what_follows_a_cut(bash: Complete) -> None:
-    assert bash("train-step", "--method", "=", "inc") == ["incclip"]
-    assert bash("train-step", "--method", "=") == list(TABLE)
-    assert bash("train-step", "--keep", "best", ":", "val_l") == ["val_loss"]
-    # A second item keeps bash from adding a space to the first.
-    assert bash("split", "--by", "col") == ["column:", "column:..."]
-    assert bash("split", "--by", "iid", "--ord") == ["--order"]
 
 
 def test_paths_are_left_to_the_shell(
@@ -140,26 +132,22 @@ def test_mistakes_offer_nothing_and_print_nothing(
     assert bash("train-step", "--method", "nothing") == []
 
 
-def test_zsh_gets_values_with_help(answer: Callable[[dict[str, str]], str]) -> None:
-    def zsh(line: str) -> str:
-        return answer({"_VLCPCTL_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": line})
-
-    text = zsh("vlcpctl train-step --prev")
-    assert text.startswith("""_arguments '*: :(("--previous":"Checkpoint of the previous task""")
-    assert zsh("vlcpctl train-step -m=si --method=ctp+mo") == (
-        """_arguments '*: :(("--method=ctp+modx"))'"""
-    )
-    assert '"best\\\\:val_loss"' in zsh("vlcpctl train-step --keep ")
-    assert zsh("vlcpctl train-step ") == "_files"
-
-
-def test_fish_gets_values_with_help(answer: Callable[[dict[str, str]], str]) -> None:
-    def fish(line: str, action: str = "get-args") -> str:
-        words = {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": action}
-        return answer({"_VLCPCTL_COMPLETE": "complete_fish", **words})
-
-    assert fish("vlcpctl train-step --prev").startswith("--previous\tCheckpoint of the previous")
-    assert fish("vlcpctl --debug train-step --method=ctp+mo") == "--method=ctp+modx"
+@pytest.mark.parametrize(
+    ("shell", "line", "part"),
+    [
+        ("zsh", "train-step --prev", """_arguments '*: :(("--previous":"Checkpoint of the prev"""),
+        ("zsh", "train-step -m=si --method=ctp+mo", """_arguments '*: :(("--method=ctp+modx"))'"""),
+        ("zsh", "train-step --keep ", r'"best\\:val_loss"'),
+        ("zsh", "train-step ", "_files"),
+        ("fish", "train-step --prev", "--previous\tCheckpoint of the previous"),
+        ("fish", "--debug train-step --method=ctp+mo", "--method=ctp+modx"),
+    ],
+)
+def test_other_shells_get_values_with_help(
+    answer: Callable[[dict[str, str]], str], shell: str, line: str, part: str
+) -> None:
+    words = {"_TYPER_COMPLETE_ARGS": f"vlcpctl {line}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    assert part in answer({"_VLCPCTL_COMPLETE": f"complete_{shell}", **words})
 
 
 def test_a_method_from_the_environment_decides_which_parameters_are_offered(

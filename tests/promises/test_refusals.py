@@ -153,6 +153,29 @@ MISTAKES = (
     (f"{SPLIT.format('golden.parquet')} --holdout test=500", 3, "--holdout-most 10%"),
     (f"{SPLIT.format('golden.parquet')} --holdout-most 10%", 2, "--holdout-most"),
     ("split buffer -o stream --by source --dry-run", 4, "stream"),
+    ("merge plain -o out", 2, "at least 2"),
+    (f"merge plain {A} -o out", 3, "not a checkpoint"),
+    *(
+        (f"merge plain queued -o out {words}", 2, word)
+        for words, word in (
+            ("--rule tie", "'ties'"),
+            ("--rule ties", "--base START"),
+            ("--base plain", "--base"),
+            ("--rule ties --base plain", "leave it out"),
+            ("--rule ema --weights 1,2", "--weights"),
+            ("--weights 1,2,3", "--weights"),
+            ("--weights 1,-1", "--weights"),
+            ("--weights 0,0", "--weights"),
+            ("--weights 1,nan", "--weights"),
+            ("--weights 1,2 --weights 1.0,2", "twice"),
+            ("--set weights=1", "hyper-parameter"),
+            ("--rule ema --set decay=2", "[0, 1]"),
+            ("--rule ema --set decay", "NAME=VALUE"),
+            ("--rule ema --set decay=.5,0.5", "twice"),
+            ("--rule ema --set decay=1 --set decay=0", "twice"),
+            (f"--batch-norm-from {B}", "--batch-norm-from"),
+        )
+    ),
     *(
         (f"{REPORT} {words}", code, word)
         for words, code, word in (
@@ -183,6 +206,9 @@ MISTAKES = (
     ("forgetting-report bad-rows", 3, "bad-rows:2"),
     ("update golden.parquet --state prod --init plain --guard golden", 3, "'vlcpctl split'"),
     ("batch lines", 3, "lines"),
+    ("batch latin", 3, "latin:1"),
+    (f"spatial-report {A} --checkpoint plain", 2, "two checkpoints"),
+    (f"spatial-report {A} --checkpoint plain --checkpoint queued --json -o -", 2, "no effect"),
 )
 DRY = (
     f"{FIRST} ctp --dry-run",
@@ -297,6 +323,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "epoch_30.pt").write_text("not a checkpoint")
     (root / "golden").mkdir()
     (root / "golden/1.jpg").touch()
+    (root / "latin").write_bytes(b"check caf\xe9\n")
     (root / "mine.py").write_text(MINE)
     (root / "typo.json").write_text('{"embed_dim": 8, "vision_cfg": {}, "text_cfg": {"widht": 8}}')
     _write_sources(root)
@@ -343,18 +370,23 @@ def test_stdout_is_no_place_for_what_is_not_rows(program: Program, line: str) ->
     check_refused(program(f"{line} -o -"), line.partition(" ")[0], 2, "stdout")
 
 
-@pytest.mark.parametrize("kind", ["tensorboard", "wandb"])
-def test_a_missing_tracker_is_reported_before_a_model_is_loaded(
-    program: Program, monkeypatch: pytest.MonkeyPatch, kind: str
+@pytest.mark.parametrize(
+    ("package", "line"),
+    [
+        *((kind, f"{FIRST} seqf --log {kind}:x") for kind in ("tensorboard", "wandb")),
+        *((kind, f"{EVALUATE} plain --log {kind}:x") for kind in ("tensorboard", "wandb")),
+        ("imagehash", f"check --near-duplicates 4 {A}"),
+    ],
+)
+def test_a_missing_package_is_reported_before_the_work(
+    program: Program, monkeypatch: pytest.MonkeyPatch, package: str, line: str
 ) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
         "importlib.util.find_spec",
-        lambda name, *more: None if name == kind else find(name, *more),
+        lambda name, *more: None if name == package else find(name, *more),
     )
-    for line in (f"{FIRST} seqf", f"{EVALUATE} plain"):
-        ended = program(f"{line} --log {kind}:x")
-        check_refused(ended, line.partition(" ")[0], 2, f"pip install {kind}")
+    check_refused(program(line), line.partition(" ")[0], 2, f"pip install {package}")
 
 
 @pytest.mark.parametrize("command", ["forgetting-report", "batch"])
@@ -380,7 +412,7 @@ def test_other_settings_for_the_same_output_are_listed(program: Program) -> None
 
 @pytest.mark.parametrize("line", DRY)
 def test_dry_runs_and_refusals_import_no_torch(place: Path, line: str) -> None:
-    heavy = ("torch", "open_clip", "transformers")
+    heavy = ("torch", "open_clip", "transformers", "pydantic")
     shown = f"print([name for name in {heavy} if name in sys.modules])"
     program = f"""
 import sys

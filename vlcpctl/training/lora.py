@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from safetensors import safe_open
 
@@ -16,7 +16,9 @@ from vlcpctl.core.method import Method
 from vlcpctl.core.words import parse_number, parse_whole_number
 from vlcpctl.files.inputs import reading
 from vlcpctl.models.configuration import fusion_configuration
-from vlcpctl.training.request import TrainRequest
+
+if TYPE_CHECKING:
+    from vlcpctl.training.request import TrainRequest
 
 USUAL_FACTOR = 2  # alpha / rank: of C-CLIP (rank 16, alpha 32) and Dobrzeniecka et al. (8, 16)
 # The matrices of attention and MLP in open_clip's transformers: of the image encoder, of CLIP's own

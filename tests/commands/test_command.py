@@ -57,6 +57,9 @@ def program(
         ((*TRAIN, "--zzzz"), "unknown option --zzzz; see 'vlcpctl train-step --help'"),
         ((*TRAIN, "--lr"), "--lr needs a value"),
         ((*TRAIN, "--quiet=1"), "--quiet does not take a value"),
+        ((*TRAIN, "--pretrained", "image=vit,text=s3://b/x"), "'s3://b/x' is a URL"),
+        (("split", "a", "-o", "b", "--labels-from", "checkpoint:s3://b/x"), "'s3://b/x' is a URL"),
+        (("eval-retrieval", "a", "--checkpoint", "run/00:s3://b/x"), "'s3://b/x' is a URL"),
         (("inspect", "a", "b"), "got unexpected extra argument(s) (b)"),
         (("split", "a", "-o", "b", "--by", "all:x", "--tasks", "3"), "--tasks has no effect with"),
         (("export", "a", "-o", "b", "--to", "hf", "--rows", "x"), "--to hf-model, onnx"),
@@ -87,25 +90,6 @@ def test_a_url_is_refused_where_a_path_is_meant(
         ended = program(name, *filter(None, [option]), url)
         check_refused(ended, name, 2, f"'{url}' is a URL")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("words", "variables"),
-    [
-        (("split", "a", "--labels-from", "checkpoint:s3://b/x", "-o", "out"), {}),
-        ((*TRAIN, "--pretrained", "image=vit,text=s3://b/x"), {}),
-        (TRAIN, {"TRAIN_STEP_PREVIOUS": "s3://b/x"}),
-        (("eval-retrieval", "task"), {"EVAL_RETRIEVAL_CHECKPOINT": "run/00:s3://b/x"}),
-    ],
-)
-def test_a_url_is_found_within_values(
-    program: Program,
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
-    variables: dict[str, str],
-) -> None:
-    _set(monkeypatch, **variables)
-    check_refused(program(*words), words[0], 2, "'s3://b/x' is a URL")
 
 
 @pytest.mark.parametrize(
@@ -143,6 +127,7 @@ def _set(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
         ({"TRAIN_STEP_LR": "0"}, "VLCPCTL_TRAIN_STEP_LR: 0.0 is not above 0"),
         ({"TRAIN_STEP_SET": "ctp.m=0.5 ctp.n=2"}, "unknown hyper-parameter of ctp: 'n'"),
         ({"TRAIN_STEP_FORCE": "maybe"}, "VLCPCTL_TRAIN_STEP_FORCE: 'maybe'"),
+        ({"TRAIN_STEP_PREVIOUS": "s3://b/x"}, "'s3://b/x' is a URL"),
     ],
 )
 def test_a_variable_is_treated_as_its_option(
@@ -173,8 +158,11 @@ def test_several_paths_in_a_variable_are_separated_as_in_path(
     place = make_inputs(tmp_path_factory.mktemp("inputs"))
     both = os.pathsep.join(str(place / name) for name in ("plain", "queued"))
     _set(monkeypatch, SPATIAL_REPORT_CHECKPOINT=both)
-    ended = program("spatial-report", place / "stream" / "00-part-0", "--dry-run")
+    line = ("spatial-report", place / "stream" / "00-part-0", "--dry-run")
+    ended = program(*line)
     assert ended.code == 0, ended.err
+    _set(monkeypatch, SPATIAL_REPORT_CHECKPOINT=os.pathsep.join([both, "s3://b/x"]))
+    check_refused(program(*line), line[0], 2, "'s3://b/x' is a URL")
 
 
 def test_a_variable_that_sets_nothing_is_told_with_the_nearest(

@@ -171,28 +171,22 @@ def test_numbers_and_ranks_are_those_of_a_naive_search(
         by = "new" if options.get("distractors_by") == "query" else gallery
     metrics, ranks = naive(place, cache, "new", gallery, by)
     assert row["metrics"] == pytest.approx(metrics)
+    assert (row["n_images"], row["n_texts"]) == (OWN, OWN + 5)
+    if by:
+        texts = {one for _, of in samples(place / "more")[6:] for one in of} | {"y", "y of two"}
+        assert (row["n_left_out"], row["n_distractor_images"]) == (3, MORE - 3)
+        assert row["n_distractor_texts"] == len(texts)
+        assert row["options"]["distractors"] == [open_task(place / "more").content]
     # The same from the cache, and with files of ranks.
     again = {"embedding_cache": cache, "save_ranks": tmp_path / "ranks", **options}
     assert evaluated(place, tmp_path / "again", **again) == row
     table = pq.read_table(tmp_path / "ranks")
+    own, more = ({*open_task(place / name).split("test").keys} for name in ("guard", "more"))
+    assert bool((more - own) & {*table["wrong"].to_pylist()}) is ("distractors" in options)
     for way, found in ranks.items():
         of_way = table.filter(np.array(table["direction"].to_pylist()) == way)
         saved = zip(of_way["rank"].to_pylist(), of_way["wrong_rank"].to_pylist(), strict=True)
         assert sorted(saved) == sorted(found)
-
-
-def test_distractors_are_counted_and_pairs_that_share_something_are_left_out(
-    place: Path, tmp_path: Path
-) -> None:
-    row = evaluated(place, tmp_path / "rows", distractors=["more"], save_ranks=tmp_path / "ranks")
-    images = MORE - 3
-    texts = {one for _, of in samples(place / "more")[6:] for one in of} | {"y", "y of two"}
-    assert (row["n_left_out"], row["n_distractor_images"]) == (3, images)
-    assert row["n_distractor_texts"] == len(texts)
-    assert (row["n_images"], row["n_texts"]) == (OWN, OWN + 5)
-    assert row["options"]["distractors"] == [open_task(place / "more").content]
-    wrong = set(pq.read_table(tmp_path / "ranks")["wrong"].to_pylist())
-    assert wrong & set(open_task(place / "more").split("test").keys)
 
 
 def test_the_order_of_distractors_and_the_evaluated_data_among_them_change_nothing(

@@ -153,10 +153,12 @@ def test_a_fusion_model_is_measured_by_both_protocols(place: Path, tmp_path: Pat
 def test_the_first_caption_of_an_image_is_taken_and_fused_once_per_checkpoint(
     place: Path, tmp_path: Path, model: FusedByColour
 ) -> None:
-    evaluate(place, tmp_path / "rows", *tasks(place)[:1], gallery="both", batch_size=12)
+    rows = evaluate(place, tmp_path / "rows", *tasks(place)[:1], gallery="both", batch_size=12)
     assert model.fused_pairs == [12, 12, 6] * 2
     split = open_stream(place / "stream")[0].split("test")
     assert model.texts == [split.captions(row)[0] for row in range(30)] * 2
+    how = {"gallery": "both", "workers": 2, "batch_size": 7}
+    assert evaluate(place, tmp_path / "workers", *tasks(place)[:1], **how) == rows
 
 
 def test_queries_and_gallery_come_from_their_splits(
@@ -192,6 +194,17 @@ def test_a_variant_is_in_the_row_where_it_is_not_the_usual_one(
     assert len({found[name][0]["metrics"]["map_1"] for name in found}) == 1
     with pytest.raises(OutputExists, match="contains other rows"):
         evaluate(place, tmp_path / "usual", map_variant="ctp")
+
+
+def test_identical_pairs_are_one_item_unless_they_are_separate(
+    place: Path, tmp_path: Path, model: FusedByColour
+) -> None:
+    twins = make_task(
+        tmp_path / "twins", splits={"test": 20}, pair=lambda number: make_pair(number // 2)
+    )
+    for way, count in (("unite", 10), ("separate", 20)):
+        row = evaluate(place, tmp_path / way, twins, duplicates=way)[0]
+        assert (row["n_queries"], row["n_gallery"]) == (count, count)
 
 
 @pytest.mark.parametrize(("labels", "word"), [((0,), "--label-column"), ((0, 1), "2 of 4")])

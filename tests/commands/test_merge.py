@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.tiny_stream import make_task
 
 WEIGHTS = "open_clip_model.safetensors"
+Run = Callable[..., list[str]]
 BASED = [name for name, rule in TABLE.items() if rule.needs_base]
 MAGMAX = """
 from dataclasses import dataclass
@@ -66,14 +68,28 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def merge(
-    capfd: pytest.CaptureFixture[str], inputs: Path, out: Path, rule: str, *more: object
-) -> list[str]:
-    words = (inputs / "one", inputs / "other", "-o", out, "--rule", rule, *more)
-    base = ("--base", inputs / "plain") if rule in BASED else ()
-    ended = run_program(capfd, "merge", *words, *base)
-    assert ended.code == 0, ended.err
-    return ended.out.splitlines()
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs a line that must end well, and gives what it prints."""
+
+    def run(*words: object) -> list[str]:
+        ended = run_program(capfd, *words)
+        assert ended.code == 0, ended.err
+        return ended.out.splitlines()
+
+    return run
+
+
+@pytest.fixture
+def merge(inputs: Path, run: Run) -> Run:
+    """Merges `one` and `other` by a rule, with the base that it needs."""
+
+    def merge(out: Path, rule: str, *more: object) -> list[str]:
+        base = ("--base", inputs / "plain") if rule in BASED else ()
+        pair = (inputs / "one", inputs / "other")
+        return run("merge", *pair, "-o", out, "--rule", rule, *more, *base)
+
+    return merge
 
 
 @pytest.mark.parametrize(
@@ -89,13 +105,9 @@ def merge(
     ids=repr,
 )
 def test_each_rule_merges_all_weights_of_the_files(
-    inputs: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    rule: MergeRule,
-    more: tuple[str, ...],
+    inputs: Path, tmp_path: Path, merge: Run, rule: MergeRule, more: tuple[str, ...]
 ) -> None:
-    assert merge(capfd, inputs, tmp_path / "out", rule.name, *more) == [str(tmp_path / "out")]
+    assert merge(tmp_path / "out", rule.name, *more) == [str(tmp_path / "out")]
     one, other, base, found = (
         load_file(path / WEIGHTS)
         for path in (inputs / "one", inputs / "other", inputs / "plain", tmp_path / "out")
@@ -107,10 +119,10 @@ def test_each_rule_merges_all_weights_of_the_files(
 
 
 def test_the_result_is_a_whole_checkpoint_with_its_lineage(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    inputs: Path, tmp_path: Path, merge: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    merge(capfd, inputs, out, "ties", "--set", "keep=0.5")
+    merge(out, "ties", "--set", "keep=0.5")
     one, other, base, found = (
         read_manifest(path, "checkpoint")
         for path in (inputs / "one", inputs / "other", inputs / "plain", out)
@@ -131,65 +143,57 @@ def test_the_result_is_a_whole_checkpoint_with_its_lineage(
 
 
 def test_it_is_evaluated_and_trained_like_any_other(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    inputs: Path, tmp_path: Path, merge: Run, run: Run
 ) -> None:
     merged, rows = tmp_path / "merged", tmp_path / "rows.ndjson"
-    merge(capfd, inputs, merged, "ties")
+    merge(merged, "ties")
     made = read_manifest(merged, "checkpoint")
     tasks = sorted((inputs / "stream").glob("0*"))
-    ended = run_program(capfd, "eval-retrieval", *tasks, "--checkpoint", merged, "-o", rows)
-    assert ended.code == 0, ended.err
+    run("eval-retrieval", *tasks, "--checkpoint", merged, "-o", rows)
     found = rows_in(rows)
     assert {(row["run"], row["method"]) for row in found} == {("merge-ties", "merge-ties")}
     assert [row["task_step"] for row in found] == [0, 1, 2]
     assert found[0]["config"]["values"]["rule"] == made["identity"]["rule"]
     how = ("--method", "ewc", "--preset", "tiny", "--batch-size", 4, "--epochs", 1)
     later = make_task(tmp_path / "later", 12, first=900)
-    words = (later, "--previous", merged, "-o", tmp_path / "on", *how)
-    assert run_program(capfd, "train-step", *words).code == 0
+    run("train-step", later, "--previous", merged, "-o", tmp_path / "on", *how)
     trained = read_manifest(tmp_path / "on", "checkpoint")
     assert trained["parent"] == made["content"]
     assert "run 'merge-ties', not 'ewc'" in trained["warnings"][0]  # and not of another method
 
 
 @pytest.mark.slow
-def test_update_starts_from_it(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    merge(capfd, inputs, tmp_path / "merged", "ties")
+def test_update_starts_from_it(tmp_path: Path, merge: Run, run: Run) -> None:
+    merge(tmp_path / "merged", "ties")
     week, state = write_week(tmp_path / "week.parquet", 1), tmp_path / "prod"
-    words = (week, "--state", state, "--init", tmp_path / "merged", *SETTINGS)
-    ended = run_program(capfd, "update", *words)
-    assert ended.code == 0, ended.err
+    run("update", week, "--state", state, "--init", tmp_path / "merged", *SETTINGS)
     week = state / "current"
     made = read_manifest(week, "checkpoint")
     assert made["parent"] == read_manifest(tmp_path / "merged", "checkpoint")["content"]
-    words = (week, "-o", tmp_path / "on", "--rule", "ties", "--base", tmp_path / "merged")
-    assert run_program(capfd, "merge", *words).code == 0
+    more = ("--rule", "ties", "--base", tmp_path / "merged")
+    run("merge", week, "-o", tmp_path / "on", *more)
     assert read_manifest(tmp_path / "on", "checkpoint")["start"] == made["start"]
 
 
-def test_a_sweep_is_a_run_for_each_combination(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sweep_is_a_run_for_each_combination(tmp_path: Path, merge: Run) -> None:
     words = ("--set", "keep=0.2,1", "--set", "scale=0.5,1", "--run", "mine", "--json")
-    assert len(merge(capfd, inputs, tmp_path / "sweep", "ties", *words, "--dry-run")) == 4
+    assert len(merge(tmp_path / "sweep", "ties", *words, "--dry-run")) == 4
     assert list(tmp_path.iterdir()) == []
-    made = [json.loads(one) for one in merge(capfd, inputs, tmp_path / "sweep", "ties", *words)]
+    made = [json.loads(one) for one in merge(tmp_path / "sweep", "ties", *words)]
     values = [(keep, scale) for keep in ("0.2", "1") for scale in ("0.5", "1")]
     assert [(Path(one["path"]).name, one["run"]) for one in made] == [
         (f"keep-{keep}_scale-{scale}", f"mine keep={keep} scale={scale}") for keep, scale in values
     ]
-    one = merge(capfd, inputs, tmp_path / "one", "ties", "--set", "keep=1", "--set", "scale=0.5")
+    one = merge(tmp_path / "one", "ties", "--set", "keep=1", "--set", "scale=0.5")
     weights = [Path(path, WEIGHTS).read_bytes() for path in (*one, made[2]["path"])]
     assert weights[0] == weights[1]
 
 
 def test_an_average_of_two_lies_between_them_and_its_ends_are_theirs(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    inputs: Path, tmp_path: Path, merge: Run
 ) -> None:
     words = ("--weights", "1,0", "--weights", "3,1", "--weights", "0,1")
-    made = merge(capfd, inputs, tmp_path / "w", "average", *words)
+    made = merge(tmp_path / "w", "average", *words)
     assert [Path(one).name for one in made] == ["weights-1,0", "weights-3,1", "weights-0,1"]
     first, second, found = (
         load_file(place / WEIGHTS) for place in (inputs / "one", inputs / "other", Path(made[1]))
@@ -200,29 +204,23 @@ def test_an_average_of_two_lies_between_them_and_its_ends_are_theirs(
         assert Path(path, WEIGHTS).read_bytes() == (inputs / end / WEIGHTS).read_bytes()
 
 
-def test_fusion_models_are_averaged_too(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_fusion_models_are_averaged_too(inputs: Path, tmp_path: Path, run: Run) -> None:
     how = ("--preset", "tiny", "--batch-size", 4, "--epochs", 1, "--method", "seqf", "-q")
     for name in ("first", "second"):
         words = (inputs / "stream" / "00-part-0", "--model", "albef-micro", "-o", tmp_path / name)
-        assert run_program(capfd, "train-step", *words, "--run", name, *how).code == 0
+        run("train-step", *words, "--run", name, *how)
         how = (*how, "--seed", 1)
     places = [tmp_path / name for name in ("first", "second", "mean")]
-    assert run_program(capfd, "merge", *places[:2], "-o", places[2]).code == 0
+    run("merge", *places[:2], "-o", places[2])
     one, other, found = (load_file(path / "model.safetensors") for path in places)
     mixed = {name: (one[name] + other[name]) / 2 for name in one}
     torch.testing.assert_close(found, mixed, rtol=1e-5, atol=1e-7)
 
 
 def test_a_chain_from_an_imported_model_goes_on_from_an_average_with_it(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    inputs: Path, tmp_path: Path, run: Run
 ) -> None:
     """WiSE-FT against the model in production: it stays the start of every row."""
-
-    def run(*words: object) -> None:
-        ended = run_program(capfd, *words, "-q")
-        assert ended.code == 0, ended.err
 
     splits = {"train": 12, "test": 4}
     weeks = [
@@ -260,7 +258,7 @@ def resnets(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_statistics_of_batch_norms_are_not_merged(
-    resnets: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    resnets: Path, tmp_path: Path, run: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first, second = resnets / "first", resnets / "second"
     ended = run_program(capfd, "merge", first, second, "-o", tmp_path / "out")
@@ -273,8 +271,7 @@ def test_statistics_of_batch_norms_are_not_merged(
         )
     )
     file = ("--rule", "magmax", "--rule-file", tmp_path / "checks.py")
-    ended = run_program(capfd, "merge", first, first, *file, "-o", tmp_path / "same")
-    assert ended.code == 0, ended.err
+    run("merge", first, first, *file, "-o", tmp_path / "same")
     assert (tmp_path / "same" / WEIGHTS).read_bytes() == (first / WEIGHTS).read_bytes()
 
 
@@ -305,19 +302,14 @@ def naive_statistics(checkpoint: Path, images: Tensor) -> dict[str, Tensor]:
 
 
 def test_statistics_of_batch_norms_are_those_of_a_naive_pass(
-    inputs: Path,
-    resnets: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    inputs: Path, resnets: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over two batches of five images and four, those with the lowest keys."""
     monkeypatch.setattr("vlcpctl.checkpoints.batch_norms._MOST", 9)
     monkeypatch.setattr("vlcpctl.checkpoints.batch_norms._BATCH", 5)
     first, second = resnets / "first", resnets / "second"
     task, out = inputs / "stream" / "01-part-1", tmp_path / "out"
-    ended = run_program(capfd, "merge", first, second, "--batch-norm-from", task, "-o", out)
-    assert ended.code == 0, ended.err
+    run("merge", first, second, "--batch-norm-from", task, "-o", out)
     content = read_manifest(task, "task")["content"]
     assert read_manifest(out, "checkpoint")["identity"]["batch_norm_from"] == content
     assert content in Artifact(out, "checkpoint", out).data
@@ -338,12 +330,12 @@ def test_statistics_of_batch_norms_are_those_of_a_naive_pass(
 
 
 def test_a_rule_of_a_file_merges_and_is_recorded(
-    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    inputs: Path, tmp_path: Path, merge: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file, out = tmp_path / "magmax.py", tmp_path / "out"
     file.write_text(MAGMAX)
     more = ("--rule-file", file, "--base", inputs / "plain", "--set", "scale=0.25,1")
-    made = [Path(path) for path in merge(capfd, inputs, out, "magmax", *more)]
+    made = [Path(path) for path in merge(out, "magmax", *more)]
     assert [path.name for path in made] == ["scale-0.25", "scale-1"]
     one, other, base, found = (
         load_file(path / WEIGHTS)
@@ -396,14 +388,14 @@ def test_mistakes_in_a_rule_of_a_file_are_one_line(
 
 
 def test_models_and_pairs_that_do_not_fit_are_refused(
-    inputs: Path, resnets: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    inputs: Path, resnets: Path, tmp_path: Path, run: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for name, more in (
         ("length", ("--text-length", 9)),
         ("learned", ("--temperature", "learn:0.07")),
     ):
         words = (inputs / "stream" / "00-part-0", "-o", tmp_path / name, *TINY, *MICRO, *more)
-        assert run_program(capfd, "train-step", *words).code == 0
+        run("train-step", *words)
     one, length, norms = (
         inputs / "one",
         tmp_path / "length",

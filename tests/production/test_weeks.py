@@ -131,8 +131,10 @@ def test_an_unclear_loss_is_trained_again_and_the_mean_of_both_is_judged(
     means = [sum(row["metrics"]["rm"] for row in of_draw) / 2 for of_draw in both]
     assert made.lost[0][0]["value"] == pytest.approx(means[0])
     assert made.verdicts[0]["value"] == pytest.approx(sum(means) / 2)
+    left = state / "attempts/0003/draw-1/.second.ndjson.tmp-0"  # by a kill
+    left.touch()
     assert run(*week_words(place, state, 2), *PASSES, "--set", "update.retries=1", "-q").code == 0
-    assert State.read(state).attempts[3].draw == 1
+    assert (State.read(state).attempts[3].draw, left.exists()) == (1, False)
     assert run(*week_words(place, state, 3), "-q").code == 0
     assert not (state / "attempts/0003/draw-0/checkpoint").exists()
     lost = rows[0]["checkpoint"]

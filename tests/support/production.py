@@ -142,7 +142,7 @@ def _run_until(
     point: int | str, words: Sequence[object], log: Path, runner: RunLines | None
 ) -> None:
     from vlcpctl.production import week as module
-    from vlcpctl.training import launch
+    from vlcpctl.training import train_step as training
 
     updater, count = os.getpid(), [0]
     module.run_lines = runner or module.run_lines
@@ -158,5 +158,5 @@ def _run_until(
 
     for name in ("update", "redo", "rollback"):
         setattr(module, name, partial(getattr(module, name), observe=observe))
-    launch.train_step = partial(launch.train_step, observe=observe)
+    training.train_planned = partial(training.train_planned, observe=observe)
     run_line(words, log)

@@ -420,8 +420,9 @@ def opened(
         state = (
             State.read(root, observe) if (root / "state.json").is_file() else State(root, observe)
         )
-        for left in (*root.glob(".*.tmp-*"), *root.glob("attempts/*/.*.tmp-*")):
-            left.unlink()
+        for place in ("", "attempts/*/", "attempts/*/draw-*/"):
+            for left in root.glob(f"{place}.*.tmp-*"):
+                left.unlink()
         state.complete()
         yield state
         state.point()

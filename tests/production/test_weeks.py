@@ -180,8 +180,9 @@ def test_what_a_week_publishes_is_published_again_when_it_is_the_last_one_again(
     assert run("update", "--state", state, "--rollback", "1").code == 0
     assert "steps = 3\n" in settings_of(state)  # as that week had it, not as the file did
     assert run(*week_words(place, state, 1), *hook).code == 0
-    assert run("update", "--state", state, "--redo", "2", *hook).code == 0
+    assert run("update", "--state", state, "--redo", "2", "--keep", "1", *hook).code == 0
     assert (tmp_path / "published").read_text().split() == ["2", "1", "2"]
+    assert not (week(state, 1) / "checkpoint").exists()  # by the settings of this call
 
 
 def test_roll_back_redo_and_the_same_data_again(run: Run, place: Path, state: Path) -> None:

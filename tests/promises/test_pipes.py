@@ -12,10 +12,11 @@ import pytest
 from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.tasks.index import read_columns, read_index, read_keys
+from vlcpctl.data.tasks.index import read_index, read_keys
 from vlcpctl.evaluation.embedding_cache import Cached, EmbeddingCache
 from vlcpctl.evaluation.rank_files import SavedRanks, holds_ranks
 from vlcpctl.files import digests
+from vlcpctl.files.parquet_files import read_columns
 from vlcpctl.inspection.unfinished import _last_rows
 from vlcpctl.methods.plugins.method_file import load_method_file
 from vlcpctl.report.papers import load_paper
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.timeout(20)  # what hangs would do so for ever
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "index": read_index,
-    "columns of an index": lambda path: read_columns(path, ["key"]),
+    "columns of a file": lambda path: read_columns(path, ["key"]),
     "keys of an index": read_keys,
     "ranks": SavedRanks.open,
     "method file": load_method_file,

@@ -48,7 +48,7 @@ def test_cells_of_table_5_are_of_runs_with_their_shares() -> None:
     for row in table.rows:
         for column, cell in zip(table.columns, row.cells, strict=True):
             run = dict(cell.selectors)["run"]
-            one, two = row.name.split()[-1], column.header[1]
+            one, two = row.name.split()[-1], column.name
             wanted = {f"dha.main_share={one}", f"dha.history_share={two}"}
             assert sets[run] == (set() if (one, two) == ("0.995", "0.985") else wanted)
 

@@ -71,7 +71,7 @@ def test_memory_sizes_are_those_of_their_runs(name: str) -> None:
     }
     table = load_paper(name)
     for column, cell in zip(table.columns, table.rows[0].cells, strict=True):
-        assert column.header[1] == sizes[dict(cell.selectors)["run"]].replace("%", " %")
+        assert column.name == sizes[dict(cell.selectors)["run"]].replace("%", " %")
 
 
 METHODS = ("ER", "UCIR", "Co2L", "GeoDL", "IncCLIP")

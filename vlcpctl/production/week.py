@@ -335,7 +335,8 @@ class Call:
             self._warn_of_rejected(wanted)
             made = state.begin(wanted)
         elif found.id in state.counting or self._is_made(found, wanted):
-            return found
+            counts = found.id in state.counting  # then it was not made by this call
+            return found if counts else state.put(replace(found, settings=wanted.settings))
         else:
             made = self._again(found, wanted)
         state.place(made).mkdir(parents=True, exist_ok=True)

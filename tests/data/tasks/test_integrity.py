@@ -251,12 +251,15 @@ def test_damaged_bytes_of_an_index_never_read_as_other_data(
     damaged = bytearray(whole)
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
-    path.write_bytes(damaged[: data.draw(st.integers(0, len(whole)) | st.just(len(whole)))])
-    if is_recorded:
+    end = data.draw(st.integers(0, len(whole)) | st.just(len(whole)))
+    path.write_bytes(damaged[:end])
+    try:
+        if is_recorded:
+            record_again(new_task)
+        found = _read(new_task)
+    finally:
+        path.write_bytes(whole)
         record_again(new_task)
-    found = _read(new_task)
-    path.write_bytes(whole)
-    record_again(new_task)
     assert is_recorded or found in (None, wanted)
 
 
@@ -265,13 +268,18 @@ def test_damaged_bytes_of_an_index_never_read_as_other_data(
 def test_any_values_in_an_index_are_read_or_refused(new_task: Path, data: st.DataObject) -> None:
     path = new_task / "train.parquet"
     whole = path.read_bytes()
+    edits = []
     for _ in range(data.draw(st.integers(1, 3))):
         name = data.draw(st.sampled_from(sorted(_COLUMNS)))
-        column(name, data.draw(_COLUMNS[name]), data.draw(st.integers(0, 4)))(new_task)
-    _read(record_again(new_task))
-    list(check(new_task, deep=True))
-    path.write_bytes(whole)
-    record_again(new_task)
+        edits.append(column(name, data.draw(_COLUMNS[name]), data.draw(st.integers(0, 4))))
+    try:
+        for edit in edits:
+            edit(new_task)
+        _read(record_again(new_task))
+        list(check(new_task, deep=True))
+    finally:
+        path.write_bytes(whole)
+        record_again(new_task)
 
 
 @pytest.mark.skipif(not OPEN.is_dir(), reason="needs /proc")

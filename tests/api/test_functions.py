@@ -39,7 +39,7 @@ def test_the_functions_are_typed(tmp_path: Path) -> None:
     right = [
         "a: Path = vlcpctl.split(['a.csv', Path('b')], out='s', by='iid', tasks=3, only=['x'])",
         "a = vlcpctl.train_step('t', out='r', method='ctp', lr=0.1, set=['ctp.m=1'], flip=False)",
-        "a = vlcpctl.update('w.csv', state='prod', steps='none', keep=3, buffer_size='5%')",
+        "a = vlcpctl.update('w.csv', state='prod', lr='none', keep=3, set='buffer.size=5%')",
         "a = vlcpctl.merge(['a', 'b'], out='m', weights=(1, 3))",
         "r = vlcpctl.eval_retrieval('t', checkpoint=['c', Path('d')], workers='auto')",
         "r = vlcpctl.eval_zeroshot('t', checkpoint='c', max_skip=3)",

@@ -195,7 +195,7 @@ def test_a_file_that_was_written_wrong_is_named(checkpoint: Path, header: bytes)
     (checkpoint / "checkpoint.json").unlink()
     manifest.write(checkpoint, {}, digests_of(checkpoint))
     (found,) = problems(checkpoint)
-    assert found.startswith(f"{file} is no whole safetensors file")
+    assert found.startswith(f"{file} is not a whole safetensors file")
 
 
 def test_a_file_that_loading_would_use_is_found(checkpoint: Path) -> None:

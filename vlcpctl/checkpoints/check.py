@@ -36,4 +36,4 @@ def _problems_of(file: Path, sha256: str | None, *, deep: bool) -> Iterator[str]
             with safe_open(file, "numpy"):  # reads the header, and compares it with the size
                 pass
         except SafetensorError as error:
-            yield f"{file} is no whole safetensors file: {first_line(error)}"
+            yield f"{file} is not a whole safetensors file: {first_line(error)}"

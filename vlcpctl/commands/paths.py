@@ -11,7 +11,6 @@ from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, UsageError, missing
 from vlcpctl.core.options import NONE, Command, options_of
 from vlcpctl.core.words import printable
-from vlcpctl.files.stores import protocol_of
 
 STDOUT = Path("-")
 _URL = re.compile(r"(?:^|(?<=[=,:]))[A-Za-z][A-Za-z0-9+.-]*:/{2}.*", re.DOTALL)
@@ -30,7 +29,7 @@ def refuse_url(text: str, *, is_stored: bool = False) -> None:
     Call it before the text becomes a Path, which turns // into /.
     """
     url = _URL.search(text)
-    if url and not (is_stored and protocol_of(text) is not None):
+    if url and not (is_stored and _protocol_of(text)):
         raise ValueError(
             f"'{printable(url[0])}' is a URL, not a local path: use a local copy or mount the store"
         )
@@ -142,7 +141,7 @@ def _url_of(value: Any) -> str | None:
     text = str(value)
     if isinstance(value, Path):
         text = re.sub("^([A-Za-z0-9]+):/", r"\1://", text)
-    return text if isinstance(value, str | Path) and protocol_of(text) else None
+    return text if isinstance(value, str | Path) and _protocol_of(text) else None
 
 
 def _user_cache() -> Path:
@@ -169,3 +168,9 @@ def _each(change: Any, value: Any) -> Any:
     if isinstance(value, list):
         return [_each(change, one) for one in value]
     return value if value is None else change(value)
+
+
+def _protocol_of(text: str) -> str | None:
+    from vlcpctl.files.stores import protocol_of  # whose imports no help needs
+
+    return protocol_of(text)

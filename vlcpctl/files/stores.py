@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, Final
 
@@ -261,6 +260,8 @@ def fetch_images(images: Sequence[tuple[Path, int, int]]) -> None:
 
 def _read(store: Any, ranges: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
     """The bytes of each range of a URL, in order; some are asked for at once."""
+    from multiprocessing.pool import ThreadPool  # takes 12 ms to import
+
     with ThreadPool(_AT_ONCE) as pool:
         for first in range(0, len(ranges), _AT_ONCE):
             yield from pool.starmap(

@@ -46,7 +46,7 @@ def keep(state: State) -> None:
 
 
 def _trim_other(state: State, one: Attempt, old: int) -> None:
-    """Remove what no call goes on with of an attempt that does not count; `old` weeks are trimmed.
+    """Remove what no later call needs of an attempt that does not count; `old` weeks are trimmed.
 
     One that was rolled back stays whole until its week is trimmed, and has its pairs for as long as
     no accepted week has the same data.

@@ -149,7 +149,8 @@ def update(
     """Make the next week from new data, and accept or reject it.
 
     Data that were accepted before are not trained on again. `observe` is called at the points
-    between which a kill matters. Raises LineFailed, and what reading the state raises.
+    between which a kill matters. Raises LineFailed, or BadInput for a state
+    that cannot be read.
     """
     require_free(request.state)
     with opened(request.state, observe, starts=request.init is not None) as state:

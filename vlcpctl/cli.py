@@ -47,7 +47,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 def main() -> None:
     """Run the command line of this process and exit."""
-    words = [word for word in sys.argv[1:] if word != "--debug"]
+    words = _without_debug(sys.argv[1:])
     if len(words) < len(sys.argv) - 1:
         os.environ["VLCPCTL_DEBUG"] = "1"
     shell = os.environ.get(COMPLETION, "").removeprefix("complete_")
@@ -69,7 +69,7 @@ def _complete(shell: str) -> NoReturn:
     from vlcpctl.commands.completion import answer
 
     line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
-    program = typer.main.get_command(application(_command_named(line.split()[1:])))
+    program = typer.main.get_command(application(_command_named(_without_debug(line.split()[1:]))))
     text, code = answer(shell, program)
     if text is not None:
         print(text)
@@ -158,6 +158,10 @@ def _root(
 
 def _not_loaded() -> None:
     raise AssertionError("a command is run by its own program")
+
+
+def _without_debug(words: Sequence[str]) -> list[str]:
+    return [word for word in words if word != "--debug"]
 
 
 def _command_named(words: Sequence[str]) -> str | None:

@@ -57,7 +57,7 @@ def test_a_week_is_accepted_and_the_link_names_its_checkpoint(
     check_refused(run(*week_words(place, state, 2), "--lr", "0.5"), "update", 4, "--lr")
     shown = run("inspect", state).out
     assert "week 2" in shown
-    assert "changed in week 2: lr none -> 0.002" in shown
+    assert "(lr is now 0.002)" in shown
     (parent, *_) = json.loads(run("inspect", state / "current", "--json").out)["parents"]
     assert parent.get("kind") == "checkpoint"
 

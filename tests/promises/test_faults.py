@@ -47,7 +47,7 @@ HALF = (
     f"train-step {B} -o half --method ewc --previous ewc --save-every 2 --preset tiny "
     "--batch-size 4 --steps 60"
 )
-WEEK = f"update more.parquet --state prod --split-column split --set update.known=train {TINY}"
+WEEK = f"update more.parquet --state prod --split-column split {TINY}"
 WORLD = f"""\
 sample emoji9 -o pairs.parquet --size 32 --limit 200 --views 2
 sample emoji9 -o more.parquet --size 32 --limit 8 --views 2 --groups Objects

@@ -92,11 +92,12 @@ class Inspect(Quiet, Json):
         from vlcpctl.core.words import as_given
         from vlcpctl.inspection.lineage import describe, lines
         from vlcpctl.inspection.unfinished import lines_of_run, run_facts
-        from vlcpctl.production.describe import describe_state, state_lines
-        from vlcpctl.production.state import is_state
+        from vlcpctl.production.overview import state_facts, state_lines
+        from vlcpctl.production.state import State, is_state
 
         if is_state(self.path):
-            facts, text = (found := describe_state(self.path)), state_lines(found)
+            state = State.read(self.path)
+            facts, text = (found := state_facts(state)), state_lines(state, found)
         elif (running := run_facts(self.path)) is not None:
             facts, text = running, lines_of_run(running)
         else:

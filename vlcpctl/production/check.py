@@ -91,12 +91,9 @@ def _of_parts(
 
 
 def _deletion(state: State, path: Path) -> None:
-    """Raise BadInput if a pair of a stop list is in a task that does not take it in again."""
+    """Raise BadInput if a pair of a stop list is in a task."""
     stop = read_stop_list(path)
     keys = Keys.of(sorted(stop.keys))
-    readmitted = [one.settings["update"].get("readmit", []) for one in state.attempts.values()]
-    if path.stem in {name.removesuffix(".json") for names in readmitted for name in names}:
-        return
     places = [state.place(one) for one in state.attempts.values()]
     tasks = [x.parent for place in places for x in sorted(place.glob("stream/*/task.json"))]
     tasks += [x.parent for place in places for x in sorted(place.glob("draw-*/buffer/task.json"))]

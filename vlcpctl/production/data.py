@@ -17,16 +17,13 @@ from vlcpctl.data.splitting.leaving_out import (
     LEAKED,
     SELF,
     Counts,
-    read_lists,
 )
 from vlcpctl.data.splitting.plan import plan_of
 from vlcpctl.data.splitting.request import SplitOptions
-from vlcpctl.data.tasks.keys import Keys
-from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.ids import canonical_json, content_id
 from vlcpctl.files.stores import stored
 from vlcpctl.production.settings import Settings
-from vlcpctl.production.state import Attempt, State, shown_path
+from vlcpctl.production.state import State, shown_path
 
 
 def content_of(data: Sequence[str], settings: Settings, state: State) -> str:
@@ -85,22 +82,11 @@ def _options(data: Sequence[str], settings: Settings, root: Path) -> SplitOption
     return SplitOptions(sources=list(data), by="all:week", **how)
 
 
-def known_pairs(state: State, head: Sequence[Attempt], made: Attempt) -> Counts:
-    """The pairs of a week that earlier weeks have, which are trained on again."""
-    task = open_task(state.task(made))
-    mine = Keys.joined([task.split(name).keys for name in task.manifest.splits])
-    lists = read_lists([state.known(one) for one in head[1:]])
-    counts = {one.name: int(mine.among(one.keys).sum()) for one in lists}
-    return {KNOWN: {name: count for name, count in counts.items() if count}}
-
-
-def described(counts: Counts, read: int, *, trains_known: bool = False) -> str:
-    """What of a week is left out or known, for people; "" if nothing is.
+def described(counts: Counts, read: int) -> str:
+    """What of a week is left out, for people; "" if nothing is.
 
     >>> described({"known": {"week-0001": 106}, "deleted": {"ab": 2}}, 130)
     'of 130 pairs, 106 are known from week 1 and left out, and 2 were deleted and are left out'
-    >>> described({"known": {"week-0001": 106}}, 106, trains_known=True)
-    'of 106 pairs, 106 are known from week 1 and trained on again'
     >>> described({"leaked": {"golden": 20, "week-0001": 3}}, 106)
     'of 106 pairs, 23 have test images (golden, week-0001) and are left out of training'
     """
@@ -110,8 +96,7 @@ def described(counts: Counts, read: int, *, trains_known: bool = False) -> str:
     if known:
         weeks = some_names([str(int(name.rpartition("-")[2])) for name in known])
         noun = "week" if len(known) == 1 else "weeks"
-        what = "trained on again" if trains_known else "left out"
-        parts.append(f"{sum(known.values())} are known from {noun} {weeks} and {what}")
+        parts.append(f"{sum(known.values())} are known from {noun} {weeks} and left out")
     if deleted:
         parts.append(f"{deleted} were deleted and are left out")
     if leaked := counts.get(LEAKED):

@@ -58,7 +58,7 @@ class Lines:
             words = ["import-checkpoint", init, "-o", str(checkpoint)]
             lines.append(words + _options(("--model", self.request.model)))
         if self.data:
-            lines += self._split(EARLIER, stop_lists(self.state, self.settings))
+            lines += self._split(EARLIER, stop_lists_in(self.state.root))
             lines.append(self._buffer(None))
         lines += self._guards([checkpoint], self.state.made(made, ""), GUARDS)
         return self._numbered(lines)
@@ -87,8 +87,7 @@ class Lines:
 
     def left_out(self) -> list[Path]:
         """What the split of the week leaves out: stop lists, and the tasks of accepted weeks."""
-        known = [] if self.settings.own("known") == "train" else self.head[1:]
-        return [*stop_lists(self.state, self.settings), *map(self.state.known, known)]
+        return [*stop_lists_in(self.state.root), *map(self.state.known, self.head[1:])]
 
     @cached_property
     def evaluated(self) -> list[int]:
@@ -350,12 +349,6 @@ def counting_files(state: State, attempt: Attempt) -> list[Path]:
     places = state.place(attempt), state.made(attempt, "")
     rows = [one for place in places for one in sorted(place.glob("rows/*.ndjson"))]
     return [*rows, *(one for place in places for one in sorted(place.glob("ranks/*.parquet")))]
-
-
-def stop_lists(state: State, settings: Settings) -> list[Path]:
-    """The stop lists of a state but for those of deletions that may come again."""
-    readmitted = {one.removesuffix(".json") for one in settings.own("readmit", [])}
-    return [one for one in stop_lists_in(state.root) if one.stem not in readmitted]
 
 
 def evaluated_weeks(last: int) -> list[int]:

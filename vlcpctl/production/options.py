@@ -101,17 +101,6 @@ class Own(Options):
         INPUT,
         parse=_index_week,
     )
-    known: str | None = option(
-        "Pairs that an accepted week has already: skip leaves them out, train trains on them again",
-        "skip|train",
-        DATA,
-        choices=("skip", "train"),
-    )
-    readmit: Texts = several(
-        "Deletion whose pairs may be in weeks again: the name of a file of DIR/deleted",
-        "NAME",
-        DATA,
-    )
     drop_leaks: bool | None = option(
         "Leave out training pairs that have a test image of a guard, of an accepted week or of "
         "their own week, or end with exit code 3 before the training",

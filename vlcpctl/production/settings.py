@@ -82,7 +82,7 @@ _EITHER = (
     ("split", "split-column", "holdout-most"),
     ("split", "holdout", "split-column"),
 )
-_DECIDES = ("run", "start-from", "deploy", "known", "seed", "drop-leaks")  # of the section update
+_DECIDES = ("run", "start-from", "deploy", "seed", "drop-leaks")  # of the section update
 
 
 def _rows(kind: type[Options], names: Iterable[str] = ()) -> dict[str, tuple[Option, Any]]:
@@ -443,17 +443,6 @@ def read_settings(root: Path) -> Sections:
     needed = {"train-step": ("method", "preset"), "buffer": ("size",)}
     usual = {one: {n: NEW[one][n] for n in names} for one, names in needed.items()}
     return with_given({one: {**usual.get(one, {}), **values.get(one, {})} for one in SECTIONS}, {})
-
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """What differs between the settings of two weeks: the name, the value there and here."""
-    pairs = [(before.get(section, {}), now.get(section, {})) for section in SECTIONS]
-    return [
-        (name, was.get(name), is_now.get(name))
-        for was, is_now in pairs
-        for name in dict.fromkeys([*was, *is_now])
-        if was.get(name) != is_now.get(name)
-    ]
 
 
 def urls_of(sections: Sections) -> list[tuple[str, str]]:

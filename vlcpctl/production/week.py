@@ -29,7 +29,7 @@ from vlcpctl.core.errors import (
     some_names,
 )
 from vlcpctl.core.words import printable
-from vlcpctl.data.splitting.leaving_out import Counts, read_stop_list
+from vlcpctl.data.splitting.leaving_out import Counts, read_stop_list, stop_lists_in
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.receipt import unfinished_under
@@ -41,12 +41,12 @@ from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.methods.plugins.method_file import load_method_file
 from vlcpctl.production.changes import doubts, judge_match, learned, match_of, warnings_of
-from vlcpctl.production.data import all_left_out, content_of, described, known_pairs, list_urls
+from vlcpctl.production.data import all_left_out, content_of, described, list_urls
 from vlcpctl.production.guards import find_guards, guard_ids, require_unchanged, say_sights
 from vlcpctl.production.hooks import ACCEPT, REJECT, run_hook
 from vlcpctl.production.keep import keep
 from vlcpctl.production.leaks import refuse_leaks
-from vlcpctl.production.lines import Lines, is_imported, stop_lists
+from vlcpctl.production.lines import Lines, is_imported
 from vlcpctl.production.options import UpdateOptions, week_number
 from vlcpctl.production.page import PAGE, write_page
 from vlcpctl.production.second import write_second_seed
@@ -370,7 +370,7 @@ class Call:
         guards = find_guards(self.state.root, settings)
         files = {relative_to_root(self.state.root, str(one)): one for one in settings.files}
         digests = {name: load_method_file(path).digest for name, path in files.items()}
-        left_out = [read_stop_list(one).content for one in stop_lists(self.state, settings)]
+        left_out = [read_stop_list(one).content for one in stop_lists_in(self.state.root)]
         reference = settings.own("reference")
         deciding = {
             "parent": head[-1].id if head else 0,
@@ -756,8 +756,8 @@ class Call:
 
     def _require_same_deletions(self, made: Attempt) -> None:
         """Refuse to accept a week if pairs were deleted while it was made."""
-        lists = stop_lists(self.state, self.settings)
-        if tuple(read_stop_list(one).content for one in lists) != made.left_out:
+        lists = map(read_stop_list, stop_lists_in(self.state.root))
+        if tuple(one.content for one in lists) != made.left_out:
             raise OutputExists(
                 f"pairs were deleted while week {made.week} was made; run the same command again, "
                 "which makes it without them"
@@ -804,10 +804,9 @@ class Call:
             )
 
     def _say_left_out(self, lines: Lines) -> None:
-        made, trains = lines.made, self.settings.own("known") == "train"
-        known = known_pairs(self.state, lines.head, made) if trains else {}
+        made = lines.made
         read = read_stream(self.state.place(made) / "stream").read
-        if said := described({**made.dropped, **known}, read, trains_known=trains):
+        if said := described(made.dropped, read):
             say(f"{self.state.root}: week {made.week}: {said}")
         if lines.emptied:
             weeks = some_names([f"week {one}" for one in lines.emptied])

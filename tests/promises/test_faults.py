@@ -50,7 +50,7 @@ HALF = (
 WEEK = f"update more.parquet --state prod --split-column split {TINY}"
 WORLD = f"""\
 sample emoji9 -o pairs.parquet --size 32 --limit 200 --views 2
-sample emoji9 -o more.parquet --size 32 --limit 8 --views 2 --groups Objects
+sample emoji9 -o more.parquet --size 24 --limit 8 --views 2 --groups Objects
 split pairs.parquet -o s --by column:group --split-column split --label-column subgroup
 train-step {A} -o ctp --method ctp --model micro {TINY}
 train-step {B} -o ctp1 --method ctp --previous ctp {TINY}

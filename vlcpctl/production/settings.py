@@ -28,7 +28,7 @@ from vlcpctl.core.options import (
 )
 from vlcpctl.core.words import printable
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, check_policy
-from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
+from vlcpctl.data.splitting.holdout import parse_holdout
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.files.stores import protocol_of
 from vlcpctl.methods.plugins.registry import MethodRegistry
@@ -37,10 +37,7 @@ from vlcpctl.metrics.chance import PER_REPORT, WEEKS_A_YEAR
 from vlcpctl.production.options import OfBuffer, OfReport, OfTraining, Own, UpdateOptions
 from vlcpctl.production.state import Sections, relative_to_root, shown_path
 from vlcpctl.report.gates import Gate, parse_gate
-from vlcpctl.training.execution import check_processes
 from vlcpctl.training.methods import compose_with, parse_hyper, settings_of_methods
-from vlcpctl.training.presets import resolve
-from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.settings import MACHINE_OPTIONS, OF_MODEL, SETTINGS, RunOptions
 from vlcpctl.training.settings import Settings as Training
 
@@ -257,23 +254,7 @@ class Settings:
 
     def check(self) -> None:
         """Raise UsageError for what a command would refuse only after hours of training."""
-        methods = self.methods
         self._check_reference()
-        settings, _ = resolve(
-            self.sections["train-step"]["preset"], self.of_training(), settings_of_methods(methods)
-        )
-        machine = {name.removeprefix("--"): one for name, one in MACHINE_OPTIONS.items()}
-        given = self.sections["train-step"].items()
-        how = {machine[name]: one for name, one in given if name in machine}
-        check_processes(
-            TrainRequest(tasks=(), out=Path(), methods=methods, settings=settings, **how)
-        )
-        if "holdout" in self.sections["split"]:
-            holdout = parse_holdout(self.sections["split"]["holdout"])
-            if holdout.leaves_no_train:
-                raise UsageError("--holdout holds out every image of a week: give smaller shares")
-            if self.holdout_share is not None:
-                parse_most(self.holdout_share, holdout)
         check_policy(
             self.policy,
             adds=False,

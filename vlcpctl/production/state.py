@@ -150,14 +150,9 @@ class Attempt:
         return [Verdict.read(one, "state.json") for one in self.verdicts]
 
     @property
-    def is_clear(self) -> bool:
-        """Whether a loss is above its bound even at 1.96 standard errors less."""
-        return any(one.get("holds") and one.get("is_clear") for one in self.verdicts)
-
-    @property
     def against(self) -> list[str]:
-        """A phrase for each condition that rejects it, with the value that was found."""
-        return [_phrase(one) for one in self.verdicts if one.get("holds") is True]
+        """A sentence for each condition that rejects it, with the value that was found."""
+        return [one.sentence() for one in self.found() if one.holds]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -517,18 +512,6 @@ def _user() -> str:
 def _free(path: Path) -> Path:
     names = (path.with_name(f"{path.name}.old{number or ''}") for number in range(1000))
     return next(one for one in names if not os.path.lexists(one))
-
-
-def _phrase(verdict: Mapping[str, Any]) -> str:
-    value, data = verdict.get("value"), verdict.get("data")
-    found = f" is {value:.2f}" if isinstance(value, int | float) else ""
-    on_data = f" on {data}" if data else ""
-    chance, low, high = (verdict.get(name) for name in ("chance", "low", "high"))
-    by_chance = ""
-    if isinstance(chance, int | float):
-        found += f" (95 % {low:.1f} to {high:.1f})"
-        by_chance = f"; chance alone reaches {chance:.1f}"
-    return f"{verdict.get('metric')}{on_data}{found} ({verdict.get('condition')}{by_chance})"
 
 
 def _after_0_3(root: Path, found: Mapping[str, Any]) -> str:

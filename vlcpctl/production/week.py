@@ -540,7 +540,10 @@ class Call:
         )
         if self.request.junit is not None and self.settings.match_gates:
             write_junit(judged.found(), self.request.junit)  # the report has not this one
-        if is_trained_again(judged, int(self.settings.own("retries", 0))):
+        # Other draws may lose less. In a simulated year, the mean of both rejects as few good weeks
+        # as if both had to fail, and finds more bad ones.
+        is_clear = any(one.holds and one.is_clear for one in judged.found())
+        if is_rejected and not is_clear and judged.draw < int(self.settings.own("retries", 0)):
             say(
                 f"{state.root}: week {made.week} is rejected, not clearly: "
                 f"{'; '.join(judged.against)}; it is trained once more, with other draws"
@@ -831,15 +834,6 @@ class Call:
                 "images, or correct the column of --split-column"
             )
         return f"{said}; {_what_to_do(code)}"
-
-
-def is_trained_again(judged: Attempt, retries: int) -> bool:
-    """Whether a rejected training is made once more: other draws may lose less, unless it is clear.
-
-    The mean of both is judged then. In a simulated year, that rejects as few good weeks as if both
-    had to fail, and finds more bad ones.
-    """
-    return judged.status == REJECTED and judged.draw < retries and not judged.is_clear
 
 
 def run_lines(lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vlcpctl.core.errors import some_names
 from vlcpctl.files.rows import Row, read_rows
 from vlcpctl.metrics.chance import WEEKS_A_YEAR, critical_value
 from vlcpctl.production.guards import errors_of, galleries_of, guard_ids
@@ -48,6 +49,12 @@ def warnings_of(lines: Lines) -> Iterator[str]:
             "that drift; the accepted model has truly lost more than its guards show"
         )
     yield from _of_guard_age(lines, rejected)
+    if lines.emptied:
+        weeks = some_names([f"week {one}" for one in lines.emptied])
+        yield (
+            f"'vlcpctl forget' has removed all test pairs of {weeks}: metrics over all weeks, such "
+            "as bwt_gem, are those of the other weeks"
+        )
 
 
 def match_of(lines: Lines) -> Match | None:

@@ -7,17 +7,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from vlcpctl.core.errors import BadInput, some_names
+from vlcpctl.core.errors import BadInput
 from vlcpctl.data.sources.identity import identify
 from vlcpctl.data.sources.pairs import UnknownColumn, check
 from vlcpctl.data.splitting import selection
-from vlcpctl.data.splitting.leaving_out import (
-    DELETED,
-    KNOWN,
-    LEAKED,
-    SELF,
-    Counts,
-)
+from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.data.splitting.plan import plan_of
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.files.ids import canonical_json, content_id
@@ -80,27 +74,3 @@ def _options(data: Sequence[str], settings: Settings, root: Path) -> SplitOption
     how.pop("holdout_most", None)
     how["image_root"] = [str(shown_path(root, one)) for one in how.get("image_root", ())]
     return SplitOptions(sources=list(data), by="all:week", **how)
-
-
-def described(counts: Counts, read: int) -> str:
-    """What of a week is left out, for people; "" if nothing is.
-
-    >>> described({"known": {"week-0001": 106}, "deleted": {"ab": 2}}, 130)
-    'of 130 pairs, 106 are known from week 1 and left out, and 2 were deleted and are left out'
-    >>> described({"leaked": {"golden": 20, "week-0001": 3}}, 106)
-    'of 106 pairs, 23 have test images (golden, week-0001) and are left out of training'
-    """
-    known = {name: count for name, count in counts.get(KNOWN, {}).items() if count}
-    deleted = sum(counts.get(DELETED, {}).values())
-    parts = []
-    if known:
-        weeks = some_names([str(int(name.rpartition("-")[2])) for name in known])
-        noun = "week" if len(known) == 1 else "weeks"
-        parts.append(f"{sum(known.values())} are known from {noun} {weeks} and left out")
-    if deleted:
-        parts.append(f"{deleted} were deleted and are left out")
-    if leaked := counts.get(LEAKED):
-        tests = some_names(["their own test split" if name == SELF else name for name in leaked])
-        total = sum(leaked.values())
-        parts.append(f"{total} have test images ({tests}) and are left out of training")
-    return f"of {read} pairs, {', and '.join(parts)}" if parts else ""

@@ -13,12 +13,12 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import shown
 from vlcpctl.checkpoints.model_facts import shown_settings as of_model
 from vlcpctl.checkpoints.step_config import step_config
+from vlcpctl.data.splitting.leaving_out import sentence
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.files.manifest import MANIFESTS
 from vlcpctl.files.outputs import new_part
 from vlcpctl.files.rows import read_rows
 from vlcpctl.production.changes import doubts
-from vlcpctl.production.data import described
 from vlcpctl.production.lines import Lines, value_of
 from vlcpctl.production.settings import shown_settings
 from vlcpctl.production.state import PASSED, Attempt, State
@@ -138,7 +138,7 @@ def _data(state: State, made: Attempt) -> dict[str, str]:
     found["captions"] = str(sum(counts.captions for counts in stream.totals.values()))
     found |= {f"skipped: {why}": str(count) for why, count in stream.skipped.items()}
     if stream.left_out:
-        found["left out"] = described(stream.left_out, stream.read)
+        found["left out"] = sentence(stream.left_out, stream.read)
     if made.match is not None:
         found["week match"] = str(made.match)
     return {"sources": ", ".join(made.names), **found}

@@ -29,7 +29,7 @@ from vlcpctl.core.errors import (
     some_names,
 )
 from vlcpctl.core.words import printable
-from vlcpctl.data.splitting.leaving_out import Counts, read_stop_list, stop_lists_in
+from vlcpctl.data.splitting.leaving_out import Counts, read_stop_list, sentence, stop_lists_in
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.receipt import unfinished_under
@@ -41,7 +41,7 @@ from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.methods.plugins.method_file import load_method_file
 from vlcpctl.production.changes import doubts, judge_match, learned, match_of, warnings_of
-from vlcpctl.production.data import all_left_out, content_of, described, list_urls
+from vlcpctl.production.data import all_left_out, content_of, list_urls
 from vlcpctl.production.guards import find_guards, guard_ids, require_unchanged, say_sights
 from vlcpctl.production.hooks import ACCEPT, REJECT, run_hook
 from vlcpctl.production.keep import keep
@@ -563,7 +563,6 @@ class Call:
             say(line)
         for text in judged.warnings if self.request.quiet else ():  # else the lines have them
             warn(f"week {judged.week}: {text}")
-        self._say_left_out(lines)
         same = ("status", "verdicts", "checkpoint", "warnings")
         if all(getattr(before, name) == getattr(judged, name) for name in same):
             return before
@@ -718,7 +717,7 @@ class Call:
     def _nothing_new(self, counts: Counts) -> Outcome:
         """The outcome of data without a new pair: the last accepted week stays what it is."""
         total = sum(count for names in counts.values() for count in names.values())
-        why = f"{self.state.root}: {described(counts, total)}: nothing is new, and no week is made"
+        why = f"{self.state.root}: {sentence(counts, total)}: nothing is new, and no week is made"
         if others := _names_of_changes(self.changes):
             raise OutputExists(f"{why}, so that {', '.join(others)} would not be applied")
         say(why)
@@ -804,18 +803,6 @@ class Call:
             warn(
                 f"week {one.week} of {one.judged[:10]} ({', '.join(one.names)}) was rejected and "
                 f"is in no later week; --redo attempts/{one.id:04d} trains it again"
-            )
-
-    def _say_left_out(self, lines: Lines) -> None:
-        made = lines.made
-        read = read_stream(self.state.place(made) / "stream").read
-        if said := described(made.dropped, read):
-            say(f"{self.state.root}: week {made.week}: {said}")
-        if lines.emptied:
-            weeks = some_names([f"week {one}" for one in lines.emptied])
-            warn(
-                f"'vlcpctl forget' has removed all test pairs of {weeks}: metrics over all weeks, "
-                "such as bwt_gem, are those of the other weeks"
             )
 
     def _why_failed(self, lines: Lines, line: CommandLine, code: int) -> str:

@@ -62,9 +62,9 @@ def _read(one: CheckedSplit) -> _Captions:
 def _shared(read: Sequence[_Captions]) -> Iterator[Finding]:
     if read:
         worst = max(read, key=lambda one: one.images_of_worst)
-        shared = sum(one.shared for one in read)
+        shared, every = (sum(getattr(one, what) for one in read) for what in ("shared", "captions"))
         text = (
-            f"captions shared by several images: {shared} of {sum(one.captions for one in read)} in "
+            f"captions shared by several images: {shared} of {every} in "
             f"{counted(len(read), 'split')}, the worst: {worst.worst!r:.{_MOST_SHOWN}} by "
             f"{worst.images_of_worst} images of {worst.of}; each of them counts as a correct "
             "answer, so recall is too high: write captions that distinguish the images"

@@ -245,8 +245,11 @@ class Document:
     def terminal_sections(self) -> list[tuple[str, list[Table]]]:
         """What a terminal shows: the chosen tables of papers and --fail-if, or else everything."""
         published = self.published_sections()
-        conditions = [("", [verdicts_table(self.verdicts)])] if self.verdicts else []
-        return [*(published or self.sections(has_settings=False)), *conditions]
+        return [*(published or self.sections(has_settings=False)), *self.conditions()]
+
+    def conditions(self) -> list[tuple[str, list[Table]]]:
+        """The table of --fail-if without a heading; empty without any."""
+        return [("", [verdicts_table(self.verdicts)])] if self.verdicts else []
 
     def compared_with(self) -> list[str]:
         """Sentences that name the baselines and the guards, if there are any."""

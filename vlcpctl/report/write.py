@@ -124,7 +124,7 @@ def table_texts(document: Document, form: str) -> Iterator[tuple[str, str]]:
         else:
             yield f"{name}.tex", table_latex(paper_table(filled), name)
     # Those that compare runs, without the task x step matrix of each run.
-    sections = document.sections(has_settings=False, has_matrices=False)
+    sections = document.sections(has_settings=False, has_matrices=False) + document.conditions()
     titles = [one.title for one in document.tracks]
     titles += [one.title for one in document.spatial_tracks]
     parts = [title.split(", ") for title in titles]

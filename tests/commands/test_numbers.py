@@ -12,8 +12,6 @@ from vlcpctl.data.buffer.size import _share
 from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
 from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.models.temperature import parse_temperature
-from vlcpctl.production.settings import NEW, with_given
-from vlcpctl.production.settings import Settings as WeekSettings
 from vlcpctl.report.gates import parse_gate
 from vlcpctl.training.methods import compose, parse_scale
 from vlcpctl.training.presets import parse_replay
@@ -52,18 +50,3 @@ def test_what_is_no_number_is_refused_in_one_line(name: str, text: str) -> None:
 def test_a_temperature_beyond_any_softmax_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"with X from 0\.0001 to 10000"):
         parse_temperature(text)
-
-
-@pytest.mark.parametrize("most", ["nan%", "-1%", "0x10%", "1_0%", "100%"])
-def test_update_checks_how_much_of_a_week_it_may_hold_out(most: str) -> None:
-    """Before anything is trained, as `split` does."""
-
-    def check(holdout: str, most: str) -> None:
-        split = {"holdout": holdout, "holdout-most": most}
-        WeekSettings(with_given(NEW, {"split": split})).check()
-
-    with pytest.raises(UsageError, match=r"--holdout-most .*write it as a percentage between"):
-        check("test=5", most)
-    with pytest.raises(UsageError, match="--holdout-most has no effect"):
-        check("test=0.1", "10%")
-    check("test=5", "10%")

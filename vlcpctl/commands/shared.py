@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 MOST_WORKERS = 1024
 SPLITS = ("train", "val", "test", "query", "gallery")
-POLICIES = ("reservoir", "ring", "herding", "kmeans", "random")
 _FOREVER = "inf"  # of --wait
 
 

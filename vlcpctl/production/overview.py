@@ -75,7 +75,9 @@ def state_lines(state: State, facts: Mapping[str, Any]) -> Iterator[str]:
     for section, values in facts["settings"].items():
         said = ", ".join(f"{name} {text_of(value)}" for name, value in values.items())
         yield f"  {section}: {said}"
-    rows = [("week", "pairs", "checkpoint", "learned", "captions match", "conditions", "data")]
+    rows: list[tuple[str, ...]] = [
+        ("week", "pairs", "checkpoint", "learned", "captions match", "conditions", "data")
+    ]
     rows += [_row(one) for one in [*head[:1], *head[1:][-_WEEKS:]]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

@@ -268,8 +268,6 @@ def test_a_merged_week_is_deployed_and_the_trained_one_is_beside_it(
         ("--redo", "1", "--init", "x"),
         ("week.parquet", "--set", "update.run=other"),
         ("week.parquet", "--guard", "GUARD", "--guard", "GUARD-2"),
-        ("week.parquet", "--reference", "GUARD"),
-        ("week.parquet", "--method", "zscl"),
         ("week.parquet", "--set", "update.index-week=5"),
         ("week.parquet", "--set", "buffer.size=5%"),
         ("week.parquet", "--init", "GUARD"),

@@ -6,6 +6,7 @@ Splits, buffers, rows and their files, reports and pages are real.
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from support.processes import exit_code_of, start_child
 
 from vlcpctl import cli
 from vlcpctl.checkpoints.manifest import CheckpointManifest
@@ -39,10 +39,11 @@ class Stub:
 
     def __call__(self, lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
         for line in lines:
-            act = self._train if line.words[0] == "train-step" else _run
-            code = exit_code_of(start_child(lambda _, act=act, line=line: act(line.words)))
-            if code:
-                return line, code
+            try:
+                (self._train if line.words[0] == "train-step" else _run)(line.words)
+            except SystemExit as end:
+                if end.code:
+                    return line, int(end.code)
         return None
 
     def _train(self, words: Sequence[str]) -> None:
@@ -79,8 +80,6 @@ class Stub:
 
 def _run(words: Sequence[str]) -> None:
     """Be the program, whose evaluations load no model."""
-    import sys
-
     Evaluator.started = _started  # type: ignore[method-assign]
     Retrieval.measure = _measure  # type: ignore[method-assign]
     sys.argv = ["vlcpctl", *words]

@@ -254,7 +254,6 @@ class Settings:
 
     def check(self) -> None:
         """Raise UsageError for what a command would refuse only after hours of training."""
-        self._check_reference()
         check_policy(
             self.policy,
             adds=False,
@@ -265,14 +264,6 @@ class Settings:
             parse_gate(gate, _KEYS if self.own("guard-classes") else _RETRIEVAL)
         _ = self.match_gates  # they can be parsed
         check_deployment(self.start_from, self.deploy)
-
-    def _check_reference(self) -> None:
-        users = [one.name for one in self.methods if one.needs(first=False).reference]
-        has = self.own("reference") is not None
-        if users and not has:
-            raise UsageError(f"method {users[0]} needs --reference: pairs of what must not be lost")
-        if has and not users:
-            raise UsageError("--reference has no effect with this --method; --reference none")
 
 
 def _is_of_match(condition: str) -> bool:

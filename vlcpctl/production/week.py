@@ -241,7 +241,6 @@ class Call:
             raise UsageError(f"{state.root} is not a state directory; --init CHECKPOINT starts one")
         own = {} if state.counting else {"run": self._run_name()}
         own |= self.given.get("update", {})
-        own |= {} if request.cache is None else {"cache": str(request.cache)}
         sections = with_given(before, {**self.given, "update": own})
         before = before if state.counting else {}
         self.changes = _changes(before, sections)

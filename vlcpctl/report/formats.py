@@ -290,7 +290,7 @@ def markdown_line(text: str) -> str:
 
 
 def _markdown_cell(cell: TableCell) -> str:
-    text = as_markdown(cell.line)
+    text = cell.line if cell.value is not None else as_markdown(cell.line)
     return f"**{text}**" if text and (cell.is_best or cell.is_strong) else text
 
 

@@ -211,6 +211,11 @@ class Run:
                 found.setdefault(column, []).append(step)
         return found
 
+    @cached_property
+    def measured(self) -> dict[str, NDArray[np.bool_]]:
+        """By metric, whether any of its models has it on each column."""
+        return {key: ~np.isnan(own[:, :-1]).all(axis=(0, 1)) for key, own in self.own.items()}
+
     def at(self, key: str, step: int, column: int) -> Spread | None:
         """The score on a column after a step, or START; None if a seed lacks it."""
         own = self.own.get(key)
@@ -277,11 +282,7 @@ class Run:
         """(S, 1, sets) of the last model, on data outside that have the metric, but averages."""
         own, last = self.own[key], self.of.last
         outside = enumerate(self.outside, len(self.tasks))
-        sets = [
-            n
-            for n, name in outside
-            if name not in self.averages and not np.isnan(own[:, :-1, n]).all()
-        ]
+        sets = [n for n, name in outside if name not in self.averages and self.measured[key][n]]
         if last + 1 < own.shape[1] - 1:
             return own[:, last + 1 : last + 2, sets]
         return np.full((len(own), 1, len(sets)), np.nan)  # it was evaluated in another track
@@ -448,8 +449,7 @@ class Curve:
 
     def has(self, key: str) -> bool:
         """Whether any model of the run has the metric there."""
-        own = self.run.own.get(key)
-        return own is not None and not np.isnan(own[:, :-1, self.column]).all()
+        return key in self.run.own and bool(self.run.measured[key][self.column])
 
     def at(self, step: int, key: str) -> Spread | None:
         """The scores after a step; None if a seed lacks one."""

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
-from vlcpctl.files.rows import EarlierCheckpoint, Row, distinct
+from vlcpctl.files.rows import EarlierCheckpoint, Row, distinct, firsts
 from vlcpctl.report.scores import (
     BASE,
     START,
@@ -247,10 +247,15 @@ def _with_one_name(rows: Sequence[Row], first: int) -> list[Row]:
     The `first` of the rows are of other checkpoints than the rest, whatever their runs.
     """
     names: dict[str, str] = {}
-    for row in rows:
-        if is_outside(row):
-            names[row.data] = min(names.get(row.data, row.task), row.task)
-    if not names:
+    data: dict[str, set[str]] = {}  # by name
+    every = firsts(rows, "data_part")
+    outside = [row for row in every if is_outside(row)]
+    for row in outside:
+        names[row.data] = min(names.get(row.data, row.task), row.task)
+    for row in every:
+        if row.gallery == "own":
+            data.setdefault(row.task, set()).add(row.data)
+    if all(row.task == names[row.data] and len(data[row.task]) == 1 for row in outside):
         return list(rows)
     named = [_named(row, names[row.data]) if is_outside(row) else row for row in rows]
     taken = set(names.values())  # others cannot be the name of two
@@ -294,7 +299,7 @@ def numbered_alike(rows: Sequence[Row]) -> list[Row]:
     """
     named = set[tuple[int, str]]()
     merged = set[tuple[str, ...]]()
-    for row in rows:
+    for row in firsts(rows, "data_part"):
         if row.gallery == "merged":
             merged.add(row.tasks)
         elif row.task_step is not None:
@@ -356,7 +361,7 @@ def lineages(
     rows = [row for row in rows if row.since is None]
     begun = {row.start for row in rows if row.gallery == "own"}
     of_runs = {}
-    for name, members in grouped(rows, lambda row: row.run).items():
+    for name, members in grouped(firsts(rows, "model_part"), lambda row: row.run).items():
         steps = sorted({START, *map(step_of, members)})
         last, before = steps[-1], steps[-2:][0]
         models = {(row.seed, row.checkpoint) for row in members if step_of(row) == last}

@@ -49,11 +49,11 @@ from vlcpctl.data.tasks.samples import (
     FAILED_DOWNLOAD,
     KeptValues,
     Pair,
+    SkipLog,
     UnusablePair,
     identify,
     united,
 )
-from vlcpctl.data.tasks.skips import SkipLog
 from vlcpctl.data.tasks.tars import Appender, SplitWriter, TarLinks, TarWriter
 from vlcpctl.files.inputs import MOST_TASKS
 

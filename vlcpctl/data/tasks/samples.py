@@ -1,4 +1,4 @@
-"""A pair as read from a source, the sample made from it with its hash and key, and what is skipped."""
+"""A pair as read from a source, the sample made of it, with its key, and what is skipped."""
 
 from __future__ import annotations
 

@@ -117,10 +117,10 @@ def _first_line(path: Path) -> str:
 
 def _table(path: Path) -> Iterator[Record]:
     """One record per row; empty values are None."""
-    first = _first_line(path)
-    separator = max(_SEPARATORS, key=first.count)
+    header = _first_line(path)
+    separator = max(_SEPARATORS, key=header.count)
     # A program that quotes values between tabs may quote all of them, those of the header too.
-    is_quoted = separator != "\t" or first.startswith('"')
+    is_quoted = separator != "\t" or header.startswith('"')
     csv.field_size_limit(RECORD_LENGTH)  # the default, 131072, is less than some captions have
     with open_text(path, newline="") as file:
         lines = _RowLines(file)

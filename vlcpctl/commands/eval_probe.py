@@ -114,7 +114,7 @@ class EvalProbe(Evaluate, Stored):
 
     def evaluator(self) -> Evaluator:
         from vlcpctl.data.classification.benchmarks import expand_groups
-        from vlcpctl.data.tasks.skips import Tolerance
+        from vlcpctl.data.tasks.samples import Tolerance
         from vlcpctl.evaluation.classification.probe import LinearProbe
 
         return self.made(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.classification.data_sets import DataSet, open_data_sets
-from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.data.tasks.samples import Tolerance
 from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.rows import Row, own_rows, place_of
 

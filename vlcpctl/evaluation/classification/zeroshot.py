@@ -20,7 +20,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.data.classification.data_sets import DataSet, TaskData, open_data_sets
 from vlcpctl.data.classification.prompts import read_templates
 from vlcpctl.data.tasks.class_names import distinct_labels
-from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.data.tasks.samples import Tolerance
 from vlcpctl.evaluation.embedding_cache import Cached
 from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace

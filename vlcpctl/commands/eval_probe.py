@@ -78,24 +78,31 @@ class EvalProbe(Evaluate, Stored):
         "X",
         OPTIMIZATION,
         otherwise="chosen on a held-out part",
+        goes_with=("protocol", ("logistic",)),
+        within="(0, inf)",
     )
     held_out: float | None = option(
         "Share of the train split on which --strength is chosen",
         "SHARE",
         OPTIMIZATION,
         otherwise="0.1",
+        goes_with=("protocol", ("logistic",)),
+        within="(0, 1)",
     )
     epochs: int | None = option(
         "Epochs of --protocol modx",
         "N",
         OPTIMIZATION,
         otherwise="100",
+        goes_with=("protocol", ("modx",)),
         within="[1, inf)",
     )
     lr: float | None = option(
         "Initial learning rate of --protocol modx (default: 0.3)",
         "X",
         OPTIMIZATION,
+        goes_with=("protocol", ("modx",)),
+        within="(0, inf)",
     )
     train_split: str = option(
         "Split to train the probes on", "SPLIT", INPUT, default="train", offers=SPLITS, usual=True

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.options import text_of
-from vlcpctl.core.words import counted
+from vlcpctl.core.words import counted, wrapped
 from vlcpctl.data.splitting.leaving_out import LEAKED, read_stop_list, stop_lists_in
 from vlcpctl.production.page import PAGE
 from vlcpctl.production.settings import differences, read_settings
@@ -65,6 +65,11 @@ def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
 
     The first five say where it is; the settings and the last weeks are below.
     """
+    for line in _lines(facts):
+        yield from wrapped(line, len(line) - len(line.lstrip()) + 4)
+
+
+def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
     yield from _now(facts)
     for section, values in facts["settings"].items():
         said = ", ".join(f"{name} {text_of(value)}" for name, value in values.items())

@@ -582,10 +582,12 @@ class Cards:
         return replace(self._text(key, None), frame=frame, is_known=False)
 
 
-def lost_cards(library: Library | None, chosen: Sequence[tuple[Tally, Change]]) -> Markup:
-    """Chosen queries as cards, by the names of their data, for the page of a week."""
+def lost_cards(
+    library: Library | None, chosen: Sequence[tuple[Tally, Change]], count: int
+) -> Markup:
+    """The chosen ones of so many queries as cards, by the names of their data."""
     cards = Cards(library, [one for one, _ in chosen])
-    return render("forgotten.html", "lost", chosen, cards)
+    return render("forgotten.html", "lost", chosen, count, cards)
 
 
 def deepest(tallies: Sequence[Tally], most: int) -> list[tuple[Tally, Change]]:

@@ -183,9 +183,9 @@ def wrapped(line: str, below: int) -> list[str]:
     >>> wrapped("  week 1: " + "learned 1.0 points, " * 4, 4)[1]
     '    points,'
     """
-    indent = " " * below
-    looks = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.wrap(line, 80, subsequent_indent=indent, **looks) if len(line) > 80 else [line]
+    found = textwrap.TextWrapper(80, subsequent_indent=" " * below)
+    found.break_long_words = found.break_on_hyphens = False
+    return found.wrap(line) if len(line) > 80 else [line]
 
 
 def duration(seconds: float) -> str:

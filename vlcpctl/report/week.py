@@ -126,8 +126,10 @@ def moved(drop: Drop, name: str, since: str, bound: float | None = None) -> list
     """The change that a drop is; none if either side was not measured."""
     if drop.baseline is None or drop.last is None or drop.drop is None:
         return []
-    ends = (None, None) if drop.interval is None else (-drop.interval.high, -drop.interval.low)
-    return [Moved(name, since, drop.baseline.mean, drop.last.mean, *ends, drop.images, bound)]
+    means = drop.baseline.mean, drop.last.mean
+    found = Moved(name, since, *means, images=drop.images, bound=bound)
+    ends = drop.interval
+    return [found if ends is None else found._replace(low=-ends.high, high=-ends.low)]
 
 
 def week_name(number: int) -> str:
@@ -379,14 +381,15 @@ class _Found:
         """What the page and the terminal say below the scores."""
         week = self.week
         if self.roll_out is not None:
-            table = replace(self.roll_out, notes=self.roll_out.notes[1:])
+            measured = replace(self.roll_out, notes=self.roll_out.notes[1:])
             # It begins with the names of the model and of its only index.
             said = self.index.partition(": ")[2] or self.index
-            yield Part("roll-out", [said], _shown("table", table))
+            yield Part("roll-out", [said], _shown("table", measured))
         changed = (f"{name} {now} (was {was})" for name, (was, now) in week.settings.items())
         said = ", ".join(changed) or "no setting" if week.number > 1 else "first week"
         sizes = ", ".join(f"{name} {now}" for name, (_, now) in week.data.items())
-        yield Part("changed", [f"{said}; {sizes}"], _shown("wrapping", _changed_table(week)))
+        table = Markup("") if week.number == 1 else _shown("wrapping", _changed_table(week))
+        yield Part("changed", [f"{said}; {sizes}"], table)
         if self.lost is not None:
             yield Part("lost", list(self.lost_words()), self._lost_cards())
         if self.loss is not None:
@@ -491,7 +494,6 @@ def bar_places(one: Moved, scale: float) -> dict[str, float | None]:
 
 def _changed_table(week: Week) -> Table:
     """What differs from the week before: settings, and the sizes and sources of the data."""
-    is_first = week.number == 1
     groups = [
         RowGroup(name, tuple(
             (TableCell(one), TableCell(before), TableCell(now, is_strong=before != now))
@@ -499,10 +501,9 @@ def _changed_table(week: Week) -> Table:
         ))
         for name, pairs in (("settings", week.settings), ("data", week.data)) if pairs
     ]  # fmt: skip
-    heads = ("", "before" if is_first else week.before, week_name(week.number))
+    heads = ("", week.before, week_name(week.number))
     columns = tuple(Column(name, is_number=False) for name in heads)
-    title = "The first week" if is_first else "What changed since last week"
-    return Table(title, columns, tuple(groups))
+    return Table("What changed since last week", columns, tuple(groups))
 
 
 def _score_line(one: Moved, scale: float) -> str:

@@ -9,8 +9,10 @@ import pytest
 from vlcpctl.core.errors import Diverged
 from vlcpctl.tracking.destinations import TrackedRun
 from vlcpctl.tracking.row_log import RowLog, row_values
-from vlcpctl.tracking.trackers import KINDS, Trackers
+from vlcpctl.tracking.trackers import Trackers
 
+WANDB = "vlcpctl.tracking.wandb_runs.WandbTracker"
+TENSORBOARD = "vlcpctl.tracking.tensorboard_events.TensorBoardTracker"
 RUN = TrackedRun(run="a", seed=0, part="00-a", id="x")
 
 
@@ -44,8 +46,8 @@ def test_a_failing_tracker_is_left_out_with_one_warning(
         bad._fail("open")
         return bad
 
-    monkeypatch.setitem(KINDS, "tensorboard", lambda place, run: good)
-    monkeypatch.setitem(KINDS, "wandb", fail)
+    monkeypatch.setattr(TENSORBOARD, lambda place, run: good)
+    monkeypatch.setattr(WANDB, fail)
     with Trackers.of(["wandb:bad", "tensorboard:good"], RUN) as trackers:
         for step in range(2):
             trackers.log({"phase": "train", "loss": step, "flag": True}, step)
@@ -58,7 +60,7 @@ def test_trackers_get_the_exit_code(
     monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
 ) -> None:
     tracker = Recorder()
-    monkeypatch.setitem(KINDS, "wandb", lambda place, run: tracker)
+    monkeypatch.setattr(WANDB, lambda place, run: tracker)
     with pytest.raises(type(error)), Trackers.of(["wandb:a"], RUN):
         raise error
     assert tracker.found == [code]
@@ -98,7 +100,7 @@ def test_rows_of_each_run_and_seed_go_to_a_run_of_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened: dict[str, Recorder] = {}
-    monkeypatch.setitem(KINDS, "wandb", lambda _, run: opened.setdefault(run.label, Recorder()))
+    monkeypatch.setattr(WANDB, lambda _, run: opened.setdefault(run.label, Recorder()))
     with RowLog.opened(["wandb:a"]) as log:
         for fields in ({}, {"seed": 1}, {"alpha": 0.5}, {"step": None}):
             log.log({**ROW, **fields})

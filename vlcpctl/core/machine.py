@@ -13,13 +13,15 @@ import resource
 import sys
 import threading
 from contextlib import suppress
-from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from vlcpctl.core.errors import VlcpError, first_line
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
 
 # Files of the drivers of NVIDIA and AMD GPUs, also in containers and under WSL.
 DRIVERS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvmap", "/dev/kfd", "/dev/dxg")

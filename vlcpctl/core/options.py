@@ -195,7 +195,8 @@ class Options:
     refuses_idle: ClassVar[bool] = True  # whether making one refuses an option without effect
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True, kw_only=True)(cls)
+        # Nobody compares or prints requests, and every help would wait for these methods, too.
+        dataclass(frozen=True, kw_only=True, repr=False, eq=False)(cls)
 
     @classmethod
     def made_of(cls, values: Mapping[str, Any]) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -15,7 +15,9 @@ from vlcpctl.core.batch import Features
 from vlcpctl.core.devices import Move, copied_ahead, to_host
 from vlcpctl.core.errors import Diverged
 from vlcpctl.models.encoders import Encoder
-from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
+
+if TYPE_CHECKING:
+    from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 
 Item = TypeVar("Item")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from msgspec.structs import replace
@@ -18,13 +19,13 @@ from vlcpctl.models.checkpoint_files import is_checkpoint, verify_model
 from vlcpctl.models.configuration import fusion_configuration, is_path
 from vlcpctl.models.dual_encoder import DualEncoder
 from vlcpctl.models.execution import place
-from vlcpctl.models.fusion import build as building
-from vlcpctl.models.fusion.configuration import with_changes
-from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 from vlcpctl.models.hub import offline
 
+if TYPE_CHECKING:
+    from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
+
 # Their attribute `family`, "dual" or "fusion", lets type checkers narrow the union.
-Encoder = DualEncoder | FusionEncoder
+Encoder: TypeAlias = "DualEncoder | FusionEncoder"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,9 @@ def build(model: str | Path, options: NewModelOptions = NewModelOptions()) -> En
     with nullcontext() if may_use_hub else offline():
         found = fusion_configuration(str(model))
         if found is not None:
+            from vlcpctl.models.fusion import build as building
+            from vlcpctl.models.fusion.configuration import with_changes
+
             shaped = with_changes(found, options.text_length, options.image_size, options.heads)
             return building.build(shaped, options.pretrained, options.temperature, options.seed)
         return dual_encoder.build(
@@ -83,6 +87,8 @@ def with_weights(
     with offline() if is_path(model) else nullcontext():
         found = fusion_configuration(model)
         if found is not None:
+            from vlcpctl.models.fusion import build as building
+
             text = replace(found.text_cfg, tokenizer=tokenizer or found.text_cfg.tokenizer)
             return building.with_weights(replace(found, text_cfg=text), tensors, what)
         if tokenizer is not None:
@@ -103,6 +109,8 @@ def load(directory: Path) -> Encoder:
     with offline():
         if fusion_configuration(str(directory)) is None:
             return dual_encoder.load(directory)
+        from vlcpctl.models.fusion import build as building
+
         return building.load(directory)
 
 
@@ -140,4 +148,6 @@ def save(encoder: Encoder, directory: Path) -> None:
     if encoder.family == "dual":
         dual_encoder.save(encoder, directory)
     else:
+        from vlcpctl.models.fusion import build as building
+
         building.save(encoder, directory)

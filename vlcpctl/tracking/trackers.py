@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from vlcpctl.core import console
 from vlcpctl.core.errors import VlcpError, first_line
 from vlcpctl.tracking.destinations import TrackedRun
-from vlcpctl.tracking.tensorboard_events import TensorBoardTracker
-from vlcpctl.tracking.wandb_runs import WandbTracker
 
-KINDS: dict[str, type[TensorBoardTracker | WandbTracker]] = {
-    "tensorboard": TensorBoardTracker,
-    "wandb": WandbTracker,
-}
+if TYPE_CHECKING:
+    from vlcpctl.tracking.tensorboard_events import TensorBoardTracker
+    from vlcpctl.tracking.wandb_runs import WandbTracker
 
 
 class Trackers:
@@ -35,7 +32,7 @@ class Trackers:
         for one in destinations:
             kind, _, place = one.partition(":")
             with trackers._guarded(one):
-                trackers._open[one] = KINDS[kind](place, run)
+                trackers._open[one] = _opened(kind, place, run)
         return trackers
 
     def log(self, row: Mapping[str, Any], step: int) -> None:
@@ -69,3 +66,13 @@ class Trackers:
         except Exception as error:  # noqa: BLE001
             self._open.pop(destination, None)
             console.warn(f"no more is logged to {destination}: {first_line(error)}")
+
+
+def _opened(kind: str, place: str, run: TrackedRun) -> TensorBoardTracker | WandbTracker:
+    if kind == "wandb":
+        from vlcpctl.tracking.wandb_runs import WandbTracker
+
+        return WandbTracker(place, run)
+    from vlcpctl.tracking.tensorboard_events import TensorBoardTracker
+
+    return TensorBoardTracker(place, run)

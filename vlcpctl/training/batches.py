@@ -7,6 +7,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -29,11 +30,13 @@ from vlcpctl.data.loading.loader import (
 from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.loading.sampler import BufferSampler
-from vlcpctl.data.precomputed.features import StoredProjections
 from vlcpctl.training.plan import TrainPlan
 from vlcpctl.training.run import TrainRun
 from vlcpctl.training.settings import Settings
 from vlcpctl.training.teachers import FileTexts
+
+if TYPE_CHECKING:
+    from vlcpctl.data.precomputed.features import StoredProjections
 
 
 def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> Generator[Batch]:

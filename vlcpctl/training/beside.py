@@ -22,8 +22,6 @@ from vlcpctl.core.devices import to_device
 from vlcpctl.core.method import Method
 from vlcpctl.core.params import copy_of, trainable
 from vlcpctl.core.seeds import torch_seed
-from vlcpctl.losses.masked import word_loss
-from vlcpctl.models.inversion import Inverter, draw_parents
 from vlcpctl.training.gradients import RunningStatistics
 from vlcpctl.training.method_run import ChunkPart, MethodRun
 from vlcpctl.training.run import TrainRun
@@ -43,6 +41,8 @@ def with_pseudo_texts(run: TrainRun, batch: Batch, settings: InversionSettings) 
 def _generated(
     run: TrainRun, buffer_batch: Batch | None, settings: InversionSettings
 ) -> PseudoTexts:
+    from vlcpctl.models.inversion import Inverter, draw_parents
+
     assert buffer_batch is not None, "the batch has no mini-batch of the buffer"
     number = run.position.plan.start + run.position.step
     # Drawn for all processes and then cut, so that their number does not change the texts.
@@ -198,6 +198,8 @@ class TokenTerms:
         part = ChunkPart(self.run, self.batch, chunk, self._count())
         terms: Terms = {}
         if self._predicts_words:
+            from vlcpctl.losses.masked import word_loss
+
             terms["mlm"] = word_loss(tokens.logits, tokens.labels) / part.masked
         for method, context in self.contexts:
             own = method.token_loss(context, part, tokens)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.transform import PILLOW
-from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.digests import file_sha256
 from vlcpctl.files.manifest import content_of
@@ -50,7 +49,7 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
             value = settings[name]
             if value is not None and Path(value).is_file():
                 settings[name] = f"sha256:{file_sha256(value)}"
-    code, texts = facts_of(request.methods), request.pseudo_texts
+    code = facts_of(request.methods)
     return {
         "run": request.run,
         "method": request.method_name,
@@ -65,7 +64,7 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
         "buffer": _content(request.buffer, "task"),
         **_of_reference(request),
         "targets": _content(request.targets, "targets"),
-        "pseudo_texts": None if texts is None else open_pseudo_texts(texts).content,
+        "pseudo_texts": None if request.pseudo_texts is None else _texts(request.pseudo_texts),
         "from_scratch": request.from_scratch,
         "fresh_state": request.fresh_state,
         "limit": request.limit,
@@ -93,3 +92,9 @@ def _of_reference(request: TrainRequest) -> dict[str, str | None]:
 
 def _content(path: Path | None, kind: str) -> str | None:
     return None if path is None else content_of(path, kind)
+
+
+def _texts(path: Path) -> str:
+    from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
+
+    return open_pseudo_texts(path).content

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +19,6 @@ from vlcpctl.core.method import TRAIN, Method
 from vlcpctl.core.options import GoesWith, refuse_idle
 from vlcpctl.data.loading.groups import pair_groups
 from vlcpctl.data.loading.sampler import PairSampler
-from vlcpctl.data.precomputed.features import StoredProjections, read_features
-from vlcpctl.data.precomputed.targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.files.outputs import Output
 from vlcpctl.models.checkpoint_files import WEIGHT_SUFFIXES
@@ -44,6 +42,10 @@ from vlcpctl.training.teachers import (
     reference_source,
 )
 from vlcpctl.training.warnings import negative_warnings, warnings_of
+
+if TYPE_CHECKING:
+    from vlcpctl.data.precomputed.features import StoredProjections
+    from vlcpctl.data.precomputed.targets import TeacherTargets
 
 _FIXED = ("loss", "temperature", "text_length", "pretrained", "heads")
 _IDLE = (
@@ -78,7 +80,11 @@ class TrainPlan:
         """The features stored in the buffer, if a method needs them, else None."""
         first = self.request.is_first
         needed = any(one.needs(first=first).stored_features for one in self.request.methods)
-        return read_features(self.buffer) if needed and self.buffer is not None else None
+        if not needed or self.buffer is None:
+            return None
+        from vlcpctl.data.precomputed.features import read_features
+
+        return read_features(self.buffer)
 
     @cached_property
     def groups(self) -> list[np.ndarray] | None:

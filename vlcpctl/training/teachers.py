@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,11 +19,13 @@ from vlcpctl.core.method import Method
 from vlcpctl.core.transform import EXACT, ImageTransform
 from vlcpctl.data.loading.order import Order
 from vlcpctl.data.loading.sampler import BufferSampler
-from vlcpctl.data.precomputed.pseudo_texts import PseudoTexts, open_pseudo_texts
-from vlcpctl.data.precomputed.targets import TargetsDirectory, TeacherTargets, open_targets
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.files.manifest import content_of, identity_differences
 from vlcpctl.training.request import TrainRequest
+
+if TYPE_CHECKING:
+    from vlcpctl.data.precomputed.pseudo_texts import PseudoTexts
+    from vlcpctl.data.precomputed.targets import TargetsDirectory, TeacherTargets
 
 
 def weight_users(methods: Sequence[Method]) -> list[str]:
@@ -63,6 +66,8 @@ def open_teacher_targets(
             f"--targets has no effect with --method {request.method_name}: its current settings "
             "use no teacher embeddings"
         )
+    from vlcpctl.data.precomputed.targets import open_targets
+
     targets = open_targets(request.targets)
     content, recorded = content_of(teacher, "checkpoint"), targets.manifest["teacher"]
     if content != recorded:
@@ -164,6 +169,8 @@ def pseudo_text_source(request: TrainRequest, buffer: Task | None) -> PseudoText
                 f"--set has no effect on how {method.name} generates texts with --pseudo-texts "
                 f"{request.pseudo_texts}: its texts are already generated"
             )
+        from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
+
         texts = _from_file(request, open_pseudo_texts(request.pseudo_texts), settings, buffer)
         return PseudoTextSource(method.name, settings, file_texts=texts)
     if request.pseudo_texts is not None:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features
-from vlcpctl.evaluation.retrieval.cross_modal import cross_modal
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.losses.rows import ALL
 from vlcpctl.models.embed import as_features
@@ -105,6 +104,8 @@ def _loss(run: TrainRun, out: Features, groups_B: Tensor | None) -> Tensor:
 
 def _recall(run: TrainRun, image: Tensor, text: Tensor, tokens: Tensor) -> float:
     """The mean of the six recalls in percent; equal texts are one gallery entry, as in eval."""
+    from vlcpctl.evaluation.retrieval.cross_modal import cross_modal
+
     images, texts = (side.float().cpu().numpy() for side in (image, text))
     ids = tokens.cpu().numpy()
     _, first, of_image = np.unique(ids, axis=0, return_index=True, return_inverse=True)

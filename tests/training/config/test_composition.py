@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.method import Method
 from vlcpctl.core.options import lies_within
 from vlcpctl.methods import TABLE
 from vlcpctl.training.methods import compose
@@ -45,13 +44,9 @@ def test_mistakes_are_answered_with_the_nearest_right_thing(
 
 
 def test_two_methods_that_write_the_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Other(Method):
-        name = "other"
-        writes_weights = True
-
-    monkeypatch.setitem(TABLE, "other", Other)
-    with pytest.raises(UsageError, match="dha and other both overwrite the weights"):
-        compose("other+dha")
+    monkeypatch.setattr(TABLE["lwf"], "writes_weights", True)
+    with pytest.raises(UsageError, match="dha and lwf both overwrite the weights"):
+        compose("lwf+dha")
 
 
 def test_every_default_lies_within_its_interval() -> None:

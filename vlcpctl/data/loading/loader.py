@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
@@ -31,9 +31,11 @@ from vlcpctl.data.images.transforms import (
 from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.loading.workers import read_in_order
-from vlcpctl.data.precomputed.features import StoredProjections
-from vlcpctl.data.precomputed.targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split
+
+if TYPE_CHECKING:
+    from vlcpctl.data.precomputed.features import StoredProjections
+    from vlcpctl.data.precomputed.targets import TeacherTargets
 
 CACHE_BYTES = 256 * 2**20
 PIECE_BYTES: Final = 32 * 2**20  # about 220 images of 224 pixels

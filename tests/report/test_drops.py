@@ -277,7 +277,7 @@ def test_ranks_that_are_not_those_of_the_rows_are_left_out_with_a_note(tmp_path:
     document = report(tmp_path, rows, files)
     assert drop_of(document).interval is None
     assert (
-        "the ranks of 'ctp' or its baseline on 'coco' do not give the scores" in document.notes[0]
+        "the ranks of 'ctp' on 'coco' do not give the scores" in document.notes[0]
     )
 
 

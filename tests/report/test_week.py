@@ -64,7 +64,7 @@ def lost(count: int = 3, name: str = "00-golden", **changed: Any) -> list[Tally]
     )
     track = ("retrieval", "cross-modal", "", "test")
     return [
-        Tally(track, "prod", 0, (0,), name, 1, 2, "own", way, 40, 30, 28, count, 1, shown)
+        Tally(track, "prod", 0, (0,), name, 1, 2, way, 40, 30, 28, count, 1, shown)
         for way in ("i2t", "t2i")
     ]
 

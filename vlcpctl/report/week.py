@@ -400,8 +400,7 @@ class _Found:
     def _lost_cards(self) -> Markup:
         """The queries of guards that were lost, with their pictures."""
         chosen = deepest(self.lost or [], MOST_LOST)
-        tasks = open_library(self.week.images) if chosen else []
-        library = Library(tasks, frozenset({"test"})) if tasks else None
+        library = Library(open_library(self.week.images if chosen else ()), frozenset({"test"}))
         count = sum(one.forgotten for one in self.lost or [])
         return lost_cards(library, chosen, count) if chosen else Markup("")
 

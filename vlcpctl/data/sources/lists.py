@@ -37,7 +37,7 @@ from vlcpctl.files.inputs import open_regular, open_text
 
 TABLES = frozenset({".csv", ".tsv", ".txt"})
 JSON, JSON_LINES = frozenset({".json"}), frozenset({".jsonl", ".ndjson"})
-SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
+_SEPARATORS = "\t,;|"
 IMAGE_SUFFIXES = tuple(f".{kind}" for kind in IMAGES)
 MALFORMED = "malformed line"
 _NO_RECORD = "expected a record in braces"
@@ -107,12 +107,6 @@ def begin_list(path: Path) -> tuple[list[str], list[Record]]:
 # -- CSV and TSV
 
 
-def separator_of(path: Path) -> str:
-    """The character between columns: the commonest in the first line. Raises BadInput if none."""
-    line = _first_line(path)
-    return max(SEPARATORS, key=line.count)
-
-
 def _first_line(path: Path) -> str:
     with open_text(path, newline="") as file:
         try:
@@ -123,9 +117,10 @@ def _first_line(path: Path) -> str:
 
 def _table(path: Path) -> Iterator[Record]:
     """One record per row; empty values are None."""
-    separator = separator_of(path)
+    header = _first_line(path)
+    separator = max(_SEPARATORS, key=header.count)
     # A program that quotes values between tabs may quote all of them, those of the header too.
-    is_quoted = separator != "\t" or _first_line(path).startswith('"')
+    is_quoted = separator != "\t" or header.startswith('"')
     csv.field_size_limit(RECORD_LENGTH)  # the default, 131072, is less than some captions have
     with open_text(path, newline="") as file:
         lines = _RowLines(file)

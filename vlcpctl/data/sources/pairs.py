@@ -19,7 +19,7 @@ from vlcpctl.core.errors import BadInput, unknown_name
 from vlcpctl.core.words import shortened
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.folders import image_column, not_listed
-from vlcpctl.data.sources.lists import IMAGE_SUFFIXES, SEPARATORS, is_table, number_in, separator_of
+from vlcpctl.data.sources.lists import IMAGE_SUFFIXES, is_table, number_in
 from vlcpctl.data.sources.source import (
     CLS,
     FIRST_ROWS,
@@ -130,9 +130,6 @@ def check(source: Source, columns: Columns) -> None:
     if _roles(source, columns).lists:
         said = "its captions are lists that are spelled as text; they are read as lists"
         say(f"{source.path}: {said}")
-    if source.kind == "list" and is_table(source.path):
-        separator = SEPARATORS[separator_of(source.path)]
-        say(f"{source.path}: columns separated by {separator}")
 
 
 def columns_of(source: Source, columns: Columns) -> dict[str, str]:
@@ -151,23 +148,10 @@ def names_files(source: Source, columns: Columns) -> bool:
     """Whether some images are given by path, so that --image-root has an effect."""
     if source.kind != "table":
         return source.kind == "list"
-    images = islice(_images(source, columns), FIRST_ROWS)
-    return any(isinstance(one, str) or (isinstance(one, dict) and "path" in one) for one in images)
-
-
-def image_paths(source: Source, columns: Columns) -> Iterator[str]:
-    """The paths of images, without those in structs; none if the images are in the source.
-
-    Raises BadInput as `pairs` does.
-    """
-    if any(isinstance(one, str) for one in islice(_images(source, columns), FIRST_ROWS)):
-        yield from (one for one in _images(source, columns) if one and isinstance(one, str))
-
-
-def _images(source: Source, columns: Columns) -> Iterator[Any]:
-    """The image of each row, as it is in its column."""
     image = str(_roles(source, columns).image)
-    return (record.get(image) for _, record in source.read(source.path, Wants((image,))))
+    rows = islice(source.read(source.path, Wants((image,))), FIRST_ROWS)
+    images = [record.get(image) for _, record in rows]
+    return any(isinstance(one, str) or (isinstance(one, dict) and "path" in one) for one in images)
 
 
 def too_large(pair: Pair) -> str | None:

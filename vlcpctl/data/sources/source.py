@@ -16,6 +16,7 @@ Fixed limits, and why none needs to be larger:
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -71,20 +72,19 @@ class FileLog:
         self._before = _mark(source)
         self._files = self._bytes = 0
         self._content, self._state = xxhash.xxh3_128(), xxhash.xxh3_128()
-        self._is_settled = self._is_empty = True
+        self._began, self._newest_ns, self._is_empty = time.time(), 0, True
 
     def add(self, name: str, found: os.stat_result | None, data: bytes | None) -> None:
         """Record a file, given its state before it was read; no data if it cannot be used."""
         label = f"{len(name)}:{name}:".encode(errors="surrogatepass")
-        state = b""
+        self._is_empty, state = False, b";"
         if found is not None:
-            times = (found.st_mtime_ns, found.st_ctime_ns)
-            state = b"%d %d %d %d %d" % (found.st_dev, found.st_ino, found.st_size, *times)
-            self._is_settled &= is_settled(found)
-        self._is_empty = False
-        self._state.update(b"%b%b;" % (label, state))
+            modified, changed = found.st_mtime_ns, found.st_ctime_ns
+            state = f"{found.st_dev} {found.st_ino} {found.st_size} {modified} {changed};".encode()
+            self._newest_ns = max(self._newest_ns, modified, changed)
+        self._state.update(label + state)
         if data is None:
-            self._content.update(b"%b-;" % label)
+            self._content.update(label + b"-;")
             return
         self._files += 1
         self._bytes += len(data)
@@ -101,7 +101,7 @@ class FileLog:
 
     def remember(self) -> None:
         """Keep the facts in the cache, for `recalled` when none of the files has been touched."""
-        if self._is_settled and self._files:
+        if self._files and is_settled(self._newest_ns, self._began):
             record(self._name, self._state.hexdigest(), self.facts())
 
     def recalled(self) -> Mapping[str, Any] | None:

@@ -26,8 +26,7 @@ from vlcpctl.data.splitting.leaving_out import (
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.rules import SplitBy
 from vlcpctl.data.tasks.index import is_own_column
-from vlcpctl.data.tasks.samples import Pair
-from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.data.tasks.samples import Pair, Tolerance
 from vlcpctl.data.tasks.tars import DEFAULT_SHARD_BYTES, parse_bytes
 
 DEFAULT_HOLDOUT = "test=0.1"

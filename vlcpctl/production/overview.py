@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from vlcpctl.core.options import text_of
-from vlcpctl.core.words import counted
+from vlcpctl.core.words import counted, wrapped
 from vlcpctl.data.splitting.leaving_out import read_stop_list, stop_lists_in
 from vlcpctl.production.page import PAGE
 from vlcpctl.production.settings import read_settings
 from vlcpctl.production.state import Attempt, State
 
-_SHOWN = 2  # verdicts of a week that fit on a line
 _WEEKS, _EVENTS = 8, 5  # that are shown, the last ones
 
 
@@ -60,7 +59,7 @@ def state_lines(state: State, facts: Mapping[str, Any]) -> Iterator[str]:
 
     The first five say where it is; the settings, the last weeks and the last events are below.
     """
-    head, pending, events = state.head(), facts["pending"], facts["events"]
+    head, pending = state.head(), facts["pending"]
     about, verdict = "no week yet", "none"
     if state.last:
         one = head[-1]
@@ -71,48 +70,59 @@ def state_lines(state: State, facts: Mapping[str, Any]) -> Iterator[str]:
     yield f"  verdict: {verdict}"
     waiting = "week {week}, {outcome}: {path}".format(**pending) if pending else "none"
     yield f"  pending: {waiting}"
-    yield f"  page: {facts['page'] or 'none'}"
+    yield f"  page: {facts['page'] or 'none'}"  # paths are not wrapped
+    for line in _below(head, facts):
+        yield from wrapped(line, len(line) - len(line.lstrip()) + 4)
+
+
+def _below(head: Sequence[Attempt], facts: Mapping[str, Any]) -> Iterator[str]:
     for section, values in facts["settings"].items():
         said = ", ".join(f"{name} {text_of(value)}" for name, value in values.items())
         yield f"  {section}: {said}"
-    rows: list[tuple[str, ...]] = [
-        ("week", "pairs", "checkpoint", "learned", "captions match", "conditions", "data")
-    ]
+    rows = [("week", "pairs", "checkpoint", "conditions", "data")]
     rows += [_row(one) for one in [*head[:1], *head[1:][-_WEEKS:]]]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]] + [0]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        yield "  " + "  ".join(cells).rstrip()
+        yield "  " + "  ".join(cells)
+    for one in head[1:][-_WEEKS:]:
+        if said := ", ".join(_measured(one)):
+            yield f"  week {one.week}: {said}"
     if facts["deleted"]:
         pairs = counted(facts["deleted"], "deleted pair")
-        yield f"  left out from now on: {pairs} ({state.root}/deleted)"
+        yield f"  left out from now on: {pairs} ({facts['path']}/deleted)"
     for each in facts["others"]:
         names, day = ", ".join(each["names"]), each["judged"][:10]
         yield f"  {each['path']}: week {each['week']}, {each['outcome']} {day} ({names})"
+    events = facts["events"]
     yield f"  the last of {counted(len(events), 'event')}:"
     yield from (f"    {_event(each)}" for each in events[-_EVENTS:])
 
 
-def _row(one: Attempt) -> tuple[str, ...]:
+def _row(one: Attempt) -> tuple[str, str, str, str, str]:
     """The line of the start or a week in the table."""
-    learned, match = one.learned, one.match
-    found = "" if learned is None else f"{learned.points:+.1f}"
-    if learned is not None and learned.low is not None:
-        found += f" ({learned.low:.1f} to {learned.high:.1f})"
     leaked = sum(one.dropped.get("leaked", {}).values())
     data = ", ".join(one.names) + (f", {leaked} leaks left out" if leaked else "")
-    name = (str(one.week), str(one.pairs)) if one.week else ("start", "")
-    return (*name, one.checkpoint[:12], found, str(match or ""), _verdicts(one), data)
+    week, pairs = (str(one.week), str(one.pairs)) if one.week else ("start", "")
+    return week, pairs, one.checkpoint[:12], _verdicts(one, 1), data
 
 
-def _verdicts(one: Attempt) -> str:
+def _measured(one: Attempt) -> Iterator[str]:
+    """What a week has learned, and whether its captions match its images."""
+    if (found := one.learned) is not None:
+        ends = "" if found.low is None else f" (95 % {found.low:.1f} to {found.high:.1f})"
+        yield f"learned {found.points:+.1f} points{ends}"
+    if one.match is not None:
+        yield f"captions match {one.match}"
+
+
+def _verdicts(one: Attempt, most: int = 2) -> str:
     """What conditions are about, and what was found, such as "worst_drop.rm 1.25"."""
     found = one.found()
     shown = (
-        f"{x.metric} {'not defined' if x.value is None else f'{x.value:.2f}'}"
-        for x in found[:_SHOWN]
+        f"{x.metric} {'not defined' if x.value is None else f'{x.value:.2f}'}" for x in found[:most]
     )
-    return ", ".join(shown) + (", ..." if len(found) > _SHOWN else "")
+    return ", ".join(shown) + (", ..." if len(found) > most else "")
 
 
 def _event(one: Mapping[str, Any]) -> str:

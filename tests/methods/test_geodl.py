@@ -190,7 +190,7 @@ def test_the_dimension_decides_how_far_the_loss_is_from_a_cosine(
         (0, 128, 2048, 126),
     ],
 )
-def test_the_plan_names_the_dimension_that_the_loss_uses(
+def test_the_dimension_follows_from_the_batch_and_the_width(
     given: float, pairs: int, width: int, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = []
@@ -204,8 +204,6 @@ def test_the_plan_names_the_dimension_that_the_loss_uses(
     side = features(torch.ones(pairs, width), torch.ones(pairs, width))
     method.loss(FakeRun(old=side), fake_batch(pairs), side)
     assert used == [k, k]
-    assert method.shape_note(pairs=pairs, width=width).startswith(f"k = {k} of {width} channels")
-    assert bool(method.shape_warning(pairs=pairs, width=width)) == (k > width / 2)
 
 
 def test_a_dimension_is_a_share_or_a_whole_number() -> None:

@@ -17,10 +17,9 @@ from vlcpctl.files.manifest import read_manifest
 from vlcpctl.methods.gift import Gift
 from vlcpctl.testing.battery import TrainingWorld, checkpoint_bytes, make_world, request
 from vlcpctl.testing.tiny_stream import make_task, repeating_pair
-from vlcpctl.training.identity import semantic
 from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan
-from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.request import TrainRequest, semantic
 from vlcpctl.training.train_step import train_step
 
 

@@ -13,8 +13,8 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.files.inputs import MOST_TASKS
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
+from vlcpctl.training.checks import _check_buffer
 from vlcpctl.training.history import TaskHistory
-from vlcpctl.training.plan import _check_buffer
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ from vlcpctl.metrics.chance import PER_REPORT, WEEKS_A_YEAR
 from vlcpctl.production.options import OfBuffer, OfReport, OfTraining, Own, UpdateOptions
 from vlcpctl.production.state import Sections, relative_to_root, shown_path
 from vlcpctl.report.gates import Gate, parse_gate
-from vlcpctl.training.execution import check_processes
+from vlcpctl.training.checks import check_processes
 from vlcpctl.training.methods import compose_with, parse_hyper, settings_of_methods
 from vlcpctl.training.presets import resolve
 from vlcpctl.training.request import TrainRequest

@@ -14,11 +14,10 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training import notes
-from vlcpctl.training.adaptation import _cut, adapted
+from vlcpctl.training.adaptation import adapted, cut
 from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.request import TrainRequest
-from vlcpctl.training.settings import Settings
 from vlcpctl.training.train_step import train_step
 
 
@@ -115,30 +114,24 @@ def test_a_buffer_fills_the_batch_with_replayed_pairs(world: TrainingWorld, tmp_
     shared = make_plan(of_preset(second, replay="share=0.25"))
     # Four replayed pairs are a quarter of 16; the 12 new ones fill the rest.
     assert shared.request.settings.batch_size == 16
-    assert "is larger than the 12 pairs with 4 replayed ones; using 16" in shared.request.notes[0]
+    assert "is larger than the 12 pairs; using 16" in shared.request.notes[0]
     assert shared.sampler.left_out == 0
 
 
 @pytest.mark.parametrize(
-    ("most", "processes", "micro_batch", "expected"),
+    ("most", "processes", "micro", "batch", "chunk"),
     [
-        (12, 1, None, {"batch_size": 12}),
-        (13, 4, None, {"batch_size": 12}),
-        (12, 1, 64, {"batch_size": 12, "micro_batch": 12}),
-        (12, 1, 5, {"batch_size": 12, "micro_batch": 4}),
-        (101, 1, 64, {"batch_size": 100, "micro_batch": 50}),
-        (100, 2, 16, {"batch_size": 96, "micro_batch": 12}),
+        (13, 4, None, 12, 3),
+        (12, 1, 64, 12, 12),
+        (12, 1, 5, 12, 4),
+        (101, 1, 64, 100, 50),
+        (100, 2, 16, 96, 12),
     ],
 )
 def test_processes_and_micro_batches_leave_no_rest(
-    most: int, processes: int, micro_batch: int | None, expected: dict[str, int]
+    most: int, processes: int, micro: int | None, batch: int, chunk: int
 ) -> None:
-    settings = Settings(batch_size=200, micro_batch=micro_batch)
-    asked = TrainRequest(
-        tasks=(), out=Path("out"), methods=compose("seqf"), settings=settings, nproc=processes
-    )
-    found = _cut(asked, most, most, lambda _size: 0).settings
-    assert {name: getattr(found, name) for name in expected} == expected
+    assert cut(most, micro, processes) == (batch, chunk)
 
 
 def test_micro_batches_of_a_cut_batch_train(first: TrainRequest) -> None:

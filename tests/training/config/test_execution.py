@@ -13,10 +13,9 @@ from vlcpctl.core.devices import set_arithmetic
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.training import notes
-from vlcpctl.training.execution import check_execution, numeric_options
-from vlcpctl.training.identity import numeric
+from vlcpctl.training.checks import check_execution
 from vlcpctl.training.plan import make_plan
-from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.request import TrainRequest, numeric
 from vlcpctl.training.train_step import train_step
 
 
@@ -56,7 +55,7 @@ def test_cudnn_may_choose_by_a_trial_on_a_gpu(
 ) -> None:
     timed = replace(step, cudnn="benchmark")
     check_execution(timed)
-    assert numeric_options(timed) == {"cudnn": "benchmark"}
+    assert numeric(timed, torch.device("cpu"))["cudnn"] == "benchmark"
     assert "fp32, cudnn benchmark" in "\n".join(notes.lines(make_plan(timed)))
     monkeypatch.setattr(machine, "DRIVERS", ())
     with pytest.raises(UsageError, match="--cudnn has no effect: only GPUs use cuDNN, and"):
@@ -98,9 +97,8 @@ def test_options_are_numeric_facts_only_where_they_are_given(step: TrainRequest)
         for given in (False, True)
     )
     names = {"compile", "tf32", "grad_checkpointing"}
-    assert not names & plain.keys()
+    assert not {*names, "cudnn"} & plain.keys()
     assert {name: all_set[name] for name in names} == dict.fromkeys(names, True)
-    assert numeric_options(step) == {}
 
 
 @pytest.mark.slow

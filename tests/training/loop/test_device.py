@@ -200,7 +200,7 @@ def test_values_are_read_once_in_several_steps(
     *,
     fuses: bool,
 ) -> None:
-    monkeypatch.setattr("vlcpctl.training.step_values.STEPS_PER_READ", 4)
+    monkeypatch.setattr("vlcpctl.training.step.STEPS_PER_READ", 4)
     step = step_of(world, "ctp", 0, tmp_path, fuses=fuses)
     watched.train(replace(step, settings=replace(step.settings, steps=5)))
     counts = [sum(waits.values()) for waits in watched.waits]

@@ -29,10 +29,9 @@ from vlcpctl.testing.battery import (
     request,
     require_exact_resume,
 )
-from vlcpctl.training.log import MetricsLog
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.settings import Settings
-from vlcpctl.training.state import ResumeDirectory, SavedProgress
+from vlcpctl.training.state import MetricsLog, ResumeDirectory, SavedProgress
 from vlcpctl.training.train_step import train_step
 
 METHOD = "si"  # with slots of the task and of the stream

@@ -27,8 +27,7 @@ from vlcpctl.testing.battery import (
 from vlcpctl.training.phases import PhasePlan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.state import ResumeDirectory
-from vlcpctl.training.step import OptimizerStep
-from vlcpctl.training.step_values import StepValues, read_in_order, steps_per_read
+from vlcpctl.training.step import OptimizerStep, StepValues, read_in_order, steps_per_read
 from vlcpctl.training.train_step import train_step
 
 LATE = 16

@@ -25,10 +25,9 @@ from vlcpctl.losses import null_space
 from vlcpctl.methods.gnsp import Gnsp
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
-from vlcpctl.training import notes
 from vlcpctl.training.method_run import input_moments
 from vlcpctl.training.methods import compose
-from vlcpctl.training.plan import make_plan
+from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.run import TrainRun
 from vlcpctl.training.train_step import train_step
@@ -284,7 +283,7 @@ def test_a_rate_at_which_nothing_moves_measures_a_start_as_the_page_says(
 ) -> None:
     started = train_step(request(world, "seqf", 0, tmp_path, buffered=False))
     step = replace(request(world, "gnsp", 1, tmp_path, buffered=False), fresh_state=True)
-    said = "\n".join(notes.lines(make_plan(step)))
+    said = "\n".join(lines(make_plan(step)))
     assert "gnsp has measured no importance of the weights yet" in said
     settings = replace(step.settings, lr=1e-20, steps=1)
     measured = train_step(replace(step, settings=settings))

@@ -27,12 +27,11 @@ from vlcpctl.testing.battery import (
     with_fusion_model,
 )
 from vlcpctl.testing.tiny_stream import make_task
-from vlcpctl.training import notes
 from vlcpctl.training.adapters import AdapterOptimizer, Adapters
-from vlcpctl.training.lora import LoraSize, adapted, parse_lora
+from vlcpctl.training.lora import LoraSize, adapted_names, parse_lora
 from vlcpctl.training.methods import compose
 from vlcpctl.training.optimizers import new_optimizer
-from vlcpctl.training.plan import make_plan
+from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.settings import Settings
 from vlcpctl.training.train_step import train_step
@@ -71,7 +70,7 @@ def test_the_gradients_and_updates_are_those_of_autograd(clip_norm: float | None
 
     def effective() -> dict[str, torch.Tensor]:
         found = dict(start)
-        for name in adapted(start):
+        for name in adapted_names(start):
             change = pairs[f"{name}.lora_B"] @ pairs[f"{name}.lora_A"]
             found[name] = start[name] + SIZE.alpha / SIZE.rank * change
         return found
@@ -92,16 +91,16 @@ def test_the_gradients_and_updates_are_those_of_autograd(clip_norm: float | None
         for name, one in effective().items():
             torch.testing.assert_close(encoder.weights()[name].detach(), one.detach(), msg=name)
     moved = [name for name, one in effective().items() if not torch.equal(one, start[name])]
-    assert moved == adapted(start)
+    assert moved == adapted_names(start)
 
 
 def test_both_towers_of_either_class_of_open_clip_have_adapters() -> None:
     own = ["transformer.resblocks.0.attn.in_proj_weight", "visual.ln_post.weight"]
     custom = ["text.transformer.resblocks.11.mlp.c_proj.weight", "text.text_projection"]
     image = ["visual.transformer.resblocks.3.attn.out_proj.weight", "visual.proj"]
-    assert adapted([*own, *custom, *image]) == [own[0], custom[0], image[0]]
-    assert adapted([*own, *custom, *image], "text") == [own[0], custom[0]]
-    assert len(adapted(_double().weights())) == 8
+    assert adapted_names([*own, *custom, *image]) == [own[0], custom[0], image[0]]
+    assert adapted_names([*own, *custom, *image], "text") == [own[0], custom[0]]
+    assert len(adapted_names(_double().weights())) == 8
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +129,7 @@ def test_only_the_adapted_weights_change_and_by_a_matrix_of_that_rank(
     train_step(_second(world, first, tmp_path / "01", lora="1,2", lr=0.01))
     old, new = (read_tensors(path / WEIGHTS) for path in (first, tmp_path / "01"))
     for name in old:
-        if name not in adapted(old):
+        if name not in adapted_names(old):
             assert torch.equal(old[name], new[name]), name
             continue
         strengths = torch.linalg.svdvals((new[name] - old[name]).double())
@@ -144,8 +143,8 @@ def test_the_adapter_beside_the_weights_is_their_change(
     train_step(_second(world, first, tmp_path / "01", lora="2,6", lr=0.01))
     old, new = (read_tensors(path / WEIGHTS) for path in (first, tmp_path / "01"))
     pairs = read_tensors(tmp_path / "01" / "adapter.safetensors")
-    assert len(pairs) == 2 * len(adapted(old))
-    for name in adapted(old):
+    assert len(pairs) == 2 * len(adapted_names(old))
+    for name in adapted_names(old):
         change = 3.0 * pairs[f"{name}.lora_B"] @ pairs[f"{name}.lora_A"]
         torch.testing.assert_close(new[name], old[name] + change, rtol=0, atol=1e-7)
     assert count_weights(tmp_path / "01") == sum(one.numel() for one in new.values())
@@ -173,13 +172,11 @@ def test_methods_keep_their_state_over_tasks_with_and_without_adapters(
 def test_the_plan_counts_the_weights_that_train(
     world: TrainingWorld, first: Path, tmp_path: Path
 ) -> None:
-    lines = [*notes.lines(make_plan(_second(world, first, tmp_path / "01", lora="2")))]
+    said = [*lines(make_plan(_second(world, first, tmp_path / "01", lora="2")))]
     # Of each of both blocks: in_proj 8 + 24, out_proj 8 + 8, and the MLP twice 8 + 32, by rank 2.
     held = read_tensors(first / WEIGHTS)
-    total = sum(one.numel() for one in held.values())
-    assert sum(sum(held[name].shape) * 2 for name in adapted(held)) == 512
-    said = f"  lora: rank 2, alpha 4, in 8 matrices: 512 weights train, beside the model's {total}"
-    assert said in lines
+    assert sum(sum(held[name].shape) * 2 for name in adapted_names(held)) == 512
+    assert "  lora: rank 2, alpha 4, in 8 matrices: 512 weights train" in said
 
 
 @pytest.mark.parametrize("names", ["seqf", "ctp+ewc"])
@@ -309,7 +306,7 @@ def test_the_best_epoch_is_written_with_its_own_adapter(tmp_path: Path, precisio
     assert losses.index(min(losses)) < len(losses) - 1, losses
     old, new = (read_tensors(path / WEIGHTS) for path in (tmp_path / "00", tmp_path / "01"))
     pairs = read_tensors(tmp_path / "01" / "adapter.safetensors")
-    for name in adapted(old):
+    for name in adapted_names(old):
         change = 2.0 * pairs[f"{name}.lora_B"] @ pairs[f"{name}.lora_A"]
         torch.testing.assert_close(new[name], old[name] + change, rtol=0, atol=1e-6)
 

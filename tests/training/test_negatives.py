@@ -25,10 +25,10 @@ from vlcpctl.testing.tiny_stream import make_task, repeating_pair
 from vlcpctl.training import plan
 from vlcpctl.training import train_step as train
 from vlcpctl.training.methods import compose
-from vlcpctl.training.notes import distinct_warnings, match_warnings, true_matches
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.step import OptimizerStep
 from vlcpctl.training.train_step import train_step
+from vlcpctl.training.warnings import distinct_warnings, match_warnings, true_matches
 
 QUEUE = 10
 

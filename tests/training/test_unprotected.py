@@ -13,8 +13,7 @@ from vlcpctl.checkpoints import importing
 from vlcpctl.core.errors import UsageError
 from vlcpctl.models import dual_encoder
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
-from vlcpctl.training.notes import lines
-from vlcpctl.training.plan import make_plan
+from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 

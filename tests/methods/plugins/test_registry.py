@@ -18,7 +18,7 @@ from vlcpctl.training.methods import compose
 
 
 def test_a_built_in_method_does_not_look_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "installed", lambda: pytest.fail("plug-ins were looked for"))
+    monkeypatch.setattr(module, "_installed", lambda: pytest.fail("plug-ins were looked for"))
     assert MethodRegistry().find("ctp") is TABLE["ctp"]
     assert source_of(TABLE["ctp"]) is None
 

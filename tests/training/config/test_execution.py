@@ -12,9 +12,8 @@ from vlcpctl.core import machine
 from vlcpctl.core.devices import set_arithmetic
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
-from vlcpctl.training import notes
 from vlcpctl.training.checks import check_execution
-from vlcpctl.training.plan import make_plan
+from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.request import TrainRequest, numeric
 from vlcpctl.training.train_step import train_step
 
@@ -56,7 +55,7 @@ def test_cudnn_may_choose_by_a_trial_on_a_gpu(
     timed = replace(step, cudnn="benchmark")
     check_execution(timed)
     assert numeric(timed, torch.device("cpu"))["cudnn"] == "benchmark"
-    assert "fp32, cudnn benchmark" in "\n".join(notes.lines(make_plan(timed)))
+    assert "fp32, cudnn benchmark" in "\n".join(lines(make_plan(timed)))
     monkeypatch.setattr(machine, "DRIVERS", ())
     with pytest.raises(UsageError, match="--cudnn has no effect: only GPUs use cuDNN, and"):
         check_execution(timed)
@@ -74,9 +73,9 @@ def test_compile_needs_a_compiler(
 
 
 def test_the_plan_names_the_device_and_the_options(step: TrainRequest) -> None:
-    assert "  device cpu, no workers (auto), fp32" in "\n".join(notes.lines(make_plan(step)))
-    lines = "\n".join(notes.lines(make_plan(replace(step, workers=2, grad_checkpointing=True))))
-    assert "  device cpu, 2 workers, fp32, gradient checkpointing" in lines
+    assert "  device cpu, no workers (auto), fp32" in "\n".join(lines(make_plan(step)))
+    said = "\n".join(lines(make_plan(replace(step, workers=2, grad_checkpointing=True))))
+    assert "  device cpu, 2 workers, fp32, gradient checkpointing" in said
 
 
 @pytest.mark.usefixtures("a_gpu")
@@ -86,7 +85,7 @@ def test_the_plan_of_a_gpu_has_its_workers_and_precision(
     monkeypatch.setattr(machine, "own_cores", lambda: 6)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
     on_gpu = replace(step, settings=replace(step.settings, precision="auto"), tf32=True)
-    assert "  device cuda, 5 workers (auto), bf16, TF32" in list(notes.lines(make_plan(on_gpu)))
+    assert "  device cuda, 5 workers (auto), bf16, TF32" in list(lines(make_plan(on_gpu)))
 
 
 def test_options_are_numeric_facts_only_where_they_are_given(step: TrainRequest) -> None:

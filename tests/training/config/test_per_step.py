@@ -14,14 +14,13 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.methods import TABLE
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
-from vlcpctl.training import notes
 from vlcpctl.training.methods import (
     compose,
     refuse_idle_scale,
     scaled,
     scaled_weight,
 )
-from vlcpctl.training.plan import make_plan
+from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.presets import resolve
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
@@ -130,7 +129,7 @@ def test_a_run_is_that_of_the_scaled_share_and_records_what_was_asked(
 def test_a_plan_scales_by_its_own_steps(world: TrainingWorld, tmp_path: Path) -> None:
     plan = make_plan(_scaled(request(world, "ema", 0, tmp_path, buffered=False), "600"))
     assert plan.trained == STEPS
-    assert f"  ema.decay 0.999 at 600 steps -> 0.904792 at {STEPS} steps" in list(notes.lines(plan))
+    assert f"  ema.decay 0.999 at 600 steps -> 0.904792 at {STEPS} steps" in list(lines(plan))
     assert make_plan(plan.request).methods == plan.methods
     # Penalties measure importances after training: these steps do not count.
     both = make_plan(_scaled(request(world, "ema+ewc", 0, tmp_path, buffered=False), "600"))

@@ -105,6 +105,7 @@ def test_a_system_without_the_figure_leaves_it_out(
         (RuntimeError("a\ncan't start new thread\nb"), "(can't start new thread)"),
         (ImportError("x.so: failed to map segment from shared object"), "ulimit"),
         (RuntimeError("DataLoader worker (pid 7) is killed"), "--workers"),
+        (RuntimeError("unable to open file <x>: Too many open files (24)"), "ulimit -n"),
     ],
 )
 def test_a_limit_is_one_line_with_the_option_to_change(error: Exception, word: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.distributed.pool_ranks import run_as_rank
+from vlcpctl.distributed.peers import run_as_rank
 from vlcpctl.distributed.ranks import ProcessRanks, process_ranks
 from vlcpctl.distributed.world import join_processes
 

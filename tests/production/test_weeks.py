@@ -208,6 +208,7 @@ def test_roll_back_redo_and_the_same_data_again(run: Run, place: Path, state: Pa
     for was, now in zip(head[2:], new.counting[2:], strict=True):
         pairs = [new.task(new.attempts[one]) / "task.json" for one in (was, now)]
         assert len({json.loads(path.read_text())["content"] for path in pairs}) == 1
+    assert run("forgetting-report", state, "-q").code == 0  # rows of the head alone go together
     assert list(check_state(state, deep=False)) == []
 
 

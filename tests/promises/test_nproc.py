@@ -20,7 +20,7 @@ from support.processes import exit_code_of, run_line, run_together, start_child,
 from support.program import check_refused, make_inputs, run_program
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.distributed import pool_children
+from vlcpctl.distributed import peers
 from vlcpctl.evaluation import embedding
 from vlcpctl.models.imports import preload
 from vlcpctl.precompute import distill_plan, pair_features
@@ -223,7 +223,7 @@ def test_under_a_launcher_a_lost_process_ends_the_others(place: Path, tmp_path: 
             _with_images(lambda _: os.kill(os.getpid(), signal.SIGKILL))
         run_line(words, tmp_path / f"log-{rank}")
 
-    assert run_together(act, 3) == [1, 1, -signal.SIGKILL]
+    assert run_together(act, 3) == [1, 0, -signal.SIGKILL]
     (line,) = (tmp_path / "log-0.err").read_text().splitlines()
     assert line.startswith("vlcpctl eval-retrieval: another process of the run has ended (")
     assert not (tmp_path / "out").exists()
@@ -359,7 +359,7 @@ def test_spawned_processes_as_with_gpus_give_the_same_bytes(
 ) -> None:
     words = [*lines(place)[RETRIEVAL], "--workers", 1]
     assert run_program(capfd, *words, "-o", tmp_path / "one").code == 0
-    monkeypatch.setattr(pool_children, "start_method", lambda device: "spawn")
+    monkeypatch.setattr(peers, "start_method", lambda device: "spawn")
     ended = run_program(capfd, *words, "-o", tmp_path / "two", "--nproc", 3)
     assert (ended.code, ended.err) == (0, "")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()

@@ -385,14 +385,22 @@ def _built(
 def _row_files(word: str) -> list[str]:
     """The files of rows below a directory, sorted, but for hidden ones; or the word itself.
 
-    Raises BadInput if there are none.
+    Of a state of `update`, they are those of the accepted weeks. Raises BadInput if there are none.
     """
+    from vlcpctl.core.console import say
     from vlcpctl.core.errors import BadInput
     from vlcpctl.files.rows import is_row_file
+    from vlcpctl.production.lines import counting_files
+    from vlcpctl.production.state import State, is_state
 
     top = Path(word)
     if not top.is_dir():
         return [word]
+    if is_state(top):
+        state = State.read(top)
+        say(f"{word}: rows of the start and the {state.last} accepted weeks, of no other attempt")
+        files = (path for one in state.head() for path in counting_files(state, one))
+        return [str(path) for path in files if path.suffix == ".ndjson"]
     found = [
         str(path)
         for path in sorted(top.rglob("*.ndjson"))

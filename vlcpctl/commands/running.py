@@ -51,7 +51,7 @@ def run(request: Command) -> None:
         ranks = process_ranks()
         if ranks is not None and ranks.size > 1:
             processes(given["nproc"])  # refused before the processes wait for each other
-            from vlcpctl.distributed.pool_ranks import run_as_rank
+            from vlcpctl.distributed.peers import run_as_rank
 
             run_as_rank(ranks, given["device"], lambda: _locked(request))
             return

@@ -37,7 +37,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt, in glibc's malloc.h
 # How libraries say that a limit is reached, in a RuntimeError or ImportError.
 _AT_LIMIT = re.compile(
     "can't start new thread|can't allocate memory|out of memory|cannot allocate memory"
-    "|failed to map segment|resource temporarily unavailable",
+    "|failed to map segment|resource temporarily unavailable|too many open files",
     re.IGNORECASE,
 )
 _LOST_WORKER = "DataLoader worker (pid"  # torch's words for a worker that was killed
@@ -180,7 +180,7 @@ def keep_freed_memory() -> None:
 
 
 def is_about_limits(error: BaseException) -> bool:
-    """Whether memory, threads or processes ran out, for which a worker may have been killed."""
+    """Whether memory, threads, processes or open files ran out, or a worker was killed for it."""
     is_named = isinstance(error, MemoryError) or _AT_LIMIT.search(str(error)) is not None
     return is_named or is_lost_worker(error) or _is_at_memory_limit()
 
@@ -228,6 +228,8 @@ def limit_text(error: BaseException) -> str:
         return lost_worker_text(error)
     lines = [line.strip() for line in str(error).splitlines() if _AT_LIMIT.search(line)]
     reason = lines[0] if lines else first_line(error)
+    if "open files" in reason:
+        return f"{reason}; see ulimit -n"
     return f"out of memory ({reason}); see ulimit -v and -u, or use smaller batches"
 
 

@@ -9,61 +9,90 @@ for any number of processes. Only the first process reads options, prints and wr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar, final
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Protocol, TypeVar, final
 
-from vlcpctl.distributed.serving import Channel, Computation, Reply, Source, Work
+from vlcpctl.core.errors import VlcpError
 
 Model = TypeVar("Model")
+Model_co = TypeVar("Model_co", covariant=True)
 Result = TypeVar("Result")
+Compute = Callable[[Model, Sequence[int]], Iterator[Result]]  # the results of items; is pickled
+
+
+class Source(Protocol[Model_co]):
+    """Where a model comes from: a dataclass that can be pickled, and compared with another one."""
+
+    def load(self, device: str) -> Model_co:
+        """The model on a device; called once in each process that uses it."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class Peer:
+    """Another process of a pool: the connections to it and from it, and the error of its end."""
+
+    requests: Connection
+    replies: Connection
+    lost: Callable[[], VlcpError]
+
+    def request(
+        self,
+        source: Source[Any],
+        compute: Compute[Any, Any] | None = None,
+        numbers: Sequence[int] = (),
+    ) -> None:
+        """Ask for the results of items with a model; without `compute`, it is only loaded."""
+        with suppress(OSError):  # if it has ended, `result` says why
+            self.requests.send((source, compute, numbers))
+
+    def result(self) -> Any:
+        """Wait for the next result. Raises what the process raises, or `lost` if it has ended."""
+        try:
+            result, error = self.replies.recv()
+        except (EOFError, OSError) as end:
+            raise self.lost() from end
+        if error is not None:
+            raise error
+        return result
 
 
 @final
 class Pool:
-    """The processes as seen by the first one; `channels` lead to the others, in order of rank."""
+    """The processes as seen by the first one; `peers` are the others, in order of rank."""
 
-    def __init__(self, channels: Sequence[Channel] = ()) -> None:
-        self._channels = channels
-        self._is_busy = False
+    def __init__(self, peers: Sequence[Peer] = ()) -> None:
+        self._peers = peers
 
     def load(self, source: Source[Model], device: str) -> Model:
         """The model on this process's device, loaded by the other processes at the same time."""
-        for channel in self._channels:
-            channel.send(Computation(source))
+        for peer in self._peers:
+            peer.request(source)
         return source.load(device)
 
     def results(
         self,
         source: Source[Model],
         model: Model,
-        work: Work[Model, Result],
+        compute: Compute[Model, Result],
         numbers: Sequence[int],
     ) -> Iterator[Result]:
         """Yield the results of the items in order; `model` is what `source` loads.
 
         Raises what an item raises, in any process, and VlcpError if a process ends.
         """
-        size = len(self._channels) + 1
-        self._is_busy = True
-        for rank, channel in enumerate(self._channels, start=1):
-            share = numbers[rank::size]
-            if share:
-                channel.send(Computation(source, work.share(share), share))
-        own = work.results(model, numbers[::size])
+        size = len(self._peers) + 1
+        for rank, peer in enumerate(self._peers, start=1):
+            if share := numbers[rank::size]:
+                peer.request(source, compute, share)
+        own = compute(model, numbers[::size])
         for place in range(len(numbers)):
             rank = place % size
-            yield next(own) if rank == 0 else _result(self._channels[rank - 1].receive())
+            yield next(own) if rank == 0 else self._peers[rank - 1].result()
         next(own, None)  # lets it end what it has started, such as its workers
-        self._is_busy = False
-
-    def close(self) -> None:
-        """Let the other processes end, unless an error has left one with results to send.
-
-        That one would not receive anything; it ends when it finds that this process has ended.
-        """
-        if not self._is_busy:
-            for channel in self._channels:
-                channel.send(None)
 
 
 ALONE = Pool()
@@ -90,13 +119,7 @@ def pool_of(size: int, device: str, preload: Callable[[], object]) -> Iterator[P
     if _joined or size == 1:
         yield _joined[-1] if _joined else ALONE
         return
-    from vlcpctl.distributed.pool_children import start_children
+    from vlcpctl.distributed.peers import start_peers
 
-    with start_children(size, device, preload) as channels:
-        yield Pool(channels)
-
-
-def _result(reply: Reply) -> Any:
-    if reply.error is not None:
-        raise reply.error
-    return reply.result
+    with start_peers(size, device, preload) as peers:
+        yield Pool(peers)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -131,13 +130,13 @@ class World:
 def join_processes(ranks: ProcessRanks, device: torch.device) -> Iterator[World]:
     """The world of the processes that a launcher started, once all of them have joined.
 
-    Raises what `connect` raises.
+    Raises what `connecting` raises.
     """
-    if device.type == "cuda":
+    on_gpu = device.type == "cuda"
+    if on_gpu:
         torch.cuda.set_device(device)
-        connect("nccl", device_id=device)
-    else:
-        connect("gloo")
+    with connecting():
+        dist.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
     try:
         world = World(ranks.rank, ranks.size)
         yield world
@@ -147,15 +146,16 @@ def join_processes(ranks: ProcessRanks, device: torch.device) -> Iterator[World]
         dist.destroy_process_group()
 
 
-def connect(backend: str, **options: Any) -> None:
-    """Join the group of the processes that a launcher started; `options` are torch's.
+@contextmanager
+def connecting() -> Iterator[None]:
+    """Within the block, processes that a launcher started find each other by the environment.
 
-    Raises LostProcess if they cannot connect, and UsageError if the environment does not have the
-    address of the first one.
+    Raises LostProcess if they cannot connect, and UsageError if it does not have the address of the
+    first one.
     """
     try:
         with communicating():
-            dist.init_process_group(backend, **options)
+            yield
     except ValueError as error:
         raise UsageError(
             f"cannot connect to the other processes: {first_line(error)}; start vlcpctl with a "

@@ -16,7 +16,7 @@ from vlcpctl.core.console import progress
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.eval_batches import EvalImages, read_views
 from vlcpctl.data.precomputed.store import VectorFile, write_vectors
-from vlcpctl.distributed.serving import Work
+from vlcpctl.distributed.pool import Compute
 from vlcpctl.evaluation.embedding_cache import Cached, Key
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.samples import Samples
@@ -127,9 +127,11 @@ def _of(what: str, data: str, split: str, samples: Sequence[str]) -> dict[str, A
     return {"what": what, "data": data, "split": split, "samples": content_id(list(samples))}
 
 
-def _plain(session: Session, work: Work[Encoder, Vectors]) -> Callable[[range], Iterator[Batch]]:
-    """The batches of work that leaves nothing out."""
-    return lambda numbers: ((part, {}) for part in session.results(work, numbers))
+def _plain(
+    session: Session, compute: Compute[Encoder, Vectors]
+) -> Callable[[range], Iterator[Batch]]:
+    """The batches of items of which none is left out."""
+    return lambda numbers: ((part, {}) for part in session.results(compute, numbers))
 
 
 def embedded(session: Session, about: Mapping[str, Any], things: Things) -> Embedded:
@@ -266,7 +268,7 @@ def _none(session: Session) -> Vectors:
 
 @dataclass(frozen=True)
 class ImageBatches:
-    """Work that embeds batches of images: (B, D) float32 each."""
+    """Embeds batches of images: (B, D) float32 each."""
 
     images: EvalImages
     workers: int
@@ -281,12 +283,8 @@ class ImageBatches:
         images.kept = evaluator.kept(about)
         return cls(images, evaluator.worker_count)
 
-    def share(self, numbers: Sequence[int]) -> ImageBatches:
-        """See `Work`."""
-        return self
-
-    def results(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Vectors]:
-        """See `Work`; raises BadInput if an image cannot be read or decoded."""
+    def __call__(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Vectors]:
+        """Raises BadInput if an image cannot be read or decoded."""
         yield from image_vectors(encoder, self.read(encoder, numbers))
 
     def read(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Tensor]:
@@ -297,32 +295,23 @@ class ImageBatches:
 
 @dataclass(frozen=True)
 class TextBatches:
-    """Work that embeds batches of texts, by their numbers: (B, D) float32 each."""
+    """Embeds batches of texts, by their numbers: (B, D) float32 each."""
 
-    batches: Mapping[int, list[str]]
+    batches: Sequence[list[str]]
 
-    def share(self, numbers: Sequence[int]) -> TextBatches:
-        """See `Work`."""
-        return TextBatches({number: self.batches[number] for number in numbers})
-
-    def results(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Vectors]:
-        """See `Work`."""
+    def __call__(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Vectors]:
         yield from text_vectors(encoder, (self.batches[number] for number in numbers))
 
 
 @dataclass(frozen=True)
 class PairBatches:
-    """Work that fuses batches of images with batches of texts: (B, C) float32 each."""
+    """Fuses batches of images with batches of texts: (B, C) float32 each."""
 
     images: ImageBatches
     texts: TextBatches
 
-    def share(self, numbers: Sequence[int]) -> PairBatches:
-        """See `Work`."""
-        return PairBatches(self.images, self.texts.share(numbers))
-
-    def results(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Vectors]:
-        """See `Work`; raises BadInput if an image cannot be read or decoded."""
+    def __call__(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Vectors]:
+        """Raises BadInput if an image cannot be read or decoded."""
         assert encoder.family == "fusion"
         texts = (self.texts.batches[number] for number in numbers)
         images = self.images.read(encoder, numbers)
@@ -332,6 +321,4 @@ class PairBatches:
 def text_batches(texts: Sequence[str], size: int) -> TextBatches:
     """Batches of `size` texts in their order; the last may have fewer."""
     starts = range(0, len(texts), size)
-    return TextBatches(
-        {number: list(texts[start : start + size]) for number, start in enumerate(starts)}
-    )
+    return TextBatches([list(texts[start : start + size]) for start in starts])

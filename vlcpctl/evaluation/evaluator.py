@@ -19,8 +19,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.machine import free_memory, has_tf32, in_words, is_gpu, worker_count
-from vlcpctl.distributed.pool import ALONE, Pool, pool_of
-from vlcpctl.distributed.serving import Work
+from vlcpctl.distributed.pool import ALONE, Compute, Pool, pool_of
 from vlcpctl.evaluation.embedding_cache import EmbeddingCache
 from vlcpctl.evaluation.membership import RunCheckpoint, run_checkpoints
 from vlcpctl.evaluation.rank_files import RankFile
@@ -245,9 +244,9 @@ class Session:
 
         return SavedEncoder(self.checkpoint, self.evaluator.precision, self.evaluator.tf32)
 
-    def results(self, work: Work[Encoder, Value], numbers: Sequence[int]) -> Iterator[Value]:
-        """The results of items of work with the model, in order, by all processes of the pool."""
-        return self.evaluator.pool.results(self._source, self.encoder, work, numbers)
+    def results(self, compute: Compute[Encoder, Value], numbers: Sequence[int]) -> Iterator[Value]:
+        """The results of items computed with the model, in order, by all processes of the pool."""
+        return self.evaluator.pool.results(self._source, self.encoder, compute, numbers)
 
     def shared(
         self, about: Mapping[str, Any], count: int, find: Callable[[range], Result]

@@ -52,6 +52,8 @@ _MAY_LACK_SEAL = frozenset({"report", "tables", "figures", "embeddings"})
 _MOST_BYTES = 1 << 26  # of a manifest: some 100,000 tasks; values take ten times as much memory
 _MAJOR = {"report": "[12]"}  # versions that are read; of others 1
 _MOST_BYTES_OF_REPORT = 1 << 28
+_OF_A_FILE = frozenset({"bytes", "sha256", "xxh3_128"})
+_ID = re.compile("[0-9a-f]{32}")
 _START = re.compile(rb'\{\s*"schema":\s*"vlcpctl\.')
 _MADE_BY = {
     "checkpoint": "'vlcpctl import-checkpoint' makes one of a model of another program",
@@ -249,21 +251,29 @@ def with_article(kind: str) -> str:
 
 
 def identity_differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """The differences between two identities, one phrase per value, sorted by dotted name.
+    """The differences between two identities, a phrase for each, sorted by dotted name.
+
+    Of files and ids, whose digests say nothing to people, it is that they differ.
 
     >>> identity_differences({"settings": {"lr": 0.1, "eps": 0}}, {"settings": {"lr": 1, "eps": 0}})
     ['settings.lr was 0.1 and is now 1']
+    >>> one, other = ({"a.csv": {"bytes": n, "sha256": str(n) * 64}} for n in (1, 2))
+    >>> identity_differences(one, other | {"tasks": ["3" * 32]})
+    ['a.csv has other content', 'tasks is new']
     """
     there, here = dict(leaves(found)), dict(leaves(wanted))
-    return [
-        f"{name} was {_shown(there.get(name))} and is now {_shown(here.get(name))}"
-        for name in sorted(there | here)
-        if there.get(name) != here.get(name)
-    ]
+    pairs = [(name, there.get(name), here.get(name)) for name in sorted(there | here)]
+    return list(dict.fromkeys(_difference(*one) for one in pairs if one[1] != one[2]))
 
 
-def _shown(value: Any) -> str:
-    return "not set" if value is None else repr(value)
+def _difference(name: str, was: Any, now: Any) -> str:
+    parent, _, leaf = name.rpartition(".")
+    is_of_file = leaf in _OF_A_FILE
+    if not is_of_file and _ID.search(f"{was} {now}") is None:
+        values = ("not set" if one is None else repr(one) for one in (was, now))
+        return "{} was {} and is now {}".format(name, *values)
+    how = "is new" if was is None else "is gone" if now is None else "has other content"
+    return f"{parent if is_of_file else name} {how}"
 
 
 def leaves(values: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Any]]:

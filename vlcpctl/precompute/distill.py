@@ -151,19 +151,15 @@ class ViewBatches(Dataset[Tensor]):
 
 @dataclass(frozen=True)
 class TargetWork:
-    """Work that computes parts: the number, the image and the text embeddings of each."""
+    """Computes parts: the number, the image and the text embeddings of each."""
 
     plan: Distillation
     compute: ComputeOptions
 
-    def share(self, numbers: Sequence[int]) -> TargetWork:
-        """See `Work`."""
-        return self
-
-    def results(
+    def __call__(
         self, teacher: Encoder, numbers: Sequence[int]
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """See `Work`; the embeddings are (N, D) float32. Raises Diverged if they are not finite."""
+        """Embeddings are (N, D) float32. Raises Diverged if they are not finite."""
         size, views = self.compute.batch_size, self.plan.view_count
         counts = [-(-len(self.plan.part(number)) * views // size) for number in numbers]
         batches = [

@@ -45,17 +45,13 @@ def invert_texts(plan: Inversion, compute: ComputeOptions) -> None:
 
 @dataclass(frozen=True)
 class TextWork:
-    """Work that generates parts: the number and the columns of each."""
+    """Generates parts: the number and the columns of each."""
 
     plan: Inversion
     compute: ComputeOptions
 
-    def share(self, numbers: Sequence[int]) -> TextWork:
-        """See `Work`."""
-        return self
-
-    def results(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[tuple[int, Columns]]:
-        """See `Work`; raises Diverged if similarities are not finite."""
+    def __call__(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[tuple[int, Columns]]:
+        """Raises Diverged if similarities are not finite."""
         encoder.module.requires_grad_(False)
         dataset = PlannedBatches(
             splits=[self.plan.split],

@@ -29,7 +29,7 @@ Results = Callable[["PairWork", Sequence[int]], Iterator[tuple[np.ndarray, np.nd
 
 @dataclass(frozen=True)
 class PairWork:
-    """Work on batches of pairs: their features, or with `is_raw` raw image and text projections.
+    """Computes batches of pairs: their features, or with `is_raw` raw image and text projections.
 
     Without `is_raw`, the second array of a result is empty.
     """
@@ -38,14 +38,10 @@ class PairWork:
     rows: np.ndarray
     is_raw: bool
 
-    def share(self, numbers: Sequence[int]) -> PairWork:
-        """See `Work`."""
-        return self
-
-    def results(
+    def __call__(
         self, encoder: Encoder, numbers: Sequence[int]
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """See `Work`; raises BadInput if an image cannot be read or decoded."""
+        """Raises BadInput if an image cannot be read or decoded."""
         images = EvalImages(self.split, self.rows, encoder.transform, BATCH)
         for number in numbers:
             rows = self.rows[number * BATCH :][:BATCH].tolist()
@@ -104,7 +100,7 @@ def _computed(
     work: PairWork, encoder: Encoder, results: Results | None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     numbers = range(-(-len(work.rows) // BATCH))
-    found = results(work, numbers) if results else work.results(encoder, numbers)
+    found = results(work, numbers) if results else work(encoder, numbers)
     with progress("features", len(work.rows), "pairs") as bar:
         for number, one in zip(numbers, found, strict=True):
             yield one

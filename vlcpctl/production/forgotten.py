@@ -9,7 +9,8 @@ from pathlib import Path
 
 from vlcpctl.core.words import Shown
 from vlcpctl.deletion.receipt import Receipt
-from vlcpctl.production.state import State, opened
+from vlcpctl.production.settings import Settings, read_settings
+from vlcpctl.production.state import State, has_pairs, opened, shown_path
 
 
 def record_deletion(receipt: Receipt) -> None:
@@ -45,11 +46,27 @@ def said_of_learned(receipt: Receipt, shown: Shown) -> Iterator[str]:
         if first is None:
             continue
         said = f"{shown(root)}: the models from week {first} on have learned deleted pairs"
-        if state.trimmed(state.head()[first - 1]).exists():
+        if any(state.trimmed(one).exists() for one in state.head()[first - 1 :]):
             yield f"{said}, also earlier ones, whose weights --keep has removed"
             continue
-        words = ["vlcpctl", "update", "--state", shown(root), "--redo", str(first)]
-        yield f"{said}; '{shlex.join(words)}' trains them again without these"
+        words = ["vlcpctl", "update", "--state", shown(root), *_redo(state, first)]
+        yield f"{said}; '{shlex.join(words)}' leaves them behind"
+
+
+def _redo(state: State, first: int) -> list[str]:
+    """The options that train the weeks from the first one on again, or roll back what has no pairs.
+
+    The model of the index that users have, and files of methods, must be other or given.
+    """
+    head, settings = state.head(), Settings(read_settings(state.root))
+    if not any(has_pairs(state, one) for one in head[first:]):
+        return ["--rollback", str(first - 1)]
+    words = ["--redo", str(first)]
+    if (settings.index_week or 0) >= first:
+        words += ["--set", "update.index-week=0"]
+    for name in head[-1].files:
+        words += ["--method-file", str(shown_path(state.root, name))]
+    return words
 
 
 def _roots(receipt: Receipt) -> list[Path]:

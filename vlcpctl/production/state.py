@@ -24,7 +24,7 @@ import os
 import shlex
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +36,7 @@ from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, OutputExists, missing
 from vlcpctl.core.words import shown
 from vlcpctl.data.splitting.leaving_out import Counts
+from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.files.digests import verify_files
 from vlcpctl.files.inputs import converted, read_json_object
 from vlcpctl.files.manifest import SEAL, check_seal, seal_of
@@ -431,6 +432,14 @@ def opened(
 def is_state(path: Path) -> bool:
     """Whether a path is a state directory, also one of 0.3."""
     return (path / "state.json").is_file()
+
+
+def has_pairs(state: State, attempt: Attempt) -> bool:
+    """Whether pairs to train on are left of an attempt."""
+    with suppress(BadInput):
+        train = read_task(state.task(attempt)).splits.get("train")
+        return train is not None and train.images > 0
+    return False
 
 
 def read_events(path: Path) -> tuple[list[dict[str, Any]], int]:

@@ -11,7 +11,6 @@ import shlex
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -68,6 +67,7 @@ from vlcpctl.production.state import (
     Observe,
     Sections,
     State,
+    has_pairs,
     now,
     opened,
     relative_to_root,
@@ -301,7 +301,7 @@ class Call:
         head = self.check_redo(first, word)
         outcomes = []
         for old in todo:
-            if not _has_pairs(state, old):
+            if not has_pairs(state, old):
                 say(f"{state.place(old)} has no pair for training left, and is not made again")
                 continue
             made = self.new(len(head), old.data, old.names, head, again=old)
@@ -796,7 +796,7 @@ class Call:
         known = {wanted.data, *(one.data for one in self.state.head())}
         lost = {one.data: one for one in self.state.attempts.values() if one.status == REJECTED}
         found = [one for data, one in lost.items() if data not in known]
-        found = [one for one in found if _has_pairs(self.state, one)]
+        found = [one for one in found if has_pairs(self.state, one)]
         for one in found if not wanted.again else ():
             warn(
                 f"week {one.week} of {one.judged[:10]} ({', '.join(one.names)}) was rejected and "
@@ -898,14 +898,6 @@ def _require_whole(state: State, week: int, what: str) -> None:
             f"{what}: --keep has removed the weights and pairs of week {week}; there are those of "
             f"the start and of weeks {some_names(whole)}"
         )
-
-
-def _has_pairs(state: State, attempt: Attempt) -> bool:
-    """Whether pairs to train on are left of an attempt."""
-    with suppress(BadInput):
-        train = read_task(state.task(attempt)).splits.get("train")
-        return train is not None and train.images > 0
-    return False
 
 
 def _source(request: UpdateOptions) -> str:

@@ -47,7 +47,7 @@ def class_vectors(
     work = text_batches([text for own in prompts for text in own], batch_size)
     parts = []
     with progress(f"{what}: prompts", sum(map(len, prompts)), "prompts") as bar:
-        for part in work.results(encoder, range(len(work.batches))):
+        for part in work(encoder, range(len(work.batches))):
             parts.append(part)
             bar.advance(len(part))
     class_CD = class_embeddings(prompts, np.concatenate(parts))

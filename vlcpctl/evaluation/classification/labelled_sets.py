@@ -59,18 +59,13 @@ USUAL = Way("images", own_view, embed_batch)
 
 @dataclass(frozen=True)
 class LabelledWork:
-    """Work that embeds batches of labelled images: rows (B,), embeddings (B, D) and flaws."""
+    """Embeds batches of labelled images: rows (B,), embeddings (B, D) and flaws."""
 
     batches: LabelledBatches | AugmentedBatches
     workers: int
     way: Way
 
-    def share(self, numbers: Sequence[int]) -> LabelledWork:
-        """See `Work`."""
-        return self
-
-    def results(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Part]:
-        """See `Work`."""
+    def __call__(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Part]:
         pins = encoder.device.type == "cuda"
         read = read_views(self.batches, self.workers, numbers, pins=pins)
         for batch in copied_ahead(read, encoder.device, LabelledBatch.moved):

@@ -21,11 +21,12 @@ from vlcpctl.precompute import invert_texts as inverting
 from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.invert_plan import Inversion
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
-from vlcpctl.training import launch, notes
+from vlcpctl.training import launch
 from vlcpctl.training import step as steps
 from vlcpctl.training.methods import compose
+from vlcpctl.training.plan import lines
 from vlcpctl.training.plan import make_plan as plan_training
-from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.request import TrainRequest, semantic
 from vlcpctl.training.train_step import train_step
 
 FEW = ["incclip.count=6", "incclip.iterations=2"]
@@ -215,9 +216,7 @@ def test_given_texts_are_trained_on_in_an_order_of_their_own(
     epochs = [[source.file_texts.rows(2 * epoch + part) for part in range(2)] for epoch in range(2)]
     for rows in epochs:
         assert sorted(row for part in rows for row in part.tolist()) == list(range(8))
-    assert "4 pseudo texts per step, from 8 precomputed" in "\n".join(
-        notes.lines(plan_training(step))
-    )
+    assert "4 pseudo texts per step, from 8 precomputed" in "\n".join(lines(plan_training(step)))
     one = train_step(step)
     other = train_step(second(world, first, tmp_path / "made", "incclip.count=4"))
     assert not torch.equal(*(next(iter(weights_of(path).values())) for path in (one, other)))
@@ -226,10 +225,8 @@ def test_given_texts_are_trained_on_in_an_order_of_their_own(
 def test_given_texts_are_part_of_what_is_computed(
     world: TrainingWorld, first: Path, tmp_path: Path, texts: Path
 ) -> None:
-    from vlcpctl.training import identity
-
     step = given(world, first, tmp_path / "out", texts)
-    assert identity.semantic(step)["pseudo_texts"] == open_pseudo_texts(texts).content
+    assert semantic(step)["pseudo_texts"] == open_pseudo_texts(texts).content
 
 
 def test_texts_of_another_model_or_buffer_are_refused(

@@ -35,10 +35,10 @@ from vlcpctl.testing.battery import (
     with_fusion_model,
 )
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
-from vlcpctl.training import launch, notes
+from vlcpctl.training import launch
 from vlcpctl.training.method_run import MethodRun
 from vlcpctl.training.methods import compose
-from vlcpctl.training.plan import make_plan
+from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.run import TrainRun
 from vlcpctl.training.train_step import train_step
@@ -106,8 +106,8 @@ def targets_of(step: TrainRequest, out: Path, views: int = EPOCHS, seed: int = 0
 
 def losses(step: TrainRequest) -> list[dict[str, Any]]:
     train_step(step)
-    lines = (step.out / "metrics.jsonl").read_text().splitlines()
-    return [{n: v for n, v in json.loads(line).items() if n != "phase"} for line in lines]
+    rows = (step.out / "metrics.jsonl").read_text().splitlines()
+    return [{n: v for n, v in json.loads(line).items() if n != "phase"} for line in rows]
 
 
 def expect_same(step: TrainRequest, targets: Path, root: Path) -> None:
@@ -249,7 +249,7 @@ def test_the_teacher_is_loaded_only_where_its_weights_are_needed(
     step = second(world, first, names, *options)
     step = replace(step, out=tmp_path / "run", targets=targets_of(step, tmp_path / "targets"))
     words = "not run, but loaded" if is_loaded else "neither loaded nor run"
-    assert words in "\n".join(notes.lines(make_plan(step)))
+    assert words in "\n".join(lines(make_plan(step)))
     run = _run_of(step, monkeypatch)
     assert (run.previous is not None) == is_loaded
     assert not run.first
@@ -304,8 +304,8 @@ def test_two_processes_are_taught_as_one_is(
 
     assert run_together(take_part) == [0, 0]
     one = losses(replace(step, out=tmp_path / "one"))
-    lines = (tmp_path / "two" / "metrics.jsonl").read_text().splitlines()
-    for found, expected in zip(map(json.loads, lines), one, strict=True):
+    rows = (tmp_path / "two" / "metrics.jsonl").read_text().splitlines()
+    for found, expected in zip(map(json.loads, rows), one, strict=True):
         assert found["loss"] == pytest.approx(expected["loss"], rel=1e-5)
 
 

@@ -21,9 +21,9 @@ from vlcpctl.files.outputs import Output
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.testing.tiny_stream import make_pair, make_task
-from vlcpctl.training import identity
 from vlcpctl.training.methods import compose
 from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.request import numeric as of_request
 from vlcpctl.training.state import ResumeDirectory
 from vlcpctl.training.train_step import train_step
 
@@ -159,7 +159,7 @@ def test_a_state_without_processor_and_versions_resumes_only_if_told_to(
     world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As version 0.2.0 wrote them."""
-    step, numeric = _first(world, tmp_path, save_every="2"), identity.numeric
+    step, numeric = _first(world, tmp_path, save_every="2"), of_request
 
     def before(request: TrainRequest, device: torch.device) -> dict[str, object]:
         facts = numeric(request, device)
@@ -182,7 +182,7 @@ def test_a_state_of_the_looped_optimizers_resumes_only_if_told_to(
     world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fused kernels round differently. States from before them do not record the arithmetic."""
-    step, numeric = _first(world, tmp_path, save_every="2"), identity.numeric
+    step, numeric = _first(world, tmp_path, save_every="2"), of_request
 
     def before(request: TrainRequest, device: torch.device) -> dict[str, object]:
         facts = numeric(request, device)

@@ -29,9 +29,8 @@ from vlcpctl.testing.battery import (
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.adapters import AdapterOptimizer, Adapters
 from vlcpctl.training.lora import LoraSize, adapted_names, parse_lora
-from vlcpctl.training.methods import compose
 from vlcpctl.training.optimizers import new_optimizer
-from vlcpctl.training.plan import lines, make_plan
+from vlcpctl.training.plan import make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.settings import Settings
 from vlcpctl.training.train_step import train_step
@@ -104,11 +103,6 @@ def test_both_towers_of_either_class_of_open_clip_have_adapters() -> None:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
-
-
-@pytest.fixture(scope="module")
 def first(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("chain")
     train_step(request(world, "seqf", 0, root, buffered=False))
@@ -150,14 +144,6 @@ def test_the_adapter_beside_the_weights_is_their_change(
     assert count_weights(tmp_path / "01") == sum(one.numel() for one in new.values())
 
 
-def test_no_learning_rate_is_the_previous_model(
-    world: TrainingWorld, first: Path, tmp_path: Path
-) -> None:
-    train_step(_second(world, first, tmp_path / "01", lr=1e-30, min_lr=0.0, weight_decay=0.0))
-    old, new = (read_tensors(path / WEIGHTS) for path in (first, tmp_path / "01"))
-    assert all(torch.equal(old[name], new[name]) for name in old)
-
-
 @pytest.mark.parametrize("names", ["ewc", "si+ctp", "ema"])
 def test_methods_keep_their_state_over_tasks_with_and_without_adapters(
     world: TrainingWorld, names: str, tmp_path: Path
@@ -167,16 +153,6 @@ def test_methods_keep_their_state_over_tasks_with_and_without_adapters(
         train_step(replace(step, settings=replace(step.settings, lora=lora)))
         written = (step.out / "adapter.safetensors").is_file()
         assert written == (lora is not None and names != "ema")
-
-
-def test_the_plan_counts_the_weights_that_train(
-    world: TrainingWorld, first: Path, tmp_path: Path
-) -> None:
-    said = [*lines(make_plan(_second(world, first, tmp_path / "01", lora="2")))]
-    # Of each of both blocks: in_proj 8 + 24, out_proj 8 + 8, and the MLP twice 8 + 32, by rank 2.
-    held = read_tensors(first / WEIGHTS)
-    assert sum(sum(held[name].shape) * 2 for name in adapted_names(held)) == 512
-    assert "  lora: rank 2, alpha 4, in 8 matrices: 512 weights train" in said
 
 
 @pytest.mark.parametrize("names", ["seqf", "ctp+ewc"])
@@ -219,16 +195,6 @@ def test_methods_that_an_adapter_cannot_hold_are_refused(
     step = _second(world, first, tmp_path / "01", names)
     with pytest.raises(UsageError, match=message):
         make_plan(step)
-
-
-def test_the_advice_about_norms_is_followed(
-    world: TrainingWorld, first: Path, tmp_path: Path
-) -> None:
-    methods = compose("incclip", ["incclip.clip=false", "incclip.count=0"])
-    step = request(world, "incclip", 1, first.parent, buffered=True)
-    settings = replace(step.settings, lora="2")
-    train_step(replace(step, out=tmp_path / "01", methods=methods, settings=settings))
-    assert (tmp_path / "01" / "adapter.safetensors").is_file()
 
 
 def test_without_a_model_that_has_learned_it_is_refused(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.processes import exit_code_of, run_line, run_together, start_child
+from support.processes import run_line, run_together
 from torch import Tensor
 
 from vlcpctl.core.errors import Incompatible, UsageError
@@ -78,17 +78,6 @@ def test_the_other_processes_end_with_one_line_and_the_same_line_resumes(
     whole = _words(world, tmp_path / "whole")
     assert run_together(lambda rank: run_line(whole, tmp_path / f"log-{rank}")) == [0, 0]
     assert _bytes(tmp_path / "out") == _bytes(tmp_path / "whole")
-
-
-def test_the_launcher_says_which_process_was_killed(world: TrainingWorld, tmp_path: Path) -> None:
-    def act(_: int) -> None:
-        _die_while_summing(2)
-        run_line(_words(world, tmp_path / "out", "--nproc", 2), tmp_path / "log")
-
-    assert exit_code_of(start_child(act)) == 128 + signal.SIGKILL
-    told = (tmp_path / "log.err").read_text()
-    assert told.count("vlcpctl train-step:") == 1
-    assert "process 1 was killed (SIGKILL); the same command resumes" in told
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])

@@ -15,16 +15,11 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.models import encoders
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.dual_encoder import WEIGHTS_FILE as WEIGHTS
-from vlcpctl.testing.battery import TrainingWorld, make_world, request
+from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def _file(directory: Path, vision: dict[str, Any], **more: object) -> Path:

@@ -79,11 +79,6 @@ def test_a_run_goes_on_counting_in_another_stream(stream: list[Task]) -> None:
     assert second.steps() == [5]
 
 
-def test_a_stream_that_grew_needs_no_word(stream: list[Task]) -> None:
-    grown = TaskHistory(stream[1:2], "ctp", _parent("before it grew", 0))
-    assert grown.steps() == [1]
-
-
 def test_a_run_that_starts_from_a_model_of_another_begins_with_its_stream(
     stream: list[Task],
 ) -> None:

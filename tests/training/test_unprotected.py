@@ -12,18 +12,13 @@ from safetensors.torch import save_file
 from vlcpctl.checkpoints import importing
 from vlcpctl.core.errors import UsageError
 from vlcpctl.models import dual_encoder
-from vlcpctl.testing.battery import TrainingWorld, make_world, request
+from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 TEACHERS = ("lwf", "modx", "ctp", "geodl", "bct")
 PENALTIES = ("ewc", "si", "mas")
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,18 +10,13 @@ import pytest
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import config_id
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
+from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.adaptation import adapted, cut
 from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def of_preset(step: TrainRequest, size: int = 64, **settings: object) -> TrainRequest:
@@ -52,10 +46,6 @@ def test_a_batch_given_as_an_option_is_refused(first: TrainRequest) -> None:
         make_plan(replace(first, origins=origins))
 
 
-def test_a_batch_that_fits_stays(first: TrainRequest) -> None:
-    assert adapted(of_preset(first, 12)).settings.batch_size == 12
-
-
 def test_the_cut_batch_is_recorded_and_found_again(first: TrainRequest) -> None:
     train_step(first)
     made = CheckpointManifest.read(first.out)
@@ -65,15 +55,6 @@ def test_the_cut_batch_is_recorded_and_found_again(first: TrainRequest) -> None:
     before = (first.out / "checkpoint.json").stat().st_mtime_ns
     train_step(first)
     assert (first.out / "checkpoint.json").stat().st_mtime_ns == before
-
-
-def test_a_run_with_a_cut_batch_resumes(first: TrainRequest, tmp_path: Path) -> None:
-    step = replace(first, save_every="1")
-    assert in_child(step, kill_at("step=0")) == -signal.SIGKILL
-    train_step(step)
-    train_step(replace(first, out=tmp_path / "whole"))
-    one, other = (path / "open_clip_model.safetensors" for path in (first.out, tmp_path / "whole"))
-    assert one.read_bytes() == other.read_bytes()
 
 
 def test_seeds_whose_data_differ_in_size_have_one_configuration(
@@ -131,13 +112,6 @@ def test_processes_and_micro_batches_leave_no_rest(
     most: int, processes: int, micro: int | None, batch: int, chunk: int
 ) -> None:
     assert cut(most, micro, processes) == (batch, chunk)
-
-
-def test_micro_batches_of_a_cut_batch_train(first: TrainRequest) -> None:
-    step = of_preset(first, micro_batch=8)
-    train_step(step)
-    settings = CheckpointManifest.read(step.out).identity["settings"]
-    assert (settings["batch_size"], settings["micro_batch"]) == (12, 6)
 
 
 def test_fewer_pairs_than_processes_are_refused(first: TrainRequest, tmp_path: Path) -> None:

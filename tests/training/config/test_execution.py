@@ -10,17 +10,11 @@ import torch
 
 from vlcpctl.core import machine
 from vlcpctl.core.devices import set_arithmetic
-from vlcpctl.core.errors import Incompatible, UsageError
-from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
+from vlcpctl.core.errors import UsageError
+from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.training.checks import check_execution
 from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.request import TrainRequest, numeric
-from vlcpctl.training.train_step import train_step
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture
@@ -33,11 +27,6 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "DRIVERS", ("/",))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
-
-
-def test_tf32_has_no_effect_on_a_cpu(step: TrainRequest) -> None:
-    with pytest.raises(UsageError, match="--tf32 has no effect: only GPUs have TF32"):
-        make_plan(replace(step, tf32=True))
 
 
 @pytest.mark.usefixtures("a_gpu")
@@ -72,12 +61,6 @@ def test_compile_needs_a_compiler(
     make_plan(replace(step, compile=True))
 
 
-def test_the_plan_names_the_device_and_the_options(step: TrainRequest) -> None:
-    assert "  device cpu, no workers (auto), fp32" in "\n".join(lines(make_plan(step)))
-    said = "\n".join(lines(make_plan(replace(step, workers=2, grad_checkpointing=True))))
-    assert "  device cpu, 2 workers, fp32, gradient checkpointing" in said
-
-
 @pytest.mark.usefixtures("a_gpu")
 def test_the_plan_of_a_gpu_has_its_workers_and_precision(
     step: TrainRequest, monkeypatch: pytest.MonkeyPatch
@@ -98,15 +81,6 @@ def test_options_are_numeric_facts_only_where_they_are_given(step: TrainRequest)
     names = {"compile", "tf32", "grad_checkpointing"}
     assert not {*names, "cudnn"} & plain.keys()
     assert {name: all_set[name] for name in names} == dict.fromkeys(names, True)
-
-
-@pytest.mark.slow
-def test_a_resume_with_another_option_must_be_accepted(step: TrainRequest) -> None:
-    assert in_child(replace(step, save_every="1"), kill_at("step=2")) == -9
-    other = replace(step, save_every="1", grad_checkpointing=True)
-    with pytest.raises(Incompatible, match=r"grad_checkpointing.*--accept-inexact resumes anyway"):
-        train_step(other)
-    train_step(replace(other, accept_inexact=True))
 
 
 def test_arithmetic_is_set_for_the_process() -> None:

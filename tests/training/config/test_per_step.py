@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.program import run_program
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.methods import TABLE
-from vlcpctl.testing.battery import TrainingWorld, make_world, request
+from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.training.methods import (
     compose,
     refuse_idle_scale,
@@ -21,7 +20,6 @@ from vlcpctl.training.methods import (
     scaled_weight,
 )
 from vlcpctl.training.plan import lines, make_plan
-from vlcpctl.training.presets import resolve
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
@@ -76,12 +74,6 @@ def test_an_idle_scale_is_refused(
         refuse_idle_scale(compose(names, values), text)
 
 
-@pytest.mark.parametrize("text", ["", "0", "-3", "1.5", "papers", "1e3"])
-def test_a_scale_that_is_no_number_of_steps_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is neither 'paper' nor a number of steps"):
-        resolve("tiny", {"scale_per_step": text}, {})
-
-
 @pytest.mark.parametrize("name", TABLE)
 def test_shares_per_step_are_weights_that_say_so(name: str) -> None:
     method = TABLE[name]()
@@ -93,11 +85,6 @@ def test_shares_per_step_are_weights_that_say_so(name: str) -> None:
 
 
 # Training
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def _scaled(step: TrainRequest, text: str) -> TrainRequest:
@@ -135,14 +122,3 @@ def test_a_plan_scales_by_its_own_steps(world: TrainingWorld, tmp_path: Path) ->
     both = make_plan(_scaled(request(world, "ema+ewc", 0, tmp_path, buffered=False), "600"))
     assert sum(phase.steps for phase in both.phases) > STEPS
     assert both.methods[0] == plan.methods[0]
-
-
-def test_the_option_reaches_the_plan(
-    world: TrainingWorld, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words = ("--preset", "tiny", "--model", "micro", "--steps", "100", "-o", tmp_path / "x")
-    words = (*words, "--dry-run", "--scale-per-step")
-    ended = run_program(capfd, "train-step", world.tasks[0], "--method", "ema", *words, "1000")
-    assert "ema.decay 0.999 at 1000 steps -> 0.990045 at 100 steps" in ended.err
-    ended = run_program(capfd, "train-step", world.tasks[0], "--method", "er", *words, "1000")
-    assert (ended.code, "--scale-per-step has no effect with --method er" in ended.err) == (2, True)

@@ -9,7 +9,6 @@ import pytest
 from support.eval_rows import current, read_back, row
 
 from vlcpctl.report import tables as report_tables
-from vlcpctl.report.formats import styled
 from vlcpctl.report.page import page
 from vlcpctl.report.report import Document, ReportRequest, build
 from vlcpctl.report.table import Table
@@ -86,11 +85,6 @@ def test_every_format_has_the_section_and_a_terminal_its_columns(tmp_path: Path)
     assert "| *ctp* |" in markdown(document).partition("## Calibration")[2]
     assert "<h2>Calibration</h2>" in page(document)
     assert "Calibration" in dict(document.terminal_sections())
-    wide, narrow = (styled(_table(document), width).plain for width in (80, 60))
-    assert "left out" not in wide
-    assert "left out at this width: before" in narrow
-    for width, text in ((80, wide), (60, narrow)):
-        assert max(map(len, text.splitlines())) <= width
 
 
 def test_a_long_table_is_cut_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

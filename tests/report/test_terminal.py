@@ -1,4 +1,4 @@
-"""Tables keep to their width and leave out the least important columns first."""
+"""Tables keep to their width."""
 
 from __future__ import annotations
 
@@ -11,32 +11,20 @@ from vlcpctl.report.table import Column, RowGroup, Table, TableCell
 from vlcpctl.report.tables import measured_table
 
 
-def _table(names: list[str], ranks: list[int], label: str = "ctp", sd: str = "1.00") -> Table:
-    columns = [Column("run", is_number=False)]
-    columns += [Column(name, rank=rank) for name, rank in zip(names, ranks, strict=True)]
+def _table(names: list[str], label: str = "ctp", sd: str = "1.00") -> Table:
+    columns = [Column("run", is_number=False), *map(Column, names)]
     cells = (TableCell(label), *(TableCell("50.00", sd) for _ in names))
     return Table("title", tuple(columns), (RowGroup("group", (cells,)),), ("a note",))
 
 
-def test_spreads_of_minor_columns_go_before_columns() -> None:
-    (table,) = fitted(_table(["r1", "rm"], [2, 0]), 26)
-    assert [cell.sd for cell in table.groups[0].rows[0]] == ["", "", "1.00"]
-
-
-def test_columns_of_one_rank_go_together_and_are_named() -> None:
-    (table,) = fitted(_table(["i2t_r5", "t2i_r5", "r1", "rm"], [2, 2, 1, 0]), 28)
-    assert [column.name for column in table.columns] == ["run", "r1", "rm"]
-    assert table.every_note[-1] == "left out at this width: i2t_r5, t2i_r5"
-
-
 def test_a_long_name_is_cut_to_leave_room_for_numbers() -> None:
-    table = _table(["rm"], [0], label="a-long-name-of-a-run", sd="")
+    table = _table(["rm"], label="a-long-name-of-a-run", sd="")
     assert "a-long-nam\u2026  50.00\n" in styled(table, 22).plain
     assert "a-long-name-of-a-run  50.00\n" in styled(table, 60).plain
 
 
-def test_columns_that_must_stay_are_put_in_blocks() -> None:
-    blocks = fitted(_table([str(i) for i in range(6)], [0] * 6, sd=""), 24)
+def test_columns_are_put_in_blocks() -> None:
+    blocks = fitted(_table([str(i) for i in range(6)], sd=""), 24)
     assert [len(block.columns) for block in blocks] == [4, 4]
     assert {block.columns[0].name for block in blocks} == {"run"}
     assert [block.notes for block in blocks] == [(), ("a note",)]
@@ -44,18 +32,18 @@ def test_columns_that_must_stay_are_put_in_blocks() -> None:
 
 def test_no_line_is_wider_than_asked() -> None:
     for width in range(30, 120, 7):
-        text = styled(_table([f"metric_{i}" for i in range(9)], [i % 4 for i in range(9)]), width)
+        text = styled(_table([f"metric_{i}" for i in range(9)]), width)
         assert max(cell_len(line) for line in text.plain.splitlines()) <= width
 
 
 def test_wide_characters_keep_the_columns_aligned() -> None:
-    table = _table(["rm"], [0], label="日本", sd="")
+    table = _table(["rm"], label="日本", sd="")
     lines = styled(table).plain.splitlines()
     assert len({cell_len(line) for line in lines if "rm" in line or "50.00" in line}) == 1
 
 
 def test_a_pipe_gets_no_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    print_report(["mind this"], [("heading", [_table(["rm"], [0])])])
+    print_report(["mind this"], [("heading", [_table(["rm"])])])
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert out.startswith("heading\n\ntitle\n")

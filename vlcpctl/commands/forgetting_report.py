@@ -109,8 +109,7 @@ class ForgettingReport(Quiet, Json):
 
     A condition that matches nothing or whose metric is undefined exits with code 3. After the
     first task, metrics of forgetting are not defined yet: --undefined pass accepts that, and
-    nothing else. --junit writes a test case for each verdict. If the environment variable
-    GITHUB_STEP_SUMMARY is set, as in GitHub Actions, the verdicts are appended to that file.
+    nothing else. --junit writes a test case for each verdict.
 
     Examples:
       vlcpctl forgetting-report rows/*.ndjson -o report
@@ -441,14 +440,8 @@ def _read_files(
 def _write(
     document: Document, identity: dict[str, Any], places: Mapping[str, Path | None], *, force: bool
 ) -> None:
-    """Write the files that are wanted; verdicts also go where GitHub Actions shows them."""
-    from vlcpctl.report.write import (
-        append_step_summary,
-        write_figures,
-        write_junit,
-        write_report,
-        write_tables,
-    )
+    """Write the files that are wanted."""
+    from vlcpctl.report.write import write_figures, write_junit, write_report, write_tables
 
     if out := places["--out"]:
         write_report(document, identity, out, force=force)
@@ -459,4 +452,3 @@ def _write(
         write_figures(document, identity, out, force=force)
     if out := places["--junit"]:
         write_junit(document.verdicts, out)
-    append_step_summary(document)

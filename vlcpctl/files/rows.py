@@ -220,7 +220,9 @@ def searched(gallery_checkpoint: str, options: Mapping[str, Any]) -> Searched:
     return gallery_checkpoint, canonical_json(list(distractors))
 
 
-def _measured(metrics: Mapping[str, float | None]) -> dict[str, float]:
+def _measured(metrics: dict[str, Any]) -> dict[str, float]:
+    if None not in metrics.values():
+        return metrics
     return {name: value for name, value in metrics.items() if value is not None}
 
 

@@ -151,8 +151,8 @@ def _table(pairs: tuple[CheckpointPair, ...], measure: AngleMeasure, side: str) 
     columns = (
         Column("steps", is_number=False),
         *(Column(f"{'(' if low else '['}{low}, {high}]") for low, high in bins),
-        Column("mean", rank=1),
-        Column("angles", rank=2),
+        Column("mean"),
+        Column("angles"),
     )
     names = [*(f"{key}_{low}_{high}" for low, high in bins), f"{key}_mean"]
     groups = []

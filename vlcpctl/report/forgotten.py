@@ -476,7 +476,7 @@ def forgotten_page(found: Forgotten | None, names: Sequence[str]) -> str:
 def _runs_table(title: str, tallies: Sequence[Tally]) -> Table:
     """A row for each run: its queries over all tasks, how many were right, forgotten, gained."""
     names = ("right then", "forgotten", "share", "gained", "right now")
-    columns = (Column("run", is_number=False), Column("queries", rank=2), *map(Column, names))
+    columns = (Column("run", is_number=False), Column("queries"), *map(Column, names))
     rows = []
     for run in dict.fromkeys(one.run for one in tallies):
         of = [one for one in tallies if one.run == run]

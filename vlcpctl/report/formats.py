@@ -162,29 +162,10 @@ def styled(table: Table, width: int = _UNLIMITED) -> Text:
 
 
 def fitted(table: Table, width: int) -> list[Table]:
-    """The table without what does not fit, split into blocks of columns if necessary.
+    """The table in as few blocks of columns as fit, each with the key columns, the last with notes.
 
-    Deviations of minor columns go first, then minor columns by rank (a note names them), then all
-    deviations. (A table of rich would shrink every column until no number can be read.)
+    (A table of rich would shrink every column until no number can be read.)
     """
-
-    def is_too_wide() -> bool:
-        return _total(_widths(table, width)) > width
-
-    if is_too_wide():
-        table = table.without_deviations(min_rank=1)
-    left_out: list[str] = []
-    while is_too_wide() and (rank := max(c.rank for c in table.columns)):
-        left_out += [column.name for column in table.columns if column.rank == rank]
-        table = table.only([i for i, column in enumerate(table.columns) if column.rank < rank])
-    if is_too_wide():
-        has_sd = any(cell.sd for group in table.groups for row in group.rows for cell in row)
-        left_out += ["standard deviations"] if has_sd else []
-        table = table.without_deviations()
-    if left_out:
-        note = f"left out at this width: {', '.join(left_out)}"
-        table = replace(table, readings=(*table.readings, note))
-    # As few tables as possible that fit, each with the key columns, the last with the notes.
     widths = _widths(table, width)
     keys = _total(widths[: table.keys])
     blocks: list[list[int]] = [[]]

@@ -390,18 +390,18 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
             lambda one: one.data or "",
         ),
         (
-            Column("track", is_number=False, rank=3) if names_tracks(verdicts) else None,
+            Column("track", is_number=False) if names_tracks(verdicts) else None,
             lambda one: one.track or "",
         ),
-        (Column("metric", is_number=False, rank=2), lambda one: one.metric),
+        (Column("metric", is_number=False), lambda one: one.metric),
         (Column("value"), lambda one: "-" if one.value is None else f"{one.value:.4f}"),
         (
-            Column("95 % interval", rank=1) if by_chance else None,
+            Column("95 % interval") if by_chance else None,
             lambda one: "-" if one.low is None else f"{one.low:.2f} to {one.high:.2f}",
         ),
-        (Column("bound", rank=1), lambda one: one.comparison),
+        (Column("bound"), lambda one: one.comparison),
         (
-            Column("chance", rank=1) if by_chance else None,
+            Column("chance") if by_chance else None,
             lambda one: "-" if one.chance is None else f"{one.chance:.2f}",
         ),
     ]

@@ -36,11 +36,9 @@ from vlcpctl.report.tables import (
     MOST_SHOWN,
     comparison_tables,
     definitions_table,
-    every_step_tables,
     headline,
     matrix_table,
     ordered_runs,
-    per_task_tables,
     stability_points,
     stability_table,
 )
@@ -71,7 +69,6 @@ _KEYS = {  # by a pattern of keys: what they stand for
     "mean_per_class_recall": "accuracy in percent, averaged over the classes",
 }
 
-_EVERY_STEP = "Every metric after every step, as tables"
 _part = partial(render, "parts.html")
 
 
@@ -232,7 +229,7 @@ def _track(
     yield _part("heading", track.title)
     yield _part("meanings", _meanings(track.keys))
     yield from (_part("table", one) for one in comparison_tables(track, key))
-    outside = document.outside_tables(track, has_every_metric=True)
+    outside = document.outside_tables(track)
     if charts.guards:  # before the matrices, which are long for many tasks
         yield _part("heading", f"{name} on guards", 3)
         yield _part("folding", outside.pop(0))
@@ -246,15 +243,15 @@ def _track(
     if track.runs:
         yield from _by_task(document, track, styles, charts)
     yield from (_part("folding", one) for one in outside)
-    if tables := every_step_tables(track):
-        guards = {id(one) for one in document.guards(track)}
-        of_track = (one for one in document.curves if one.track is track and one.task is None)
-        others = [one for one in of_track if id(one) not in guards]
-        moving = {one.data for one in others if len(one.steps) > 1}
+    guards = {id(one) for one in document.guards(track)}
+    of_track = (one for one in document.curves if one.track is track and one.task is None)
+    others = [one for one in of_track if id(one) not in guards]
+    moving = {one.data for one in others if len(one.steps) > 1}
+    if moving:
         drawn, note = data_charts([one for one in others if one.data in moving], key, styles)
         yield _part("heading", "Transfer to data outside the stream", 3)
         yield from (_part("lines", one) for one in drawn)
-        yield Markup(_part("about", note) + _part("folded", _EVERY_STEP, tables))
+        yield _part("about", note)
 
 
 def _by_task(
@@ -284,8 +281,6 @@ def _by_task(
             if is_few
             else _part("heat_table", _final_table(chart), chart.highest)
         )
-    tables = per_task_tables(track, key, runs)
-    yield _part("folded", "Forgetting by task and direction, as tables", tables)
 
 
 def _final_table(chart: GridChart) -> Table:

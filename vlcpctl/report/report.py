@@ -88,16 +88,11 @@ from vlcpctl.report.table import Table
 from vlcpctl.report.tables import (
     calibration_table,
     comparison_tables,
-    every_metric_table,
-    every_step_tables,
     guards_table,
     matrix_table,
     oracle_gap,
     ordered_runs,
-    per_task_tables,
     shown_guards,
-    stability_points,
-    stability_table,
     transfer_table,
 )
 from vlcpctl.report.training import SettingTexts, settings_by_run, training_tables
@@ -232,30 +227,28 @@ class Document:
         return [("Calibration", found)] if found else []
 
     def sections(
-        self, *, has_every_metric: bool = False, has_matrices: bool = True
+        self, *, has_settings: bool = True, has_matrices: bool = True
     ) -> list[tuple[str, list[Table]]]:
-        """(heading, tables) per track and space, then the --fail-if table without a heading.
+        """(heading, tables) per track and space, and of the training.
 
-        `has_every_metric` adds the tables that are long: guards and transfer in every metric, and
-        what each task lost; it leaves out that of --fail-if, which comes first there.
-        `has_matrices` adds the task x step matrix of each run.
+        `has_settings` adds the settings that rows record without --checkpoint, `has_matrices` the
+        task x step matrix of each run.
         """
-        sections = [
-            (one.title, self._tables(one, has_every_metric, has_matrices)) for one in self.tracks
-        ]
+        sections = [(one.title, self._tables(one, has_matrices)) for one in self.tracks]
         sections += self.calibration_sections()
         sections += [(space.title, space.tables()) for space in self.spatial_tracks]
-        if self.cards or has_every_metric:
+        if self.cards or has_settings:
             training = training_tables(self.ordered_cards, self.ordered_settings)
             sections += [("Training", training)] if training else []
-        return sections if has_every_metric else [*sections, *self._conditions()]
+        return sections
 
     def terminal_sections(self) -> list[tuple[str, list[Table]]]:
         """What a terminal shows: the chosen tables of papers and --fail-if, or else everything."""
         published = self.published_sections()
-        return [*published, *self._conditions()] if published else self.sections()
+        return [*(published or self.sections(has_settings=False)), *self.conditions()]
 
-    def _conditions(self) -> list[tuple[str, list[Table]]]:
+    def conditions(self) -> list[tuple[str, list[Table]]]:
+        """The table of --fail-if without a heading; empty without any."""
         return [("", [verdicts_table(self.verdicts)])] if self.verdicts else []
 
     def compared_with(self) -> list[str]:
@@ -278,15 +271,13 @@ class Document:
             lines.append(f"Guards, data outside the stream: {some_names(guards)}")
         return lines
 
-    def outside_tables(self, track: Track, *, has_every_metric: bool) -> list[Table]:
+    def outside_tables(self, track: Track) -> list[Table]:
         """The tables of data outside the stream: the guards, and what has no baseline."""
         key = self.key(track)
         curves = self.guards(track)
         of_track = [one for one in self.drops if one.track is track and one.is_guard]
         compared = {(one.run.name, one.data) for one in curves}
         found = [guards_table(curves, of_track, key)]
-        if has_every_metric:
-            found.append(every_metric_table(of_track, compared))
         indexes = [one for one in self.roll_outs if one.curve.track is track]
         found.append(roll_out_table(indexes, key))
         found.append(transfer_table(track, key, compared, self.names))
@@ -301,18 +292,11 @@ class Document:
         of_track = [one for one in self.curves if one.track is track]
         return sorted(of_track, key=lambda one: self.names.index(one.run.name))
 
-    def _tables(self, track: Track, has_every_metric: bool, has_matrices: bool) -> list[Table]:
+    def _tables(self, track: Track, has_matrices: bool) -> list[Table]:
         key = self.key(track)
-        tables = comparison_tables(track, key)
-        points, _ = stability_points(track, key)
-        if has_every_metric and len(points) > 1:
-            tables.append(stability_table(points, key))
-        runs = ordered_runs(track, key)
-        tables += [matrix_table(run, key) for run in runs if run.steps and has_matrices]
-        if has_every_metric:
-            tables += per_task_tables(track, key, runs)
-        tables += self.outside_tables(track, has_every_metric=has_every_metric)
-        return [*tables, *(every_step_tables(track) if has_every_metric else [])]
+        runs = ordered_runs(track, key) if has_matrices else []
+        matrices = (matrix_table(run, key) for run in runs if run.steps)
+        return [*comparison_tables(track, key), *matrices, *self.outside_tables(track)]
 
 
 def main_key(track: Track, metric: str | None) -> str:

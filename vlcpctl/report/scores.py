@@ -578,10 +578,15 @@ def _track(rows: Sequence[Row], runs: Sequence[Run]) -> Track:
         protocol=first.protocol,
         map_variant=first.map_variant,
         split=first.split,
-        keys=tuple(dict.fromkeys(chain.from_iterable(row.metrics for row in rows))),
+        keys=_keys(rows),
         runs=tuple(run for run in runs if run.galleries),
         others=tuple(run for run in runs if not run.galleries),
     )
+
+
+def _keys(rows: Iterable[Row]) -> tuple[str, ...]:
+    """The metric keys of the rows, in order. Few rows have others than those before them."""
+    return tuple(dict.fromkeys(chain.from_iterable({tuple(row.metrics): 0 for row in rows})))
 
 
 def _runs(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -599,7 +604,7 @@ def _runs(rows: Sequence[Row]) -> dict[str, list[Row]]:
             if row.gallery != "merged" or foreign.get(row.run, set()).isdisjoint(row.tasks)
         ]
     runs = grouped(rows, attrgetter("run"))
-    keys = {name: len({key for row in of for key in row.metrics}) for name, of in runs.items()}
+    keys = {name: len(_keys(of)) for name, of in runs.items()}
     if not any(keys.values()):
         raise BadInput(f"{rows[0].place} has no metric, and no other row of its evaluator has one")
     cells = sum(keys[name] * _cells(of_run) for name, of_run in runs.items())
@@ -704,8 +709,7 @@ def _matrices(
         column = columns.get((row.task, row.tasks), -1) if is_outside(row) else inside
         if row.seed in numbers and column >= 0:
             own[numbers[row.seed], BASE, column] = row
-    keys = dict.fromkeys(key for row in rows for key in row.metrics)
-    steps = max(map(step_of, rows)) + 1
+    keys, steps = _keys(rows), max(map(step_of, rows)) + 1
     scores = _filled(own, keys, (len(seeds), steps + 2, tasks + len(columns)))
     on_merged = _filled(merged, keys, (len(seeds), steps + 1, tasks)) if merged else {}
     return scores, {key: found[:, 1:] for key, found in on_merged.items()}, own
@@ -713,12 +717,13 @@ def _matrices(
 
 def _filled(cells: Mapping[Cell, Row], keys: Iterable[str], shape: tuple[int, int, int]) -> Scores:
     """By metric, the scores by seed, step + 1 and column; at once for all rows with the same."""
-    places, rows = np.array([*chain.from_iterable(cells)]).reshape(-1, 3), [*cells.values()]
+    places = np.fromiter(chain.from_iterable(cells), np.int64, 3 * len(cells)).reshape(-1, 3)
+    rows = [*cells.values()]
     found = {key: np.full(shape, np.nan) for key in keys}
     for names, members in grouped(range(len(rows)), lambda n: tuple(rows[n].metrics)).items():
         scores = chain.from_iterable(rows[n].metrics.values() for n in members)
         values = np.fromiter(scores, np.float64).reshape(len(members), len(names))
-        seed, step, column = places[members].T.astype(int)
+        seed, step, column = places[members].T
         for key, of_key in zip(names, values.T, strict=True):
             if key in found:
                 found[key][seed, step + 1, column] = of_key

@@ -19,7 +19,7 @@ BOLD = f"bold: better than the rest of its group (Student's t over seeds, {100 *
 
 @dataclass(frozen=True)
 class Column:
-    """One column; a narrow terminal leaves out columns of the highest `rank` first, 0 never.
+    """One column.
 
     Neighbours with the same text in `over` are joined under it, as their upper heading. A page has
     a column that `is_below` in smaller letters below the column before it.
@@ -27,7 +27,6 @@ class Column:
 
     name: str
     is_number: bool = True
-    rank: int = 0
     higher_is_better: bool | None = None
     over: str = ""
     is_below: bool = False
@@ -100,15 +99,6 @@ class Table:
         """The table with only the columns at these places."""
         columns = tuple(self.columns[place] for place in places)
         return replace(self._mapped(lambda row: tuple(row[i] for i in places)), columns=columns)
-
-    def without_deviations(self, min_rank: int = 0) -> Table:
-        """The table without the standard deviations in columns of this rank or more."""
-        return self._mapped(
-            lambda row: tuple(
-                structs.replace(cell, sd="") if column.rank >= min_rank else cell
-                for cell, column in zip(row, self.columns, strict=True)
-            )
-        )
 
     def with_texts(self, change: Callable[[str], str]) -> Table:
         """The table with every text changed, such as made safe for a terminal."""

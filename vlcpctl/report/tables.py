@@ -35,16 +35,13 @@ from vlcpctl.report.table import (
     fixed,
     number_cell,
     seed_interval,
-    seed_note,
     seed_notes,
     with_best_marked,
 )
 
 MOST_SHOWN = 100  # steps, and tasks, that the matrices of a report show
 _FIRST, _LAST = 3, 7  # steps of a long run that a table of guards shows
-_MOST_ROWS = 5000  # of the table of guards in every metric
 _MOST_CALIBRATED = 200  # rows
-_MOST_CELLS = 12_000  # of all tables of tasks of a track, and of all those of data outside
 _REASONS = 6  # reasons for undefined drops that are shown
 _BLANK = TableCell("", is_faint=True)
 _DASH = TableCell(UNDEFINED, is_faint=True)
@@ -53,8 +50,6 @@ _START = "Before the first task"
 _CHANGE_READING = (
     "against the start, the model before the first task, on the same tasks; negative is worse"
 )
-_RANKS = {**dict.fromkeys(METRICS, 6), "_rmean": 4, "_r10": 3, "_10": 3, "_r5": 2, "_5": 2}
-_WORDS_RANK = 5
 # The numbers of newer benchmarks have a table of their own.
 _BENCHMARKS = ("transfer_zscl", "avg_zscl", "own_final", "zs_fomo")
 _SAME = ("last_zscl", "ka_fomo")  # as own_final
@@ -63,9 +58,6 @@ _OWN = tuple(
     for name, one in DEFINITIONS.items()
     if one.gallery != "merged" and (name == "own_final" or name not in {*_BENCHMARKS, *_SAME})
 )
-# The R@mean of each direction and of both, under the names of the papers.
-_DIRECTIONS = {"i2t_rmean": "i2t R@mean", "t2i_rmean": "t2i R@mean", "rm": "both, R@mean"}
-MEASURES = ("learned", "final", "forgotten", "fr_dha")
 PLASTICITY = "plasticity = 1/T sum_j R[j][j]: the score on each task just after learning it"
 STABILITY = (
     "stability = 100 sum_{j<T-1} R[T-1][j] / sum_{j<T-1} R[j][j]: the percentage of what was "
@@ -73,10 +65,6 @@ STABILITY = (
 )
 _AFTER = "after N: score of the model after step N; step 0 is the first task"
 _DROP = "drop: baseline minus last model, in points; positive is worse"
-_TRANSFER = (
-    "after N: the model after step N; start: the model before the first task; these data are not "
-    "part of the stream and count in no metric of forgetting"
-)
 _CALIBRATION = (
     "recall: percent of true pairs with a probability of 0.5 or more",
     "precision: percent of the pairs with 0.5 or more that are true",
@@ -122,7 +110,7 @@ def _merged_final(track: Track, runs: Sequence[Run], key: str) -> Table:
     measures = [("merged_final", one) for one in track.keys]
     has_loss = _is_defined(runs, key, "bwt_ctp")
     measures += [("bwt_ctp", key)] if has_loss else []
-    columns = [*_key_columns(track, key), *([_column("bwt_ctp")] if has_loss else [])]
+    columns = [*_key_columns(track), *([_column("bwt_ctp")] if has_loss else [])]
     more, cells = _oracle_columns(track, key, "merged")
     values: _Values = {
         run.name: [*(run.summary(k, name) for name, k in measures), *cells.get(run.name, ())]
@@ -147,7 +135,7 @@ def _own_final(track: Track, runs: Sequence[Run], key: str) -> Table:
         ]
         for run in runs
     }
-    columns = _key_columns(track, key)
+    columns = _key_columns(track)
     columns += [Column("change", higher_is_better=True)] if has_change else []
     trained = [run for run in runs if run.steps]
     readings = [f"change (in {key}): {_CHANGE_READING}"] if has_change else []
@@ -196,7 +184,7 @@ def _oracle_columns(
         gap, ends = one or (None, None)
         interval = TableCell(f"{fixed(ends[0])} to {fixed(ends[1])}") if ends else _DASH
         cells[name] = [number_cell(gap), interval]
-    columns = [Column(f"to {track.oracle.name}"), Column("95 % interval", rank=1, is_below=True)]
+    columns = [Column(f"to {track.oracle.name}"), Column("95 % interval", is_below=True)]
     if all(ends is None for _, ends in known):
         return columns[:1], {name: found[:1] for name, found in cells.items()}
     return columns, cells
@@ -305,19 +293,14 @@ def _words(runs: Sequence[Run]) -> _Words:
     }
     words: _Words = [(Column("run", is_number=False), {run.name: run.name for run in runs})]
     if any(recipe != name for name, recipe in recipes.items()):
-        words.append((Column("method", is_number=False, rank=_WORDS_RANK, is_below=True), recipes))
+        words.append((Column("method", is_number=False, is_below=True), recipes))
     if len({len(run.seeds) for run in runs}) > 1:
         words.append((Column("seeds"), {run.name: str(len(run.seeds)) for run in runs}))
     return words
 
 
-def _key_columns(track: Track, key: str) -> list[Column]:
-    """A column for each metric; those of low cut-offs are left out last of a narrow table."""
-    ranks = {
-        one: next((rank for ending, rank in _RANKS.items() if one.endswith(ending)), 1)
-        for one in track.keys
-    } | {key: 0}
-    return [Column(one, rank=ranks[one], higher_is_better=True) for one in track.keys]
+def _key_columns(track: Track) -> list[Column]:
+    return [Column(one, higher_is_better=True) for one in track.keys]
 
 
 def _column(name: str) -> Column:
@@ -497,84 +480,6 @@ def step_label(run: Run, step: int) -> str:
     return padded(name, step, digits) if is_numbered else f"{step:0{digits}d} {name}"
 
 
-def losses(run: Run, key: str) -> dict[str, Matrix] | None:
-    """What a run lost in a metric by each of MEASURES, (S, tasks that it has learned).
-
-    `forgotten` is what was lost since a task was learned, in points, `fr_dha` the same in percent
-    of what was learned, NaN where that is nothing; the last task has lost nothing yet. None without
-    own galleries.
-    """
-    if not run.steps or "own" not in run.galleries or key not in run.own:
-        return None
-    own = run.own[key][:, 1 : run.steps + 1, : run.steps]
-    learned, final = own.diagonal(axis1=1, axis2=2), own[:, -1]
-    lost = learned - final
-    lost[:, -1] = math.nan
-    rate = np.full(learned.shape, math.nan)
-    np.divide(100 * lost, learned, out=rate, where=learned > NOTHING)
-    return dict(zip(MEASURES, (learned, final, lost, rate), strict=True))
-
-
-def direction_keys(track: Track, key: str) -> tuple[str, ...]:
-    """The metric keys of both directions of retrieval and their mean, or `key` alone."""
-    found = tuple(name for name in _DIRECTIONS if name in track.keys)
-    return found if len(found) > 1 else (key,)
-
-
-def per_task_tables(track: Track, key: str, runs: Sequence[Run]) -> list[Table]:
-    """A table for each run evaluated on own galleries after several steps, tasks by direction.
-
-    Of many runs of many tasks only the first have a table; the note of the last one says so.
-    """
-    keys = direction_keys(track, key)
-    known = [
-        run
-        for run in runs
-        if run.steps > 1 and not run.final_only and losses(run, keys[0]) is not None
-    ]
-    cells, made = 0, list[Table]()
-    for run in known:
-        cells += len(_learned(run)) * len(keys) * len(MEASURES)
-        if made and cells > _MOST_CELLS:
-            note = f"shows {len(made)} of {len(known)} runs; facts.csv has all"
-            made[-1] = replace(made[-1], notes=(*made[-1].notes, note))
-            break
-        made.append(_per_task(run, keys))
-    return made
-
-
-def _learned(run: Run) -> list[int]:
-    return [task for task in shown_tasks(run) if task < run.steps]
-
-
-def _per_task(run: Run, keys: Sequence[str]) -> Table:
-    columns = [Column("task", is_number=False)]
-    rows = [[TableCell(step_label(run, task))] for task in _learned(run)]
-    mean = [TableCell("mean", is_strong=True)]
-    for key in keys:
-        over = _DIRECTIONS.get(key, key)
-        columns += [Column(name, over=over) for name in MEASURES]
-        found = losses(run, key) or {}
-        for task, row in zip(_learned(run), rows, strict=True):
-            row += [
-                number_cell(over_seeds(found[name][:, task].tolist()) if found else None)
-                for name in MEASURES
-            ]
-        lost = over_seeds(found["forgotten"][:, :-1].mean(axis=1).tolist()) if found else None
-        whole = [run.summary(key, name) for name in ("own_learned", "own_final", "fr_dha")]
-        mean += [number_cell(one) for one in (*whole[:2], lost, whole[2])]
-    groups = (RowGroup("", tuple(map(tuple, rows))), RowGroup("", (tuple(mean),)))
-    seeds = seed_note([len(run.seeds)])
-    notes = (
-        *cut_notes(run),
-        *([seeds] if seeds else []),
-        "learned: just after its task; final: the last model",
-        "forgotten: learned minus final, in points; fr_dha: the same in percent of learned",
-        "mean: over all tasks, forgotten and fr_dha over those before the last",
-    )
-    return Table(f"{run.name}: forgetting by task", tuple(columns), groups, notes)
-
-
 def shown_guards(curves: Iterable[Curve]) -> list[Curve]:
     """The curves on guards of the runs that have a baseline."""
     return [one for one in curves if one.is_guard and not one.run.of.unknown]
@@ -595,7 +500,7 @@ def guards_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Ta
     columns = (
         Column("run", is_number=False),
         Column("baseline", higher_is_better=None),
-        *(Column(name, rank=0 if name == names[-1] else 1) for name in names),
+        *map(Column, names),
         Column("drop", higher_is_better=False),
         *([Column("95 % interval")] if has_intervals else []),
     )
@@ -678,41 +583,6 @@ def _baseline_cell(baseline: Spread | None) -> TableCell:
     return number_cell(baseline)
 
 
-def every_metric_table(
-    drops: Iterable[Drop], compared: Collection[tuple[str, str]]
-) -> Table | None:
-    """A row for each guard, metric and run of those that are compared; None without any."""
-    every = [one for one in drops if (one.run, one.data) in compared]
-    if not every:
-        return None
-    found = every[:_MOST_ROWS]
-    names = ("baseline", "last", "drop", "low", "high")
-    columns = (
-        Column("metric", is_number=False), Column("run", is_number=False), *map(Column, names)
-    )  # fmt: skip
-    groups = []
-    for data in dict.fromkeys(one.data for one in found):
-        of_data = [one for one in found if one.data == data]
-        keys = dict.fromkeys(one.key for one in of_data)
-        rows = [_metric_row(one) for key in keys for one in of_data if one.key == key]
-        groups.append(RowGroup(data, tuple(rows)))
-    cut = [f"shows {len(found)} of {len(every)} rows; facts.csv has all"]
-    notes = (*(cut if len(found) < len(every) else []), _DROP)
-    return Table("Guards: every metric", columns, tuple(groups), notes)
-
-
-def _metric_row(drop: Drop) -> tuple[TableCell, ...]:
-    ends = (drop.interval.low, drop.interval.high) if drop.interval else ()
-    return (
-        TableCell(drop.key),
-        TableCell(drop.run),
-        _baseline_cell(drop.baseline),
-        number_cell(drop.last),
-        number_cell(drop.drop),
-        *([number_cell(Spread((end,))) for end in ends] or [_DASH, _DASH]),
-    )
-
-
 def calibration_table(curves: Iterable[Curve], title: str) -> Table | None:
     """What the probabilities of a sigmoid's model meant, and mean now; None without any.
 
@@ -728,7 +598,7 @@ def calibration_table(curves: Iterable[Curve], title: str) -> Table | None:
     columns = [Column("data", is_number=False)]
     for key in METRICS:
         over = key.removeprefix("pair_")
-        columns += [Column(one, rank=one == "before", over=over) for one in models]
+        columns += [Column(one, over=over) for one in models]
     groups = []
     for run in dict.fromkeys(one.run.name for one in found):
         rows = tuple(
@@ -754,63 +624,6 @@ def calibration_table(curves: Iterable[Curve], title: str) -> Table | None:
     return Table(title, tuple(columns), tuple(groups), notes, name="calibration")
 
 
-def every_step_tables(track: Track) -> list[Table]:
-    """A table for each data set outside the stream: a line for each run and step, all metrics.
-
-    Runs of many steps show their first and last ones if the whole would be too long for a page,
-    and if that does not suffice, only the first data sets have a table.
-    """
-    by_data: dict[str, list[tuple[Run, int]]] = {}
-    for run in track.every:
-        for column, data in enumerate(run.outside, len(run.tasks)):
-            by_data.setdefault(data, []).append((run, column))
-    size = sum(
-        len(run.steps_on[column]) * len(run.keys)
-        for members in by_data.values()
-        for run, column in members
-    )
-    tables: list[Table] = []
-    cells = 0
-    for data, members in sorted(by_data.items()):
-        table = _every_step(data, members, track.keys, is_cut=size > _MOST_CELLS)
-        cells += sum(len(group.rows) for group in table.groups) * len(table.columns)
-        if tables and cells > _MOST_CELLS:
-            note = f"shows {len(tables)} of {len(by_data)} data sets; facts.csv has all"
-            tables[-1] = replace(tables[-1], notes=(*tables[-1].notes, note))
-            return tables
-        tables.append(table)
-    return tables
-
-
-def _every_step(
-    data: str, members: Sequence[tuple[Run, int]], keys: Sequence[str], *, is_cut: bool
-) -> Table:
-    shown = [
-        key
-        for key in keys
-        if any(run.at(key, step, n) for run, n in members for step in run.steps_on[n])
-    ]
-    columns = (Column("model", is_number=False), *(Column(key) for key in shown))
-    groups, notes = [], []
-    for run, column in members:
-        steps = run.steps_on[column]
-        if is_cut and len(steps) > _FIRST + _LAST:
-            notes.append(f"{run.name}: shows {_FIRST + _LAST} of {len(steps)} steps")
-            steps = [*steps[:_FIRST], *steps[-_LAST:]]
-        rows = tuple(
-            (
-                TableCell("start" if step == START else f"after {step}"),
-                *(number_cell(run.at(key, step, column)) for key in shown),
-            )
-            for step in steps
-        )
-        groups.append(RowGroup(run.name, rows))
-    seeds = seed_note([len(run.seeds) for run, _ in members])
-    title = f"Transfer to {data}, every metric after every step"
-    notes = [*notes[:_FIRST], *([seeds] if seeds else []), _TRANSFER]
-    return Table(title, columns, tuple(groups), tuple(notes))
-
-
 def transfer_table(
     track: Track, key: str, left_out: Collection[tuple[str, str]], order: Sequence[str]
 ) -> Table | None:
@@ -829,8 +642,8 @@ def transfer_table(
     columns = (
         Column("data", is_number=False),
         Column("run", is_number=False),
-        Column("first step", rank=1),
-        Column("score", rank=1),
+        Column("first step"),
+        Column("score"),
         Column("last step"),
         Column("score"),
         Column("change"),
@@ -876,16 +689,7 @@ def measured_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """
     keys = list(dict.fromkeys(key for row in rows for key in row["metrics"]))
     counts = list(dict.fromkeys(name for row in rows for name in row if name.startswith("n_")))
-    # What a narrow terminal leaves out first, after counts.
-    ranks = {"_rmean": 2, "_r5": 1, "_r10": 1, "_5": 1, "_10": 1, "acc5": 1}
-    columns = (
-        Column("data", is_number=False),
-        *(
-            Column(key, rank=next((r for end, r in ranks.items() if key.endswith(end)), 0))
-            for key in keys
-        ),
-        *(Column(name, rank=3) for name in counts),
-    )
+    columns = (Column("data", is_number=False), *map(Column, [*keys, *counts]))
     groups: dict[str, list[tuple[TableCell, ...]]] = {}
     for row in rows:
         values = (row["metrics"].get(key) for key in keys)

@@ -43,7 +43,7 @@ _FIRST, _LAST = ("loss", "contrastive"), ("val_loss", "lr")
 _SPEED, _PEAK, _DEVICE = "pairs/s", "peak memory", "peak GPU memory"
 _STATE, _MODEL = "state", "model"
 # The measures of a cost, with the ranks of their columns.
-_RANKS = {"seconds": 0, "pairs": 0, _SPEED: 0, _PEAK: 0, _DEVICE: 1, _STATE: 0, _MODEL: 2}
+_COSTS = ("seconds", "pairs", _SPEED, _PEAK, _DEVICE, _STATE, _MODEL)
 _COST_NOTES = {
     "seconds": "seconds: of the training loop, with its validations and saved states; steps that a "
     "killed run repeats count once. pairs: as seen, so that a second epoch counts them again",
@@ -134,7 +134,7 @@ class Cards:
             if one.is_trained:
                 of_seed.setdefault(one.seed, []).append(one.cost)
         found = {}
-        for name in _RANKS:
+        for name in _COSTS:
             values = [[cost[name] for cost in of if name in cost] for of in of_seed.values()]
             if values and all(values):
                 found[name] = Spread(tuple(_over_tasks(name, of) for of in values))
@@ -516,7 +516,7 @@ def training_tables(cards: Cards | None, settings: Mapping[str, SettingTexts]) -
 def _cost_table(cards: Cards) -> Table | None:
     """A line per run: sums of seconds and pairs, highest peaks and the last state."""
     costs = {run: cards.costs(run) for run in cards.runs}
-    names = [name for name in _RANKS if any(name in of for of in costs.values())]
+    names = [name for name in _COSTS if any(name in of for of in costs.values())]
     rows = []
     for run, of in costs.items():
         if of:
@@ -533,7 +533,7 @@ def _cost_table(cards: Cards) -> Table | None:
         (
             Column("run", is_number=False),
             Column("tasks"),
-            *(Column(name, rank=_RANKS[name]) for name in names),
+            *map(Column, names),
         ),
         (RowGroup("", tuple(rows)),),
         (sums, of_seeds) if several else (sums,),

@@ -10,7 +10,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.console import warn
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.number_lists import indented_json
 from vlcpctl.core.words import as_markdown, printable
@@ -39,8 +38,6 @@ from vlcpctl.report.report import FACTS, TITLE, Document, facts_csv, summary
 from vlcpctl.report.table import Table
 from vlcpctl.report.tables import definitions_table
 
-STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
-_MOST_VERDICTS = 200  # and notes, of a step's summary: GitHub refuses more than 1 MiB per step
 _MOST_FILES = 2000  # of tables
 _MOST_CHARTS = 200  # each takes about a second
 _OTHER = re.compile(r"[^a-z0-9]+")
@@ -56,7 +53,7 @@ def markdown(document: Document) -> str:
         parts.append(f"**{as_markdown(overall(document.verdicts))}**")
         compared.append(table_markdown(verdicts_table(document.verdicts)))
     parts += [*compared, *(f"> {markdown_line(note)}" for note in document.notes)]
-    sections = [*document.published_sections(), *document.sections(has_every_metric=True)]
+    sections = [*document.published_sections(), *document.sections()]
     if tables := forgotten_tables(document.forgotten, document.tracks, document.key):
         sections.append((HEADING, tables))
     for heading, tables in sections:
@@ -127,7 +124,7 @@ def table_texts(document: Document, form: str) -> Iterator[tuple[str, str]]:
         else:
             yield f"{name}.tex", table_latex(paper_table(filled), name)
     # Those that compare runs, without the task x step matrix of each run.
-    sections = document.sections(has_matrices=False)
+    sections = document.sections(has_settings=False, has_matrices=False) + document.conditions()
     titles = [one.title for one in document.tracks]
     titles += [one.title for one in document.spatial_tracks]
     parts = [title.split(", ") for title in titles]
@@ -255,34 +252,3 @@ def is_junit(path: Path) -> bool:
     """Whether a file starts as those that `write_junit` writes."""
     with path.open("rb") as file:
         return file.read(len(JUNIT_HEAD)) == JUNIT_HEAD.encode()
-
-
-def append_step_summary(document: Document) -> None:
-    """Append a summary of the verdicts to the file that GITHUB_STEP_SUMMARY names, if it is set.
-
-    Where the file cannot be written, a warning says so: the verdicts do not depend on it.
-    """
-    path = os.environ.get(STEP_SUMMARY)
-    if not path or not document.verdicts:
-        return
-    try:
-        # Opening a pipe that has no reader must not block.
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
-        with open(os.open(path, flags, 0o666), "w", encoding="utf-8") as file:
-            file.write(step_summary(document))
-    except OSError as error:
-        warn(f"cannot write the summary to {path} ({STEP_SUMMARY}): {error.strerror or error}")
-
-
-def step_summary(document: Document) -> str:
-    """A line with the outcome, the table of verdicts, then the notes of the report."""
-    verdicts = document.verdicts
-    shown = sorted(verdicts, key=lambda one: one.passes)[:_MOST_VERDICTS]
-    shown = shown if len(shown) < len(verdicts) else list(verdicts)
-    table = table_markdown(verdicts_table(shown))
-    parts = [f"## {as_markdown(TITLE)}", f"**{overall(verdicts)}**", table]
-    if len(shown) < len(verdicts):
-        parts.append(f"{len(verdicts) - len(shown)} more are not shown.")
-    if document.notes:
-        parts.append(markdown_list(document.notes[:_MOST_VERDICTS]))
-    return "\n\n".join(parts) + "\n\n"

@@ -159,7 +159,7 @@ def test_what_validation_decides_is_decided_alike(world: TrainingWorld, tmp_path
         return {"val_loss": next(progress) if here.rank else 1.0}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "validate", validate)
+        patch.setattr("vlcpctl.training.validation.validate", validate)
         one, other = _trained(step, TrainRun.everything)
     assert all(torch.equal(one[name], other[name]) for name in one)
     rates = _column(step.out, "lr")

@@ -25,7 +25,6 @@ from vlcpctl.data.loading.loader import (
     piece_count,
     read_batches,
 )
-from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.loading.sampler import BufferSampler
 from vlcpctl.training.plan import TrainPlan
@@ -33,6 +32,7 @@ from vlcpctl.training.run import TrainRun
 from vlcpctl.training.teachers import FileTexts
 
 if TYPE_CHECKING:
+    from vlcpctl.data.loading.masking import Masking
     from vlcpctl.data.precomputed.features import StoredProjections
 
 
@@ -192,6 +192,8 @@ def _masking(run: TrainRun) -> Masking | None:
     settings = run.settings
     if run.encoder.family != "fusion" or not settings.mask_share:
         return None
+    from vlcpctl.data.loading.masking import Masking
+
     hides_all = settings.masking == "all"
     return Masking(run.encoder.special, settings.mask_share, run.seed, hides_all=hides_all)
 

@@ -22,7 +22,6 @@ from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.digests import file_sha256
 from vlcpctl.files.manifest import content_of
 from vlcpctl.files.outputs import read_path
-from vlcpctl.methods.plugins.method_file import packed, unpacked
 from vlcpctl.methods.plugins.source import facts_of
 from vlcpctl.training.lora import parse_lora
 from vlcpctl.training.methods import hyper_of
@@ -94,9 +93,13 @@ class TrainRequest(RunOptions):
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process: with the code of methods that it could not import by name."""
+        from vlcpctl.methods.plugins.method_file import packed
+
         return {**vars(self), "methods": packed(self.methods)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        from vlcpctl.methods.plugins.method_file import unpacked
+
         vars(self).update({**state, "methods": unpacked(state["methods"])})
 
 

@@ -56,7 +56,6 @@ from vlcpctl.training.state import (
     outcome,
 )
 from vlcpctl.training.teachers import check_targets, weight_users
-from vlcpctl.training.validation import validate
 
 _LOOKED_AT = 200  # images of a task whose captions are measured
 
@@ -341,6 +340,8 @@ def _validation(plan: TrainPlan, run: TrainRun) -> Callable[[], dict[str, float]
         )
     if missing:
         return None
+    from vlcpctl.training.validation import validate
+
     recalls = settings.keep == "best:val_rmean"
     return lambda: validate(run, validation_batches(plan, run), recalls=recalls)
 

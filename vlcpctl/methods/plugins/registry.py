@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from vlcpctl.core.errors import BadInput, UsageError, first_line, unknown_name
 from vlcpctl.core.method import Method
 from vlcpctl.methods import TABLE
-from vlcpctl.methods.plugins.checks import check_declaration, guard_hooks
-from vlcpctl.methods.plugins.method_file import MethodFile, load_method_file
 from vlcpctl.methods.plugins.source import MethodSource, module_digests, record_source
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from vlcpctl.methods.plugins.method_file import MethodFile
 
 GROUP = "vlcpctl.methods"  # of entry points
 
@@ -48,7 +48,11 @@ class MethodRegistry:
     @classmethod
     def of(cls, paths: Iterable[Path] | None) -> MethodRegistry:
         """The registry with the files of --method-file, which are loaded."""
-        return cls([load_method_file(path) for path in paths or ()])
+        if not paths:
+            return cls()
+        from vlcpctl.methods.plugins.method_file import load_method_file
+
+        return cls([load_method_file(path) for path in paths])
 
     def find(self, name: str) -> type[Method]:
         """The method of a name.
@@ -119,6 +123,8 @@ def _load_installed(entry: EntryPoint) -> type[Method]:
     Raises BadInput, naming the distribution, if it cannot be imported or is not a method of that
     name.
     """
+    from vlcpctl.methods.plugins.checks import check_declaration, guard_hooks
+
     where = f"plug-in {entry.name!r} of {_shown(entry)}"
     try:
         with contextlib.redirect_stdout(sys.stderr):  # stdout is for results

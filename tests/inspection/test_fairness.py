@@ -8,7 +8,7 @@ import pytest
 
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.inspection.check import findings
-from vlcpctl.inspection.split_columns import Finding
+from vlcpctl.inspection.findings import Finding
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 

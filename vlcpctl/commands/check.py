@@ -50,7 +50,7 @@ class Check(Quiet, Json):
         from vlcpctl.core.console import say
         from vlcpctl.core.errors import BadInput
         from vlcpctl.inspection.check import check, findings
-        from vlcpctl.inspection.image_looks import require_image_hashes
+        from vlcpctl.inspection.leaks import require_image_hashes
         from vlcpctl.production.check import check_state
         from vlcpctl.production.state import is_state
 

@@ -15,9 +15,8 @@ from vlcpctl.files.manifest import MANIFESTS, kind_of, read_manifest
 from vlcpctl.inspection.check_tasks import check_stream, check_task
 from vlcpctl.inspection.diagnosis import why_no_artifact
 from vlcpctl.inspection.fairness import fairness
-from vlcpctl.inspection.image_looks import near_duplicates
-from vlcpctl.inspection.leaks import TrainingImages, leaks
-from vlcpctl.inspection.split_columns import Finding, splits_of
+from vlcpctl.inspection.findings import Finding, splits_of
+from vlcpctl.inspection.leaks import TrainingImages, leaks, near_duplicates
 
 _CHECKS = {
     "stream": check_stream,
@@ -72,12 +71,12 @@ def findings(paths: Sequence[Path], *, near_bits: int | None = None) -> Iterator
     """Yield flaws that make training on these artifacts, or results on them, less meaningful.
 
     All of them are taken together: an image of the test split of one is looked for in the training
-    data of all. Damaged indexes are left out, as `check` reports them. `near_bits` are those within
+    data of all. Damaged splits are left out, as `check` reports them. `near_bits` are those within
     which perceptual hashes may differ (None: not compared).
     """
     splits = splits_of(paths)
     known = TrainingImages(splits)
-    yield from leaks(splits, known)
+    yield from leaks(known)
     if near_bits is not None:
-        yield from near_duplicates(splits, known, near_bits)
+        yield from near_duplicates(known, near_bits)
     yield from fairness(splits)

@@ -21,8 +21,7 @@ from vlcpctl.data.tasks.tars import BLOCK, END, caption_text, header
 from vlcpctl.data.tasks.task import Task, is_listed, not_listed
 from vlcpctl.files.digests import ALGORITHM, changed_files
 from vlcpctl.files.ids import sample_key
-from vlcpctl.files.inputs import naming_input, parse_json
-from vlcpctl.inspection.split_columns import opened_index
+from vlcpctl.files.inputs import naming_input, open_regular, parse_json
 
 IndexRow = dict[str, Any]
 _ROWS_AT_ONCE = 1000
@@ -146,7 +145,7 @@ def _rows_of(index: Path) -> Iterator[list[IndexRow]]:
     """The rows of an index in batches; its page checksums are verified."""
     try:
         with (
-            opened_index(index) as opened,
+            open_regular(index) as opened,
             pq.ParquetFile(
                 opened, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20
             ) as file,

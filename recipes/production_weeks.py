@@ -24,9 +24,8 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from vlcpctl.core.seeds import generator
-from vlcpctl.data.emoji9.captions import plain_captions, train_captions
-from vlcpctl.data.emoji9.glyphs import Glyph
-from vlcpctl.data.emoji9.views import DRAWS, encode, render_views
+from vlcpctl.data.emoji9.glyphs import Glyph, plain_captions, train_captions
+from vlcpctl.data.emoji9.pairs import DRAWS, encode, render_views
 
 GLYPHS = Path(__file__).with_name("openmoji") / "glyphs.parquet"
 SIZE = 32

@@ -15,7 +15,7 @@ from support.commands import buffer as run
 
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.data.buffer import policies
-from vlcpctl.data.buffer.size import BufferSize
+from vlcpctl.data.buffer.policies import BufferSize
 from vlcpctl.data.buffer.update import BufferRequest, open_buffer, plan_update, write_buffer
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.testing.tiny_stream import make_stream, make_task

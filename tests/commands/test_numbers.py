@@ -8,9 +8,9 @@ import pytest
 
 from vlcpctl.commands.shared import wait_seconds, worker_number
 from vlcpctl.core.errors import UsageError
-from vlcpctl.data.buffer.size import _share
+from vlcpctl.data.buffer.policies import _share
 from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
-from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.data.tasks.samples import Tolerance
 from vlcpctl.models.temperature import parse_temperature
 from vlcpctl.production.settings import NEW, with_given
 from vlcpctl.production.settings import Settings as WeekSettings

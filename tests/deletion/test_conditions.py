@@ -172,7 +172,8 @@ def test_every_state_that_is_searched_gets_a_stop_list(run: Run, world: Path) ->
     assert len(lists) == 2
     for path in lists:
         found = read_stop_list(path)
-        assert (found.keys, found.images, found.values) == ({pair.key}, {pair.sha256}, {})
+        assert (list(found.keys), list(found.images)) == ([pair.key], [pair.sha256[:32]])
+        assert not found.values
     assert read_stop_list(world / "r.json") == read_stop_list(lists[0])
 
 

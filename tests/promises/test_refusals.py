@@ -118,7 +118,7 @@ MISTAKES = (
             ("--strength nan", "--strength"),
             ("--strength 1 --held-out 0.2", "--held-out"),
             ("--strength 1 --seed 2", "--seed"),
-            ("--held-out 1", "between 0 and 1"),
+            ("--held-out 1", "--held-out"),
             ("--train-split test", "--train-split"),
             ("--protocol mod-x", "'modx'"),
             ("--protocol modx --strength 1e-6", "--strength"),

@@ -16,7 +16,7 @@ from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.params import blend_
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.buffer import update as buffers
-from vlcpctl.data.buffer.size import BufferSize
+from vlcpctl.data.buffer.policies import BufferSize
 from vlcpctl.data.loading.loader import PlannedBatches
 from vlcpctl.data.precomputed.features import read_features
 from vlcpctl.data.tasks.task import open_task

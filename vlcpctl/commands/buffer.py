@@ -27,7 +27,7 @@ from vlcpctl.core.options import (
 if TYPE_CHECKING:
     import numpy as np
 
-    from vlcpctl.data.buffer import size as buffer_size
+    from vlcpctl.data.buffer.policies import BufferSize
     from vlcpctl.data.precomputed.features import StoredProjections
     from vlcpctl.data.tasks.task import Split, Task
     from vlcpctl.distributed.pool import Pool
@@ -173,10 +173,9 @@ class Buffer(Planned, Computed, Stored):
             say(f"buffer: {_summary(self.out, sum(plan.seen.values()))}")
         emit(_result(self.out) if self.json else self.out)
 
-    def _checked(self) -> tuple[Task, buffer_size.BufferSize]:
+    def _checked(self) -> tuple[Task, BufferSize]:
         """The task and the size, after checking that the options are consistent."""
-        from vlcpctl.data.buffer.policies import check_policy, check_variant
-        from vlcpctl.data.buffer.size import parse_size
+        from vlcpctl.data.buffer.policies import check_policy, check_variant, parse_size
         from vlcpctl.data.tasks.task import open_task
 
         check_policy(

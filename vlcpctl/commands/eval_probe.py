@@ -78,24 +78,31 @@ class EvalProbe(Evaluate, Stored):
         "X",
         OPTIMIZATION,
         otherwise="chosen on a held-out part",
+        goes_with=("protocol", ("logistic",)),
+        within="(0, inf)",
     )
     held_out: float | None = option(
         "Share of the train split on which --strength is chosen",
         "SHARE",
         OPTIMIZATION,
         otherwise="0.1",
+        goes_with=("protocol", ("logistic",)),
+        within="(0, 1)",
     )
     epochs: int | None = option(
         "Epochs of --protocol modx",
         "N",
         OPTIMIZATION,
         otherwise="100",
+        goes_with=("protocol", ("modx",)),
         within="[1, inf)",
     )
     lr: float | None = option(
         "Initial learning rate of --protocol modx (default: 0.3)",
         "X",
         OPTIMIZATION,
+        goes_with=("protocol", ("modx",)),
+        within="(0, inf)",
     )
     train_split: str = option(
         "Split to train the probes on", "SPLIT", INPUT, default="train", offers=SPLITS, usual=True
@@ -107,7 +114,7 @@ class EvalProbe(Evaluate, Stored):
 
     def evaluator(self) -> Evaluator:
         from vlcpctl.data.classification.benchmarks import expand_groups
-        from vlcpctl.data.tasks.skips import Tolerance
+        from vlcpctl.data.tasks.samples import Tolerance
         from vlcpctl.evaluation.classification.probe import LinearProbe
 
         return self.made(

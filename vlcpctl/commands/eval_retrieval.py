@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from vlcpctl.evaluation.evaluator import Evaluator
 
 
+_CROSS_MODAL = ("protocol", ("cross-modal",))
+
+
 class EvalRetrieval(Evaluate, Sharded, Stored):
     r"""Evaluate image-text retrieval of checkpoints on tasks, and write rows.
 
@@ -99,6 +102,7 @@ class EvalRetrieval(Evaluate, Sharded, Stored):
         "more",
         "TASK",
         INPUT,
+        goes_with=_CROSS_MODAL,
         stored=True,
     )
     gallery_checkpoint: MaybePath = option(
@@ -107,6 +111,7 @@ class EvalRetrieval(Evaluate, Sharded, Stored):
         "DIR",
         INPUT,
         otherwise="each checkpoint embeds both",
+        goes_with=_CROSS_MODAL,
     )
     distractors_by: str | None = option(
         "Checkpoint that embeds the distractors: gallery (that of --gallery-checkpoint) or "
@@ -114,6 +119,8 @@ class EvalRetrieval(Evaluate, Sharded, Stored):
         "NAME",
         METHOD,
         otherwise="gallery",
+        goes_with=("gallery_checkpoint",),
+        choices=("gallery", "query"),
     )
     protocol: str = option(
         "Evaluation protocol: cross-modal (recall) or multi-modal (average precision of fused "
@@ -148,9 +155,14 @@ class EvalRetrieval(Evaluate, Sharded, Stored):
         choices=("unite", "separate"),
     )
     save_embeddings: MaybePath = option(
-        "Directory to write embeddings to, in clip-retrieval's layout", "DIR", writes=True
+        "Directory to write embeddings to, in clip-retrieval's layout",
+        "DIR",
+        goes_with=_CROSS_MODAL,
+        writes=True,
     )
-    save_ranks: MaybePath = like(Shared, "save_ranks", default=None, usual=True)
+    save_ranks: MaybePath = like(
+        Shared, "save_ranks", default=None, goes_with=_CROSS_MODAL, usual=True
+    )
     run: str | None = like(Shared, "run", default=None)
     timings: MaybePath = option("File to write timings to, as NDJSON", "FILE", writes=True)
     sample: int | None = option(

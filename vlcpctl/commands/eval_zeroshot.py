@@ -80,7 +80,7 @@ class EvalZeroshot(Evaluate, Sharded, Stored):
 
     def evaluator(self) -> Evaluator:
         from vlcpctl.data.classification.benchmarks import expand_groups
-        from vlcpctl.data.tasks.skips import Tolerance
+        from vlcpctl.data.tasks.samples import Tolerance
         from vlcpctl.evaluation.classification.zeroshot import Zeroshot
 
         return self.made(

@@ -17,7 +17,7 @@ import pyarrow as pa
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.core.words import Shown
-from vlcpctl.data.classification.class_folder import TEMPLATES
+from vlcpctl.data.classification.labelled_images import TEMPLATES
 from vlcpctl.data.precomputed import targets
 from vlcpctl.data.precomputed.pseudo_texts import PARENTS, open_pseudo_texts
 from vlcpctl.data.precomputed.store import Store

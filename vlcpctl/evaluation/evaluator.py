@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 from vlcpctl import __version__
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say
-from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.errors import UsageError
 from vlcpctl.core.machine import free_memory, has_tf32, in_words, is_gpu, worker_count
 from vlcpctl.distributed.pool import ALONE, Compute, Pool, pool_of
 from vlcpctl.evaluation.embedding_cache import EmbeddingCache
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # they import torch
     from vlcpctl.models.encoders import Encoder, SavedEncoder
     from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 
-FP32, BF16 = PRECISIONS = ("fp32", "bf16")
+FP32 = "fp32"
 _SHARE = 4  # of free memory, views of images take one part in so many
 Note = Callable[[dict[str, Any]], object]  # called with each timing
 Value = TypeVar("Value")
@@ -125,8 +125,6 @@ class Evaluator(ABC):
 
         Raises UsageError for what the device does not have.
         """
-        if self.precision not in PRECISIONS:
-            raise UsageError(unknown_name("value of --precision:", self.precision, PRECISIONS))
         if self.tf32 and not (is_gpu(self.device) and has_tf32()):
             raise UsageError("--tf32 has no effect: the device is no GPU with TF32")
         if self.tf32 and self.precision != FP32:

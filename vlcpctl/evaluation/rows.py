@@ -17,7 +17,6 @@ from vlcpctl.files.ids import content_id
 from vlcpctl.files.inputs import parse_json
 from vlcpctl.files.rows import SCHEMA
 
-GALLERIES = ("own", "merged", "both")
 _FIRST = (
     *("run", "method", "seed", "buffer", "step", "task_step", "stream", "evaluator"),
     *("protocol", "gallery", "task", "tasks", "split", "data", "data_content", "limit", "options"),

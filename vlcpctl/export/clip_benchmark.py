@@ -16,7 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.classification.class_folder import CLASS_NAMES, KIND, SHARD_COUNT, TEMPLATES
+from vlcpctl.data.classification.labelled_images import CLASS_NAMES, KIND, SHARD_COUNT, TEMPLATES
 from vlcpctl.data.tasks.class_names import name_of
 from vlcpctl.export.pairs import ExportedPair
 

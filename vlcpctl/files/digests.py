@@ -71,7 +71,7 @@ def cached_digest(path: Path) -> str:
     digest = (recall(name, state) or {}).get(ALGORITHM)
     if not isinstance(digest, str):
         digest = file_digest(path)
-        if is_settled(found):
+        if is_settled(max(found.st_mtime_ns, found.st_ctime_ns), time.time()):
             record(name, state, {ALGORITHM: digest})
     return digest
 
@@ -182,9 +182,9 @@ def record(name: str, state: str, facts: Mapping[str, Any]) -> None:
         temporary.replace(entry)
 
 
-def is_settled(found: os.stat_result) -> bool:
-    """Whether the next change of a file will change its times, whatever the clock's tick."""
-    return time.time() - max(found.st_mtime, found.st_ctime) >= _SETTLED_SECONDS
+def is_settled(times_ns: int, now: float) -> bool:
+    """Whether the next change of a file of this time will change it, whatever the clock's tick."""
+    return now - times_ns / 1e9 >= _SETTLED_SECONDS
 
 
 def _entry(name: str) -> Path:

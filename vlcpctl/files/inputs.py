@@ -70,29 +70,29 @@ def open_with_state(path: Path | str) -> tuple[BinaryIO, os.stat_result]:
     if not stat.S_ISREG(state.st_mode):
         os.close(descriptor)
         raise BadInput(f"cannot read {path}: it is not a regular file")
-    return cast("BinaryIO", _NamedFile(descriptor, path)), state
+    file = _NamedFile(descriptor)
+    file.path = path
+    return cast("BinaryIO", file), state
 
 
 @final
 class _NamedFile(io.FileIO):
     """A file that errors of reading name, not only those of opening."""
 
-    def __init__(self, descriptor: int, path: Path | str) -> None:
-        super().__init__(descriptor)
-        self._path = path
+    path: Path | str  # set from outside: an `__init__` takes as long as reading a small file
 
     def read(self, size: int | None = -1, /) -> bytes:
         try:  # without a context manager, which takes as long as reading a small file
             return super().read(size)
         except OSError as error:
-            raise _naming(error, self._path) from None
+            raise _naming(error, self.path) from None
 
     def readall(self) -> bytes:
-        with naming_input(self._path):
+        with naming_input(self.path):
             return super().readall()
 
     def readinto(self, buffer: Any, /) -> int:
-        with naming_input(self._path):
+        with naming_input(self.path):
             return super().readinto(buffer)
 
 

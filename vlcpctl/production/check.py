@@ -7,7 +7,6 @@ from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.splitting.leaving_out import read_known, read_stop_list, stop_lists_in
-from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.evaluation.rank_files import SavedRanks
 from vlcpctl.files.rows import read_rows
@@ -93,7 +92,6 @@ def _of_parts(
 def _deletion(state: State, path: Path) -> None:
     """Raise BadInput if a pair of a stop list is in a task that does not take it in again."""
     stop = read_stop_list(path)
-    keys = Keys.of(sorted(stop.keys))
     readmitted = [one.settings["update"].get("readmit", []) for one in state.attempts.values()]
     if path.stem in {name.removesuffix(".json") for names in readmitted for name in names}:
         return
@@ -101,9 +99,9 @@ def _deletion(state: State, path: Path) -> None:
     tasks = [x.parent for place in places for x in sorted(place.glob("stream/*/task.json"))]
     tasks += [x.parent for place in places for x in sorted(place.glob("draw-*/buffer/task.json"))]
     for task in map(open_task, tasks):
-        found = sum(int(task.split(name).keys.among(keys).sum()) for name in task.counts)
+        found = sum(int(task.split(name).keys.among(stop.keys).sum()) for name in task.counts)
         if found:
             raise BadInput(
-                f"{task.path} has {found} pairs of the deletion {stop.request[:12]}; run its "
+                f"{task.path} has {found} pairs of the deletion {stop.name[:12]}; run its "
                 f"'vlcpctl forget' again for {state.root}"
             )

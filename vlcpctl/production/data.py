@@ -10,7 +10,7 @@ from pathlib import Path
 from vlcpctl.core.errors import BadInput, some_names
 from vlcpctl.data.sources.identity import identify
 from vlcpctl.data.sources.pairs import UnknownColumn, check
-from vlcpctl.data.splitting import selection
+from vlcpctl.data.splitting import writing
 from vlcpctl.data.splitting.leaving_out import (
     DELETED,
     KNOWN,
@@ -73,7 +73,7 @@ def all_left_out(
         plan = plan_of(options)
         for file in plan.files:
             check(file, plan.columns)
-        return selection.all_left_out(plan)
+        return writing.all_left_out(plan)
     return None
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from vlcpctl.core.method import Method
 from vlcpctl.data.buffer import update as buffers
+from vlcpctl.data.buffer.policies import BufferSize
 from vlcpctl.data.buffer.request import BufferRequest
-from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.precomputed.features import StoredProjections
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Split, open_stream, open_task

@@ -10,8 +10,8 @@ import pytest
 from support.pair_files import rows, write_parquet
 
 from vlcpctl.core.errors import OutputExists
+from vlcpctl.data.buffer.policies import BufferSize
 from vlcpctl.data.buffer.request import BufferRequest
-from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.data.buffer.policies import check_policy
-from vlcpctl.data.buffer.size import BufferSize, parse_size
+from vlcpctl.data.buffer.policies import BufferSize, check_policy, parse_size
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 from vlcpctl.testing.tiny_stream import make_stream, make_task
 

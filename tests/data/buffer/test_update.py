@@ -14,7 +14,7 @@ from support.rewritten import forget_pair
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError
 from vlcpctl.data.buffer import policies
 from vlcpctl.data.buffer import update as buffer_module
-from vlcpctl.data.buffer.size import BufferSize
+from vlcpctl.data.buffer.policies import BufferSize
 from vlcpctl.data.buffer.update import BufferRequest, open_buffer, plan_update, write_buffer
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.files.manifest import read_manifest

@@ -13,7 +13,7 @@ from support.class_folders import write_class_folder
 from support.hostile import block, check_memory, member, mutated, refusal, tar_file
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.data.classification.class_folder import open_folder
+from vlcpctl.data.classification.labelled_images import open_folder
 from vlcpctl.data.classification.prompts import prompts_of, read_templates
 from vlcpctl.data.splitting.labels import labels_from
 from vlcpctl.testing.tiny_stream import make_image

@@ -13,10 +13,8 @@ from PIL import Image
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.seeds import generator
-from vlcpctl.data.emoji9.captions import train_captions
-from vlcpctl.data.emoji9.glyphs import PATH, Glyph, read_glyphs
-from vlcpctl.data.emoji9.pairs import PairSettings, write_pairs
-from vlcpctl.data.emoji9.views import DRAWS, encode, render_views
+from vlcpctl.data.emoji9.glyphs import PATH, Glyph, read_glyphs, train_captions
+from vlcpctl.data.emoji9.pairs import DRAWS, PairSettings, encode, render_views, write_pairs
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ import pytest
 from PIL import Image
 
 from vlcpctl.core.transform import ImageTransform
-from vlcpctl.data.images.resizing import resized_by_torch
-from vlcpctl.data.images.transforms import Decoded, TrainView
+from vlcpctl.data.images.transforms import Decoded, TrainView, resized_by_torch
 
 MOST = 8  # levels of 255 between the two: with bicubic at sharp edges, slightly reduced
 SIZES = ((490, 311), (224, 224), (225, 223), (64, 200), (30, 17), (7, 5), (1, 1))

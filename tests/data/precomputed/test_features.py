@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.data.buffer.policies import BufferSize
 from vlcpctl.data.buffer.request import BufferRequest
-from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
 from vlcpctl.data.precomputed.features import (
     FILE,

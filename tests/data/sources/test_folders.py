@@ -79,7 +79,7 @@ def test_a_name_that_is_no_text_can_still_be_read(tmp_path: Path) -> None:
 
 def test_an_empty_directory_says_what_is_missing(tmp_path: Path) -> None:
     fill(tmp_path, a_txt="a")
-    with pytest.raises(BadInput, match=r"\.tar or image files, no train\.json"):
+    with pytest.raises(BadInput, match="contains no Parquet file, tar"):
         find_inputs([str(tmp_path)])
 
 
@@ -164,22 +164,20 @@ def test_of_a_folder_whose_images_have_no_texts_the_table_is_read(
     ]
     if not name.endswith("parquet"):
         (tmp_path / "more.csv").write_text(TABLES["pairs.csv"])
-        with pytest.raises(BadInput, match=rf"several tables.*{name.rpartition('/')[2]}"):
+        with pytest.raises(BadInput, match=rf"contains both .*{name.rpartition('/')[2]}"):
             read_pairs(tmp_path)
     (tmp_path / "a.txt").write_text("words")
     if not name.endswith("parquet"):
         assert {one.source_key: one.captions for one in read_pairs(tmp_path)}["a"] == ["words"]
 
 
-@pytest.mark.parametrize("kind", ["heic", "HEIF", "avif", "gif", "bmp", "tiff"])
-def test_a_folder_of_images_that_are_not_read_says_so(tmp_path: Path, kind: str) -> None:
-    for number in range(3):
-        (tmp_path / f"{number}.{kind}").write_bytes(b"x")
-        (tmp_path / f"{number}.txt").write_text("words")
-    with pytest.raises(BadInput, match=f"3 .{kind.lower()} files: images must be JPEG, PNG or"):
+def test_a_folder_of_images_that_are_not_read_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.HEIC").write_bytes(b"x")
+    (tmp_path / "a.txt").write_text("words")
+    with pytest.raises(BadInput, match=r"JPEG, PNG or WebP.*convert"):
         read_pairs(tmp_path)
     (tmp_path / "3.png").write_bytes(IMAGE)
-    assert [kind in str(one.flaw) for one in read_pairs(tmp_path)] == [True, True, True, False]
+    assert ["HEIC" in str(one.flaw) for one in read_pairs(tmp_path)] == [False, True]
 
 
 def failed(number: int, **described: object) -> dict[str, bytes]:

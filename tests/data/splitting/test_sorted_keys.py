@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vlcpctl.data.splitting.keys import SeenKeys
-from vlcpctl.data.tasks.keys import Keys, rows_in
+from vlcpctl.data.tasks.keys import Keys, SeenKeys, rows_in
 
 
 @settings(deadline=None)

@@ -17,7 +17,7 @@ from support.saved_datasets import save_dataset, table
 
 from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.data.sources.source import FileLog
-from vlcpctl.data.splitting import selection
+from vlcpctl.data.splitting import writing
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.files import digests
@@ -274,13 +274,13 @@ def test_a_source_that_changes_while_it_is_read_is_refused(
     tmp_path: Path, make: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, file = make(tmp_path / "in")
-    identify = selection.identify
+    identify = writing.identify
 
     def changing(*given: object, **how: object) -> object:
         os.utime(file, (1, 1))
         return identify(*given, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(selection, "identify", changing)
+    monkeypatch.setattr(writing, "identify", changing)
     with pytest.raises(BadInput, match="changed while it was being read"):
         split(source, tmp_path / "out")
     assert not (tmp_path / "out").exists()

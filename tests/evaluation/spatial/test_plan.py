@@ -120,8 +120,6 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, task: Task) -> None:
     twin = checkpoint(tmp_path / "twin", "a", 1)
     with pytest.raises(UsageError, match=r"are both run 'a', seed 0, step 1: .* another --run"):
         turns(task, [one, two, twin])
-    with pytest.raises(UsageError, match="unknown value of --between: 'some'"):
-        turns(task, [one, two], "some")
     bare = open_task(make_task(tmp_path / "bare", 3))
     with pytest.raises(BadInput, match=r"no images in split 'test' \(it has: train\)"):
         turns(bare, [one, two])

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vlcpctl.core.errors import some_names
-from vlcpctl.data.buffer.policies import CTP, NEEDS_FEATURES, PAPER
-from vlcpctl.data.buffer.size import BufferSize
+from vlcpctl.data.buffer.policies import CTP, NEEDS_FEATURES, PAPER, BufferSize
 from vlcpctl.data.tasks.task import Task, stream_entries
 
 

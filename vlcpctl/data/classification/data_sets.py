@@ -11,8 +11,7 @@ from pathlib import Path
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.words import shown
 from vlcpctl.data.classification.benchmarks import find_benchmark, usual_name
-from vlcpctl.data.classification.class_folder import FolderData, open_folder
-from vlcpctl.data.classification.labelled_images import ImagesOfSplit
+from vlcpctl.data.classification.labelled_images import FolderData, ImagesOfSplit, open_folder
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES, TemplatesFile, prompts_of
 from vlcpctl.data.tasks.class_names import name_of
 from vlcpctl.data.tasks.facts import EXPORT, read_stream

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vlcpctl.core.errors import BadInput, UsageError, lfs_pointer, missing, some_names
-from vlcpctl.core.words import counted, shortened
+from vlcpctl.core.errors import BadInput, UsageError, lfs_pointer, missing
+from vlcpctl.core.words import shortened
 from vlcpctl.data.sources import tables
 from vlcpctl.data.sources.folders import (
     METADATA,
@@ -122,11 +122,11 @@ def _list(path: Path) -> Source:
 
 
 def _parquet(path: Path) -> Source:
-    return Source(path, "table", tables.parquet, tables.begin_parquet, tables.count_parquet)
+    return Source(path, "table", tables.parquet, tables.begin_parquet)
 
 
 def _arrow(path: Path, split: str | None = None) -> Source:
-    return Source(path, "table", tables.arrow, tables.begin_arrow, tables.count_arrow, split)
+    return Source(path, "table", tables.arrow, tables.begin_arrow, split)
 
 
 def _opened(path: Path) -> Source:
@@ -168,7 +168,7 @@ def _splits_in(directory: Path) -> list[Source]:
     if not (directory / MANIFESTS["task"]).is_file():
         return []
     return [
-        Source(path, "task", tables.task, tables.begin_parquet, tables.count_task, name)
+        Source(path, "task", tables.task, tables.begin_parquet, name)
         for name in open_task(directory).manifest.splits
         for path in [directory / f"{name}.parquet"]
     ]
@@ -237,10 +237,7 @@ def _lists_of_splits(directory: Path, names: list[str]) -> list[Path]:
     lines = sorted(directory / name for name in own if name.endswith(tuple(JSON_LINES)))
     lines = [path for path in lines if split_named(path.stem) is not None]
     if found and lines:
-        raise BadInput(
-            f"{directory} contains both {found[0].name} and {lines[0].name}; name the files "
-            "instead of the directory"
-        )
+        raise _several(directory, found[0], lines[0])
     return sorted(found + lines, key=lambda path: SPLITS.index(split_named(path.stem) or ""))
 
 
@@ -257,8 +254,7 @@ def _shards(directory: Path, names: list[str]) -> list[Source]:
         if path.with_suffix("") not in described and not path.with_suffix("").is_dir()
     ]
     if tars and parquets:
-        found = f"{directory} contains both tars and Parquet files ({parquets[0].name})"
-        raise BadInput(f"{found}; name the files instead of the directory")
+        raise _several(directory, tars[0], parquets[0])
     if not tars and all(path.name in METADATA for path in parquets):
         described_images = _image_folders(directory, names)
         if described_images:
@@ -275,16 +271,20 @@ def _image_folders(directory: Path, names: list[str]) -> list[Source]:
             continue
         _check(path)
         table = _parquet(path) if path.suffix == ".parquet" else _list(path)
-        if columns_of_files(path, table.start[0]):
+        if columns_of_files(path, table.start.names):
             split = split_of_directories(path.relative_to(directory))
             found.append(replace(table, split=split, is_folder=True))
-    kinds = sorted({folder.path.name for folder in found})
-    if len(kinds) > 1:
-        raise BadInput(
-            f"{directory} contains both {' and '.join(kinds[:2])}, which may describe the same "
-            "images; move one of them away, or name the files instead of the directory"
-        )
+    kinds = {one.path.name: one.path for one in found}
+    if len(kinds) > 1:  # which may describe the same images
+        raise _several(directory, *list(kinds.values())[:2])
     return found
+
+
+def _several(directory: Path, one: Path, other: Path) -> BadInput:
+    return BadInput(
+        f"{directory} contains both {one.name} and {other.name}; name the files instead of the "
+        "directory"
+    )
 
 
 def _images(directory: Path, names: list[str]) -> list[Source]:
@@ -295,30 +295,19 @@ def _images(directory: Path, names: list[str]) -> list[Source]:
     parts = [(stem, kind.lower()) for stem, _, kind in (name.rpartition(".") for name in names)]
     texts = {stem for stem, kind in parts if kind in TEXTS}
     images = [stem for stem, kind in parts if kind in IMAGES]
-    others = Counter(kind for _, kind in parts if kind in OTHER_IMAGES)
+    others = any(kind in OTHER_IMAGES for _, kind in parts)
     if (images or others) and not any(stem in texts for stem in images):
         lists = _ending(directory, names, *JSON, *JSON_LINES, *TABLES)
         lists = [path for path in lists if _lists_images(path)]
         if len(lists) == 1:
             return [_opened(lists[0])]
         if lists:
-            shown = some_names([str(path) for path in lists])
-            raise BadInput(f"{directory} contains several tables; name what to read: {shown}")
+            raise _several(directory, *lists[:2])
     if images:
         return [Source(directory, "samples", folder)]
-    if others:
-        counts = some_names([counted(count, f".{kind} file") for kind, count in others.items()])
-        raise BadInput(
-            f"{directory} contains {counts}: images must be JPEG, PNG or WebP; convert them"
-        )
-    if _ending(directory, names, ".arrow"):
-        raise BadInput(
-            f"{directory} contains .arrow files, but no data set that save_to_disk has finished; "
-            "save it again, or name the files instead of the directory"
-        )
     raise BadInput(
-        f"{directory} contains no .parquet, .tar or image files, no train.json or train.jsonl, and "
-        "no data set saved by save_to_disk"
+        f"{directory} contains no Parquet file, tar, JPEG, PNG or WebP, no train.json or "
+        "train.jsonl, and no data set that save_to_disk has finished; convert what it has"
     )
 
 

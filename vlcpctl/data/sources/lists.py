@@ -31,13 +31,14 @@ from vlcpctl.data.sources.source import (
     RECORD_LENGTH,
     Record,
     Row,
+    Start,
     Wants,
 )
 from vlcpctl.files.inputs import open_regular, open_text
 
 TABLES = frozenset({".csv", ".tsv", ".txt"})
 JSON, JSON_LINES = frozenset({".json"}), frozenset({".jsonl", ".ndjson"})
-SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
+_SEPARATORS = "\t,;|"
 IMAGE_SUFFIXES = tuple(f".{kind}" for kind in IMAGES)
 MALFORMED = "malformed line"
 _NO_RECORD = "expected a record in braces"
@@ -82,7 +83,7 @@ def listed(path: Path, wants: Wants) -> Iterator[Row]:
         yield number, _described(record)
 
 
-def begin_list(path: Path) -> tuple[list[str], list[Record]]:
+def begin_list(path: Path) -> Start:
     """The columns of the first record, in JSON Lines of the first 100; and the first 100 records.
 
     Raises BadInput if there are none, if none is readable, or beyond `MOST_COLUMNS`.
@@ -101,16 +102,10 @@ def begin_list(path: Path) -> tuple[list[str], list[Record]]:
         raise BadInput(f"{path} lists no images")
     if not names and FLAW in records[0]:
         raise BadInput(f"{path}, {records[0][FLAW][1]}")
-    return list(names), records
+    return Start(list(names), records)
 
 
 # -- CSV and TSV
-
-
-def separator_of(path: Path) -> str:
-    """The character between columns: the commonest in the first line. Raises BadInput if none."""
-    line = _first_line(path)
-    return max(SEPARATORS, key=line.count)
 
 
 def _first_line(path: Path) -> str:
@@ -123,9 +118,10 @@ def _first_line(path: Path) -> str:
 
 def _table(path: Path) -> Iterator[Record]:
     """One record per row; empty values are None."""
-    separator = separator_of(path)
+    header = _first_line(path)
+    separator = max(_SEPARATORS, key=header.count)
     # A program that quotes values between tabs may quote all of them, those of the header too.
-    is_quoted = separator != "\t" or _first_line(path).startswith('"')
+    is_quoted = separator != "\t" or header.startswith('"')
     csv.field_size_limit(RECORD_LENGTH)  # the default, 131072, is less than some captions have
     with open_text(path, newline="") as file:
         lines = _RowLines(file)

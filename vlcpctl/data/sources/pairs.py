@@ -19,7 +19,7 @@ from vlcpctl.core.errors import BadInput, unknown_name
 from vlcpctl.core.words import shortened
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.folders import image_column, not_listed
-from vlcpctl.data.sources.lists import IMAGE_SUFFIXES, SEPARATORS, is_table, number_in, separator_of
+from vlcpctl.data.sources.lists import IMAGE_SUFFIXES, is_table, number_in
 from vlcpctl.data.sources.source import (
     CLS,
     FIRST_ROWS,
@@ -130,9 +130,6 @@ def check(source: Source, columns: Columns) -> None:
     if _roles(source, columns).lists:
         said = "its captions are lists that are spelled as text; they are read as lists"
         say(f"{source.path}: {said}")
-    if source.kind == "list" and is_table(source.path):
-        separator = SEPARATORS[separator_of(source.path)]
-        say(f"{source.path}: columns separated by {separator}")
 
 
 def columns_of(source: Source, columns: Columns) -> dict[str, str]:
@@ -151,23 +148,10 @@ def names_files(source: Source, columns: Columns) -> bool:
     """Whether some images are given by path, so that --image-root has an effect."""
     if source.kind != "table":
         return source.kind == "list"
-    images = islice(_images(source, columns), FIRST_ROWS)
-    return any(isinstance(one, str) or (isinstance(one, dict) and "path" in one) for one in images)
-
-
-def image_paths(source: Source, columns: Columns) -> Iterator[str]:
-    """The paths of images, without those in structs; none if the images are in the source.
-
-    Raises BadInput as `pairs` does.
-    """
-    if any(isinstance(one, str) for one in islice(_images(source, columns), FIRST_ROWS)):
-        yield from (one for one in _images(source, columns) if one and isinstance(one, str))
-
-
-def _images(source: Source, columns: Columns) -> Iterator[Any]:
-    """The image of each row, as it is in its column."""
     image = str(_roles(source, columns).image)
-    return (record.get(image) for _, record in source.read(source.path, Wants((image,))))
+    rows = islice(source.read(source.path, Wants((image,))), FIRST_ROWS)
+    images = [record.get(image) for _, record in rows]
+    return any(isinstance(one, str) or (isinstance(one, dict) and "path" in one) for one in images)
 
 
 def too_large(pair: Pair) -> str | None:
@@ -202,7 +186,7 @@ def _roles(source: Source, columns: Columns, *, images: bool = True) -> _Roles:
 
     Raises BadInput if a required column is missing, is there twice or has lists of values.
     """
-    path, names = source.path, source.start[0]
+    path, names = source.path, source.start.names
     caption, label, key, image = columns.caption, columns.label, None, columns.image
     if source.kind == "task":
         caption, label, key, image = caption or "captions", label or "label", "source_key", IMAGE
@@ -229,7 +213,7 @@ def _roles(source: Source, columns: Columns, *, images: bool = True) -> _Roles:
 
 def _checked(source: Source, columns: Columns, roles: _Roles) -> _Roles:
     """The roles, by what the first rows hold. Raises BadInput for a column that cannot have its."""
-    first = source.start[1]
+    first = source.start.first
     if not first:
         rows = source.read(source.path, Wants(roles.names(), images=False))
         first = [record for _, record in islice(rows, FIRST_ROWS)]
@@ -291,7 +275,7 @@ def _pick(path: Path, names: list[str], given: str | None, usual: Sequence[str])
 
 def has_image_column(source: Source) -> bool:
     """Whether a source has a column of images by a usual name. Raises BadInput if damaged."""
-    return _pick(source.path, source.start[0], None, USUAL_IMAGE) is not None
+    return _pick(source.path, source.start.names, None, USUAL_IMAGE) is not None
 
 
 def _existing(path: Path, names: list[str], given: str) -> str:
@@ -430,7 +414,7 @@ def _is_same(one: Pair, other: Pair) -> bool:
 
 def _unlisted(source: Source, image: str) -> Iterator[Pair]:
     """A pair with a flaw for each image that no column of file names has."""
-    wanted = [one for one in source.start[0] if one == image or one.endswith("file_name")]
+    wanted = [one for one in source.start.names if one == image or one.endswith("file_name")]
     rows = source.read(source.path, Wants(tuple(wanted)))
     texts = (text_of(record.get(name)) for _, record in rows for name in wanted)
     for place, record in not_listed(source.path, texts):

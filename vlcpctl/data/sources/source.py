@@ -16,7 +16,8 @@ Fixed limits, and why none needs to be larger:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -71,20 +72,19 @@ class FileLog:
         self._before = _mark(source)
         self._files = self._bytes = 0
         self._content, self._state = xxhash.xxh3_128(), xxhash.xxh3_128()
-        self._is_settled = self._is_empty = True
+        self._began, self._newest_ns, self._is_empty = time.time(), 0, True
 
     def add(self, name: str, found: os.stat_result | None, data: bytes | None) -> None:
         """Record a file, given its state before it was read; no data if it cannot be used."""
         label = f"{len(name)}:{name}:".encode(errors="surrogatepass")
-        state = b""
+        self._is_empty, state = False, b";"
         if found is not None:
-            times = (found.st_mtime_ns, found.st_ctime_ns)
-            state = b"%d %d %d %d %d" % (found.st_dev, found.st_ino, found.st_size, *times)
-            self._is_settled &= is_settled(found)
-        self._is_empty = False
-        self._state.update(b"%b%b;" % (label, state))
+            modified, changed = found.st_mtime_ns, found.st_ctime_ns
+            state = f"{found.st_dev} {found.st_ino} {found.st_size} {modified} {changed};".encode()
+            self._newest_ns = max(self._newest_ns, modified, changed)
+        self._state.update(label + state)
         if data is None:
-            self._content.update(b"%b-;" % label)
+            self._content.update(label + b"-;")
             return
         self._files += 1
         self._bytes += len(data)
@@ -101,7 +101,7 @@ class FileLog:
 
     def remember(self) -> None:
         """Keep the facts in the cache, for `recalled` when none of the files has been touched."""
-        if self._is_settled and self._files:
+        if self._files and is_settled(self._newest_ns, self._began):
             record(self._name, self._state.hexdigest(), self.facts())
 
     def recalled(self) -> Mapping[str, Any] | None:
@@ -162,6 +162,14 @@ class Wants:
     log: FileLog | None = None
 
 
+class Start(NamedTuple):
+    """What is known of a source before its pairs are read; a sample has no columns."""
+
+    names: list[str]  # of the columns
+    first: Sequence[Record] = ()  # the first records, if they were read for the names
+    rows: int | None = None  # their number, if it is known without reading them
+
+
 Reader = Callable[[Path, Wants], Iterator[Row]]
 
 
@@ -177,20 +185,11 @@ class Source:
     path: Path
     kind: str
     read: Reader
-    # The names of the columns, and the first records if they were read for them; None for samples.
-    begin: Callable[[Path], tuple[list[str], list[Record]]] | None = None
-    rows: Callable[[Path], int] | None = None  # their number, if it is known without reading them
+    begin: Callable[[Path], Start] | None = None  # None for samples
     split: str | None = None  # that its name or its directory says
     is_folder: bool = False  # whether it is the metadata of an `imagefolder`
 
     @cached_property
-    def start(self) -> tuple[list[str], list[Record]]:
-        """The names of the columns, and the first records if they were read for them.
-
-        Raises BadInput if the source is damaged.
-        """
-        return self.begin(self.path) if self.begin else ([], [])
-
-    def count(self) -> int | None:
-        """The number of pairs; None if it is not known without reading them."""
-        return self.rows(self.path) if self.rows else None
+    def start(self) -> Start:
+        """What is known before pairs are read. Raises BadInput if the source is damaged."""
+        return self.begin(self.path) if self.begin else Start([])

@@ -52,7 +52,7 @@ class LeftOutList:
     content: str  # an id of what is listed
     keys: Keys = field(default_factory=lambda: Keys.of([]))
     images: Keys = field(default_factory=lambda: Keys.of([]))  # the first 16 bytes of sha256
-    values: Mapping[str, frozenset[str]] = field(default_factory=dict)  # sha256, by column
+    values: Mapping[str, Collection[str]] = field(default_factory=dict)  # sha256, by column
 
 
 def read_lists(paths: Iterable[Path]) -> list[LeftOutList]:
@@ -73,14 +73,7 @@ def read_lists(paths: Iterable[Path]) -> list[LeftOutList]:
             known = read_known(path)
             found.append(LeftOutList(KNOWN, known.name, known.content, known.keys))
         else:
-            stop = read_stop_list(path)
-            try:
-                keys = Keys.of(sorted(stop.keys))
-                images = Keys.of({one[: 2 * KEY_BYTES] for one in stop.images})
-            except ValueError as error:
-                raise BadInput(f"{path}: {error}") from error
-            of_content = stop.content, keys, images, stop.values
-            found.append(LeftOutList(DELETED, stop.request, *of_content))
+            found.append(read_stop_list(path))
     return found
 
 
@@ -241,24 +234,8 @@ class _Listed(msgspec.Struct):
     state: str = ""
 
 
-@dataclass(frozen=True)
-class StopList:
-    """The pairs of one deletion; `request` is the id of its conditions, `values` are by column."""
-
-    request: str
-    keys: frozenset[str]
-    images: frozenset[str]  # sha256
-    values: Mapping[str, frozenset[str]]  # sha256
-
-    @property
-    def content(self) -> str:
-        """An id of what is listed."""
-        values = {name: sorted(digests) for name, digests in self.values.items()}
-        return content_id([sorted(self.keys), sorted(self.images), values])
-
-
-def read_stop_list(path: Path) -> StopList:
-    """The stop list in a file, or that of a receipt.
+def read_stop_list(path: Path) -> LeftOutList:
+    """The stop list in a file, or that of a receipt; its name is the id of the conditions.
 
     Raises BadInput if the file is neither, has changed, or is of a deletion that has not finished.
     """
@@ -273,15 +250,26 @@ def read_stop_list(path: Path) -> StopList:
         )
     if schema == STOP_LIST:
         check_seal(path, found, "; restore it from a backup")
-    values: dict[str, set[str]] = {}
+    try:
+        return _left_out(listed)
+    except ValueError as error:
+        raise BadInput(f"{path}: {error}") from error
+
+
+def _left_out(listed: _Listed) -> LeftOutList:
+    keys, images, values = set(listed.keys), set[str](), dict[str, set[str]]()
     for one in listed.selectors:
-        if isinstance(one, _Where) and not is_own_column(one.column):
+        if isinstance(one, _Key):
+            keys.add(one.key)
+        elif isinstance(one, _Image):
+            images.add(one.sha256)
+        elif isinstance(one, _Where) and not is_own_column(one.column):
             values.setdefault(one.column, set()).add(one.sha256)
-    return StopList(
-        request=listed.request,
-        keys=frozenset([*listed.keys, *(x.key for x in listed.selectors if isinstance(x, _Key))]),
-        images=frozenset(x.sha256 for x in listed.selectors if isinstance(x, _Image)),
-        values={name: frozenset(digests) for name, digests in values.items()},
+    of_values = {name: sorted(digests) for name, digests in values.items()}
+    content = content_id([sorted(keys), sorted(images), of_values])
+    of_images = Keys.of(sorted(one[: 2 * KEY_BYTES] for one in images))
+    return LeftOutList(
+        DELETED, listed.request, content, Keys.of(sorted(keys)), of_images, of_values
     )
 
 
@@ -303,9 +291,9 @@ def add_to_stop_list(
     Keys that an earlier deletion with the same conditions found stay in it. Only for the holder of
     the receipt's lock. Raises BadInput if the list is there and cannot be read.
     """
-    earlier = read_stop_list(path).keys if path.exists() else frozenset()
+    earlier = read_stop_list(path).keys if path.exists() else ()
     listed = [one for one in selectors if one["by"] != "source-key"]
-    body = {"request": request, "selectors": listed, "keys": sorted(earlier.union(keys))}
+    body = {"request": request, "selectors": listed, "keys": sorted({*earlier, *keys})}
     path.parent.mkdir(exist_ok=True)
     sync(path.parent.parent)
     for left in path.parent.glob(f".{path.name}.tmp-*"):  # of a writer that was killed

@@ -26,8 +26,7 @@ from vlcpctl.data.splitting.leaving_out import (
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.rules import SplitBy
 from vlcpctl.data.tasks.index import is_own_column
-from vlcpctl.data.tasks.samples import Pair
-from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.data.tasks.samples import Pair, Tolerance
 from vlcpctl.data.tasks.tars import DEFAULT_SHARD_BYTES, parse_bytes
 
 DEFAULT_HOLDOUT = "test=0.1"
@@ -62,7 +61,7 @@ class Plan:
 
     def rows(self) -> int:
         """The number of pairs to read, or 0 if a source does not store it."""
-        counts = [file.count() for file in self.files]
+        counts = [file.start.rows for file in self.files]
         known = 0 if None in counts else sum(count or 0 for count in counts)
         return min(known, self.options.limit or known)
 

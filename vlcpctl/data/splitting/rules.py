@@ -1,14 +1,21 @@
 """Which task a pair belongs to: one for all, by column, by source, at random, by class or by time.
 
-The rules by class and by time scan the data once before they can assign pairs.
+The rules by class and by time scan the data once before they can assign pairs. The values of a
+column of times are numbers of one unit, ISO 8601, or in a given format. A time that is text has a
+key: the time in UTC, as text whose order is that of time whatever its precision. What is not
+written is the earliest, so that 2023-10 is the start of 2023-10-01, and a time without a zone is in
+UTC.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -17,15 +24,7 @@ from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.core.seeds import generator
 from vlcpctl.core.words import shortened
-from vlcpctl.data.splitting.times import (
-    KeyOf,
-    Value,
-    iso_time,
-    number_of,
-    shown,
-    time_in,
-    unit_of,
-)
+from vlcpctl.data.sources.pairs import kept_text
 from vlcpctl.data.tasks.samples import Pair, UnusablePair
 from vlcpctl.files.inputs import MOST_TASKS
 
@@ -41,6 +40,16 @@ KINDS = {
     "source": "source",
     "time": "time:COLUMN",
 }
+Value = str | int | float
+KeyOf = Callable[[Value], Value | None]  # the key of a value; None if it is not a time
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_DIGITS = 18  # of a number with a sign of 64 bits
+_COARSE = re.compile(r"\d{4}(-\d\d)?", re.ASCII)  # a year, or a month of it
+_YEARS = ("%Y", "%y", "%G", "%c", "%x")
+_UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+_EPOCH = range(10**8, 5 * 10**9)  # in seconds: the years 1973 to 2128
+_OTHER_UNITS = {"years": range(1900, 2101), "dates": range(19000101, 21001232)}
 _ROUNDS_AT_ONCE = 1024
 MAX_CLASSES = 100_000
 NO_CLASSES = "(too many for classes; choose another column with --label-column)"
@@ -238,3 +247,84 @@ def _cut(times: list[tuple[Value, Value, int]], column: str, tasks: int | None) 
         said = f"the values of column {column!r} fill only {len(found)} tasks"
         raise BadInput(f"{said}; give fewer than {tasks} --tasks")
     return found
+
+
+# -- times
+
+
+def number_of(value: Value) -> int | float | None:
+    """The number that a value is or spells, such as 9 for "09"; None for other text."""
+    if not isinstance(value, str):
+        return value
+    match = _NUMBER.fullmatch(value.strip())
+    if match is None:
+        return None
+    if not any(match.groups()) and len(match[0]) <= _DIGITS:
+        return int(match[0])
+    number = float(match[0])
+    return number if math.isfinite(number) else None
+
+
+def iso_time(value: Value) -> str | None:
+    """The key of a time in ISO 8601, to the microsecond; None for other text.
+
+    >>> iso_time("2023-10"), iso_time("2023-10-05T01:30+02:00"), iso_time("2023-9")
+    ('2023-10-01 00:00:00', '2023-10-04 23:30:00', None)
+    """
+    text = (kept_text(value) or "").strip()
+    if coarse := _COARSE.fullmatch(text):  # which Python does not read
+        text += "-01" if coarse[1] else "-01-01"
+    try:
+        return _key(datetime.fromisoformat(text))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _key(found: datetime) -> str:
+    return str(found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found)
+
+
+def time_in(form: str) -> KeyOf:
+    """The function that gives the key of a time in a format of `strptime`.
+
+    Raises UsageError if it is not such a format or has no year.
+    """
+    zone = "" if "%z" in form else " +0000"
+
+    def key_of(value: Value) -> str | None:
+        text, signs = f"{kept_text(value)}{zone}", f"{form} %z" if zone else form
+        try:
+            return _key(datetime.strptime(text, signs).astimezone(UTC))
+        except (ValueError, OverflowError):
+            return None
+
+    try:
+        example = datetime(2023, 10, 5, tzinfo=UTC).strftime(form)
+        is_known = any(year in form for year in _YEARS) and key_of(example)
+    except (ValueError, re.error):  # strptime does not catch a sign that is there twice
+        is_known = None
+    if not is_known:
+        raise UsageError(f"--time-format {form!r} is not a format with a year, such as %d.%m.%Y")
+    return key_of
+
+
+def unit_of(number: float) -> str | None:
+    """The unit in which a number is a time of these years; None for others, such as 9."""
+    for unit, scale in _UNITS.items():
+        if _EPOCH.start * scale <= number < _EPOCH.stop * scale:
+            return unit
+    return next((unit for unit, times in _OTHER_UNITS.items() if number in times), None)
+
+
+def shown(key: Value) -> str:
+    """A key for people: without midnight, and seconds since 1970 as a time.
+
+    >>> shown("2023-10-05 00:00:00"), shown(1696464000), shown(9)
+    ('2023-10-05', '2023-10-05', '9')
+    """
+    if not isinstance(key, str):
+        scale = _UNITS.get(unit_of(key) or "")
+        if scale is None:
+            return str(key)
+        key = str(datetime.fromtimestamp(key // scale, UTC).replace(tzinfo=None))
+    return key.removesuffix(" 00:00:00")

@@ -13,9 +13,9 @@ import numpy as np
 from vlcpctl.core.console import progress, say, warn
 from vlcpctl.core.errors import MOST_NAMES, UsageError, unknown_name
 from vlcpctl.core.seeds import generator
-from vlcpctl.core.words import counted, printable, shortened
+from vlcpctl.core.words import counted, printable
 from vlcpctl.data.sources.identity import size_of
-from vlcpctl.data.sources.pairs import check, image_paths, names_files
+from vlcpctl.data.sources.pairs import check, names_files
 from vlcpctl.data.splitting.labels import LoadClassifier, PredictedLabels
 from vlcpctl.data.splitting.leaving_out import sentence
 from vlcpctl.data.splitting.plan import Plan, identity, plan_of
@@ -282,21 +282,6 @@ def check_columns(plan: Plan) -> None:
     """Raise BadInput if a source lacks a column, and UsageError if --image-root has no effect."""
     for file in plan.files:
         check(file, plan.columns)
-    if not plan.columns.image_roots:
-        return
-    if not any(names_files(file, plan.columns) for file in plan.files):
+    has_roots = bool(plan.columns.image_roots)
+    if has_roots and not any(names_files(file, plan.columns) for file in plan.files):
         raise UsageError("--image-root has no effect: these sources contain their images")
-    lists = [file for file in plan.files if file.kind in {"list", "table"} and not file.is_folder]
-    first, absolute, total = "", 0, 0
-    for path in (path for file in lists for path in image_paths(file, plan.columns)):
-        total += 1
-        if Path(path).is_absolute():
-            first, absolute = first or path, absolute + 1
-    if absolute:
-        said = (
-            f"--image-root has no effect on absolute paths: {absolute} of {total} paths of images "
-            f"are absolute; the first: {shortened(first)}"
-        )
-        if absolute == total and len(lists) == len(plan.files):
-            raise UsageError(said)
-        warn(said)

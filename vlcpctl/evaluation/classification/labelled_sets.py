@@ -22,7 +22,7 @@ from vlcpctl.data.loading.eval_batches import (
     LabelledBatches,
     read_views,
 )
-from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.data.tasks.samples import Tolerance
 from vlcpctl.evaluation.embedding import Batch, Things, embedded, images_of
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.search.vectors import AnyVectors, Ids, Vectors

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from vlcpctl.core.errors import UsageError, unknown_name
-from vlcpctl.core.options import GoesWith, refuse_idle
+from vlcpctl.core.errors import UsageError
 from vlcpctl.data.classification.data_sets import DataSet, open_data_sets
-from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.data.tasks.samples import Tolerance
 from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.rows import Row, own_rows, place_of
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
 
-LOGISTIC, MODX = PROTOCOLS = ("logistic", "modx")
+LOGISTIC, MODX = "logistic", "modx"
 LBFGS = "lbfgs"  # the solver of the logistic probe, as rows name it
 HELD_OUT = 0.1
 # Of the program that Mod-X's authors released; their paper has none of these values.
 MODX_EPOCHS, MODX_RATE, MODX_BATCH = 100, 0.3, 256
-_IDLE = (
-    GoesWith("strength", "protocol", (LOGISTIC,)),
-    GoesWith("held_out", "protocol", (LOGISTIC,)),
-    GoesWith("held_out", "strength", (), "no strength is chosen"),
-    GoesWith("epochs", "protocol", (MODX,)),
-    GoesWith("lr", "protocol", (MODX,)),
-)
 _COUNTS = ("metrics", "n_images", "n_ties", "n_skipped", "n_train", "n_unseen")
 _MEASURED = {LOGISTIC: (*_COUNTS, "strength"), MODX: (*_COUNTS, "best_epoch", "last_acc1")}
 
@@ -134,20 +125,10 @@ class LinearProbe(Evaluator):
         ]
 
     def _check_options(self) -> None:
-        if self.protocol not in PROTOCOLS:
-            raise UsageError(f"--protocol: {unknown_name('protocol', self.protocol, PROTOCOLS)}")
-        refuse_idle(_IDLE, vars(self))
-        for option, value in (("--lr", self.lr), ("--strength", self.strength)):
-            if value is not None and not 0 < value < math.inf:
-                raise UsageError(f"{option} {value} must be above 0 and finite")
         if self.train_split == self.split:
             raise UsageError(f"--train-split and --split are both {self.split!r}")
-        self._check_choice()
-
-    def _check_choice(self) -> None:
-        """Refuse options for choosing the strength that do not fit."""
-        if self.held_out is not None and not 0 < self.held_out < 1:
-            raise UsageError(f"--held-out {self.held_out} must be between 0 and 1")
+        if self.strength is not None and self.held_out is not None:
+            raise UsageError("--held-out has no effect with --strength: no strength is chosen")
         if self.strength is not None and self.seed:
             raise UsageError(
                 f"--seed {self.seed} has no effect with --strength: nothing is drawn at random"

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say
-from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.data.classification.data_sets import CLASSES, DataSet, TaskData, open_data_sets
+from vlcpctl.core.errors import BadInput
+from vlcpctl.data.classification.data_sets import DataSet, TaskData, open_data_sets
 from vlcpctl.data.classification.prompts import read_templates
 from vlcpctl.data.tasks.class_names import distinct_labels
-from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.data.tasks.samples import Tolerance
 from vlcpctl.evaluation.embedding_cache import Cached
 from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
@@ -89,8 +89,6 @@ class Zeroshot(Evaluator):
 
     def plan(self) -> list[Session]:
         """See `Evaluator`."""
-        if self.classes not in CLASSES:
-            raise UsageError(unknown_name("value of --classes:", self.classes, CLASSES))
         places = [place_of(one.data, self.split) for one in self._data_sets]
         sessions = [
             Session(self, path, one.manifest, self._rows(one, places))

@@ -9,23 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
-from vlcpctl.core.options import GoesWith, refuse_idle
+from vlcpctl.core.errors import BadInput, Incompatible, UsageError
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.rank_files import plan_ranks
-from vlcpctl.evaluation.rows import GALLERIES, Row, gallery_rows, place_of
+from vlcpctl.evaluation.rows import Row, gallery_rows, place_of
 from vlcpctl.evaluation.samples import Samples
 from vlcpctl.evaluation.saved_embeddings import write_part
 from vlcpctl.evaluation.search.distractors import COUNTS
-from vlcpctl.evaluation.search.galleries import DUPLICATES, UNITE
+from vlcpctl.evaluation.search.galleries import UNITE
 from vlcpctl.files.digests import digests_of
 from vlcpctl.files.finished import already_made
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.manifest import is_artifact, write_manifest
 from vlcpctl.files.outputs import new_directory
-from vlcpctl.metrics.average_precision import DEFAULT_VARIANT, VARIANTS
+from vlcpctl.metrics.average_precision import DEFAULT_VARIANT
 from vlcpctl.models.configuration import (
     checkpoint_transform,
     fusion_configuration,
@@ -36,19 +35,10 @@ if TYPE_CHECKING:  # they import torch
     from vlcpctl.evaluation.retrieval.cross_modal import CrossModal
     from vlcpctl.evaluation.retrieval.multi_modal import MultiModal
 
-CROSS_MODAL, MULTI_MODAL = PROTOCOLS = ("cross-modal", "multi-modal")
+CROSS_MODAL, MULTI_MODAL = "cross-modal", "multi-modal"
 _TWO_SPLITS = ("query", "gallery")
 _USUAL_SPLIT = "test"
-_IDLE = (
-    GoesWith("map_variant", "protocol", (MULTI_MODAL,)),
-    GoesWith("save_embeddings", "protocol", (CROSS_MODAL,)),
-    GoesWith("save_ranks", "protocol", (CROSS_MODAL,)),
-    GoesWith("distractors", "protocol", (CROSS_MODAL,)),
-    GoesWith("gallery_checkpoint", "protocol", (CROSS_MODAL,)),
-    GoesWith("distractors_by", "distractors"),
-    GoesWith("distractors_by", "gallery_checkpoint"),
-)
-DISTRACTORS_BY = BY_GALLERY, BY_QUERY = ("gallery", "query")
+BY_QUERY = "query"
 _MEASURED = {
     CROSS_MODAL: ("metrics", "n_images", "n_texts", "n_ties"),
     MULTI_MODAL: ("metrics", "n_queries", "n_gallery", "n_ties", "n_alone"),
@@ -225,17 +215,8 @@ class Retrieval(Evaluator):
         return None if path is None else Session(self, path, CheckpointManifest.read(path))
 
     def _check_options(self) -> None:
-        for kind, name, known in (
-            ("gallery", self.gallery, GALLERIES),
-            ("value of --duplicates:", self.duplicates, DUPLICATES),
-            ("protocol", self.protocol, PROTOCOLS),
-            ("value of --distractors-by:", self.distractors_by or BY_GALLERY, DISTRACTORS_BY),
-        ):
-            if name not in known:
-                raise UsageError(unknown_name(kind, name, known))
-        refuse_idle(_IDLE, vars(self))
-        if self.map_variant is not None and self.map_variant not in VARIANTS:
-            raise UsageError(unknown_name("value of --map-variant:", self.map_variant, VARIANTS))
+        if self.distractors_by is not None and not self.distractors:
+            raise UsageError("--distractors-by has no effect without --distractors")
         names = [path.name for path in self.checkpoints]
         again = [name for name in names if names.count(name) > 1]
         if self.save_embeddings and again:

@@ -147,7 +147,8 @@ class _Block:
     ) -> None:
         self.search, self.edge_QR, self.own, self.device = search, edge_QR, own, device
         self.query_S = np.arange(own.start, own.stop)
-        self.query_SD = self._here(search.query_QD[own])
+        self.query_BD = search.query_QD[own]
+        self.query_SD = self._here(self.query_BD)
         self.count_2BR = np.zeros((2, len(self.query_S), edge_QR.shape[1]), np.int64)
         self.wrong_B = np.full(len(self.query_S), -1)
         self.score_B = np.full(len(self.query_S), -np.inf)
@@ -159,7 +160,8 @@ class _Block:
         """Compute the scores of a tile in float32, and keep those of queries that it may change."""
         self.parts, self.rows = slice(tile[0][0], tile[-1][0] + 1), slice(tile[0][1], tile[-1][2])
         self.sizes = [stop - start for _, start, stop in tile]
-        scores = product(self.query_SD, self._here(self.search.gallery_GD[self.rows]))
+        self.gallery_CD = self.search.gallery_GD[self.rows]
+        scores = product(self.query_SD, self._here(self.gallery_CD))
         self.here_S = np.empty(0, np.int64)
         if not scores.numel():
             return
@@ -248,18 +250,14 @@ class _Block:
     def _exact(self, here_S: Ids, near: tuple[Ids, Ids]) -> Scores:
         """(N,) exact scores of pairs of a query, by its place in `here_S`, and a column."""
         place, column = near
-        query_N, in_crowd = (
-            self.own.start + here_S,
-            np.bincount(place, minlength=len(here_S)) > _CROWD,
-        )
+        in_crowd = np.bincount(place, minlength=len(here_S)) > _CROWD
         is_alone = ~in_crowd[place]
         exact = np.empty(len(place))
-        sides = self.search.query_QD, self.search.gallery_GD
-        rows = query_N[place[is_alone]], column[is_alone] + self.rows.start
-        exact[is_alone] = exact_scores(*sides, *rows)
+        alone = here_S[place[is_alone]], column[is_alone]
+        exact[is_alone] = exact_scores(self.query_BD, self.gallery_CD, *alone)
         if in_crowd.any():
-            query = sides[0][query_N[in_crowd]].astype(np.float64)
-            scores = query @ sides[1][self.rows].astype(np.float64).T
+            query = self.query_BD[here_S[in_crowd]].astype(np.float64)
+            scores = query @ self.gallery_CD.astype(np.float64).T
             number = np.cumsum(in_crowd) - 1
             exact[~is_alone] = scores[number[place[~is_alone]], column[~is_alone]]
         return exact

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, final
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
+from vlcpctl.core.errors import BadInput, Incompatible, UsageError
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
@@ -21,7 +21,6 @@ from vlcpctl.evaluation.rows import Row, checkpoint_fields, own_rows, place_of
 from vlcpctl.evaluation.samples import Samples
 from vlcpctl.files.rows import run_label
 
-BETWEEN = ("neighbours", "all")
 _MEASURED = ("metrics", "degrees", "n_images", "n_texts")
 
 
@@ -38,8 +37,6 @@ class Spatial(Evaluator):
 
     def plan(self) -> list[Session]:
         """See `Evaluator`; raises UsageError if the checkpoints cannot be paired."""
-        if self.between not in BETWEEN:
-            raise UsageError(unknown_name("value of --between:", self.between, BETWEEN))
         for task in self.tasks:
             if not task.counts.get(self.split):
                 known = ", ".join(name for name, count in task.counts.items() if count)

@@ -21,7 +21,7 @@ FIELDS = {
     "seed": ("a checkpoint", "remove the copied rows"),
     "config": ("a mean over seeds", "give each its own run name"),
 }
-_SHOWN = 3  # differences named in a note, and names in one before "and N more"
+_SHOWN = 3  # differences named in a message, and names in one
 
 Difference = dict[str, tuple[object, object]]  # what differs, with both values
 
@@ -116,8 +116,7 @@ def _words(differs: Difference) -> str:
         f"{name} is {_text(one)} in one row and {_text(other)} in another"
         for name, (one, other) in differs.items()
     ]
-    more = len(texts) - _SHOWN
-    return ", ".join(texts[:_SHOWN]) + (f" and {more} more differences" if more > 0 else "")
+    return some_names(texts, _SHOWN)
 
 
 def _text(value: object) -> str:

@@ -99,51 +99,42 @@ def comparison_tables(track: Track, key: str) -> list[Table]:
     """
     runs = ordered_runs(track, key)
     galleries = {gallery for run in runs for gallery in run.galleries}
-    tables = [_merged_final(track, runs, key)] if "merged" in galleries else []
-    if "own" in galleries:
-        tables += [_own_final(track, runs, key), _forgetting(runs, key)]
+    tables = [_final(track, runs, key, one) for one in ("merged", "own") if one in galleries]
+    tables += [_forgetting(runs, key)] if "own" in galleries else []
     benchmarks = _benchmarks(track, key)
     return tables if benchmarks is None else [*tables, benchmarks]
 
 
-def _merged_final(track: Track, runs: Sequence[Run], key: str) -> Table:
-    measures = [("merged_final", one) for one in track.keys]
-    has_loss = _is_defined(runs, key, "bwt_ctp")
-    measures += [("bwt_ctp", key)] if has_loss else []
-    columns = [*_key_columns(track), *([_column("bwt_ctp")] if has_loss else [])]
-    more, cells = _oracle_columns(track, key, "merged")
-    values: _Values = {
-        run.name: [*(run.summary(k, name) for name, k in measures), *cells.get(run.name, ())]
-        for run in runs
-    }
-    readings = [f"bwt_ctp (in {key}): {DEFINITIONS['bwt_ctp'].reading}"] if has_loss else []
-    return _comparison(
-        "Last model, merged gallery of all tasks", runs, runs, [*columns, *more], values,
-        readings=(*readings, *_oracle_reading(more, key)), name="merged-final",
-    )  # fmt: skip
-
-
-def _own_final(track: Track, runs: Sequence[Run], key: str) -> Table:
-    changes = {run.name: run.change(key) for run in runs}
-    has_change = any(changes.values())
-    more, cells = _oracle_columns(track, key, "own")
+def _final(track: Track, runs: Sequence[Run], key: str, gallery: str) -> Table:
+    """Final scores on a gallery in every metric, with what was lost or has changed in `key`."""
+    is_own = gallery == "own"
+    last = {run.name: run.change(key) if is_own else run.summary(key, "bwt_ctp") for run in runs}
+    name, reading = (
+        ("change", _CHANGE_READING) if is_own else ("bwt_ctp", DEFINITIONS["bwt_ctp"].reading)
+    )
+    has_last = any(last.values())
+    more, cells = _oracle_columns(track, key, gallery)
     values: _Values = {
         run.name: [
-            *(run.summary(one, "own_final") for one in track.keys),
-            *([changes[run.name]] if has_change else []),
+            *(run.summary(one, f"{gallery}_final") for one in track.keys),
+            *([last[run.name]] if has_last else []),
             *cells.get(run.name, ()),
         ]
         for run in runs
     }
-    columns = _key_columns(track)
-    columns += [Column("change", higher_is_better=True)] if has_change else []
-    trained = [run for run in runs if run.steps]
-    readings = [f"change (in {key}): {_CHANGE_READING}"] if has_change else []
+    columns = [Column(one, higher_is_better=True) for one in track.keys]
+    columns += [
+        Column(name, higher_is_better=is_own or DEFINITIONS["bwt_ctp"].higher_is_better)
+    ] * has_last
+    readings = [f"{name} (in {key}): {reading}"] if has_last else []
+    titles = {"own": "mean over the tasks' own galleries", "merged": "merged gallery of all tasks"}
+    trained = [run for run in runs if run.steps or not is_own]
     found = _comparison(
-        "Last model, mean over the tasks' own galleries", runs, trained, [*columns, *more], values,
-        readings=(*readings, *_oracle_reading(more, key)), name="own-final",
+        f"Last model, {titles[gallery]}", runs, trained, [*columns, *more], values,
+        readings=(*readings, *_oracle_reading(more, key)), name=f"{gallery}-final",
     )  # fmt: skip
-    return replace(found, groups=(*_starts(track, runs, len(found.columns)), *found.groups))
+    starts = _starts(track, runs, len(found.columns)) if is_own else ()
+    return replace(found, groups=(*starts, *found.groups))
 
 
 def oracle_gap(
@@ -297,10 +288,6 @@ def _words(runs: Sequence[Run]) -> _Words:
     if len({len(run.seeds) for run in runs}) > 1:
         words.append((Column("seeds"), {run.name: str(len(run.seeds)) for run in runs}))
     return words
-
-
-def _key_columns(track: Track) -> list[Column]:
-    return [Column(one, higher_is_better=True) for one in track.keys]
 
 
 def _column(name: str) -> Column:

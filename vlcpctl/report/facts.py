@@ -57,8 +57,8 @@ _RECALL = re.compile(r"r@([0-9]+|mean)", re.IGNORECASE)  # as papers write it
 _KEY = re.compile(
     r"(i2t|t2i)_r(\d+|mean)|rm|map_\d+|acc\d+|top\d+|mean_per_class_recall|" + "|".join(METRICS)
 )
-# A set of characters as `fnmatch` reads it, or any one character.
-_GLOB_PART = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
+# Sets of characters as `fnmatch` reads them, and any other characters but a comma.
+_PART = re.compile(r"(?:\[!?\]?[^\]]*\]|[^,])+")
 _OF_MODEL = ("evaluator", "protocol", "split", "run", "method")
 # Which fields narrow the choice of a metric; config.NAME does for all.
 _TAKES: dict[Kind, tuple[str, ...]] = {
@@ -187,7 +187,7 @@ def parse_selectors(text: str, where: str, *, is_column: bool) -> Pairs:
     given twice, or a step that is not a number, "last" or "start".
     """
     found: dict[str, str] = {}
-    for part in _parts(text):
+    for part in _PART.findall(text) or [""]:
         field, equals, glob = part.partition("=")
         if not equals:
             raise UsageError(f"{where}: {part!r} is not FIELD=GLOB; write a comma in a name as [,]")
@@ -205,21 +205,6 @@ def parse_selectors(text: str, where: str, *, is_column: bool) -> Pairs:
             )
         found[field] = glob
     return tuple(found.items())
-
-
-def _parts(text: str) -> list[str]:
-    """The parts of a text between commas; a comma inside brackets is part of a glob.
-
-    >>> _parts("data=a[,]b,run=x")
-    ['data=a[,]b', 'run=x']
-    """
-    parts = [""]
-    for found in _GLOB_PART.findall(text):
-        if found == ",":
-            parts.append("")
-        else:
-            parts[-1] += found
-    return parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -539,7 +524,8 @@ class Facts:
         key = metric.key or self._key(drop.track)
         if drop.key != key:
             return
-        value, why, interval = drop.last, "it lacks rows of its last model", None
+        value, interval = drop.last, None
+        why: str | None = "it lacks rows of its last model"
         if metric.name:
             value, why = drop.drop, drop.undefined
             ends = drop.interval

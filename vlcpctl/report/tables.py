@@ -41,7 +41,6 @@ from vlcpctl.report.table import (
 
 MOST_SHOWN = 100  # steps, and tasks, that the matrices of a report show
 _FIRST, _LAST = 3, 7  # steps of a long run that a table of guards shows
-_MOST_CALIBRATED = 200  # rows
 _REASONS = 6  # reasons for undefined drops that are shown
 _BLANK = TableCell("", is_faint=True)
 _DASH = TableCell(UNDEFINED, is_faint=True)
@@ -576,10 +575,9 @@ def calibration_table(curves: Iterable[Curve], title: str) -> Table | None:
     A group for each run, a row for each guard and task, and three columns for each metric: the
     baseline, the model of the step before, if any run has one that is not its start, and the last.
     """
-    every = [one for one in curves if any(one.at(one.run.of.last, key) for key in METRICS)]
-    if not every:
+    found = [one for one in curves if any(one.at(one.run.of.last, key) for key in METRICS)]
+    if not found:
         return None
-    found = every[:_MOST_CALIBRATED]
     has_before = any(one.run.of.before != START for one in found)
     models = [*(_MODELS if has_before else ["start"]), "last"]
     columns = [Column("data", is_number=False)]
@@ -605,9 +603,7 @@ def calibration_table(curves: Iterable[Curve], title: str) -> Table | None:
             if one.run.name == run
         )
         groups.append(RowGroup(run, rows))
-    cut = [f"shows {len(found)} of {len(every)} rows; facts.csv has all"]
-    notes = (*(cut if len(found) < len(every) else []), *_CALIBRATION)
-    notes = (*notes, *seed_notes(groups, [len(one.run.seeds) for one in found]))
+    notes = (*_CALIBRATION, *seed_notes(groups, [len(one.run.seeds) for one in found]))
     return Table(title, tuple(columns), tuple(groups), notes, name="calibration")
 
 

@@ -13,7 +13,7 @@ from vlcpctl.core.errors import BadInput, TooManySkipped, UsageError
 from vlcpctl.data.sources.find import find_inputs
 from vlcpctl.data.splitting.plan import identity, plan_of
 from vlcpctl.data.splitting.request import SplitOptions
-from vlcpctl.data.splitting.stream import describe_plan, make_stream
+from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.task import Task, open_stream
 from vlcpctl.testing.tiny_stream import make_image
 
@@ -240,13 +240,6 @@ def test_a_row_of_another_width_is_skipped_and_named(tmp_path: Path) -> None:
     pairs = read_pairs(write(tmp_path / "t.csv", text))
     assert pairs[1].flaw == "4 values where the first line names 3 columns"
     assert [pair.place for pair in pairs] == [0, 1, 2]
-
-
-def test_a_list_is_described_without_reading_an_image(tmp_path: Path) -> None:
-    path = write(tmp_path / "list.json", [{"image": "missing.jpg", "caption": "c"}])
-    plan = describe_plan(SplitOptions(sources=[str(path)], by="source"), tmp_path / "out")
-    assert plan["pairs"] is None
-    assert plan["bytes"] == path.stat().st_size
 
 
 def test_roots_that_change_nothing_or_are_not_there_are_refused(tmp_path: Path) -> None:

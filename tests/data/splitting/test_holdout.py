@@ -114,29 +114,6 @@ def test_the_images_with_the_lowest_positions_are_held_out() -> None:
     ]
 
 
-def test_what_one_task_holds_out_is_trained_on_in_none() -> None:
-    counted = CountedHoldout(parse_holdout("test=5"))
-    for sha in HASHES[:40]:
-        counted.count("a", sha)
-    for sha in HASHES[:80]:
-        counted.count("b", sha)
-    counted.decide()
-    held = {
-        sha
-        for task, end in (("a", 40), ("b", 80))
-        for sha in HASHES[:end]
-        if counted.split_of(task, sha) == "test"
-    }
-    trained = {
-        sha
-        for task, end in (("a", 40), ("b", 80))
-        for sha in HASHES[:end]
-        if counted.split_of(task, sha) == "train"
-    }
-    assert held
-    assert not held & trained
-
-
 @given(st.sets(st.integers(0, 1999), min_size=1), st.sampled_from(["1%", "10%", "33.3%", "90%"]))
 def test_a_small_task_holds_out_a_share_instead(numbers: set[int], most: str) -> None:
     counted = CountedHoldout(parse_most(most, parse_holdout("test=20,val=10")))

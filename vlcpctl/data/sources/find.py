@@ -122,11 +122,11 @@ def _list(path: Path) -> Source:
 
 
 def _parquet(path: Path) -> Source:
-    return Source(path, "table", tables.parquet, tables.begin_parquet, tables.count_parquet)
+    return Source(path, "table", tables.parquet, tables.begin_parquet)
 
 
 def _arrow(path: Path, split: str | None = None) -> Source:
-    return Source(path, "table", tables.arrow, tables.begin_arrow, tables.count_arrow, split)
+    return Source(path, "table", tables.arrow, tables.begin_arrow, split)
 
 
 def _opened(path: Path) -> Source:
@@ -168,7 +168,7 @@ def _splits_in(directory: Path) -> list[Source]:
     if not (directory / MANIFESTS["task"]).is_file():
         return []
     return [
-        Source(path, "task", tables.task, tables.begin_parquet, tables.count_task, name)
+        Source(path, "task", tables.task, tables.begin_parquet, name)
         for name in open_task(directory).manifest.splits
         for path in [directory / f"{name}.parquet"]
     ]
@@ -271,7 +271,7 @@ def _image_folders(directory: Path, names: list[str]) -> list[Source]:
             continue
         _check(path)
         table = _parquet(path) if path.suffix == ".parquet" else _list(path)
-        if columns_of_files(path, table.start[0]):
+        if columns_of_files(path, table.start.names):
             split = split_of_directories(path.relative_to(directory))
             found.append(replace(table, split=split, is_folder=True))
     kinds = {one.path.name: one.path for one in found}

@@ -31,6 +31,7 @@ from vlcpctl.data.sources.source import (
     RECORD_LENGTH,
     Record,
     Row,
+    Start,
     Wants,
 )
 from vlcpctl.files.inputs import open_regular, open_text
@@ -82,7 +83,7 @@ def listed(path: Path, wants: Wants) -> Iterator[Row]:
         yield number, _described(record)
 
 
-def begin_list(path: Path) -> tuple[list[str], list[Record]]:
+def begin_list(path: Path) -> Start:
     """The columns of the first record, in JSON Lines of the first 100; and the first 100 records.
 
     Raises BadInput if there are none, if none is readable, or beyond `MOST_COLUMNS`.
@@ -101,7 +102,7 @@ def begin_list(path: Path) -> tuple[list[str], list[Record]]:
         raise BadInput(f"{path} lists no images")
     if not names and FLAW in records[0]:
         raise BadInput(f"{path}, {records[0][FLAW][1]}")
-    return list(names), records
+    return Start(list(names), records)
 
 
 # -- CSV and TSV

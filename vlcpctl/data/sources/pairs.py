@@ -186,7 +186,7 @@ def _roles(source: Source, columns: Columns, *, images: bool = True) -> _Roles:
 
     Raises BadInput if a required column is missing, is there twice or has lists of values.
     """
-    path, names = source.path, source.start[0]
+    path, names = source.path, source.start.names
     caption, label, key, image = columns.caption, columns.label, None, columns.image
     if source.kind == "task":
         caption, label, key, image = caption or "captions", label or "label", "source_key", IMAGE
@@ -213,7 +213,7 @@ def _roles(source: Source, columns: Columns, *, images: bool = True) -> _Roles:
 
 def _checked(source: Source, columns: Columns, roles: _Roles) -> _Roles:
     """The roles, by what the first rows hold. Raises BadInput for a column that cannot have its."""
-    first = source.start[1]
+    first = source.start.first
     if not first:
         rows = source.read(source.path, Wants(roles.names(), images=False))
         first = [record for _, record in islice(rows, FIRST_ROWS)]
@@ -275,7 +275,7 @@ def _pick(path: Path, names: list[str], given: str | None, usual: Sequence[str])
 
 def has_image_column(source: Source) -> bool:
     """Whether a source has a column of images by a usual name. Raises BadInput if damaged."""
-    return _pick(source.path, source.start[0], None, USUAL_IMAGE) is not None
+    return _pick(source.path, source.start.names, None, USUAL_IMAGE) is not None
 
 
 def _existing(path: Path, names: list[str], given: str) -> str:
@@ -414,7 +414,7 @@ def _is_same(one: Pair, other: Pair) -> bool:
 
 def _unlisted(source: Source, image: str) -> Iterator[Pair]:
     """A pair with a flaw for each image that no column of file names has."""
-    wanted = [one for one in source.start[0] if one == image or one.endswith("file_name")]
+    wanted = [one for one in source.start.names if one == image or one.endswith("file_name")]
     rows = source.read(source.path, Wants(tuple(wanted)))
     texts = (text_of(record.get(name)) for _, record in rows for name in wanted)
     for place, record in not_listed(source.path, texts):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -162,6 +162,14 @@ class Wants:
     log: FileLog | None = None
 
 
+class Start(NamedTuple):
+    """What is known of a source before its pairs are read; a sample has no columns."""
+
+    names: list[str]  # of the columns
+    first: Sequence[Record] = ()  # the first records, if they were read for the names
+    rows: int | None = None  # their number, if it is known without reading them
+
+
 Reader = Callable[[Path, Wants], Iterator[Row]]
 
 
@@ -177,20 +185,11 @@ class Source:
     path: Path
     kind: str
     read: Reader
-    # The names of the columns, and the first records if they were read for them; None for samples.
-    begin: Callable[[Path], tuple[list[str], list[Record]]] | None = None
-    rows: Callable[[Path], int] | None = None  # their number, if it is known without reading them
+    begin: Callable[[Path], Start] | None = None  # None for samples
     split: str | None = None  # that its name or its directory says
     is_folder: bool = False  # whether it is the metadata of an `imagefolder`
 
     @cached_property
-    def start(self) -> tuple[list[str], list[Record]]:
-        """The names of the columns, and the first records if they were read for them.
-
-        Raises BadInput if the source is damaged.
-        """
-        return self.begin(self.path) if self.begin else ([], [])
-
-    def count(self) -> int | None:
-        """The number of pairs; None if it is not known without reading them."""
-        return self.rows(self.path) if self.rows else None
+    def start(self) -> Start:
+        """What is known before pairs are read. Raises BadInput if the source is damaged."""
+        return self.begin(self.path) if self.begin else Start([])

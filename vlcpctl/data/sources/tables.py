@@ -28,8 +28,8 @@ from vlcpctl.data.sources.source import (
     IMAGE,
     MOST_COLUMNS,
     ROW_BYTES,
-    Record,
     Row,
+    Start,
     Typed,
     Wants,
 )
@@ -68,16 +68,10 @@ def parquet(path: Path, wants: Wants) -> Iterator[Row]:
             yield number, record
 
 
-def begin_parquet(path: Path) -> tuple[list[str], list[Record]]:
-    """The columns of a Parquet file. Raises BadInput if it cannot be read."""
+def begin_parquet(path: Path) -> Start:
+    """The columns and rows of a Parquet file. Raises BadInput if it cannot be read."""
     with _parquet_file(path) as file:
-        return _names(path, file.schema_arrow), []
-
-
-def count_parquet(path: Path) -> int:
-    """The number of rows, from the file's metadata. Raises BadInput if it cannot be read."""
-    with _parquet_file(path) as file:
-        return int(file.metadata.num_rows)
+        return Start(_names(path, file.schema_arrow), rows=int(file.metadata.num_rows))
 
 
 def _parquet_file(path: Path) -> pq.ParquetFile:
@@ -127,16 +121,15 @@ def arrow(path: Path, wants: Wants) -> Iterator[Row]:
         yield from _rows(path, stream.schema, _pieces(path, source, stream, wants.names))
 
 
-def begin_arrow(path: Path) -> tuple[list[str], list[Record]]:
-    """The columns of an Arrow stream. Raises BadInput if it cannot be read."""
-    with _mapped(path) as source, reading(path):
-        return _names(path, pa.ipc.open_stream(source).schema), []
+def begin_arrow(path: Path) -> Start:
+    """The columns and rows of an Arrow stream, by the headers of its batches.
 
-
-def count_arrow(path: Path) -> int:
-    """The number of rows, from the headers of the batches. Raises BadInput if damaged."""
+    Raises BadInput if it is damaged.
+    """
     with _mapped(path) as source, reading(path):
-        return sum(batch.num_rows for batch in _batches(path, source, pa.ipc.open_stream(source)))
+        stream = pa.ipc.open_stream(source)
+        names = _names(path, stream.schema)
+        return Start(names, rows=sum(one.num_rows for one in _batches(path, source, stream)))
 
 
 def _mapped(path: Path) -> pa.MemoryMappedFile:
@@ -218,11 +211,6 @@ def task(path: Path, wants: Wants) -> Iterator[Row]:
             record[IMAGE] = split.image(int(number))
         record["split"] = path.stem
         yield number, record
-
-
-def count_task(path: Path) -> int:
-    """The number of images. Raises BadInput if the task is damaged."""
-    return open_task(path.parent).manifest.splits[path.stem].images
 
 
 # -- values

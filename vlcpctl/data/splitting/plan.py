@@ -61,7 +61,7 @@ class Plan:
 
     def rows(self) -> int:
         """The number of pairs to read, or 0 if a source does not store it."""
-        counts = [file.count() for file in self.files]
+        counts = [file.start.rows for file in self.files]
         known = 0 if None in counts else sum(count or 0 for count in counts)
         return min(known, self.options.limit or known)
 

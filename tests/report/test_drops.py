@@ -84,9 +84,8 @@ def test_a_task_of_the_stream_has_a_drop_and_is_no_guard(tmp_path: Path) -> None
     found = drop_of(report(tmp_path, WEEKS), NAMES[0])
     assert found.drop
     assert (found.drop.mean, found.is_guard) == (5, False)
-    assert drop_of(report(tmp_path, WEEKS), NAMES[1]).undefined == (
-        "its baseline was not evaluated on 01-people"
-    )
+    judged = report(tmp_path, WEEKS, fail_if=["drop@data=01-*:gt:9"])
+    assert drop_of(judged, NAMES[1]).undefined == ("its baseline was not evaluated on 01-people")
 
 
 def test_seeds_are_compared_one_by_one_with_one_start(tmp_path: Path) -> None:

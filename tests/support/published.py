@@ -9,7 +9,7 @@ from typing import Any
 
 from support.eval_rows import read_back
 
-from vlcpctl.report.papers import Filled
+from vlcpctl.report.papers import Paper
 from vlcpctl.report.report import ReportRequest, build
 
 ABOUT = {"paper": "Example", "number": "Table 1", "caption": "final scores"}
@@ -38,7 +38,7 @@ def fill(
     lines: Sequence[Sequence[str]],
     rows: list[dict[str, Any]],
     **about: str,
-) -> Filled:
+) -> Paper:
     """The table with the values of evaluation rows."""
     file = write_table(path / "mine.csv", columns, lines, **about)
     request = ReportRequest(tables=[str(file)], allow_missing=True)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.words import printable
-from vlcpctl.files.rows import COUNTS, OPTIONS_OF_DATA, OPTIONS_OF_SEED, Row
+from vlcpctl.files.rows import COUNTS, OPTIONS_OF_DATA, OPTIONS_OF_SEED, Row, firsts
 from vlcpctl.report.scores import is_outside, track_key
 
 # The fields of --allow-mixed: what rows cannot share if one of them differs, and what to do.
@@ -21,7 +21,6 @@ FIELDS = {
     "seed": ("a checkpoint", "remove the copied rows"),
     "config": ("a mean over seeds", "give each its own run name"),
 }
-_OF_MODEL = frozenset({"checkpoint", "seed", "config"})
 _SHOWN = 3  # differences named in a note, and names in one before "and N more"
 
 Difference = dict[str, tuple[object, object]]  # what differs, with both values
@@ -30,10 +29,12 @@ Difference = dict[str, tuple[object, object]]  # what differs, with both values
 class _Rule(NamedTuple):
     """Rows of one group must not differ in a value; of None, nothing is compared.
 
-    Values are cheap to compare; `details` tell what differs, or that nothing does.
+    Both are of the model, of the data, or of the data of a curve: of run, seed and data. Values are
+    cheap to compare; `details` tell what differs, or that nothing does.
     """
 
     field: str
+    part: str
     group: Callable[[Row], Hashable]
     value: Callable[[Row], Hashable]
     details: Callable[[Row], Mapping[str, object]]
@@ -59,13 +60,11 @@ def require_comparable(rows: Sequence[Row], allow_mixed: Collection[str] = ()) -
     curve, a table or a mean over seeds differ in any other field.
     """
     mixed: dict[str, list[str]] = {}
-    models: dict[Hashable, Row] = {}  # a row of each: all others have the same checkpoint
-    for row in rows:
-        models.setdefault((row.run, row.seed, row.step, row.checkpoint, id(row.config)), row)
+    # A row of each: all others have the same checkpoint, or the same data.
+    parts = {"model": firsts(rows, "model_part"), "data": firsts(rows, "data_part")}
+    parts["curve"] = _of_curves(rows)
     for rule in _RULES:
-        of_rule = list(models.values()) if rule.field in _OF_MODEL else rows
-        if len(set(map(rule.value, of_rule))) < 2:
-            continue  # as in most reports for most rules: no need to know the group of each row
+        of_rule = parts[rule.part]
         groups: dict[Hashable, tuple[Row, Hashable]] = {}
         found: dict[Hashable, tuple[str, str]] = {}
         for row in of_rule:
@@ -195,26 +194,29 @@ def _options(is_wanted: Callable[[str], bool]) -> Callable[[Row], Mapping[str, o
     return lambda row: {name: value for name, value in row.options.items() if is_wanted(name)}
 
 
-_LIMIT = _Rule("limit", _table, lambda row: (row.limit,), lambda row: {"limit": row.limit})
-_DATA = _Rule("data", _curve, lambda row: row.data, lambda row: {"data": row.data})
-_COUNTS = _Rule("counts", _counted, attrgetter(*COUNTS), lambda row: row.counts)
+_LIMIT = _Rule("limit", "data", _table, lambda row: (row.limit,), lambda row: {"limit": row.limit})
+_DATA = _Rule("data", "curve", _curve, lambda row: row.data, lambda row: {"data": row.data})
+_COUNTS = _Rule("counts", "data", _counted, attrgetter(*COUNTS), lambda row: row.counts)
 # Rows share equal options, so that their identity tells most of them apart.
 _RULES = (
     _LIMIT,
     _Rule(
         "options",
+        "data",
         _table,
         lambda row: id(row.options),
         _options(lambda name: name not in {*OPTIONS_OF_DATA, *OPTIONS_OF_SEED}),
     ),
     _Rule(
         "options",
+        "data",
         _same_data,
         lambda row: id(row.options),
         _options(lambda name: name in OPTIONS_OF_DATA),
     ),
     _Rule(
         "options",
+        "curve",
         lambda row: (*track_key(row), row.run, row.seed),
         lambda row: id(row.options),
         _options(lambda name: name in OPTIONS_OF_SEED),
@@ -223,18 +225,21 @@ _RULES = (
     _COUNTS,
     _Rule(
         "checkpoint",
+        "model",
         lambda row: (row.run, row.seed, row.step),
         lambda row: row.checkpoint,
         lambda row: {"checkpoint": row.checkpoint},
     ),
     _Rule(
         "seed",
+        "model",
         lambda row: None if row.step is None else (row.run, row.step, row.checkpoint),
         lambda row: row.seed,
         lambda row: {"seed": row.seed},
     ),
     _Rule(
         "config",
+        "model",
         lambda row: None if row.step is None else (row.run, row.step),
         lambda row: row.config and row.config["id"],
         lambda row: row.config["values"] if row.config else {},
@@ -244,6 +249,7 @@ _OF_BASELINE = (
     _LIMIT,
     _Rule(
         "options",
+        "data",
         _table,
         lambda row: id(row.options),
         _options(lambda name: name not in OPTIONS_OF_SEED),
@@ -255,12 +261,15 @@ _OF_BASELINE = (
 
 def row_notes(rows: Sequence[Row]) -> list[str]:
     """Notes about rows that can be compared, but with care."""
-    # One of each run and seed on the same data, whatever the steps.
-    data: dict[Hashable, Row] = {}
+    return [*_data_notes(_of_curves(rows)), *_chain_notes(firsts(rows, "model_part"))]
+
+
+def _of_curves(rows: Iterable[Row]) -> list[Row]:
+    """One of each run and seed on the same data, whatever the steps."""
+    found: dict[Hashable, Row] = {}
     for row in rows:
-        about = row.data, row.data_content, row.task, id(row.tasks), row.gallery, row.split
-        data.setdefault((row.run, row.seed, row.evaluator, row.protocol, *about), row)
-    return [*_data_notes(list(data.values())), *_chain_notes(rows)]
+        found.setdefault((row.run, row.seed, row.data_part), row)
+    return list(found.values())
 
 
 def _data_notes(rows: Sequence[Row]) -> Iterator[str]:

@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
@@ -185,24 +186,24 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _widths(table: Table, width: int) -> list[int]:
-    """Terminal cells of each column; the first takes what leaves room for numbers.
-
-    The last column under an upper heading is as wide as this needs.
-    """
+    """Terminal cells of each column; the first takes what leaves room for numbers."""
     from rich.cells import cell_len
 
-    rows = [row for group in table.groups for row in group.rows]
+    rows = [*_headings(table), *(row for group in table.groups for row in group.rows)]
     first, *others = (
-        max(cell_len(text) for text in (column.name, *(row[place].line for row in rows)))
-        for place, column in enumerate(table.columns)
+        max(cell_len(cell.line) for cell in cells) for cells in zip(*rows, strict=True)
     )
-    widths = [min(first, max(width // 2, width - _ROOM)), *others]
-    place = 0
+    return [min(first, max(width // 2, width - _ROOM)), *others]
+
+
+def _headings(table: Table) -> list[list[TableCell]]:
+    """The upper headings, each above the first of its columns, if there are any, and the names."""
+    upper: list[str] = []
     for over, count in upper_headings(table.columns):
-        place += count
-        room = _total(widths[place - count : place])
-        widths[place - 1] += max(0, cell_len(over) + (_GAP if count > 1 else 0) - room)
-    return widths
+        upper += [over, *[""] * (count - 1)]
+    lines = [upper] if upper else []
+    lines.append([column.name for column in table.columns])
+    return [[TableCell(text, is_faint=True) for text in line] for line in lines]
 
 
 def _block(table: Table, width: int) -> Text:
@@ -211,29 +212,12 @@ def _block(table: Table, width: int) -> Text:
 
     widths = _widths(table, width)
     rule = Text("-" * _total(widths), "dim")
-    head = [TableCell(column.name, is_faint=True) for column in table.columns]
     lines = [Text(table.title, "bold"), rule]
-    lines += [_upper_line(table, widths)] if upper_headings(table.columns) else []
-    lines.append(_line(head, table, widths))
+    lines += [_line(line, table, widths) for line in _headings(table)]
     for group in table.groups:
         lines += [rule, *([Text(group.name, "italic")] if group.name else [])]
         lines += [_line(row, table, widths) for row in group.rows]
     return Text("\n").join([*lines, rule, Text()])
-
-
-def _upper_line(table: Table, widths: list[int]) -> Text:
-    """The upper headings, between dashes in the middle of their columns if there are several."""
-    from rich.text import Text
-
-    parts, place = [], 0
-    for over, count in upper_headings(table.columns):
-        room = _total(widths[place : place + count])
-        is_joined = over and count > 1
-        text = Text(f" {over} " if is_joined else over, overflow="ellipsis")
-        text.align("center" if is_joined else "right", room, "-" if is_joined else " ")
-        parts.append(text)
-        place += count
-    return _joined(parts, "dim")
 
 
 def _line(cells: Iterable[TableCell], table: Table, widths: list[int]) -> Text:
@@ -246,14 +230,7 @@ def _line(cells: Iterable[TableCell], table: Table, widths: list[int]) -> Text:
         text = Text(cell.line, style, overflow="ellipsis")
         text.align("right" if column.is_number else "left", width)
         texts.append(text)
-    return _joined(texts)
-
-
-def _joined(parts: Iterable[Text], style: str = "") -> Text:
-    from rich.text import Text
-
-    line = Text(" " * _GAP).join(parts)
-    line.stylize(style)
+    line = Text(" " * _GAP).join(texts)
     line.rstrip()
     return line
 
@@ -290,7 +267,7 @@ def markdown_line(text: str) -> str:
 
 
 def _markdown_cell(cell: TableCell) -> str:
-    text = as_markdown(cell.line)
+    text = cell.line if cell.value is not None else as_markdown(cell.line)
     return f"**{text}**" if text and (cell.is_best or cell.is_strong) else text
 
 
@@ -337,8 +314,13 @@ def csv_text(lines: Iterable[Iterable[str]]) -> str:
     """The lines as CSV, in which a spreadsheet computes nothing."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerows([literal(printable(value)) for value in line] for line in lines)
+    writer.writerows(map(_safe, line) for line in lines)
     return file.getvalue()
+
+
+@lru_cache(maxsize=10_000)  # most lines repeat what those before them have
+def _safe(text: str) -> str:
+    return literal(printable(text))
 
 
 def literal(text: str) -> str:

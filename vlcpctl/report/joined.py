@@ -18,7 +18,7 @@ from msgspec import structs
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
-from vlcpctl.files.rows import Row, distinct
+from vlcpctl.files.rows import EarlierCheckpoint, Row, distinct, firsts
 from vlcpctl.report.scores import (
     BASE,
     START,
@@ -72,11 +72,7 @@ class _Position(NamedTuple):
     is_inside: bool
     before: int  # minus its step in the stream
     task: str
-
-    @property
-    def task_step(self) -> int | None:
-        """The place in the stream."""
-        return -self.before if self.is_inside else None
+    task_step: int | None  # its step in the stream
 
 
 def find_baseline(text: str, rows: Sequence[Row]) -> Baseline:
@@ -147,13 +143,14 @@ def joined(
     found, of_baseline = [], []
     for row in rows:
         is_score = row.since is None and row.gallery == "own"
-        starting = sorted(chains.get(row.checkpoint, ())) if is_score else []
+        starting = sorted(chains[row.checkpoint]) if is_score and row.checkpoint in chains else []
         for run, seed in starting:
             names.setdefault(run, set()).add(row.run)
             found.append(_as_start(row, run, seed, places))
         if not starting or row.step is not None or row.run in kept:
             place = places.get((row.run, row.seed), {})
-            found.append(_placed(_since_start(row, chains), place))
+            of_run = row if row.since is None else _since_start(row, row.since, chains)
+            found.append(_placed(of_run, place))
         if baseline is not None and is_score:
             of_baseline += [
                 _as_start(row, run, seed, places)
@@ -198,7 +195,7 @@ def _places(rows: Sequence[Row], starts: Collection[str]) -> dict[Chain, dict[st
             before.add(chain)
         if row.gallery == "own":
             step = row.task_step
-            found = _Position(step_of(row), step is not None, -(step or 0), row.task)
+            found = _Position(step_of(row), step is not None, -(step or 0), row.task, step)
             if found >= of_run.setdefault(row.data, found):
                 of_run[row.data] = found
     _share(places, bounds, before)
@@ -227,7 +224,7 @@ def _placed(row: Row, places: Mapping[str, _Position], *, keeps_place: bool = Tr
     if place is None:
         is_kept = keeps_place or row.gallery != "own"
         return row if is_kept else structs.replace(row, task_step=None)
-    if (place.task_step, place.task) == (row.task_step, row.task):
+    if place.task_step == row.task_step and place.task == row.task:
         return row
     return _named(structs.replace(row, task_step=place.task_step), place.task)
 
@@ -237,10 +234,9 @@ def _named(row: Row, name: str) -> Row:
     return row if row.task == name else structs.replace(row, task=name, tasks=tasks)
 
 
-def _since_start(row: Row, chains: Mapping[str, set[Chain]]) -> Row:
+def _since_start(row: Row, since: EarlierCheckpoint, chains: Mapping[str, set[Chain]]) -> Row:
     """A comparison with the start of the run as one with the run's own first model."""
-    since = row.since
-    if since is None or (row.run, row.seed) not in chains.get(since.checkpoint or "", ()):
+    if (row.run, row.seed) not in chains.get(since.checkpoint or "", ()):
         return row
     return structs.replace(row, since=replace(since, run=row.run, step=None))
 
@@ -251,10 +247,15 @@ def _with_one_name(rows: Sequence[Row], first: int) -> list[Row]:
     The `first` of the rows are of other checkpoints than the rest, whatever their runs.
     """
     names: dict[str, str] = {}
-    for row in rows:
-        if is_outside(row):
-            names[row.data] = min(names.get(row.data, row.task), row.task)
-    if not names:
+    data: dict[str, set[str]] = {}  # by name
+    every = firsts(rows, "data_part")
+    outside = [row for row in every if is_outside(row)]
+    for row in outside:
+        names[row.data] = min(names.get(row.data, row.task), row.task)
+    for row in every:
+        if row.gallery == "own":
+            data.setdefault(row.task, set()).add(row.data)
+    if all(row.task == names[row.data] and len(data[row.task]) == 1 for row in outside):
         return list(rows)
     named = [_named(row, names[row.data]) if is_outside(row) else row for row in rows]
     taken = set(names.values())  # others cannot be the name of two
@@ -298,7 +299,7 @@ def numbered_alike(rows: Sequence[Row]) -> list[Row]:
     """
     named = set[tuple[int, str]]()
     merged = set[tuple[str, ...]]()
-    for row in rows:
+    for row in firsts(rows, "data_part"):
         if row.gallery == "merged":
             merged.add(row.tasks)
         elif row.task_step is not None:
@@ -360,7 +361,7 @@ def lineages(
     rows = [row for row in rows if row.since is None]
     begun = {row.start for row in rows if row.gallery == "own"}
     of_runs = {}
-    for name, members in grouped(rows, lambda row: row.run).items():
+    for name, members in grouped(firsts(rows, "model_part"), lambda row: row.run).items():
         steps = sorted({START, *map(step_of, members)})
         last, before = steps[-1], steps[-2:][0]
         models = {(row.seed, row.checkpoint) for row in members if step_of(row) == last}

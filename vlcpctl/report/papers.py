@@ -15,7 +15,7 @@ import io
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -54,13 +54,18 @@ _KEYS = (Column("row", is_number=False), Column("values", is_number=False))
 
 @dataclass(frozen=True)
 class PaperCell:
-    """What a paper prints in a cell, and what is shown beside it: a fact, or a mean of columns."""
+    """What a paper prints in a cell, and what is shown beside it: a fact, or a mean of columns.
+
+    `here` is the value in the rows of a report, of these `seeds`.
+    """
 
     text: str
     sd: str = ""
     metric: Metric | None = None
     selectors: Pairs = ()
     mean_of: tuple[int, ...] = ()
+    here: Value = None
+    seeds: tuple[int, ...] = ()
 
     @property
     def printed(self) -> float | str | None:
@@ -99,36 +104,22 @@ class Paper:
         about = {**dict.fromkeys(_ABOUT, ""), **self.about}
         return "{paper}, {number}: {caption}".format_map(about)
 
-    @property
-    def has_printed(self) -> bool:
-        """Whether it has a published value; one of a user's own may have none."""
-        return any(cell.text for row in self.rows for cell in row.cells)
-
-
-@dataclass(frozen=True)
-class Filled:
-    """A published table with the values of rows, and the seeds of each, row by row."""
-
-    paper: Paper
-    here: tuple[tuple[Value, ...], ...]
-    seeds: tuple[tuple[tuple[int, ...], ...], ...] = field(repr=False)
-
     def records(self) -> Iterator[dict[str, Any]]:
         """A record with FIELDS for each cell, row by row; None where there is no value.
 
         `paper` and `here` are numbers or text; `sd` is the standard deviation over `n_seeds`.
         """
-        for row, line in zip(self.paper.rows, self.here, strict=True):
-            for column, cell, here in zip(self.paper.columns, row.cells, line, strict=True):
-                value = here if isinstance(here, Spread) else None
+        for row in self.rows:
+            for column, cell in zip(self.columns, row.cells, strict=True):
+                value = cell.here if isinstance(cell.here, Spread) else None
                 yield {
-                    "table": self.paper.name,
+                    "table": self.name,
                     "group": row.group,
                     "row": row.name,
                     "column": _heading(column),
                     "paper": cell.printed,
                     "paper_sd": float(cell.sd) if cell.sd else None,
-                    "here": value.mean if value else here,
+                    "here": value.mean if value else cell.here,
                     "sd": value.sd if value else None,
                     "n_seeds": len(value.values) if value else None,
                 }
@@ -268,24 +259,25 @@ def _chosen(text: str, titles: Sequence[str], keys: Collection[str]) -> PaperCel
     return PaperCell("", metric=metric, selectors=selectors)
 
 
-def fill(paper: Paper, facts: Facts) -> Filled:
+def fill(paper: Paper, facts: Facts) -> Paper:
     """The table with the values of rows.
 
     Raises BadInput, naming what matches, if the selectors of a cell match several values.
     """
-    here, seeds = [], []
+    rows = []
     for row in paper.rows:
-        found = [_found(paper, row, place, facts) for place in range(len(paper.columns))]
-        values = [fact.value if fact else None for fact in found]
-        of_seeds = [fact.seeds if fact else () for fact in found]
-        for place, cell in enumerate(row.cells):
+        cells = list(row.cells)
+        for place, cell in enumerate(cells):
+            if fact := _found(paper, row, place, facts):
+                cells[place] = replace(cell, here=fact.value, seeds=fact.seeds)
+        for place, cell in enumerate(cells):
             if cell.mean_of:
-                values[place] = mean_of_values([values[part] for part in cell.mean_of])
-                shared = {of_seeds[part] for part in cell.mean_of}
-                of_seeds[place] = shared.pop() if len(shared) == 1 else ()
-        here.append(tuple(values))
-        seeds.append(tuple(of_seeds))
-    return Filled(paper, tuple(here), tuple(seeds))
+                parts = [cells[part] for part in cell.mean_of]
+                seeds = parts[0].seeds if len({one.seeds for one in parts}) == 1 else ()
+                mean = mean_of_values([one.here for one in parts])
+                cells[place] = replace(cell, here=mean, seeds=seeds)
+        rows.append(replace(row, cells=tuple(cells)))
+    return replace(paper, rows=tuple(rows))
 
 
 def _found(paper: Paper, row: PaperRow, place: int, facts: Facts) -> Fact | None:
@@ -336,62 +328,49 @@ def mean_of_values(values: Sequence[Value]) -> Spread | None:
     return Spread(tuple(math.fsum(column) / len(known) for column in columns))
 
 
-def paper_table(filled: Filled) -> Table:
+def paper_table(paper: Paper) -> Table:
     """The table with a line of printed values, and one of the values of rows, per row."""
-    paper = filled.paper
+    cells = [cell for row in paper.rows for cell in row.cells]
+    has_printed = any(cell.text for cell in cells)  # one of a user's own may have none
     groups = []
     for name in dict.fromkeys(row.group for row in paper.rows):
-        places = [place for place, row in enumerate(paper.rows) if row.group == name]
-        groups.append(RowGroup(name, tuple(_lines(filled, places))))
+        rows = [row for row in paper.rows if row.group == name]
+        groups.append(RowGroup(name, tuple(_lines(paper, rows, has_printed=has_printed))))
     notes = [one for one in map(paper.about.get, ("citation", "data")) if one]
-    notes = [f"{'paper' if paper.has_printed else 'data'}: {', '.join(notes)}"] if notes else []
-    values = [one for line in filled.here for one in line if isinstance(one, Spread)]
-    counts = sorted({len(one.values) for one in values})
+    notes = [f"{'paper' if has_printed else 'data'}: {', '.join(notes)}"] if notes else []
+    counts = sorted({len(one.here.values) for one in cells if isinstance(one.here, Spread)})
     if counts not in ([], [1]):
         said = " or ".join(map(str, counts))
         notes.append(f"here: mean and sample standard deviation over {said} seeds")
     if any(cell.is_best for group in groups for row in group.rows for cell in row):
         notes.append(BOLD)
-    pairs = list(zip(paper.rows, filled.here, strict=True))
-    shown = {row.run for row, line in pairs if any(one is not None for one in line)}
-    missing = [one for one in dict.fromkeys(row.run for row in paper.rows) if one]
-    if missing := [run for run in missing if run not in shown]:
-        notes.append(f"the rows have no values of: {some_names(missing)}")
+    shown = {row.run for row in paper.rows if any(one.here is not None for one in row.cells)}
+    missing = dict.fromkeys(row.run for row in paper.rows if row.run and row.run not in shown)
+    if missing:
+        notes.append(f"the rows have no values of: {some_names(list(missing))}")
     columns, every = (*_KEYS, *paper.columns), (*notes, *paper.notes)
     return Table(paper.title, columns, tuple(groups), every, keys=len(_KEYS), is_ordered=True)
 
 
-def _lines(filled: Filled, places: Sequence[int]) -> Iterator[tuple[TableCell, ...]]:
-    paper = filled.paper
-    here = [
-        [
-            _here(value, decimals)
-            for value, decimals in zip(filled.here[place], paper.decimals, strict=True)
-        ]
-        for place in places
-    ]
+def _lines(
+    paper: Paper, rows: Sequence[PaperRow], *, has_printed: bool
+) -> Iterator[tuple[TableCell, ...]]:
+    here = []  # by column
     for number, column in enumerate(paper.columns):
-        cells = RowGroup("", tuple((line[number],) for line in here))
-        seeds = [filled.seeds[place][number] for place in places]
-        marked = with_best_marked((column,), cells, seeds)
-        for line, (cell,) in zip(here, marked.rows, strict=True):
-            line[number] = cell
-    for place, line in zip(places, here, strict=True):
-        row = paper.rows[place]
-        name = TableCell(row.name)
-        if paper.has_printed:
-            printed = (
-                TableCell(
-                    one.text,
-                    one.sd,
-                    one.printed if isinstance(one.printed, float) else None,
-                    is_faint=True,
-                )
-                for one in row.cells
-            )
-            yield name, TableCell("paper", is_faint=True), *printed
-            name = TableCell("")
-        yield name, TableCell("here"), *line
+        cells = [row.cells[number] for row in rows]
+        group = RowGroup("", tuple((_here(one.here, paper.decimals[number]),) for one in cells))
+        marked = with_best_marked((column,), group, [one.seeds for one in cells])
+        here.append([cell for (cell,) in marked.rows])
+    for row, *line in zip(rows, *here, strict=True):
+        if not has_printed:
+            yield TableCell(row.name), TableCell("here"), *line
+            continue
+        printed = (
+            (one, one.printed if isinstance(one.printed, float) else None) for one in row.cells
+        )
+        cells_ = (TableCell(one.text, one.sd, value, is_faint=True) for one, value in printed)
+        yield TableCell(row.name), TableCell("paper", is_faint=True), *cells_
+        yield TableCell(""), TableCell("here"), *line
 
 
 def _here(value: Value, decimals: int) -> TableCell:

@@ -22,7 +22,7 @@ import numpy as np
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.core.number_lists import compact_json, rounded
 from vlcpctl.files.ids import content_id
-from vlcpctl.files.rows import PART_OF, Row
+from vlcpctl.files.rows import PART_OF, Row, firsts
 from vlcpctl.metrics.chance import PER_REPORT
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.angles import CheckpointPair, SpatialTrack, collect_spatial_tracks
@@ -47,7 +47,7 @@ from vlcpctl.report.gates import (
     verdicts_table,
 )
 from vlcpctl.report.joined import Baseline, JoinedRows, find_baseline, joined, lineages
-from vlcpctl.report.papers import Filled, fill, load_paper, paper_table, table_id
+from vlcpctl.report.papers import Paper, fill, load_paper, paper_table, table_id
 from vlcpctl.report.ranks import RankIntervals
 from vlcpctl.report.rollout import (
     CHOICES,
@@ -130,7 +130,6 @@ _OF_MODEL, _OF_DATA = (
     attrgetter(*(name for name, part in PART_OF.items() if part == of and name not in _NOT_STORED))
     for of in ("model_part", "data_part")
 )
-_OF_ROW = attrgetter("metrics", "degrees")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +176,7 @@ class Document:
     spatial_tracks: tuple[SpatialTrack, ...]
     roll_outs: tuple[RollOut, ...]  # of runs that were evaluated on an index of another model
     verdicts: tuple[Verdict, ...] = ()
-    published: tuple[Filled, ...] = ()  # tables of papers, in the order of --table
+    published: tuple[Paper, ...] = ()  # tables of papers, in the order of --table
     forgotten: Forgotten | None = None  # from ranks
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # --group-by: runs by line
     choices: tuple[Choice, ...] = ()  # of --best
@@ -354,7 +353,7 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
             *(cards.notes if cards else ()),
         ),
         tuple(curves),
-        tuple(_drops(curves, "baseline", intervals)),
+        tuple(_drops(_shown(curves, request), "baseline", intervals)),
         (*losses, *judged_losses(rolled)),
         spatial,
         rolled,
@@ -450,6 +449,12 @@ def _against(gates: Sequence[Gate], *, has_ranks: bool) -> list[Against]:
     is_mean = has_ranks and "bwt_gem" in names  # its interval is that of a mean of such drops
     against += ["learned"] if is_mean or "worst_week" in names else []
     return against
+
+
+def _shown(curves: Sequence[Curve], request: ReportRequest) -> list[Curve]:
+    """The curves whose drops are shown: of tasks, all only if a condition may select them."""
+    is_every = bool(request.fail_if or request.tables)
+    return [one for one in curves if is_every or one.is_guard or one.pairs()]
 
 
 def _drops(curves: Sequence[Curve], against: Against, intervals: RankIntervals) -> list[Drop]:
@@ -754,14 +759,13 @@ def _options(request: ReportRequest) -> dict[str, Any]:
 def _rows_id(rows: Sequence[Row]) -> str:
     """An id of the rows, whatever their order and places."""
     encode = msgspec.json.Encoder(order="deterministic").encode
-    models: dict[object, bytes] = {}  # what many rows have in common; a row alone has one part
-    data: dict[object, bytes] = {}
-    lines = []
-    for row in rows:
-        if row.model_part not in models:
-            models[row.model_part] = encode((row.config and row.config["id"], _OF_MODEL(row)))
-        if row.data_part not in data:
-            data[row.data_part] = encode(_OF_DATA(row))
-        lines.append(models[row.model_part] + data[row.data_part] + encode(_OF_ROW(row)))
-    digests = sorted(blake2b(line, digest_size=16).hexdigest() for line in lines)
-    return content_id(digests)
+    models = {  # what many rows have in common
+        row.model_part: encode((row.config and row.config["id"], _OF_MODEL(row)))
+        for row in firsts(rows, "model_part")
+    }
+    data = {row.data_part: encode(_OF_DATA(row)) for row in firsts(rows, "data_part")}
+    lines = (
+        models[row.model_part] + data[row.data_part] + encode((row.metrics, row.degrees))
+        for row in rows
+    )
+    return content_id(sorted(blake2b(line, digest_size=16).hexdigest() for line in lines))

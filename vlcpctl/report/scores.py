@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names
 from vlcpctl.core.words import printable
-from vlcpctl.files.rows import EarlierCheckpoint, Row
+from vlcpctl.files.rows import EarlierCheckpoint, Row, firsts
 from vlcpctl.metrics.definitions import DEFINITIONS, Definition
 
 if TYPE_CHECKING:
@@ -211,6 +211,11 @@ class Run:
                 found.setdefault(column, []).append(step)
         return found
 
+    @cached_property
+    def measured(self) -> dict[str, Any]:
+        """By metric, (D,) whether any of its models has it on each column."""
+        return {key: (~np.isnan(own[:, :-1])).any(axis=(0, 1)) for key, own in self.own.items()}
+
     def at(self, key: str, step: int, column: int) -> Spread | None:
         """The score on a column after a step, or START; None if a seed lacks it."""
         own = self.own.get(key)
@@ -277,11 +282,7 @@ class Run:
         """(S, 1, sets) of the last model, on data outside that have the metric, but averages."""
         own, last = self.own[key], self.of.last
         outside = enumerate(self.outside, len(self.tasks))
-        sets = [
-            n
-            for n, name in outside
-            if name not in self.averages and not np.isnan(own[:, :-1, n]).all()
-        ]
+        sets = [n for n, name in outside if name not in self.averages and self.measured[key][n]]
         if last + 1 < own.shape[1] - 1:
             return own[:, last + 1 : last + 2, sets]
         return np.full((len(own), 1, len(sets)), np.nan)  # it was evaluated in another track
@@ -448,8 +449,7 @@ class Curve:
 
     def has(self, key: str) -> bool:
         """Whether any model of the run has the metric there."""
-        own = self.run.own.get(key)
-        return own is not None and not np.isnan(own[:, :-1, self.column]).all()
+        return key in self.run.own and bool(self.run.measured[key][self.column])
 
     def at(self, step: int, key: str) -> Spread | None:
         """The scores after a step; None if a seed lacks one."""
@@ -549,12 +549,13 @@ def tracks_of(
     bases = grouped(baseline, lambda row: (track_key(row), row.run))
     found = []
     for (key, members), of_track in zip(tracks.items(), names, strict=True):
-        rows_of = _runs(members)
+        keys = tuple(dict.fromkeys(chain.from_iterable(_names(members))))
+        rows_of = _runs(members, len(keys))
         of_runs = [
-            _run(rows_of[name], bases.get((key, name), []), lineages[name], of_track, kept)
+            _run(rows_of[name], bases.get((key, name), []), lineages[name], of_track, kept, keys)
             for name in sorted(rows_of)
         ]
-        found.append(_track(members, of_runs))
+        found.append(_track(members[0], keys, of_runs))
     return sorted(found, key=track_key)
 
 
@@ -563,7 +564,8 @@ def _outside_names(rows: Iterable[Row]) -> dict[Place, str]:
 
     Averages over different data sets share a name ("average of 2"); `tasks` keeps them apart.
     """
-    known = dict.fromkeys((row.task, row.tasks) for row in rows if is_outside(row))
+    every = firsts(rows, "data_part")
+    known = dict.fromkeys((row.task, row.tasks) for row in every if is_outside(row))
     count = Counter(task for task, _ in known)
     return {
         (task, tasks): task if count[task] == 1 or len(tasks) < 2 else f"{task}: {', '.join(tasks)}"
@@ -571,31 +573,33 @@ def _outside_names(rows: Iterable[Row]) -> dict[Place, str]:
     }
 
 
-def _track(rows: Sequence[Row], runs: Sequence[Run]) -> Track:
-    first = rows[0]
+def _track(first: Row, keys: tuple[str, ...], runs: Sequence[Run]) -> Track:
     return Track(
         evaluator=first.evaluator,
         protocol=first.protocol,
         map_variant=first.map_variant,
         split=first.split,
-        keys=_keys(rows),
+        keys=keys,
         runs=tuple(run for run in runs if run.galleries),
         others=tuple(run for run in runs if not run.galleries),
     )
 
 
-def _keys(rows: Iterable[Row]) -> tuple[str, ...]:
-    """The metric keys of the rows, in order. Few rows have others than those before them."""
-    return tuple(dict.fromkeys(chain.from_iterable({tuple(row.metrics): 0 for row in rows})))
+def _names(rows: Iterable[Row]) -> dict[tuple[str, ...], int]:
+    """The metric keys of rows, in order. Few have others than the rows before them."""
+    return {tuple(row.metrics): 0 for row in rows}
 
 
-def _runs(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def _runs(rows: Sequence[Row], keys: int) -> dict[str, list[Row]]:
     """The rows of a track by run. Raises BadInput for what fits into no matrix, or is too much."""
-    foreign: dict[str, set[str]] = {}
-    for row in rows:
+    if not keys:
+        raise BadInput(f"{rows[0].place} has no metric, and no other row of its evaluator has one")
+    for row in firsts(rows, "data_part"):
         if row.gallery != "own":
             _check(row)
-        elif row.task_step is None:
+    foreign: dict[str, set[str]] = {}
+    for row in rows:
+        if row.task_step is None and row.gallery == "own":
             foreign.setdefault(row.run, set()).add(row.task)
     if foreign:  # a merged gallery with data outside the stream of its run shows nothing of it
         rows = [
@@ -604,10 +608,7 @@ def _runs(rows: Sequence[Row]) -> dict[str, list[Row]]:
             if row.gallery != "merged" or foreign.get(row.run, set()).isdisjoint(row.tasks)
         ]
     runs = grouped(rows, attrgetter("run"))
-    keys = {name: len(_keys(of)) for name, of in runs.items()}
-    if not any(keys.values()):
-        raise BadInput(f"{rows[0].place} has no metric, and no other row of its evaluator has one")
-    cells = sum(keys[name] * _cells(of_run) for name, of_run in runs.items())
+    cells = keys * sum(map(_cells, runs.values()))
     if cells > MOST_CELLS:
         raise BadInput(
             f"the rows have {cells} cells of score matrices, more than {MOST_CELLS}; report fewer "
@@ -636,12 +637,13 @@ def _column(row: Row) -> int:
 
 def _cells(rows: Sequence[Row]) -> int:
     """How many cells the score matrices of a run have in each metric."""
-    steps = max(map(step_of, rows)) + 1
-    inside = [row for row in rows if not is_outside(row)]
+    models, data = firsts(rows, "model_part"), firsts(rows, "data_part")
+    steps = max(map(step_of, models)) + 1
+    inside = [row for row in data if not is_outside(row)]
     tasks = max(steps, *(_column(row) + 1 for row in inside), 0)
-    outside = len({row.task for row in rows if is_outside(row)})
+    outside = len({row.task for row in data if is_outside(row)})
     galleries = len({row.gallery for row in inside})
-    return max(steps, 1) * (galleries * tasks + outside) * len({row.seed for row in rows})
+    return max(steps, 1) * (galleries * tasks + outside) * len({row.seed for row in models})
 
 
 def _run(
@@ -650,15 +652,22 @@ def _run(
     of: Lineage,
     names: Mapping[Place, str],
     guards: frozenset[str],
+    keys: Sequence[str],
 ) -> Run:
-    inside = [row for row in rows if not is_outside(row)]
+    inside = [row for row in rows if row.task_step is not None or row.gallery != "own"]
     trained = {step_of(row) for row in inside} - {START, BASE}
     steps, name = max(trained, default=START) + 1, rows[0].run
-    places = sorted({(row.task, row.tasks) for row in rows if is_outside(row)})
+    every = firsts(rows, "data_part")
+    places = sorted({(row.task, row.tasks) for row in every if is_outside(row)})
     tasks = _task_names(inside, steps)
     columns = {place: len(tasks) + number for number, place in enumerate(places)}
     seeds = sorted({row.seed for row in rows})
-    own, merged, cells = _matrices(rows, base, seeds, len(tasks), columns)
+    cells, on_merged = _cells_of(rows, base, seeds, len(tasks), columns)
+    has = set(chain.from_iterable(_names(rows)))
+    keys = [key for key in keys if key in has]
+    most = max(map(step_of, firsts(rows, "model_part"))) + 1
+    own = _filled(cells, keys, (len(seeds), most + 2, len(tasks) + len(columns)))
+    merged = _filled(on_merged, keys, (len(seeds), most + 1, len(tasks))) if on_merged else {}
     method, buffer = _recipe(name, inside or rows)
     outside = tuple(names[place] for place in places)
     return Run(
@@ -674,20 +683,20 @@ def _run(
         final_only=steps > 1 and trained == {steps - 1},
         galleries=frozenset(row.gallery for row in inside),
         own=own,
-        merged=merged,
+        merged={key: found[:, 1:] for key, found in merged.items()},
         rows=cells,
         of=of,
     )
 
 
-def _matrices(
+def _cells_of(
     rows: Sequence[Row],
     base: Sequence[Row],
     seeds: Sequence[int],
     tasks: int,
     columns: Mapping[Place, int],
-) -> tuple[Scores, Scores, dict[Cell, Row]]:
-    """The scores on own and on merged galleries by metric, and the rows of the former by cell."""
+) -> tuple[dict[Cell, Row], dict[Cell, Row]]:
+    """The rows on own and on merged galleries by cell."""
     numbers = {seed: number for number, seed in enumerate(seeds)}
     own: dict[Cell, Row] = {}
     merged: dict[Cell, Row] = {}
@@ -709,10 +718,7 @@ def _matrices(
         column = columns.get((row.task, row.tasks), -1) if is_outside(row) else inside
         if row.seed in numbers and column >= 0:
             own[numbers[row.seed], BASE, column] = row
-    keys, steps = _keys(rows), max(map(step_of, rows)) + 1
-    scores = _filled(own, keys, (len(seeds), steps + 2, tasks + len(columns)))
-    on_merged = _filled(merged, keys, (len(seeds), steps + 1, tasks)) if merged else {}
-    return scores, {key: found[:, 1:] for key, found in on_merged.items()}, own
+    return own, merged
 
 
 def _filled(cells: Mapping[Cell, Row], keys: Iterable[str], shape: tuple[int, int, int]) -> Scores:

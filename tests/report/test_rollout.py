@@ -22,6 +22,7 @@ from vlcpctl.report.report import FIELDS, Document, Files, ReportRequest, build,
 from vlcpctl.report.rollout import ALL, CHOICES, KEEP, NEW, RollOut, roll_out_table, sentence
 
 Rows = list[dict[str, Any]]
+MOST = "lose at most"
 PLAIN = {"duplicates": "unite"}
 MORE = {**PLAIN, "distractors": ["week"]}
 MIXED = {**MORE, "distractors_by": "query"}
@@ -105,22 +106,23 @@ def test_rows_on_an_index_are_in_no_other_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "words", "losses"),
     [
-        ((80, 79, 78, 60), "the index can stay; ", "1.00 if the index stays"),
+        ((80, 79, 78, 60), "the index can stay; ", "lose at most 1.00 if the index stays"),
         (
             (80, 79, 70, 79),
             "the index can stay, but not with new items by the new model: ",
-            "1.00 if the index stays, 10.00 if only new items are embedded",
+            f"{MOST} 1.00 if the index stays, {MOST} 10.00 if only new items are embedded",
         ),
         (
             (80, 70, 70, 79),
             "re-embed before you deploy; ",
-            "10.00 if the index stays, 1.00 if all items are embedded",
+            "lose at most 10.00 if the index stays, lose at most 1.00 if all items are embedded",
         ),
         (
             (80, 65, 60, 28),
             "do not deploy, neither with this index nor with a new one; ",
-            "15.00 if the index stays, 52.00 if all items are embedded",
+            "lose at most 15.00 if the index stays, lose at most 52.00 if all items are embedded",
         ),
+        ((80, 82, 83, 84), "the index can stay; ", "gain at least 2.00 if the index stays"),
     ],
 )
 def test_words_say_which_choice_is_enough(
@@ -129,7 +131,7 @@ def test_words_say_which_choice_is_enough(
     document = report(tmp_path, scores(*values))
     said = sentence(document.roll_outs, "rm")
     assert said.startswith(f"ctp, index by production: {words}")
-    assert said.endswith(f"; most points lost, for items in the guard: {losses}")
+    assert said.endswith(f"; items in the guard {losses}")
 
 
 def test_index_loss_and_reembed_gain_are_conditions(tmp_path: Path) -> None:
@@ -221,7 +223,7 @@ def test_a_small_loss_that_chance_shows_does_not_count(tmp_path: Path) -> None:
     (found,) = report(tmp_path, rows, files).roll_outs
     assert found.is_lost(KEEP, "rm") is False
     assert sentence([found], "rm").startswith(
-        "ctp, index by production: the index can stay, not resolved; points"
+        "ctp, index by production: the index can stay, not resolved; items"
     )
 
 

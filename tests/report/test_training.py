@@ -24,7 +24,6 @@ from vlcpctl.report.training import (
     MOST_TERMS,
     Cards,
     Log,
-    differing,
     loss_charts,
     read_cards,
     read_log,
@@ -87,9 +86,8 @@ def test_checkpoints_are_found_in_directories_and_what_has_none_is_refused(
     assert [one[3] for one in _places(read_cards([tmp_path / "runs"], rows))] == ["c0", "c1"]
     path = tmp_path / "runs/a/checkpoint.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "pairs": 7}))
-    (note,) = read_cards([tmp_path / "runs"], rows).notes
-    assert "a/checkpoint.json has changed since it was written" in note
-    assert str(tmp_path) not in note
+    with pytest.raises(BadInput, match="has changed"):
+        read_cards([tmp_path / "runs"], rows)
     (tmp_path / "task").mkdir()
     (tmp_path / "task/task.json").write_text("{}")
     (tmp_path / "empty").mkdir()
@@ -115,12 +113,12 @@ def _read(path: Path, text: str, most: int = 200) -> Log:
 
 
 def test_every_term_is_a_curve_thinned_evenly_with_both_ends(tmp_path: Path) -> None:
-    text = log_lines(range(1000), lr=0.5) + log_lines(range(2), phase="fisher")
+    text = log_lines(range(1000), lr=0.5) + log_lines(range(2), phase="fisher", f=1.0)
     text += '{"phase": "train", "step": 1000, "loss": NaN}\n'
     for step in (9, 99, 999):
         text += f'{{"phase": "train", "step": {step}, "val_loss": 1.0}}\n'
     log = _read(tmp_path, text, most=4)
-    assert [*log.terms] == ["loss", "lr", "fisher: loss", "val_loss"]
+    assert [*log.terms] == ["loss", "lr", "val_loss"]
     assert log.steps == 1001
     assert log.terms["loss"][0].tolist() == [0, 333, 666, 1000]
     assert log.terms["loss"][1, :2].tolist() == [4.0, pytest.approx(4 - 33.3)]
@@ -180,8 +178,6 @@ def test_a_task_spans_one_unit_and_a_missing_checkpoint_breaks_the_line(tmp_path
     x, mean = _loss(read_cards([tmp_path / "gap"], _rows(tmp_path))).points[:2]
     (gap,) = np.flatnonzero(np.isnan(mean))
     assert (x[gap - 1], x[gap], x[gap + 1]) == (0.95, 1.0, 2.05)
-    single = write_step(tmp_path / "c", 0, log_lines(range(10)))
-    assert _loss(read_cards([single], _rows(tmp_path))).points[0].tolist() == list(range(10))
 
 
 def test_joint_training_spans_its_tasks(tmp_path: Path) -> None:
@@ -217,7 +213,6 @@ def test_settings_as_texts_and_those_that_differ(tmp_path: Path) -> None:
     ]
     found = settings_by_run(read_back(tmp_path / "r", rows), None)
     assert found["a"] == {"method": "ewc", "lr": "0.1", "flip": "yes", "ewc.w": "1"}
-    assert differing(found) == ["method", "lr", "ewc.w"]
     table = settings_table(found)
     assert table is not None
     shown = [[cell.text for cell in row] for row in table.groups[0].rows]
@@ -231,7 +226,7 @@ def test_settings_as_texts_and_those_that_differ(tmp_path: Path) -> None:
         for one in current(own_rows())
     ]
     over_steps = settings_by_run(read_back(tmp_path / "r", changing), None)
-    assert over_steps == {"ctp": {"lr": "5 at step 0; 1 at steps 1 and 2"}}
+    assert over_steps == {"ctp": {"lr": "5, then 1"}}
     values = {"betas": [0.9, 0.99], "none": None, "buffer": {"policy": "ring", "size": 8}}
     assert setting_texts(values) == {
         "betas": "0.9, 0.99", "none": "none", "buffer": "ring, 8 pairs"

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import shlex
+import textwrap
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -174,6 +175,17 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     ('1 task', '9 tasks', '2 copies')
     """
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def wrapped(line: str, below: int) -> list[str]:
+    """The line in at most 80 columns; what does not fit is on lines `below` columns in.
+
+    >>> wrapped("  week 1: " + "learned 1.0 points, " * 4, 4)[1]
+    '    points,'
+    """
+    found = textwrap.TextWrapper(80, subsequent_indent=" " * below)
+    found.break_long_words = found.break_on_hyphens = False
+    return found.wrap(line) if len(line) > 80 else [line]
 
 
 def duration(seconds: float) -> str:

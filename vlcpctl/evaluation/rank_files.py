@@ -243,10 +243,6 @@ class QueryRanks:
         code_N = key_N.astype(np.int64) * (caption_N.max(initial=0) + 2) + caption_N
         return self.at(np.isin(code_N[: len(self.rank)], code_N[len(self.rank) :]))
 
-    def without_keys_of(self, other: QueryRanks) -> QueryRanks:
-        """The queries whose samples the other ranks do not have."""
-        return self.at(~pc.is_in(self.keys, value_set=other.keys).to_numpy(zero_copy_only=False))
-
     def at(self, is_kept: np.ndarray) -> QueryRanks:
         """The queries where `is_kept` (Q,) is true."""
         rows = np.flatnonzero(is_kept)
@@ -309,13 +305,9 @@ class SavedRanks:
         return frozenset(table["checkpoint"].unique().to_pylist()) - {None}
 
     def read(
-        self,
-        places: Collection[tuple[str, str]],
-        gallery: str = "own",
-        *,
-        has_answers: bool = False,
+        self, places: Collection[tuple[str, str]], *, has_answers: bool = False
     ) -> list[GalleryRanks]:
-        """The ranks on the own or merged galleries of some places.
+        """The ranks on the own galleries of some places.
 
         A place is a checkpoint and the id of the data. Only their row groups are read. With
         `has_answers`, the best wrong answers are read, too. Raises BadInput if the file cannot be
@@ -334,7 +326,7 @@ class SavedRanks:
         while len(terms) > 1:  # a balanced tree: Arrow's parser recurses
             terms = [reduce(or_, terms[at : at + 2]) for at in range(0, len(terms), 2)]
         return self._galleries(
-            (pc.field("gallery") == gallery) & terms[0],
+            (pc.field("gallery") == "own") & terms[0],
             ("wrong", "wrong_caption") if has_answers else (),
         )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.options import text_of
-from vlcpctl.core.words import counted
+from vlcpctl.core.words import counted, wrapped
 from vlcpctl.data.splitting.leaving_out import LEAKED, read_stop_list, stop_lists_in
 from vlcpctl.production.page import PAGE
 from vlcpctl.production.settings import differences, read_settings
@@ -65,7 +65,12 @@ def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
 
     The first five say where it is; the settings and the last weeks are below.
     """
-    yield from _now(facts)
+    yield from _now(facts)  # paths are not wrapped
+    for line in _below(facts):
+        yield from wrapped(line, len(line) - len(line.lstrip()) + 4)
+
+
+def _below(facts: Mapping[str, Any]) -> Iterator[str]:
     for section, values in facts["settings"].items():
         said = ", ".join(f"{name} {text_of(value)}" for name, value in values.items())
         yield f"  {section}: {said}"
@@ -148,7 +153,7 @@ def _table(weeks: Sequence[Mapping[str, Any]]) -> list[str]:
         leaked = sum(one["dropped"].get(LEAKED, {}).values())
         data = ", ".join(one["names"]) + (f", {leaked} leaks left out" if leaked else "")
         number = str(one["week"]), str(one["pairs"])
-        rows.append((*number, one["checkpoint"][:12], _verdicts(one), data))
+        rows.append((*number, one["checkpoint"][:12], _verdicts(one, 1), data))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]])
@@ -156,11 +161,11 @@ def _table(weeks: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _verdicts(week: Mapping[str, Any]) -> str:
+def _verdicts(week: Mapping[str, Any], most: int = _SHOWN) -> str:
     """What conditions are about, and what was found, such as "worst_drop.rm 1.25"."""
     found = week["verdicts"]
-    shown_ = (f"{one.get('metric')} {_number(one.get('value'))}" for one in found[:_SHOWN])
-    return (", ".join(shown_) or "none") + (", ..." if len(found) > _SHOWN else "")
+    shown_ = (f"{one.get('metric')} {_number(one.get('value'))}" for one in found[:most])
+    return (", ".join(shown_) or "none") + (", ..." if len(found) > most else "")
 
 
 def _number(value: object) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
@@ -27,7 +25,6 @@ from vlcpctl.report.training import setting_texts
 from vlcpctl.report.week import Pairs, Week, week_page
 
 PAGE = "week.html"
-_WIDTH = 80  # columns that the lines are made for, at least
 
 
 def write_page(lines: Lines) -> list[str]:
@@ -52,12 +49,11 @@ def write_page(lines: Lines) -> list[str]:
         allow_missing=True,
         allow_mixed=("seed",) if made.draw else (),
     )
-    width = max(_WIDTH, shutil.get_terminal_size().columns) if sys.stderr.isatty() else None
     page = state.made(made, "report") / PAGE
     week = _week(lines, page)
     document = build(rows, request, Files(ranks))
     document = replace(document, verdicts=tuple(made.found()))  # with those on the match
-    text, said = week_page(week, document, ranks, width)
+    text, said = week_page(week, document, ranks)
     with new_part(page) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return said
@@ -85,13 +81,12 @@ def _week(lines: Lines, page: Path) -> Week:
         accepted=made.status == PASSED,
         warnings=made.warnings,
         remarks=[*doubts(made.match, lines.head), *_of_both(made)],
-        attempts=(*(False for _ in made.lost), made.status == PASSED) if made.lost else (),
-        settings=_beside(_settings(state, last) if last.week else None, _settings(state, made)),
-        data=_beside(_data(state, last) if last.week else None, _data(state, made), "-"),
+        settings=_changed(_settings(state, last), _settings(state, made)) if last.week else {},
+        data=_beside(_data(state, last) if last.week else {}, _data(state, made), "-"),
         images=images,
         checkpoint=state.trained(made),
-        seconds=made.seconds,
-        disk=_sizes(state.place(made), page),
+        seconds=sum(made.seconds.values()),
+        disk=_size(state.place(made), page),
     )
 
 
@@ -111,12 +106,15 @@ def _of_both(made: Attempt) -> list[str]:
     return found
 
 
-def _beside(before: Mapping[str, str] | None, now: Mapping[str, str], none: str = "none") -> Pairs:
-    """Each value in the last week and in this one; in the first week both are its own."""
-    if before is None:
-        return {name: (text if none == "none" else none, text) for name, text in now.items()}
+def _beside(before: Mapping[str, str], now: Mapping[str, str], none: str) -> Pairs:
+    """Each value in the last week and in this one."""
     names = dict.fromkeys([*now, *before])
     return {name: (before.get(name, none), now.get(name, none)) for name in names}
+
+
+def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> Pairs:
+    """The values that differ."""
+    return {name: pair for name, pair in _beside(before, now, "none").items() if pair[0] != pair[1]}
 
 
 def _settings(state: State, made: Attempt) -> dict[str, str]:
@@ -144,11 +142,6 @@ def _data(state: State, made: Attempt) -> dict[str, str]:
     return {"sources": ", ".join(made.names), **found}
 
 
-def _sizes(place: Path, page: Path) -> dict[str, int]:
-    """The bytes of each part of an attempt, but for its page."""
-    found: dict[str, int] = {}
-    for path in sorted(place.rglob("*")):
-        parts = [one for one in path.relative_to(place).parts if not one.startswith("draw-")]
-        if path.is_file() and path != page and len(parts) > 1:
-            found[parts[0]] = found.get(parts[0], 0) + path.stat().st_size
-    return found
+def _size(place: Path, page: Path) -> int:
+    """The bytes of an attempt, but for its page."""
+    return sum(path.stat().st_size for path in place.rglob("*") if path.is_file() and path != page)

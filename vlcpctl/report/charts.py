@@ -45,7 +45,7 @@ DASHES: tuple[tuple[int, ...], ...] = ((), (7, 3), (2, 3), (9, 3, 2, 3), (14, 4)
 
 _CHARACTER = 0.62 * 11  # px: wider than most fonts at the size of labels, so that none is cut
 _MOST_X_LABELS = 20
-_LEAST_HEIGHT, _MOST_SCORE = 5.0, 100.0  # points of score
+_LEAST_HEIGHT = 5.0  # points of score
 _INK = (11, 92, 171)  # --heat of the light scheme; style.css brightens pictures in the dark one
 
 
@@ -223,18 +223,14 @@ class LineChart:
         ends = [(min(all_), max(all_)) for all_ in (np.concatenate(found).tolist() for found in at)]
         band = np.array([(x, math.nan, *end) for x, end in zip(steps, ends, strict=True)]).T
         everyone = Line("all runs", RunStyle(None, None), band)
+        narrow = [replace(one, points=one.points[[0, 1, 1, 1]]) for one in curves]  # no band
         return [
             replace(
                 self, title=f"{one.name}: {self.title}", titles=("", ""), size=(150, 76),
-                lines=(everyone, _narrow(one)), markers=int(one.means.shape[1] == 1), **axes,
+                lines=(everyone, one), markers=int(one.means.shape[1] == 1), **axes,
             )
-            for one in curves
+            for one in narrow
         ]  # fmt: skip
-
-
-def _narrow(one: Line) -> Line:
-    """The line without its band."""
-    return replace(one, points=np.stack([*one.points[:2], one.points[1], one.points[1]]))
 
 
 def score_axes(lines: Iterable[Line], count: int = 7) -> dict[str, Any]:
@@ -243,7 +239,10 @@ def score_axes(lines: Iterable[Line], count: int = 7) -> dict[str, Any]:
     They are at least five points of score high, so that noise does not look like a trend.
     """
     points = np.concatenate([one.points for one in lines], axis=1)
-    low, high = _at_least_high(float(np.nanmin(points[1:])), float(np.nanmax(points[1:])))
+    lowest, highest = float(np.nanmin(points[1:])), float(np.nanmax(points[1:]))
+    low = lowest - max(0.0, _LEAST_HEIGHT - (highest - lowest)) / 2
+    low = max(low, 0.0) if lowest >= 0 else low
+    high = max(highest, low + _LEAST_HEIGHT)
     first, last = min(0, int(points[0].min())), int(points[0].max())
     every = max(1, math.ceil((last + 1) / _MOST_X_LABELS))
     room = 0.5 if first == last else 0.0  # the axis has a length even if there is one step
@@ -252,19 +251,6 @@ def score_axes(lines: Iterable[Line], count: int = 7) -> dict[str, Any]:
         "x_marks": [*range(first, 0), *range(0, last + 1, every)],
         "y_marks": ticks(0 if 0 <= low < high / 2 else low, high, count),
     }
-
-
-def _at_least_high(low: float, high: float) -> tuple[float, float]:
-    """The ends of an axis of scores in percent, around these ones.
-
-    >>> _at_least_high(40.0, 41.0), _at_least_high(0.5, 1.0), _at_least_high(98.0, 99.0)
-    ((38.0, 43.0), (0.0, 5.0), (95.0, 100.0))
-    """
-    lacking = max(0.0, _LEAST_HEIGHT - (high - low))
-    bottom = low - lacking / 2
-    bottom = 0.0 if bottom < 0 <= low else bottom
-    bottom = min(bottom, _MOST_SCORE - _LEAST_HEIGHT) if high <= _MOST_SCORE else bottom
-    return bottom, max(high, bottom + _LEAST_HEIGHT)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,22 +13,17 @@ import numpy as np
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.words import printable
-from vlcpctl.report.charts import LEVEL_DASH, MARKERS, GridChart, LineChart, RunGrid, RunStyle
+from vlcpctl.report.charts import LEVEL_DASH, MARKERS, GridChart, LineChart, RunGrid
 
 # Okabe and Ito (2008): they can be told apart with the usual colour blindnesses.
 _OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_GREY = "#555555"
+_COLOURS: dict[int | None, str] = {None: "#555555", **dict(enumerate(_OKABE_ITO))}
 _MARKERS = dict(zip(MARKERS, "os^DPv<", strict=True))
 _SETTINGS: dict[Any, Any] = {
-    # After the one that comes with matplotlib, where installed, for characters that it lacks.
-    "font.family": ["DejaVu Sans", "Noto Sans CJK SC", "Microsoft YaHei", "PingFang SC"],
     "font.size": 7,
-    "axes.titlesize": 7,
-    "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
-    "grid.color": "#cccccc",
     "lines.markersize": 3.2,
     "pdf.fonttype": 42,  # TrueType, which publishers accept; type 3 they do not
     "svg.hashsalt": "vlcpctl",  # ids are random otherwise
@@ -53,14 +48,11 @@ def drawings(chart: Chart) -> Iterator[tuple[str, dict[str, bytes]]]:
     A line chart is drawn in both widths, panels in two columns.
     """
     import matplotlib as mpl
-    from matplotlib.font_manager import fontManager
 
-    installed = {font.name for font in fontManager.ttflist}
     # Nothing of the user's own matplotlibrc, so that every machine draws the same.
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
-        mpl.rcParams["font.family"] = [one for one in _SETTINGS["font.family"] if one in installed]
         if isinstance(chart, LineChart):
             found = [(f"{chart.name}-{name}", _wide(chart, of)) for name, of in _WIDTHS.items()]
         else:
@@ -82,8 +74,7 @@ def _wide(chart: LineChart, width: float) -> Any:
     axes = figure.add_subplot()
     handles = _lines(axes, chart, len(chart.x_marks) // (8 if width < 5 else 16) + 1)
     axes.set_ylabel("\n".join(textwrap.wrap(printable(chart.titles[1]), 26)))
-    looks: dict[str, Any] = {"ncols": columns, "handlelength": 2.8, "columnspacing": 1.2}
-    figure.legend(handles, names, loc="outside lower center", frameon=False, **looks)
+    figure.legend(handles, names, loc="outside lower center", frameon=False, ncols=columns)
     return figure
 
 
@@ -91,7 +82,7 @@ def _lines(axes: Any, chart: LineChart, every: int) -> list[Any]:
     """The handles of the lines, for a legend; of the marks of x, every so many has a label."""
     handles = []
     for one in chart.lines:
-        colour, (x, y) = _colour(one.style), one.means
+        colour, (x, y) = _COLOURS[one.style.colour_index], one.means
         if one.is_level:
             handles.append(axes.axhline(one.last, color=colour, ls=(0, LEVEL_DASH), lw=0.9))
             continue
@@ -106,7 +97,7 @@ def _lines(axes: Any, chart: LineChart, every: int) -> list[Any]:
     axes.set(xlim=chart.x_ends, ylim=(chart.y_marks[0], chart.y_marks[-1]), xlabel=chart.titles[0])
     shown = [one for at, one in enumerate(chart.x_marks) if one < 0 or at % every == 0]
     axes.set_xticks(shown, [chart.x_text(one) for one in shown])
-    axes.grid(axis="y")
+    axes.grid(axis="y", color="#cccccc")
     return handles
 
 
@@ -143,12 +134,12 @@ def _grid(chart: GridChart | Sequence[LineChart]) -> Any:
 
 def _bars(axes: Any, panel: RunGrid, marks: Sequence[float], *, has_names: bool) -> None:
     rows, (final, learned) = np.arange(len(panel.columns)), panel.values
-    axes.barh(rows, np.nan_to_num(final), 0.62, color=_colour(panel.style))
+    axes.barh(rows, np.nan_to_num(final), 0.62, color=_COLOURS[panel.style.colour_index])
     axes.scatter(learned, rows, marker="|", s=28, color="black", linewidths=1, zorder=3)
     names = [textwrap.fill(textwrap.shorten(printable(one), 60), 22) for one in panel.columns]
     axes.set_yticks(rows, names if has_names else [""] * len(rows))
     axes.set(ylim=(len(rows) - 0.5, -0.5), xlim=(marks[0], marks[-1]))
-    axes.grid(axis="x")
+    axes.grid(axis="x", color="#cccccc")
 
 
 def _heat_map(axes: Any, one: RunGrid, highest: float) -> Any:
@@ -157,7 +148,3 @@ def _heat_map(axes: Any, one: RunGrid, highest: float) -> Any:
         getattr(axes, f"set_{axis}ticks")(places, [labels[at] for at in places])
         getattr(axes, f"set_{axis}label")(title)
     return axes.imshow(one.values, cmap="Blues", aspect="auto", vmin=0, vmax=highest)
-
-
-def _colour(style: RunStyle) -> str:
-    return _GREY if style.colour_index is None else _OKABE_ITO[style.colour_index]

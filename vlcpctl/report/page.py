@@ -6,7 +6,6 @@ The templates say how the parts look; this module selects what is on the page, i
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -50,24 +49,6 @@ _FEW_TABLES, _FEW_TASKS = 6, 20  # matrices that are shown in full at once
 _FEW_RUNS = 8  # more have small multiples beside the chart of all, and a table instead of bars
 _MOST_BARS = 40  # tasks
 _MOST_NAMED = 4  # of more runs, the first sentence names the highest and the lowest
-
-_WAYS = {
-    "i2t": "image to text: each image is a query among all texts",
-    "t2i": "text to image: each text is a query among all images",
-}
-_KEYS = {  # by a pattern of keys: what they stand for
-    "rm": "R@mean, the mean of R@1, R@5 and R@10 in both directions",
-    r"(?:i2t|t2i)_r(?:\d+|mean)": (
-        "R@K, the percent of queries with a right answer among the first K; "
-        "R@mean is the mean over K"
-    ),
-    r"(?:acc|top)(\d+)": "percent of images whose class is among the first {} predictions",
-    r"map_(\d+)": "mean average precision of the first {} results",
-    "pair_recall": "percent of true pairs with a probability of 0.5 or more",
-    "pair_precision": "percent of pairs with 0.5 or more that are true",
-    "pair_calibration": "100 if as many pairs are true as their probabilities promise",
-    "mean_per_class_recall": "accuracy in percent, averaged over the classes",
-}
 
 _part = partial(render, "parts.html")
 
@@ -227,7 +208,6 @@ def _track(
     key = document.key(track)
     name = on_one_line(key)
     yield _part("heading", track.title)
-    yield _part("meanings", _meanings(track.keys))
     yield from (_part("table", one) for one in comparison_tables(track, key))
     outside = document.outside_tables(track)
     if charts.guards:  # before the matrices, which are long for many tasks
@@ -295,22 +275,6 @@ def _final_table(chart: GridChart) -> Table:
 
 def _score(value: float) -> TableCell:
     return TableCell("-") if math.isnan(value) else TableCell(fixed(value, 1), value=value)
-
-
-def _meanings(keys: Sequence[str]) -> list[tuple[str, str]]:
-    """(key or keys, meaning) of every key that has a meaning here, in the order of the keys.
-
-    >>> _meanings(["map_50", "other"])
-    [('map_50', 'mean average precision of the first 50 results')]
-    """
-    found: dict[str, list[str]] = {}
-    for key in keys:
-        for pattern, words in _KEYS.items():
-            if match := re.fullmatch(pattern, key):
-                found.setdefault(words.format(*match.groups()), []).append(key)
-    lines = [(", ".join(names), meaning) for meaning, names in found.items()]
-    ways = [way for way in _WAYS if any(key.startswith(f"{way}_") for key in keys)]
-    return [*lines, *((way, _WAYS[way]) for way in ways)]
 
 
 def _training(document: Document, styles: Styles) -> Iterator[Markup]:

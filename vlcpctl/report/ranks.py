@@ -24,6 +24,42 @@ def agrees(ranks: GalleryRanks, row: Row) -> bool:
     return all(abs(found[key] - row.metrics[key]) < _CLOSE for key in keys)
 
 
+class RanksOfRows:
+    """The ranks of some rows, found in files: of their checkpoint and data, and with their scores.
+
+    `notes` says which files have other scores, `used` which ranks were asked for and are there. If
+    `vlcpctl forget` has removed queries from a file, the scores need not agree.
+    """
+
+    def __init__(
+        self, files: Sequence[SavedRanks], rows: Iterable[Row], *, has_answers: bool = False
+    ) -> None:
+        """With `has_answers`, the best wrong answers are read, too."""
+        self.notes: dict[str, None] = {}
+        self.used: set[Path] = set()
+        self._found: dict[tuple[str, str, str], list[GalleryRanks]] = {}
+        wanted = {(row.checkpoint, data) for row in rows for data in row.of_ranks}
+        for file in files:
+            for one in file.read(wanted, has_answers=has_answers):
+                self._found.setdefault((one.checkpoint, one.data, one.split), []).append(one)
+
+    def of(self, row: Row) -> GalleryRanks | None:
+        """The ranks of a row, whole ones first."""
+        places = ((row.checkpoint, data, row.split) for data in row.of_ranks)
+        found = [one for place in places for one in self._found.get(place, ())]
+        found = [one for one in found if one.may_be_of(row) and one.ways]
+        whole = [one for one in found if not one.is_reduced and agrees(one, row)]
+        for one in (*whole, *(one for one in found if one.is_reduced)):
+            self.used.add(one.path)
+            return one
+        if found:
+            self.notes[
+                f"the ranks of {row.run!r} on {row.task!r} do not give the scores in the rows, so "
+                "they were made with another --limit or other options: they are not used"
+            ] = None
+        return None
+
+
 class RankIntervals:
     """The intervals of the drops on curves, from the ranks that --ranks gives.
 
@@ -45,14 +81,8 @@ class RankIntervals:
         """
         pairs = [pair for curve in curves for one in against for pair in curve.pairs(one)]
         rows = [row for pair in (*pairs, *more) for row in pair] if files else []
-        self._found: dict[tuple[str, str, str], list[GalleryRanks]] = {}
-        self._used: set[object] = set()
-        self._notes: dict[str, None] = {}
-        wanted = {(row.checkpoint, data) for row in rows for data in row.of_ranks}
+        self._ranks = RanksOfRows(files, rows)
         self._files = len(files)
-        for file in files:
-            for one in file.read(wanted):
-                self._found.setdefault((one.checkpoint, one.data, one.split), []).append(one)
 
     def of(self, curve: Curve, against: Against = "baseline") -> Mapping[str, Interval]:
         """The intervals on a curve by metric; empty if a seed has no ranks of the same queries."""
@@ -64,15 +94,19 @@ class RankIntervals:
         """The intervals of the difference between these rows on the data of a curve, as `of`."""
         pairs = []
         for before, last in rows:
-            one, other = self._ranks(before, curve), self._ranks(last, curve)
+            one, other = self._ranks.of(before), self._ranks.of(last)
             if one is None or other is None:
                 return {}
-            if (one.is_reduced or other.is_reduced) and not have_same_queries(one, other):
+            if one.is_reduced or other.is_reduced:
                 one, other = one.shared_with(other), other.shared_with(one)
-                self._note_reduced(curve)
+                self._ranks.notes[
+                    f"'vlcpctl forget' has removed queries from the ranks of {curve.run.name!r} or "
+                    f"its baseline on {curve.data!r}: the interval of its drop there is over those "
+                    "left"
+                ] = None
             has_queries = any(len(queries.rank) for queries in one.ways.values())
             if not have_same_queries(one, other) or not has_queries:
-                self._notes[
+                self._ranks.notes[
                     f"the ranks of {curve.run.name!r} and its {against} on {curve.data!r} are not "
                     "of the same queries: its drop there has no interval"
                 ] = None
@@ -82,40 +116,14 @@ class RankIntervals:
 
     def note_used(self, paths: Iterable[Path]) -> None:
         """Take note that files of ranks are used in the report, though not for intervals."""
-        self._used.update(paths)
+        self._ranks.used.update(paths)
 
     @property
     def notes(self) -> list[str]:
         """Why ranks were not used, one sentence each."""
-        unused = self._files - len(self._used)
+        unused = self._files - len(self._ranks.used)
         note = (
             f"not used: {unused} of {self._files} files of --ranks, without ranks of a baseline "
             "or a last model that belong to the rows"
         )
-        return [*self._notes, *([note] if unused else [])]
-
-    def _ranks(self, row: Row, curve: Curve) -> GalleryRanks | None:
-        """The ranks that belong to a row: of its checkpoint and data, and with its scores."""
-        places = ((row.checkpoint, data, row.split) for data in row.of_ranks)
-        found = [one for place in places for one in self._found.get(place, ())]
-        found = [one for one in found if one.may_be_of(row)]
-        found.sort(key=lambda one: one.is_reduced)  # whole ones first
-        whole = [one for one in found if agrees(one, row)]
-        for one in whole or [one for one in found if one.is_reduced]:
-            self._used.add(one.path)
-            if not whole:
-                self._note_reduced(curve)
-            return one
-        if found:
-            self._notes[
-                f"the ranks of {curve.run.name!r} or its baseline on {curve.data!r} do not give "
-                "the scores in the rows, so they were made with another --limit or other options: "
-                "its drop there has no interval"
-            ] = None
-        return None
-
-    def _note_reduced(self, curve: Curve) -> None:
-        self._notes[
-            f"'vlcpctl forget' has removed queries from the ranks of {curve.run.name!r} or its "
-            f"baseline on {curve.data!r}: the interval of its drop there is over those left"
-        ] = None
+        return [*self._ranks.notes, *([note] if unused else [])]

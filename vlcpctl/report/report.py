@@ -501,7 +501,8 @@ def _with_forgotten(
     shown = {one for task in files.images for one in task.ids}
     if files.images and shown.isdisjoint(row.data for row in rows):
         raise UsageError("--images has no effect: no row is of the tasks that it names")
-    found = find_forgotten(rows, files.ranks)
+    splits = frozenset(row.split for row in rows)
+    found = find_forgotten(rows, files.ranks, Library(files.images, splits))
     intervals.note_used(found.used)
     # Guards are shown where --images names them: their pictures are what it is given for.
     guards = [
@@ -510,12 +511,10 @@ def _with_forgotten(
         if one.is_guard and any(row.data in shown for row in one.last_rows)
     ]
     lost = find_lost(guards, files.ranks, ("baseline",))
-    splits = frozenset(row.split for row in rows)
-    library = Library(files.images, splits) if files.images else None
     return replace(
         document,
-        forgotten=replace(found, tallies=(*lost, *found.tallies), library=library),
-        notes=(*document.notes, *intervals.notes, *found.notes),
+        forgotten=replace(found, tallies=(*lost, *found.tallies)),
+        notes=tuple(dict.fromkeys((*document.notes, *intervals.notes, *found.notes))),
     )
 
 

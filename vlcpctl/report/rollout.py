@@ -288,12 +288,19 @@ def sentence(found: Sequence[RollOut], key: str) -> str:
     for choice in (one for one in shown if one in is_enough):
         known = [loss for one in found if (loss := one.loss(choice, key)).drop]
         largest = max(known, key=lambda loss: loss.drop.mean if loss.drop else 0.0)
-        ends = f" (95 % {interval_cell(largest).text})" if largest.interval else ""
-        value = fixed(largest.drop.mean) if largest.drop else UNDEFINED
-        parts.append(f"{value}{ends} if {_IF[choice]}")
-    most = "most " if len(found) > 1 else ""
-    details = f"; {most}points lost, for items in the guard: {', '.join(parts)}" if parts else ""
+        parts.append(f"{_points(largest, len(found) > 1)} if {_IF[choice]}")
+    details = f"; items in the guard {', '.join(parts)}" if parts else ""
     return f"{found[0].curve.run.name}, index by {found[0].index}: {head}{details}"
+
+
+def _points(loss: Drop, is_largest: bool) -> str:
+    """What is lost or gained, such as "lose 1.00 (95 % 0.50 to 1.50)"."""
+    if loss.drop is None:
+        return f"lose {UNDEFINED}"
+    sign, verb, most = (1, "lose", " at most") if loss.drop.mean >= 0 else (-1, "gain", " at least")
+    ends = sorted((sign * loss.interval.low, sign * loss.interval.high)) if loss.interval else ()
+    interval = f" (95 % {' to '.join(map(fixed, ends))})" if ends else ""
+    return f"{verb}{most if is_largest else ''} {fixed(sign * loss.drop.mean)}{interval}"
 
 
 def _rows(one: RollOut, key: str) -> Iterator[tuple[TableCell, ...]]:

@@ -20,7 +20,6 @@ VALIDATION = "val"
 METHOD, PRESET, BUFFER = "method", "preset", "buffer"
 
 Chain = tuple[str, int]  # a run and a seed
-_SHOWN = 3  # settings named in a message
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,7 @@ def _text(row: Row, name: str) -> str:
 def _refuse_other_settings(
     fields: Sequence[str], chains: Mapping[Chain, list[Row]], labels: Mapping[Chain, str]
 ) -> None:
-    """Raise BadInput, naming the settings, if models of one line and step differ in them."""
+    """Raise BadInput, naming a setting, if models of one line and step differ in it."""
     first: dict[tuple[str, int | None], Row] = {}
     for chain, label in labels.items():
         for row in chains[chain]:
@@ -152,27 +151,14 @@ def _refuse_other_settings(
             if known.config["id"] == row.config["id"]:
                 continue
             pairs = different_values(known.config["values"], row.config["values"])
-            if METHOD in pairs:  # which has hyper-parameters of its own
-                pairs = {METHOD: pairs[METHOD]}
-            names = {
-                path: BUFFER
-                if path.startswith(BUFFER)
-                else path.removeprefix("settings.").removeprefix("hyper.")
-                for path in pairs
-            }
-            texts = [
-                f"{names[path]} is {_value(one)} in one and {_value(other)} in the other"
-                for path, (one, other) in pairs.items()
-            ]
+            path = METHOD if METHOD in pairs else next(iter(pairs))  # a method has its own settings
+            name = BUFFER if path.startswith(BUFFER) else path.partition(".")[2] or path
+            one, other = ("not set" if x is None else f"{x!s:.80}" for x in pairs[path])
             raise BadInput(
                 f"--group-by {','.join(fields)}: runs {known.run!r} and {row.run!r} are one line, "
-                f"but {some_names(texts[:_SHOWN])}; add {next(iter(names.values()))} to "
-                "--group-by, select runs with --run, or use --allow-mixed config"
+                f"but {name} is {one} in one and {other} in the other; add {name} to --group-by, "
+                "select runs with --run, or use --allow-mixed config"
             )
-
-
-def _value(value: object) -> str:
-    return "not set" if value is None else f"{value!s:.80}"
 
 
 def _renamed(row: Row, labels: Mapping[Chain, str]) -> Row:

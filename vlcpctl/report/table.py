@@ -49,7 +49,6 @@ class TableCell(Struct, frozen=True, gc=False, repr_omit_defaults=True):
     is_best: bool = False
     is_strong: bool = False
     is_faint: bool = False
-    link: str = ""  # relative address, in HTML only
     values: tuple[float, ...] = ()
 
     @property

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from vlcpctl.files.inputs import open_regular, parse_json
 from vlcpctl.files.manifest import MANIFESTS, kind_of, with_article
 from vlcpctl.files.rows import Row, run_label
 from vlcpctl.models.checkpoint_files import LOG, WEIGHT_SUFFIXES, is_slot
-from vlcpctl.report.charts import Floats, Line, LineChart, RunStyle, step_name, ticks
+from vlcpctl.report.charts import Floats, Line, LineChart, RunStyle, ticks
 from vlcpctl.report.scores import START, Spread
 from vlcpctl.report.table import Column, RowGroup, Table, TableCell, number_cell
 
@@ -32,12 +32,11 @@ LEVELS = 4  # of subdirectories below a directory that is searched for checkpoin
 MOST_BYTES = 1 << 27  # of a log: about a million optimizer steps
 MOST_TERMS = 24  # of losses that are drawn
 
-_MOST_ROWS, _LEAST_ROWS = 200, 2  # kept of each phase of a log
-_ALL_ROWS = 10_000  # kept of one phase of all logs together, unless that is fewer than _LEAST_ROWS
-_MOST_NOTES = 5  # on logs
+_MOST_ROWS, _LEAST_ROWS = 200, 2  # kept of each log
+_ALL_ROWS = 10_000  # kept of all logs together, unless that is fewer than _LEAST_ROWS of each
 _MOST_CHARACTERS = 200  # of a setting
 _HEAD = re.compile(rb'\{"phase": "([^"\\]{1,100})", "step": (\d{1,12})[,}]')
-_TRAINS = "train"  # the phase whose terms have no prefix
+_PLACE = frozenset({"phase", "step"})
 # Drawn first and last; the terms of methods are between them.
 _FIRST, _LAST = ("loss", "contrastive"), ("val_loss", "lr")
 _SPEED, _PEAK, _DEVICE = "pairs/s", "peak memory", "peak GPU memory"
@@ -52,6 +51,13 @@ _COST_NOTES = {
     _STATE: "state: files that the method carries from task to task; a replay buffer is not among "
     "them",
 }
+
+_LOSS_CAPTION = (
+    "Each term of the loss as training logged it in metrics.jsonl: a task spans one unit, from its "
+    "first optimizer step to its last, and joint training spans all of its tasks. At most {} rows "
+    "of each log are drawn, evenly spaced, the first and the last among them; each is one batch, "
+    "not an average. A line is broken where a checkpoint, rows or a finite value are missing."
+)
 
 SettingTexts = dict[str, str]
 _Place = tuple[str, int, int]  # run, seed, and step or START
@@ -102,11 +108,11 @@ class StepCard:
 
 @dataclass(frozen=True)
 class Cards:
-    """The checkpoints of each run that has some, by seed and step; notes on what was left out."""
+    """The checkpoints of each run that has some, by seed and step."""
 
     runs: Mapping[str, Sequence[StepCard]]
     notes: tuple[str, ...]
-    most_rows: int  # that were kept of each phase of a log
+    most_rows: int  # that were kept of each log
 
     @property
     def digest(self) -> str:
@@ -156,74 +162,47 @@ def read_cards(paths: Sequence[Path], rows: Iterable[Row], runs: Collection[str]
     A path is a checkpoint, or a directory that is searched LEVELS levels deep. A checkpoint belongs
     to a run if a row of the run has its content id, or if it is of the same run and seed and one of
     these was trained from it. Raises BadInput if a path does not exist, is another artifact, or has
-    no checkpoint below it.
+    no checkpoint below it, and if a checkpoint or its log cannot be read.
     """
     found: dict[str, tuple[Path, CheckpointManifest]] = {}
-    notes: list[str] = []
     for path in dict.fromkeys(paths):
-        for content, one in _checkpoints(path, notes):
-            found.setdefault(content, one)
+        for place in _checkpoints(path):
+            made = CheckpointManifest.read(place)
+            found.setdefault(made.content, (place, made))
     places = _places(rows, runs, {content: made for content, (_, made) in found.items()})
     used = set(places.values())
     most = min(_MOST_ROWS, max(_LEAST_ROWS, _ALL_ROWS // max(len(used), 1)))
     cards: dict[str, list[StepCard]] = {}
-    unread: list[str] = []
     for (run, seed, step), content in sorted(places.items()):
         place, made = found[content]
-        log = None
-        try:
-            log = read_log(place, made, most)
-        except BadInput as error:
-            reason = str(error).replace(f"{place}/", "")
-            whose = f"run {run!r}, seed {seed}, step {step_name(step)}"
-            unread.append(f"--checkpoint: the log of {whose} was left out: {reason}")
-        cards.setdefault(run, []).append(StepCard(seed, step, made, log))
-    notes += unread[:_MOST_NOTES]
+        cards.setdefault(run, []).append(StepCard(seed, step, made, read_log(place, made, most)))
     left = len(found) - len(used)
-    if left:
-        notes.append(f"--checkpoint: {left} of {len(found)} checkpoints are in no row: left out")
-    return Cards(cards, tuple(notes), most)
+    note = f"--checkpoint: {left} of {len(found)} checkpoints are in no row: left out"
+    return Cards(cards, (note,) if left else (), most)
 
 
-def _checkpoints(
-    path: Path, notes: list[str]
-) -> Iterator[tuple[str, tuple[Path, CheckpointManifest]]]:
-    """The checkpoints at or below a path by content id; a note for each that cannot be read."""
-    places = list(_directories(path))
-    places = [place for place in places if (place / MANIFESTS["checkpoint"]).is_file()]
-    if not places:
-        kind = kind_of(path)
-        if kind is not None:
-            raise BadInput(f"{path} is not a checkpoint, it is {with_article(kind)}")
-        raise BadInput(
-            f"{path} has no checkpoint in it, searched {LEVELS} levels deep; "
-            "give the directory of a run, or a checkpoint"
-        )
-    for place in places:
-        try:
-            made = CheckpointManifest.read(place)
-        except BadInput as error:
-            # Its own path alone: a report must not depend on where its inputs are.
-            name = place.relative_to(path) if place != path else Path(path.name)
-            reason = str(error).replace(str(place), str(name))
-            notes.append(f"--checkpoint: a checkpoint was left out: {reason}")
-        else:
-            yield made.content, (place, made)
-
-
-def _directories(top: Path) -> Iterator[Path]:
-    """The directories to look at, sorted; not those inside of artifacts, or that are hidden."""
+def _checkpoints(top: Path) -> list[Path]:
+    """The checkpoints at or below a path, sorted; not those inside of artifacts, or hidden."""
 
     def refuse(error: OSError) -> None:
         if error.filename == str(top):
             raise BadInput(unreadable(top, error)) from error
 
-    for name, below, _ in os.walk(top, onerror=refuse):
+    found = []
+    for name, below, files in os.walk(top, onerror=refuse):
         place = Path(name)
-        yield place
-        is_deep = len(place.relative_to(top).parts) >= LEVELS
-        stops = is_deep or kind_of(place) is not None
+        if MANIFESTS["checkpoint"] in files:
+            found.append(place)
+        stops = len(place.relative_to(top).parts) >= LEVELS or kind_of(place) is not None
         below[:] = [] if stops else sorted(one for one in below if not one.startswith("."))
+    if not found:
+        kind = kind_of(top)
+        what = f"not a checkpoint, it is {with_article(kind)}" if kind else "without checkpoints"
+        raise BadInput(
+            f"{top} is {what}, searched {LEVELS} levels deep; give the directory of a run, or a "
+            "checkpoint"
+        )
+    return found
 
 
 def _places(
@@ -249,7 +228,7 @@ def _places(
 
 
 def read_log(checkpoint: Path, made: CheckpointManifest, most: int) -> Log | None:
-    """The log of a checkpoint, with at most `most` rows of each phase; None if it has none.
+    """The log of a training, with at most `most` rows, and of validations; None if it has none.
 
     Rows are evenly spaced by their place in the file, the first and the last among them. A term has
     NaN where the file lacks steps or a value is not finite. Raises BadInput if the file is not what
@@ -269,61 +248,45 @@ def read_log(checkpoint: Path, made: CheckpointManifest, most: int) -> Log | Non
         raise BadInput(unreadable(path, error)) from error
     if len(data) > MOST_BYTES:
         raise BadInput(f"cannot read {path}: it has more than {MOST_BYTES} bytes")
-    groups: dict[tuple[str, bool], list[tuple[int, bytes]]] = {}
+    rows: dict[bool, list[tuple[int, bytes]]] = {False: [], True: []}
     for number, line in enumerate(data.splitlines(), 1):
         head = _HEAD.match(line)
         if head is None:
             raise BadInput(f"{path}:{number} is not a row of a training log")
-        phase = head[1].decode("utf-8", "replace")
-        groups.setdefault((phase, b'"val_' in line), []).append((int(head[2]), line))
-    terms: dict[str, Floats] = {}
-    for (phase, _), rows in groups.items():
-        terms |= _terms(path, phase, rows, most)
-    ends = [rows[-1][0] + 1 for (phase, _), rows in groups.items() if phase == _TRAINS]
-    return Log(max(ends, default=0), terms)
+        if head[1] == b"train":  # phases such as the one of Fisher matrices count their own steps
+            rows[b'"val_' in line].append((int(head[2]), line))
+    terms = {name: one for of in rows.values() for name, one in _terms(path, of, most).items()}
+    return Log(max((of[-1][0] + 1 for of in rows.values() if of), default=0), terms)
 
 
-def _terms(
-    path: Path, phase: str, rows: Sequence[tuple[int, bytes]], most: int
-) -> dict[str, Floats]:
-    """The terms of the rows of one phase, or of its validations."""
+def _terms(path: Path, rows: Sequence[tuple[int, bytes]], most: int) -> dict[str, Floats]:
+    """The terms of the rows of trainings, or of validations."""
     steps = np.array([step for step, _ in rows], dtype=np.float64)
     if (np.diff(steps) <= 0).any():
-        raise BadInput(f"{path}: the steps of phase {phase!r} are not in order")
+        raise BadInput(f"{path}: the steps are not in order")
     count = len(rows)
     kept = np.arange(most) * (count - 1) // (most - 1) if count > most else np.arange(count)
-    values = [_values(path, rows[place][1]) for place in kept.tolist()]
-    found = {}
-    for name in dict.fromkeys(name for row in values for name in row):
-        of = np.array([row.get(name, math.nan) for row in values])
-        found[name if phase == _TRAINS else f"{phase}: {name}"] = np.stack([steps[kept], of])
-    return found
-
-
-def _values(path: Path, line: bytes) -> dict[str, float]:
     try:
-        row = parse_json(line)
+        values = [parse_json(rows[place][1]) for place in kept.tolist()]
     except ValueError as error:
         raise BadInput(f"{path} has a row that is not readable JSON: {error}") from error
-    return {
-        name: float(value) if math.isfinite(value) else math.nan
-        for name, value in row.items()
-        if name != "step" and isinstance(value, int | float) and not isinstance(value, bool)
-    }
+    found = {}
+    for name in dict.fromkeys(name for row in values for name in row if name not in _PLACE):
+        of = np.array([row.get(name, math.nan) for row in values], dtype=np.float64)
+        found[name] = np.stack([steps[kept], np.where(np.isfinite(of), of, math.nan)])
+    return found
 
 
 def loss_charts(cards: Cards, styles: Mapping[str, RunStyle]) -> list[LineChart]:
     """The loss terms that training logged, a chart for each with a line for each run.
 
-    With several tasks, x is a task of the run plus the share of its training; else it is the
-    optimizer step. Where a checkpoint or rows are missing, a line is broken.
+    x is a task of the run plus the share of its training. Where a checkpoint or rows are missing, a
+    line is broken.
     """
-    logged = {run: [one for one in of if one.log] for run, of in cards.runs.items()}
-    by_tasks = any(len({one.step for one in of}) > 1 for of in logged.values())
     found: dict[str, list[Line]] = {}
-    for run, of in logged.items():
+    for run, of in cards.runs.items():
         for term in dict.fromkeys(term for one in of if one.log for term in one.log.terms):
-            points = _run_points(of, term, by_tasks=by_tasks)
+            points = _run_points(of, term)
             if np.isfinite(points[1]).any():
                 found.setdefault(term, []).append(Line(run, styles[run], points))
     if not found:
@@ -331,14 +294,13 @@ def loss_charts(cards: Cards, styles: Mapping[str, RunStyle]) -> list[LineChart]
     names = sorted(found, key=_rank)
     lines = [line for of_term in found.values() for line in of_term]
     xs = np.concatenate([line.points[0] for line in lines])
-    first = math.floor(xs.min())
-    ends = float(first), float(max(math.ceil(xs.max()), first + 1))
-    caption = _loss_caption(cards.most_rows, by_tasks=by_tasks)
+    ends = float(math.floor(xs.min())), float(math.ceil(xs.max()))
+    caption = _LOSS_CAPTION.format(cards.most_rows)
     if any(line.has_band for line in lines):
         caption += " Line: mean over seeds. Band: lowest to highest seed."
     if len(names) > MOST_TERMS:
         caption += f" {len(names) - MOST_TERMS} more terms are not drawn."
-    titles = ("task of the run" if by_tasks else "optimizer step", "")
+    titles = ("task of the run", "")
     return [
         loss_chart(name, caption, titles, tuple(found[name]), ends) for name in names[:MOST_TERMS]
     ]
@@ -360,61 +322,37 @@ def loss_chart(
                      (320, 160), 1)  # fmt: skip
 
 
-def _loss_caption(most_rows: int, *, by_tasks: bool) -> str:
-    tasks = (
-        ": a task spans one unit, from its first optimizer step to its last, and joint training "
-        "spans all of its tasks"
-    )
-    return (
-        f"Each term of the loss as training logged it in metrics.jsonl{tasks if by_tasks else ''}. "
-        f"At most {most_rows} rows of each log and phase are drawn, evenly spaced, the first and "
-        "the last among them; each is one batch, not an average. A line is broken where a "
-        "checkpoint, rows or a finite value are missing; a resumed run continues its log without a "
-        "gap."
-    )
-
-
 def _rank(term: str) -> tuple[int, str]:
     if term in _FIRST:
         return _FIRST.index(term), ""
-    if term in _LAST:
-        return 20 + _LAST.index(term), ""
-    return (10 if ":" not in term else 30), term
+    return (20 + _LAST.index(term), "") if term in _LAST else (10, term)
 
 
-def _run_points(cards: Sequence[StepCard], term: str, *, by_tasks: bool) -> Floats:
+def _run_points(cards: Sequence[StepCard], term: str) -> Floats:
     """(4, N) of a term of a run: x, the mean over seeds, the lowest and the highest one."""
     pieces: list[Floats] = []
-    last_end: float | None = None
+    end: float | None = None
     for step in sorted({one.step for one in cards}):
-        members = [one for one in cards if one.step == step]
-        found = [(one, one.log.terms[term]) for one in members if one.log and term in one.log.terms]
+        logs = [(one, one.log) for one in cards if one.step == step and one.log]
+        found = [log.terms[term] for _, log in logs if term in log.terms]
         if not found:
             continue
-        card = found[0][0]
-        steps = found[0][1][0]
-        for _, of_seed in found[1:]:
-            steps = np.intersect1d(steps, of_seed[0])
-        values = np.stack([of[1, np.searchsorted(of[0], steps)] for _, of in found])
-        x = steps
-        start, end = (float(card.first_step), card.step + 1.0) if by_tasks else (0.0, math.inf)
-        if by_tasks:
-            # Another phase has its own number of steps, which it counts from 0.
-            own = float(found[0][1][0, -1]) + 1
-            length = max(own, card.log.steps) if card.log and ":" not in term else own
-            x = start + (steps + 0.5) * (end - start) / length
-        if last_end is not None and start > last_end:  # a checkpoint between them is missing
-            pieces.append(np.array([[last_end], [math.nan], [math.nan], [math.nan]]))
+        steps = reduce(np.intersect1d, [of_seed[0] for of_seed in found])
+        values = np.stack([of[1, np.searchsorted(of[0], steps)] for of in found])
+        (card, log), start = logs[0], float(logs[0][0].first_step)
+        if end is not None and start > end:  # a checkpoint between them is missing
+            pieces.append(np.array([[end], [math.nan], [math.nan], [math.nan]]))
+        end = card.step + 1.0
+        x = start + (steps + 0.5) * (end - start) / log.steps
         pieces.append(np.stack([x, values.mean(axis=0), values.min(axis=0), values.max(axis=0)]))
-        last_end = end
     return np.concatenate(pieces, axis=1)
 
 
 def settings_by_run(rows: Iterable[Row], cards: Cards | None) -> dict[str, SettingTexts]:
     """For each run, its settings by name, as one text each; runs without settings are left out.
 
-    A setting that changes over the steps lists each of its values with the steps. Rows have the
-    settings of their checkpoint; `cards` those of further checkpoints.
+    A setting that changes over the steps lists its values. Rows have the settings of their
+    checkpoint; `cards` those of further checkpoints.
     """
     found: dict[str, dict[int, Mapping[str, Any]]] = {}
     for row in rows:
@@ -429,32 +367,13 @@ def settings_by_run(rows: Iterable[Row], cards: Cards | None) -> dict[str, Setti
 
 
 def _over_steps(by_step: Mapping[int, Mapping[str, Any]]) -> SettingTexts:
-    known: dict[int, SettingTexts] = {}  # rows share equal settings, so each is read once
-    for values in by_step.values():
-        if id(values) not in known:
-            known[id(values)] = setting_texts(values)
-    texts = {step: known[id(by_step[step])] for step in sorted(by_step)}
-    found = {}
-    for name in dict.fromkeys(name for one in texts.values() for name in one):
-        by_text: dict[str, list[int]] = {}
-        for step, of_step in texts.items():
-            by_text.setdefault(of_step.get(name, ABSENT), []).append(step)
-        parts = (f"{text} at {steps_text(steps)}" for text, steps in by_text.items())
-        found[name] = "; ".join(parts) if len(by_text) > 1 else next(iter(by_text))
-    return found
-
-
-def steps_text(steps: Sequence[int]) -> str:
-    """Steps in words.
-
-    >>> steps_text([0]), steps_text([1, 2, 3]), steps_text([0, 2])
-    ('step 0', 'steps 1 to 3', 'steps 0 and 2')
-    """
-    if len(steps) == 1:
-        return f"step {steps[0]}"
-    if list(steps) == list(range(steps[0], steps[-1] + 1)) and len(steps) > 2:
-        return f"steps {steps[0]} to {steps[-1]}"
-    return f"steps {', '.join(map(str, steps[:-1]))} and {steps[-1]}"
+    different = {id(values): values for _, values in sorted(by_step.items())}  # rows share them
+    texts = list(map(setting_texts, different.values()))
+    names = dict.fromkeys(name for one in texts for name in one)
+    return {
+        name: ", then ".join(dict.fromkeys(one.get(name, ABSENT) for one in texts))
+        for name in names
+    }
 
 
 def setting_texts(values: Mapping[str, Any]) -> SettingTexts:
@@ -494,17 +413,6 @@ def _text(value: object) -> str:
     else:
         text = value if isinstance(value, str) else canonical_json(value)
     return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."
-
-
-def differing(settings: Mapping[str, SettingTexts]) -> list[str]:
-    """The names of the settings that are not the same in all of the runs, in their order.
-
-    >>> differing({"a": {"lr": "0.1", "epochs": "1"}, "b": {"lr": "0.2", "epochs": "1"}})
-    ['lr']
-    """
-    names = dict.fromkeys(name for texts in settings.values() for name in texts)
-    found = {name: {texts.get(name, ABSENT) for texts in settings.values()} for name in names}
-    return [name for name in names if len(found[name]) > 1]
 
 
 def training_tables(cards: Cards | None, settings: Mapping[str, SettingTexts]) -> list[Table]:
@@ -554,7 +462,8 @@ def _cell(name: str, spread: Spread | None) -> TableCell:
 
 def settings_table(settings: Mapping[str, SettingTexts]) -> Table | None:
     """The settings in which runs differ, the longer of runs and settings down; None if none do."""
-    names, runs = differing(settings), list(settings)
+    runs, every = list(settings), dict.fromkeys(one for of in settings.values() for one in of)
+    names = [one for one in every if len({of.get(one, ABSENT) for of in settings.values()}) > 1]
     if not names:
         return None
     heads: list[str] = ["setting", *runs]
@@ -562,7 +471,7 @@ def settings_table(settings: Mapping[str, SettingTexts]) -> Table | None:
     if len(runs) > len(names):
         heads = ["run", *names]
         lines = [(run, *(settings[run].get(name, ABSENT) for name in names)) for run in runs]
-    alike = len({name for texts in settings.values() for name in texts}) - len(names)
+    alike = len(every) - len(names)
     notes = (f"{alike} other settings are the same in all runs",) if alike else ()
     rows = tuple(tuple(TableCell(text, is_faint=text == ABSENT) for text in line) for line in lines)
     columns = tuple(Column(name, is_number=False) for name in heads)

@@ -1,15 +1,14 @@
 """The page of a week: may it be deployed, what was lost, what changed, must the index be rebuilt.
 
-`week_page` gives the page and its lines in the terminal. What is not the same when a week is made
-again, its date and seconds, is in <time> elements.
+`week_page` gives the page and its lines in the terminal, which are made of the same sentences and
+scores. What is not the same when a week is made again, its date and cost, is in <time> elements.
 """
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.words import duration, printable, size
+from vlcpctl.core.words import duration, printable, size, wrapped
 from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.metrics.chance import loss_at_chance, margin_of
 from vlcpctl.report.charts import Floats, Line, RunStyle
@@ -29,19 +28,17 @@ from vlcpctl.report.ranks import RankIntervals
 from vlcpctl.report.report import Document, drops_of
 from vlcpctl.report.rollout import NEITHER, roll_out_table
 from vlcpctl.report.scores import Against, Drop, earlier_tasks
-from vlcpctl.report.table import UNDEFINED, Column, RowGroup, Table, TableCell, fixed, number_cell
+from vlcpctl.report.table import UNDEFINED, Column, RowGroup, Table, TableCell, fixed
 from vlcpctl.report.training import loss_chart, read_log
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.rank_files import SavedRanks
 
 MOST_LOST = 20  # queries of guards that are shown
-WIDTH = 80  # columns that the lines are made for
 
 _LEAST_SCALE = 5.0  # points on each side of zero that a bar shows at least
-_BAR, _EDGE = 160, 4  # px: width, and what is left free at each end
 _HALF = 10  # characters of a bar in the terminal, on each side of zero
-_MOST_SAID, _MOST_SCORES = 4, 6  # lines of sentences and of scores in the terminal
+_MOST_SAID, _MOST_SCORES = 4, 6  # sentences and scores in the terminal
 _NAME, _SINCE = 23, 10  # characters of columns
 _ROWS = 300  # of the log
 _TERMS = ("contrastive", "loss")  # the first that a log has is drawn
@@ -56,9 +53,9 @@ Pairs = Mapping[str, tuple[str, str]]  # by name: in the week before, and in thi
 class Week:
     """What a page says of a week beside its report.
 
-    `remarks` come first in the verdict; `attempts` says of each training whether it was accepted,
-    if there were several. `settings` are all, `images` the tasks with the pictures of guards,
-    `checkpoint` that of the training, whose log is drawn, `disk` the bytes of each part.
+    `remarks` come first in the verdict. `settings` are those that differ from the week before,
+    `images` the tasks with the pictures of guards, `checkpoint` that of the training, whose log is
+    drawn, `disk` bytes.
     """
 
     state: str
@@ -70,13 +67,12 @@ class Week:
     accepted: bool
     remarks: Sequence[str] = ()
     warnings: Sequence[str] = ()
-    attempts: Sequence[bool] = ()
     settings: Pairs
     data: Pairs
     images: Sequence[Path] = ()
     checkpoint: Path | None = None
-    seconds: Mapping[str, float]
-    disk: Mapping[str, int]
+    seconds: float
+    disk: int
 
     @property
     def title(self) -> str:
@@ -88,17 +84,20 @@ class Week:
         """The name of the model that the week continues."""
         return week_name(self.number - 1)
 
-    @property
-    def changed(self) -> Pairs:
-        """The settings that differ from those of the week before."""
-        return {name: pair for name, pair in self.settings.items() if pair[0] != pair[1]}
+
+class Part(NamedTuple):
+    """What is said of a subject, on a line each; `shown` is what only the page has of it."""
+
+    name: str
+    said: Sequence[str]
+    shown: Markup = Markup("")
 
 
 class Moved(NamedTuple):
     """How a score changed since an earlier model, in points: below zero is worse.
 
     `low` and `high` are the ends of the 95 % interval of the change, if ranks were saved, `images`
-    those of the test, `bound` the loss that a condition rejects, `each` the change of each seed.
+    those of the test, `bound` the loss that a condition rejects.
     """
 
     name: str
@@ -109,7 +108,6 @@ class Moved(NamedTuple):
     high: float | None = None
     images: int | None = None
     bound: float | None = None
-    each: tuple[float, ...] = ()
 
     @property
     def points(self) -> float:
@@ -123,21 +121,13 @@ class Moved(NamedTuple):
             return UNDEFINED
         return f"{fixed(self.low, 1)} to {fixed(self.high, 1)}"
 
-    @property
-    def words(self) -> str:
-        """What a bar shows."""
-        ends = "" if self.low is None else f", 95 % {self.interval}"
-        bound = "" if self.bound is None else f", rejected below -{self.bound:g}"
-        return f"{fixed(self.points, 1)} points{ends}{bound}"
-
 
 def moved(drop: Drop, name: str, since: str, bound: float | None = None) -> list[Moved]:
     """The change that a drop is; none if either side was not measured."""
     if drop.baseline is None or drop.last is None or drop.drop is None:
         return []
-    each = tuple(-one for one in drop.drop.values) if len(drop.drop.values) > 1 else ()
     means = drop.baseline.mean, drop.last.mean
-    found = Moved(name, since, *means, None, None, drop.images, bound, each)
+    found = Moved(name, since, *means, images=drop.images, bound=bound)
     ends = drop.interval
     return [found if ends is None else found._replace(low=-ends.high, high=-ends.low)]
 
@@ -152,16 +142,16 @@ def week_name(number: int) -> str:
 
 
 def week_page(
-    week: Week, document: Document, ranks: Sequence[SavedRanks] = (), width: int | None = WIDTH
+    week: Week, document: Document, ranks: Sequence[SavedRanks] = ()
 ) -> tuple[str, list[str]]:
-    """The text of the page, and its lines in the terminal.
+    """The text of the page, and its lines in the terminal, 80 columns wide.
 
     `document` is the report of the week with its verdicts, `ranks` the files that it was built
-    with. Lines wider than `width` are cut; None cuts none, as in a log that nobody can widen. The
-    same arguments give the same page. Raises BadInput if a file of the week cannot be read.
+    with. The same arguments give the same page. Raises BadInput if a file of the week cannot be
+    read.
     """
     found = _Found(week, document, ranks)
-    return found.page(), found.lines(width)
+    return found.page(), found.lines()
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,17 +296,14 @@ class _Found:
             shown = losses
         else:
             yield "it was not judged: there are no conditions"
-        # In the first week the start is the last accepted model, too.
-        yield from dict.fromkeys(map(self.sentence, shown))
-        if len(self.week.attempts) > 1:
-            words = ("accepted" if one else "rejected" for one in self.week.attempts)
-            yield f"trained {len(self.week.attempts)} times: {', then '.join(words)}"
+        # In the first week the start is the last accepted model, too. Gains come last.
+        said = dict.fromkeys(map(self.sentence, shown))
+        yield from sorted(said, key=lambda one: " gained " in one)
 
     def sentence(self, verdict: Verdict) -> str:
         """A verdict with its interval, bound and what chance reaches.
 
-        Such as "00-golden lost 2.4 since the start (95 % -0.5 to 5.3), bound 2; chance alone
-        reaches 3.5 here".
+        Such as "00-golden lost 2.4 since the start (95 % -0.5 to 5.3), bound 2, chance 3.5".
         """
         name, value = verdict.name, verdict.value
         data = self._name(verdict.data or "")
@@ -338,7 +325,7 @@ class _Found:
             said += f" (95 % {fixed(ends[0], 1)} to {fixed(ends[1], 1)})"
         said += f", bound {'' if is_loss else 'a loss of '}{sign * verdict.bound + 0.0:g}"
         if verdict.chance is not None and is_loss:
-            said += f"; chance alone reaches {fixed(verdict.chance, 1)} here"
+            said += f", chance {fixed(verdict.chance, 1)}"
         return said
 
     def _since(self, verdict: Verdict) -> str:
@@ -355,6 +342,8 @@ class _Found:
             counts = f"{sum(one.forgotten for one in of)} of {sum(one.right_then for one in of)}"
             gained, since = sum(one.gained for one in of), week_name(of[0].learned + 1)
             yield f"{task}: {counts} answers at rank 1 lost since {since}, {gained} gained"
+        if not lost:
+            yield "unknown: no ranks were saved"
 
     @cached_property
     def loss(self) -> tuple[str, Floats, float | None] | None:
@@ -388,125 +377,87 @@ class _Found:
             return f"{said}: it ends at chance, as a model that has learned nothing"
         return f"{said}: it is flat" if abs(first - last) <= _FLAT * abs(first) else said
 
-    def page(self) -> str:
-        """The text of the page."""
-        week, lost = self.week, self.lost
-        chosen = deepest(lost or [], MOST_LOST)
-        tasks = open_library(week.images) if chosen else []
-        library = Library(tasks, frozenset({"test"})) if tasks else None
-        changes = [*self.learned, *self.kept, *self.guards]
-        return render(
-            "week.html",
-            "page",
-            week=week,
-            verdict=self.verdict,
-            reasons=[*self.reasons(), *filter(None, [self.index])],
-            scale=self.scale,
-            changes=[(one, bar_places(one, self.scale)) for one in changes],
-            changed=_changed_table(week),
-            lost=None if lost is None else list(self.lost_words()),
-            count=sum(one.forgotten for one in lost or []),
-            shown=len(chosen),
-            cards=lost_cards(library, chosen) if chosen else "",
-            curve=self._curve(),
-            loss=self.loss_words(),
-            roll_out=self.roll_out,
-            cost=[(name, duration(seconds)) for name, seconds in week.seconds.items()],
-            time=duration(sum(week.seconds.values())) if week.seconds else UNDEFINED,
-            disk=[(name, size(count)) for name, count in week.disk.items()],
-            weight=size(sum(week.disk.values())),
-            tables=self._tables(),
-            style=source("style.css", "week.css"),
-        )
+    def parts(self) -> Iterator[Part]:
+        """What the page and the terminal say below the scores."""
+        week = self.week
+        if self.roll_out is not None:
+            measured = replace(self.roll_out, notes=self.roll_out.notes[1:])
+            # It begins with the names of the model and of its only index.
+            said = self.index.partition(": ")[2] or self.index
+            yield Part("roll-out", [said], _shown("table", measured))
+        changed = (f"{name} {now} (was {was})" for name, (was, now) in week.settings.items())
+        said = ", ".join(changed) or "no setting" if week.number > 1 else "first week"
+        sizes = ", ".join(f"{name} {now}" for name, (_, now) in week.data.items())
+        table = Markup("") if week.number == 1 else _shown("wrapping", _changed_table(week))
+        yield Part("changed", [f"{said}; {sizes}"], table)
+        if self.lost is not None:
+            yield Part("lost", list(self.lost_words()), self._lost_cards())
+        if self.loss is not None:
+            yield Part("loss", [self.loss_words()], self._curve(*self.loss))
+        seconds = f", {duration(week.seconds)}" if week.seconds else ""
+        yield Part("cost", [f"{size(week.disk)}{seconds}"])
 
-    def _curve(self) -> Markup:
+    def _lost_cards(self) -> Markup:
+        """The queries of guards that were lost, with their pictures."""
+        chosen = deepest(self.lost or [], MOST_LOST)
+        library = Library(open_library(self.week.images if chosen else ()), frozenset({"test"}))
+        count = sum(one.forgotten for one in self.lost or [])
+        return lost_cards(library, chosen, count) if chosen else Markup("")
+
+    def _curve(self, term: str, points: Floats, chance: float | None) -> Markup:
         """The loss over the steps, with a level line where it is at chance."""
-        if self.loss is None:
-            return Markup("")
-        term, (x, y), chance = self.loss
+        x, y = points
         lines = [Line(term, RunStyle(1, 0), np.stack([x, y, y, y]))]
         ends = float(x[0]), float(max(x[-1], x[0] + 1))
         if chance is not None:
             level = np.full(2, chance)
-            points = np.stack([np.array(ends), level, level, level])
-            lines.append(Line("chance", RunStyle(2, None), points))
-        return loss_chart(term, "", ("optimizer step", ""), tuple(lines), ends).svg()
+            of_chance = np.stack([np.array(ends), level, level, level])
+            lines.append(Line("chance", RunStyle(2, None), of_chance))
+        chart = loss_chart(term, "", ("optimizer step", ""), tuple(lines), ends)
+        return render("week.html", "loss", chart.svg(), chance is not None)
 
-    def _tables(self) -> list[Table]:
-        """The scores on every week, and all settings; report.html has every other number."""
-        rows = tuple(
-            (TableCell(name), TableCell(now)) for name, (_, now) in self.week.settings.items()
+    def page(self) -> str:
+        """The text of the page."""
+        scores = [*self.learned, *self.kept, *self.guards]
+        return render(
+            "week.html",
+            "page",
+            week=self.week,
+            verdict=self.verdict,
+            reasons=self.reasons(),
+            scale=self.scale,
+            scores=[(one, bar_places(one, self.scale)) for one in scores],
+            parts=self.parts(),
+            style=source("style.css", "week.css"),
         )
-        names = (Column("setting", is_number=False), Column("value", is_number=False))
-        settings = Table("Settings", names, (RowGroup("", rows),))
-        weeks = self._weeks_table()
-        return [settings] if weeks is None else [weeks, settings]
 
-    def _weeks_table(self) -> Table | None:
-        learned, before = self._earlier("learned"), self._earlier("step before")
-        if not learned:
-            return None
-        columns = (
-            *(Column("week", is_number=False), Column("images"), Column("when learned")),
-            *(Column(self.week.before), Column("now")),
-            *(Column("since learned"), Column("95 % interval"), Column("since last week")),
-        )
-        rows = []
-        for one, other in zip(learned, before, strict=True):
-            changes, steps = moved(one, "", ""), moved(other, "", "")
-            rows.append(
-                (
-                    TableCell(self._name(one.data)),
-                    TableCell("-" if one.images is None else str(one.images)),
-                    *map(number_cell, (one.baseline, other.baseline, one.last)),
-                    TableCell(f"{changes[0].points:+.2f}" if changes else "-"),
-                    TableCell(changes[0].interval if changes else "-"),
-                    TableCell(f"{steps[0].points:+.2f}" if steps else "-"),
-                )
-            )
-        return Table("Earlier weeks, on their own tests", columns, (RowGroup("", tuple(rows)),))
+    def lines(self) -> list[str]:
+        """The verdict, the scores and what is said below them on the page.
 
-    def lines(self, width: int | None) -> list[str]:
-        """The verdict, the scores and one line for each other section of the page.
-
-        Of many sentences and scores the first are shown, gains last; warnings are neither cut nor
-        left out.
+        Of many sentences and scores the first are shown, gains last; of warnings all.
         """
         week = self.week
-        warnings = [
-            line
-            for one in week.warnings
-            for line in _wrapped(f"  warning: {printable(one)}", width)
-        ]
-        said = sorted(self.reasons(), key=lambda one: " gained " in one)
-        about = [f"  {one.replace('; chance alone reaches ', ', chance ').removesuffix(' here')}"
-                 for one in said]  # fmt: skip
+        found = [f"{week.title}: {self.verdict}  ({week.date})"]
+        found += _cut([f"  {one}" for one in self.reasons()], _MOST_SAID)
+        found += [f"  warning: {one}" for one in week.warnings]
+        names = f"  {'score':<{_NAME}}{'since':<{_SINCE}}{'before':>7}{'now':>7}{'change':>8}  "
+        found.append(f"{names}{f'-{self.scale:g}':<{_HALF}}0{f'+{self.scale:g}':>{_HALF}}")
         guards = sorted(self.guards, key=lambda one: one.points)
         scores = [_score_line(one, self.scale) for one in (*self.learned, *self.kept, *guards)]
-        names = f"  {'score':<{_NAME}}{'since':<{_SINCE}}{'before':>7}{'now':>7}{'change':>8}  "
-        names += f"{f'-{self.scale:g}':<{_HALF}}0{f'+{self.scale:g}':>{_HALF}}"
-        title = f"{week.title}: {self.verdict}  ({week.date})"
-        shown = [[_clipped(printable(one), width) for one in lines] for lines in (
-            [title, *_cut(about, _MOST_SAID)],
-            [names, *_cut(scores, _MOST_SCORES), *self._below()],
-        )]  # fmt: skip
-        return [*shown[0], *warnings, *shown[1], f"  page      {printable(week.page)}"]
+        found += _cut(scores, _MOST_SCORES)
+        for part in self.parts():
+            found += _cut([f"  {part.name:<10}{one}" for one in part.said], _MOST_SAID)
+        # Below the text of a line that begins with the name of a part.
+        lines = [
+            line
+            for one in found
+            for line in wrapped(printable(one), 12 if one[11:12] == " " else 4)
+        ]
+        return [*lines, f"  page      {printable(week.page)}"]
 
-    def _below(self) -> Iterator[str]:
-        week = self.week
-        changed = ", ".join(
-            f"{name} {now} (was {was})" for name, (was, now) in week.changed.items()
-        )
-        sizes = ", ".join(f"{name} {now}" for name, (_, now) in week.data.items())
-        first = changed or "no setting" if week.number > 1 else "first week"
-        yield f"  changed   {first}; {sizes}"
-        yield from (f"  lost      {one}" for one in list(self.lost_words())[:1])
-        yield from (f"  loss      {one}" for one in filter(None, [self.loss_words()]))
-        if self.index:
-            # It begins with the names of the model and of its only index.
-            yield f"  roll-out  {self.index.partition(': ')[2] or self.index}"
-        time = f", {duration(sum(week.seconds.values()))}" if week.seconds else ""
-        yield f"  cost      {size(sum(week.disk.values()))}{time}"
+
+def _shown(macro: str, table: Table) -> Markup:
+    return render("parts.html", macro, table)
 
 
 def _mean(learned: Sequence[Drop], bound: float | None) -> Moved:
@@ -527,69 +478,49 @@ def _mean(learned: Sequence[Drop], bound: float | None) -> Moved:
 
 
 def bar_places(one: Moved, scale: float) -> dict[str, float | None]:
-    """Where in px the change, its interval and its bound are, from -scale to scale; None: nowhere.
+    """Where the change, its interval and its bound are on a bar, from -1 at -scale to 1 at scale.
 
-    What is outside is at the edge; `clipped` is then -1 or 1 for the change.
+    None is nowhere. What is outside is at the edge; `outside` is then -1 or 1 for the change.
     """
     bound = None if one.bound is None else -one.bound
-    found: dict[str, float | None] = {}
-    for name, points in zip(
-        ("value", "low", "high", "bound"), (one.points, one.low, one.high, bound), strict=True
-    ):
-        share = None if points is None else max(-1.0, min(1.0, points / scale))
-        half = _BAR / 2
-        found[name] = None if share is None else round(half + share * (half - _EDGE), 1)
-    return found | {"clipped": (one.points > scale) - (one.points < -scale)}
+    found = {"value": one.points, "low": one.low, "high": one.high, "bound": bound}
+    places = {
+        name: None if points is None else max(-1.0, min(1.0, points / scale))
+        for name, points in found.items()
+    }
+    return places | {"outside": (one.points > scale) - (one.points < -scale)}
 
 
 def _changed_table(week: Week) -> Table:
     """What differs from the week before: settings, and the sizes and sources of the data."""
-    is_first = week.number == 1
     groups = [
         RowGroup(name, tuple(
             (TableCell(one), TableCell(before), TableCell(now, is_strong=before != now))
             for one, (before, now) in pairs.items()
         ))
-        for name, pairs in (("settings", week.changed), ("data", week.data)) if pairs
+        for name, pairs in (("settings", week.settings), ("data", week.data)) if pairs
     ]  # fmt: skip
-    heads = ("", "before" if is_first else week.before, week_name(week.number))
-    return Table(
-        "The first week" if is_first else "What changed since last week",
-        tuple(Column(name, is_number=False) for name in heads),
-        tuple(groups),
-        () if week.changed or is_first else ("no setting differs",),
-    )
-
-
-def _wrapped(text: str, width: int | None) -> list[str]:
-    if width is None:
-        return [text]
-    return textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
+    heads = ("", week.before, week_name(week.number))
+    columns = tuple(Column(name, is_number=False) for name in heads)
+    return Table("What changed since last week", columns, tuple(groups))
 
 
 def _score_line(one: Moved, scale: float) -> str:
     """A score with its bar: the interval as dashes, the change as o, and ! as the bound."""
-
-    def at(points: float) -> int:
-        return _HALF + round(max(-1.0, min(1.0, points / scale)) * _HALF)
-
+    places = bar_places(one, scale)
+    at = {name: _HALF + round(place * _HALF) for name, place in places.items() if place is not None}
     cells = [" "] * (2 * _HALF + 1)
     cells[_HALF] = "|"
-    if one.low is not None and one.high is not None:
-        start, end = at(one.low), at(one.high) + 1
-        cells[start:end] = "-" * (end - start)
-    if one.bound is not None:
-        cells[at(-one.bound)] = "!"
-    outside = ">" if one.points > scale else "<"
-    cells[at(one.points)] = "o" if abs(one.points) <= scale else outside
-    name = _clipped(printable(one.name), _NAME - 1)
+    if "low" in at and "high" in at:
+        cells[at["low"] : at["high"] + 1] = "-" * (at["high"] + 1 - at["low"])
+    if "bound" in at:
+        cells[at["bound"]] = "!"
+    cells[at["value"]] = {-1: "<", 0: "o", 1: ">"}[int(places["outside"] or 0)]
+    name = printable(one.name)
+    name = name if len(name) < _NAME else f"{name[: _NAME - 4]}..."
     numbers = f"{one.before:>7.1f}{one.now:>7.1f}{one.points:>+8.1f}"
     return f"  {name:<{_NAME}}{one.since:<{_SINCE}}{numbers}  {''.join(cells).rstrip()}"
 
 
 def _cut(lines: list[str], most: int) -> list[str]:
     return lines if len(lines) <= most else [*lines[: most - 1], "  ... the rest is on the page"]
-
-
-def _clipped(text: str, width: int | None) -> str:
-    return text if width is None or len(text) <= width else f"{text[: width - 3]}..."

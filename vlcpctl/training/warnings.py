@@ -49,10 +49,13 @@ def warnings_of(
     found = [*history.left_out(), *history.out_of_order(), *_leaks(tasks, splits, buffer)]
     if reference is not None:
         found += _shared(reference, tasks, "the pairs of --reference")
-    if parent is not None and parent.tasks:
+    # A run may start from a model of another run and stream: nothing of it is to be continued.
+    is_start = parent is not None and history.start().get("start") == parent.content
+    if parent is not None and parent.tasks and not is_start:
         found += [*_of_run(request, parent), *_of_stream(tasks, parent)]
     if buffer is not None:
-        found += [*_of_buffer(tasks, buffer, parent), *_of_features(request, buffer, parent)]
+        found += _of_buffer(tasks, buffer, parent, is_start=is_start)
+        found += _of_features(request, buffer, parent)
     for method, width in with_width(request):
         warning = method.shape_warning(pairs=request.settings.batch_size, width=width)
         found += [warning] if warning else []
@@ -143,15 +146,17 @@ def _of_stream(tasks: Sequence[Task], parent: CheckpointManifest) -> Iterator[st
 
 
 def _of_buffer(
-    tasks: Sequence[Task], buffer: Task, parent: CheckpointManifest | None
+    tasks: Sequence[Task], buffer: Task, parent: CheckpointManifest | None, *, is_start: bool
 ) -> Iterator[str]:
-    """Tasks that only the buffer or only the model has seen."""
+    """Tasks that only the buffer or only the model has seen, unless a run starts from the model."""
     seen = buffer.buffer.seen
     learned = parent.tasks if parent is not None else ()
     unknown = [one for one in seen if one not in learned]
     # An imported model is not known to have learned any task: its buffer may hold what it did.
     if unknown and (parent is None or learned):
         _refuse_later(tasks, buffer, unknown)
+        if is_start:
+            return
         # Nor is the start of a run: what its first buffer was filled with stays in later ones.
         before = list(takewhile(lambda one: one not in learned, seen))
         unknown = unknown[len(before) :] if parent and parent.start else unknown
@@ -162,7 +167,7 @@ def _of_buffer(
         yield f"--buffer contains pairs of {_tasks(len(unknown))}{other}{model}"
     names = dict(zip(learned, parent.task_names, strict=False)) if parent is not None else {}
     lacking = [str(names.get(content, content)) for content in learned if content not in seen]
-    if lacking:
+    if lacking and not is_start:
         whose = "its" if len(lacking) == 1 else "their"
         yield (
             f"--buffer was not updated with {_tasks(len(lacking))} that --previous was trained on "

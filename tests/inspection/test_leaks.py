@@ -126,6 +126,8 @@ def test_a_smaller_copy_of_a_training_image_looks_like_it(tmp_path: Path) -> Non
     task = make_task(tmp_path / "task", splits={"train": 10, "test": 12}, pair=pair)
     assert found("leak", task) == []
     assert found("near duplicate", task) == []
+    (equal,) = found("near duplicate", task, near_bits=0)
+    assert equal.count < 4
     (near,) = found("near duplicate", task, near_bits=4)
     assert (near.path, near.count) == (task, 4)  # 18..21 are copies of 0..3
     assert "images in test that look like training images: 4 of 12" in near.text

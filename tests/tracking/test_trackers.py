@@ -1,18 +1,19 @@
-"""Trackers may fail: the command goes on, and says so once."""
+"""What --log takes; trackers may fail: the command goes on, and says so once."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from types import SimpleNamespace
 
 import pytest
 
-from vlcpctl.core.errors import Diverged
-from vlcpctl.tracking.destinations import TrackedRun
+from vlcpctl.core.errors import Diverged, UsageError
 from vlcpctl.tracking.row_log import RowLog, row_values
-from vlcpctl.tracking.trackers import Trackers
+from vlcpctl.tracking.trackers import TrackedRun, Trackers, destinations
 
-WANDB = "vlcpctl.tracking.wandb_runs.WandbTracker"
-TENSORBOARD = "vlcpctl.tracking.tensorboard_events.TensorBoardTracker"
+WANDB = "vlcpctl.tracking.trackers.WandbTracker"
+TENSORBOARD = "vlcpctl.tracking.trackers.TensorBoardTracker"
 RUN = TrackedRun(run="a", seed=0, part="00-a", id="x")
 
 
@@ -110,3 +111,33 @@ def test_rows_of_each_run_and_seed_go_to_a_run_of_their_own(
         ({"retrieval/00-a/rm": 1.0}, -1),
         0,
     ]
+
+
+@pytest.mark.parametrize(
+    "word", ["board", "mlflow:x", "tensorboard:", "wandb: ", "wandb:a/b/c", "wandb:/b"]
+)
+def test_another_form_is_refused(word: str) -> None:
+    with pytest.raises(UsageError, match="tensorboard:DIR nor wandb:PROJECT"):
+        destinations([word])
+
+
+def fake_wandb(mode: str, key: str | None, token: str | None = None) -> SimpleNamespace:
+    settings = SimpleNamespace(mode=mode, identity_token_file=token)
+    return SimpleNamespace(
+        api=SimpleNamespace(api_key=key), setup=lambda: SimpleNamespace(settings=settings)
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "key", "token"),
+    [("online", "k", None), ("online", None, "file"), ("offline", None, None)],
+)
+def test_wandb_needs_a_key_unless_it_is_offline(
+    monkeypatch: pytest.MonkeyPatch, mode: str, key: str | None, token: str | None
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    monkeypatch.setitem(sys.modules, "wandb", fake_wandb(mode, key, token))
+    assert destinations(["wandb:team/project"]) == ("wandb:team/project",)
+    monkeypatch.setitem(sys.modules, "wandb", fake_wandb("online", None))
+    with pytest.raises(UsageError, match="WANDB_API_KEY"):
+        destinations(["wandb:project"])

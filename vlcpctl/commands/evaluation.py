@@ -27,7 +27,7 @@ from vlcpctl.core.options import (
     printing,
     switch,
 )
-from vlcpctl.tracking.destinations import destinations
+from vlcpctl.tracking.trackers import destinations
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.evaluator import Evaluator, Note, Session

@@ -123,7 +123,7 @@ class TrainStep(Settings, RunOptions, Planned, Stored):
         """What is asked, with its methods and settings; made without importing torch."""
         from vlcpctl.distributed.ranks import processes
         from vlcpctl.methods.plugins.registry import MethodRegistry
-        from vlcpctl.tracking.destinations import destinations
+        from vlcpctl.tracking.trackers import destinations
         from vlcpctl.training.methods import compose, compose_with, preset_of, settings_of_methods
         from vlcpctl.training.presets import INSTEAD, resolve
         from vlcpctl.training.request import TrainRequest

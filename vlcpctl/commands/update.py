@@ -76,7 +76,7 @@ class Update(UpdateOptions, Json):
         from vlcpctl.files.outputs import check_output_path
         from vlcpctl.production.hooks import refuse_in_hook
         from vlcpctl.production.week import dry_run, redo, run_lines, update
-        from vlcpctl.tracking.destinations import destinations
+        from vlcpctl.tracking.trackers import destinations
 
         destinations(self.log)
         inputs = [Path(one) for one in (*self.sources, *self.buffer_from, self.init) if one]

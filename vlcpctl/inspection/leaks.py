@@ -57,7 +57,7 @@ def leaks(known: TrainingImages) -> Iterator[Finding]:
         rows = np.flatnonzero(contains(known.images, one.images))
         if not len(rows):
             continue
-        same = int(contains(known.keys, one.keys[rows]).sum())
+        same = int(contains(known.keys, one.keys).sum())
         key = one.split.key(int(rows[0]))
         owner, other = known.place(known.first_copy(one.images[rows[0]]))
         renamed = f" (key {other} there)" if key != other else ""

@@ -10,8 +10,7 @@ from typing import Any, Self
 from vlcpctl.core.ending import at_signal
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.rows import run_label
-from vlcpctl.tracking.destinations import EVALUATION, TrackedRun
-from vlcpctl.tracking.trackers import Trackers
+from vlcpctl.tracking.trackers import EVALUATION, TrackedRun, Trackers
 
 AT_SIGNAL_S = 10.0
 BEFORE = -1  # the step of a checkpoint that was not trained on the stream

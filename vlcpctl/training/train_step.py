@@ -33,8 +33,7 @@ from vlcpctl.models import encoders
 from vlcpctl.models.configuration import has_logit_bias
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.models.execution import place
-from vlcpctl.tracking.destinations import TrackedRun
-from vlcpctl.tracking.trackers import Trackers
+from vlcpctl.tracking.trackers import TrackedRun, Trackers
 from vlcpctl.training.adapters import FILE as ADAPTER
 from vlcpctl.training.adapters import Adapters
 from vlcpctl.training.batches import training_batches, training_transform, validation_batches

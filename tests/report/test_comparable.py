@@ -130,7 +130,7 @@ def test_rows_from_before_and_after_data_were_rewritten_have_one_note(tmp_path: 
     notes = _build(tmp_path, rows).notes
     assert not [note for note in notes if "data" in note]
     (note,) = [one for one in notes if "forget" in one]
-    assert "'00-smileys', '01-people' and '02-animals'" in note
+    assert "'00-smileys', '01-people', '02-animals'" in note
 
 
 def test_a_step_that_was_not_trained_from_the_one_before_has_a_note(tmp_path: Path) -> None:

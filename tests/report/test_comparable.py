@@ -54,6 +54,16 @@ MIXED = {
         "counts",
         "n_images is 50 in one row and 49 in another",
     ),
+    "other images in the last row of another run": (
+        [*FULL, *_changed(current(own_rows(run="er")), 5, n_images=49)],
+        "counts",
+        "n_images is 50 in one row and 49 in another",
+    ),
+    "a second seed on a stream that was split again": (
+        [*FULL, *_changed(_other_seed(), 1, data="other", stream="again")],
+        "data",
+        "data is data of 00-smileys in one row and other in another",
+    ),
     "two checkpoints of one step": (
         _changed(FULL, 1, checkpoint="other"),
         "checkpoint",

@@ -38,6 +38,16 @@ def test_a_chain_as_it_is_meant_has_no_warning(second: TrainRequest) -> None:
     assert warnings_of(second) == []
 
 
+def test_a_run_that_starts_from_another_run_and_stream_has_no_warning(
+    second: TrainRequest, tmp_path: Path
+) -> None:
+    other = make_stream(tmp_path / "other", 1, 12, pair=lambda number: make_pair(number + 500))
+    buffer = make_buffer(make_task(tmp_path / "held", 8, first=900), tmp_path / "buffer")
+    start = replace(second, run="new", tasks=(other / "00-part-0",), buffer=buffer)
+    assert warnings_of(start) == []
+    assert len(warnings_of(replace(start, run="er"))) == 3, "goes on with the run"
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

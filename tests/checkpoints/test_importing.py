@@ -30,8 +30,7 @@ from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.models.fusion.key_mapping import ctp_names
 from vlcpctl.models.imports import open_clip
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
-from vlcpctl.training import notes
-from vlcpctl.training.plan import make_plan
+from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
@@ -257,7 +256,7 @@ def test_people_see_files_by_name_and_eight_digits(
     imported(source, tmp_path / "start", model=str(model))
     digest = file_sha256(model)
     step = going_on(request(world, "seqf", 0, tmp_path, buffered=False), tmp_path / "start")
-    (plan, *_) = notes.lines(make_plan(step))
+    (plan, *_) = lines(make_plan(step))
     trained_step = CheckpointManifest.read(train_step(step))
     inspect(step.out)
     shown = [plan, capsys.readouterr().out, model_card(Facts(trained_step, trained_step.model))]

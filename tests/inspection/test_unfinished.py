@@ -16,7 +16,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.files.outputs import Output
 from vlcpctl.inspection.unfinished import lines_of_run, run_facts
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
-from vlcpctl.training import log as metrics_log
+from vlcpctl.training import state as metrics_log
 from vlcpctl.training.state import Ended, PhaseSteps, ProgressFile
 from vlcpctl.training.train_step import train_step
 

@@ -67,25 +67,6 @@ def test_kernel_is_symmetric_with_eigenvalues_between_0_and_1(seed: int, k: int)
     assert values.sum().item() == pytest.approx(k)
 
 
-def test_path_is_the_same_in_both_directions_and_whatever_the_bases() -> None:
-    old, new = basis(9, 4, 1), basis(9, 4, 2)
-    turn = torch.linalg.qr(torch.randn(4, 4, dtype=torch.float64)).Q
-    matrix = dense(flow(old, new))
-    torch.testing.assert_close(dense(flow(new, old)), matrix, rtol=0, atol=1e-10)
-    torch.testing.assert_close(dense(flow(old @ turn, new @ turn.T)), matrix, rtol=0, atol=1e-10)
-
-
-def test_of_equal_subspaces_it_is_the_projection() -> None:
-    old = basis(9, 4, 1)
-    torch.testing.assert_close(dense(flow(old, old)), old @ old.T, rtol=0, atol=1e-12)
-
-
-def test_right_angles_share_the_path_evenly() -> None:
-    both = basis(6, 4, 3)
-    matrix = dense(flow(both[:, :2], both[:, 2:]))
-    assert torch.diagonal(both.T @ matrix @ both) == pytest.approx(torch.full((4,), 0.5).double())
-
-
 def drawn(seed: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     image, text = torch.randn(2, 7, 16, generator=generator, dtype=torch.float64)
@@ -143,11 +124,6 @@ def test_a_subspace_is_the_main_directions_around_the_mean() -> None:
     assert subspace(flat, 1).abs().flatten().tolist() == pytest.approx([1, 0, 0], abs=1e-6)
 
 
-def test_first_task_is_plain() -> None:
-    run = FakeRun(started_first=True)
-    assert Geodl().loss(run, fake_batch(7), features(*drawn(1)))[0] == {}
-
-
 def likeness(pairs: int, width: int, dimension: int) -> tuple[float, float]:
     """Path loss to cosine distance, and their correlation, over perturbations of unit rows."""
     generator = torch.Generator().manual_seed(0)
@@ -190,7 +166,7 @@ def test_the_dimension_decides_how_far_the_loss_is_from_a_cosine(
         (0, 128, 2048, 126),
     ],
 )
-def test_the_plan_names_the_dimension_that_the_loss_uses(
+def test_the_dimension_follows_from_the_batch_and_the_width(
     given: float, pairs: int, width: int, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = []
@@ -204,8 +180,6 @@ def test_the_plan_names_the_dimension_that_the_loss_uses(
     side = features(torch.ones(pairs, width), torch.ones(pairs, width))
     method.loss(FakeRun(old=side), fake_batch(pairs), side)
     assert used == [k, k]
-    assert method.shape_note(pairs=pairs, width=width).startswith(f"k = {k} of {width} channels")
-    assert bool(method.shape_warning(pairs=pairs, width=width)) == (k > width / 2)
 
 
 def test_a_dimension_is_a_share_or_a_whole_number() -> None:

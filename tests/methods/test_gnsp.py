@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ from safetensors.torch import load_file
 from support.fake_run import FakeRun, fake_batch
 from torch import Tensor
 
-from vlcpctl.core import console
 from vlcpctl.core.batch import Batch, Weights
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Run
@@ -25,10 +22,8 @@ from vlcpctl.losses import null_space
 from vlcpctl.methods.gnsp import Gnsp
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
-from vlcpctl.training import notes
 from vlcpctl.training.method_run import input_moments
 from vlcpctl.training.methods import compose
-from vlcpctl.training.plan import make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.run import TrainRun
 from vlcpctl.training.train_step import train_step
@@ -74,10 +69,6 @@ def test_the_projector_is_that_of_a_singular_value_decomposition(rho: float) -> 
     moment = _moment(0)
     projector = null_space.projector(moment, rho)
     torch.testing.assert_close(projector, _naive_projector(moment, rho), rtol=1e-9, atol=1e-12)
-
-
-def test_where_nothing_was_measured_nothing_is_projected() -> None:
-    assert torch.equal(null_space.projector(torch.zeros(3, 3), 0.15), torch.eye(3))
 
 
 def test_inputs_that_the_null_space_holds_are_answered_as_before() -> None:
@@ -258,42 +249,6 @@ def test_the_pass_over_inputs_has_no_loss(first: Path) -> None:
     assert [row["loss"] for row in rows] == [0.0, 0.0, 0.0]
 
 
-def test_the_progress_of_that_pass_shows_no_loss(
-    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    notes: dict[str, list[str]] = {}
-
-    @contextmanager
-    def progress(label: str, *_: object) -> Generator[Any]:
-        notes[label] = []
-
-        def advance(_count: int, note: str) -> None:
-            notes[label].append(note)
-
-        yield SimpleNamespace(resume=lambda _: None, advance=advance)
-
-    monkeypatch.setattr(console, "progress", progress)
-    train_step(request(world, "gnsp", 0, tmp_path, buffered=False))
-    assert all("contrastive" in note for note in notes["train"])
-    assert notes["gnsp/inputs"]
-    assert not any("loss" in note or "contrastive" in note for note in notes["gnsp/inputs"])
-
-
-def test_a_rate_at_which_nothing_moves_measures_a_start_as_the_page_says(
-    world: TrainingWorld, tmp_path: Path
-) -> None:
-    started = train_step(request(world, "seqf", 0, tmp_path, buffered=False))
-    step = replace(request(world, "gnsp", 1, tmp_path, buffered=False), fresh_state=True)
-    said = "\n".join(notes.lines(make_plan(step)))
-    assert "gnsp has measured no importance of the weights yet" in said
-    settings = replace(step.settings, lr=1e-20, steps=1)
-    measured = train_step(replace(step, settings=settings))
-    old, new = load_file(started / WEIGHTS), load_file(measured / WEIGHTS)
-    assert max((new[name] - old[name]).abs().max() for name in old) < 1e-19
-    moments = load_file(measured / "method" / "gnsp" / "moments.safetensors")
-    assert all(moment.norm() == pytest.approx(1) for moment in moments.values())
-
-
 class Caught(Exception):
     """Ends a run whose model a test has seen."""
 
@@ -353,23 +308,6 @@ def test_moments_are_sums_over_tokens(
         assert moment.dtype == torch.float32
 
 
-def test_a_pass_for_moments_is_not_compiled_and_leaves_no_hook(
-    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def look(run: TrainRun, batch: Batch) -> tuple[float, int, bool]:
-        run.encoder.compiles = True
-        monkeypatch.setattr(type(run.encoder), "_compiled", None)
-        norm = input_moments(run, batch, [LAYER])[LAYER].norm().item()
-        layer = run.encoder.module.get_submodule(LAYER.removesuffix(".weight"))
-        return norm, len(layer._forward_pre_hooks), run.encoder.compiles
-
-    norm, hooks, compiles = _seen(
-        request(world, "gnsp", 0, tmp_path, buffered=False), monkeypatch, look
-    )
-    assert norm > 0
-    assert (hooks, compiles) == (0, True)
-
-
 def test_all_layers_of_a_fusion_model_are_measured(world: TrainingWorld, tmp_path: Path) -> None:
     step = request(with_fusion_model(world), "gnsp", 0, tmp_path, buffered=False)
     moments = load_file(train_step(step) / "method" / "gnsp" / "moments.safetensors")
@@ -402,15 +340,6 @@ def test_which_layers_count(tower: str) -> None:
     assert sorted(Gnsp(towers=tower)._layers(run)) == sorted(wanted)
 
 
-def test_convolutions_and_norms_in_a_mlp_do_not_count() -> None:
-    weights = {
-        "visual.trunk.mlp.conv.weight": torch.zeros(2, 2, 1, 1),
-        "visual.trunk.mlp.norm.weight": torch.zeros(2),
-        LAYER: torch.zeros(2, 2),
-    }
-    assert [*Gnsp(towers="image")._layers(FakeRun(weights=weights))] == [LAYER]
-
-
 def _resnet(path: Path) -> dict[str, Any]:
     changed = json.loads((PACKAGED / "micro.json").read_text())
     changed["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
@@ -438,12 +367,3 @@ def test_a_tower_without_such_layers_is_refused_and_the_advice_is_followed(
     assert {name for name in moved if "running" not in name and "num_batches" not in name} == {
         f"transformer.resblocks.0.mlp.{layer}.weight" for layer in ("c_fc", "c_proj")
     }
-
-
-def test_adapters_are_refused(world: TrainingWorld, first: Path) -> None:
-    step = request(world, "gnsp", 1, first.parent, buffered=False)
-    step = replace(step, settings=replace(step.settings, lora="2"))
-    with pytest.raises(
-        UsageError, match="method gnsp, which replaces the gradients of the weights"
-    ):
-        make_plan(step)

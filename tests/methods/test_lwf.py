@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from support.fake_run import FakeRun, fake_batch, features
 
-from vlcpctl.commands.methods import describe
 from vlcpctl.losses.topology import cross_modal
 from vlcpctl.methods.lwf import Lwf
 
@@ -32,9 +31,3 @@ def test_channels_are_distilled_of_raw_projections() -> None:
         now, then = torch.softmax(new / 0.07, 1), torch.softmax(old / 0.07, 1)
         total += float((then * (then / now).log()).nansum()) / 5 / 2
     assert abs(term(Lwf(target="channels")) - total) < 1e-9 * total
-
-
-def test_both_targets_are_named_after_their_origin() -> None:
-    target = next(one for one in describe(Lwf)["parameters"] if one["name"] == "target")
-    assert "similarity (rows of the image-text similarity matrix, as CTP's" in target["help"]
-    assert "channels (of the raw projections, as CTP's paper ran LwF)" in target["help"]

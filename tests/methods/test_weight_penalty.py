@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import pytest
@@ -16,11 +15,9 @@ from vlcpctl.core.params import copy_of
 from vlcpctl.methods.ewc import Ewc
 from vlcpctl.methods.mas import Mas
 from vlcpctl.methods.rwalk import Rwalk
-from vlcpctl.methods.seqf import Seqf
 from vlcpctl.methods.si import Si
 
 ALL = [kind(variant=variant) for kind in (Ewc, Mas, Si, Rwalk) for variant in ("paper", "ctp")]
-MEASURED = [method for method in ALL if len(method.phases(first=False)) > 1]
 
 
 def _label(method: Method) -> str:
@@ -68,26 +65,6 @@ def test_penalty_and_gradient_are_0_at_the_anchor_and_nowhere_else(method: Metho
 def _penalty(method: Method, run: FakeRun) -> float:
     terms, _ = method.loss(run, BATCH, features(torch.ones(4, 2), torch.ones(4, 2)))
     return terms["penalty"].item()
-
-
-@pytest.mark.parametrize("method", ALL, ids=_label)
-def test_zero_strength_is_finetuning(method: Method) -> None:
-    plain, free = (
-        _after(one, [1, 2, 3]) for one in (Seqf(), dataclasses.replace(method, strength=0.0))
-    )
-    assert all(torch.equal(free.weights[name], plain.weights[name]) for name in plain.weights)
-    held = _after(method, [1, 2, 3])
-    assert not torch.equal(held.weights["W1"], plain.weights["W1"])
-
-
-@pytest.mark.parametrize("method", MEASURED, ids=_label)
-def test_measuring_leaves_the_weights_alone(method: Method) -> None:
-    stream, trained = ToyStream(method, _weights()), {}
-    for run in stream.task(*_task(1)):
-        if run.phase == "train":
-            trained = copy_of(run.weights)
-    assert run.phase == "importance"
-    assert all(torch.equal(stream.weights[name], trained[name]) for name in trained)
 
 
 @pytest.mark.parametrize("kind", [Ewc, Mas])

@@ -92,14 +92,6 @@ def test_what_did_not_turn_is_at_zero_even_in_single_precision() -> None:
     assert rotations(then, 3 * then).max() < 1e-5  # an arc cosine in float32 would say 0.02
 
 
-def test_lengths_do_not_matter() -> None:
-    then, now = vectors(0), vectors(1)
-    lengths = np.random.default_rng(2).uniform(0.1, 9, size=(11, 1))
-    assert rotations(lengths * then, now) == pytest.approx(rotations(then, now))
-    stretched = self_angle_changes(lengths * then, now)
-    assert stretched.mean == pytest.approx(self_angle_changes(then, now).mean)
-
-
 def test_a_bin_holds_its_upper_end() -> None:
     edges = tally(np.array([0.0, 5.0, 5.0001, 10.0, 15.0, 20.0, 20.5, 180.0]))
     assert shares(edges.counts, CHANGE_BINS) == [25.0, 25.0, 12.5, 12.5, 25.0]

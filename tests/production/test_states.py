@@ -157,6 +157,7 @@ SET = {  # --set: what it says in update.toml, or the exit code
     "train-step.precision=bf16": 'precision = "bf16"',
     "train-step.nproc=2": "nproc = 2",
     "update.index-week=none": 'index-week = "none"',
+    "update.threads=auto": 'threads = "auto"',
     "update.keep=3": 'keep = "3"',
     "forgetting-report.undefined=pass": 'undefined = "pass"',
     "ctp.m=0.8": 'set = ["ctp.m=0.8"]',

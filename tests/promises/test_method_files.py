@@ -16,7 +16,7 @@ from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.models.imports import preload
 from vlcpctl.testing.battery import TASKS, chain, in_child, kill_at, make_world
 from vlcpctl.testing.tiny_stream import make_stream
-from vlcpctl.training import identity
+from vlcpctl.training import request as identity
 from vlcpctl.training.methods import compose
 
 HOW = ("--preset", "tiny", "--model", "micro", "--batch-size", 4, "--steps", 2, "-q")

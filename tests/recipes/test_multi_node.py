@@ -7,7 +7,7 @@ import re
 from support.recipe_lines import RECIPES, options_of, train_request
 
 from vlcpctl.jobs.script import CommandLine, parse
-from vlcpctl.training.execution import check_processes
+from vlcpctl.training.checks import check_processes
 
 
 def lines_of_guide() -> list[CommandLine]:

@@ -93,7 +93,7 @@ def test_seeds_of_a_setting_are_averaged_before_it_is_chosen(tmp_path: Path) -> 
         (SWEEP, "rn", UsageError, "--best rn: unknown metric 'rn' (known: "),
         (SWEEP, "rm@data=x", UsageError, "takes a metric over the tasks of a run, without data="),
         (SWEEP, "worst_drop", UsageError, "takes a metric over the tasks of a run"),
-        (SWEEP, "rm@run=x", BadInput, "--best rm@run=x: no run matches 'x' on the validation spl"),
+        (SWEEP, "rm@run=x", BadInput, "--best rm@run=x: no run matches 'x' (known: a, b, c, d)"),
         (SWEEP, "transfer_zscl", BadInput, "transfer_zscl.rm of run 'a' is undefined on the val"),
     ],
 )

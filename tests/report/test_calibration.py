@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.eval_rows import current, read_back, row
 
-from vlcpctl.report import tables as report_tables
 from vlcpctl.report.page import page
 from vlcpctl.report.report import Document, ReportRequest, build
 from vlcpctl.report.table import Table
@@ -85,10 +83,3 @@ def test_every_format_has_the_section_and_a_terminal_its_columns(tmp_path: Path)
     assert "| *ctp* |" in markdown(document).partition("## Calibration")[2]
     assert "<h2>Calibration</h2>" in page(document)
     assert "Calibration" in dict(document.terminal_sections())
-
-
-def test_a_long_table_is_cut_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_tables, "_MOST_CALIBRATED", 2)
-    table = _table(_document(tmp_path, _rows()))
-    assert sum(len(group.rows) for group in table.groups) == 2
-    assert table.notes[0] == "shows 2 of 3 rows; facts.csv has all"

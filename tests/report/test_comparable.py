@@ -54,6 +54,16 @@ MIXED = {
         "counts",
         "n_images is 50 in one row and 49 in another",
     ),
+    "other images in the last row of another run": (
+        [*FULL, *_changed(current(own_rows(run="er")), 5, n_images=49)],
+        "counts",
+        "n_images is 50 in one row and 49 in another",
+    ),
+    "a second seed on a stream that was split again": (
+        [*FULL, *_changed(_other_seed(), 1, data="other", stream="again")],
+        "data",
+        "data is data of 00-smileys in one row and other in another",
+    ),
     "two checkpoints of one step": (
         _changed(FULL, 1, checkpoint="other"),
         "checkpoint",
@@ -130,7 +140,7 @@ def test_rows_from_before_and_after_data_were_rewritten_have_one_note(tmp_path: 
     notes = _build(tmp_path, rows).notes
     assert not [note for note in notes if "data" in note]
     (note,) = [one for one in notes if "forget" in one]
-    assert "'00-smileys', '01-people' and '02-animals'" in note
+    assert "'00-smileys', '01-people', '02-animals'" in note
 
 
 def test_a_step_that_was_not_trained_from_the_one_before_has_a_note(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_patterns_are_those_of_fnmatch_in_exact_case(pattern: str, name: str) ->
     drops = _drop(name), _drop(f"{name}?"), _drop(name.swapcase() + "_")
     assert [one.data for one in _judged(f"drop@data={pattern}:gt:1", *drops)] == [name]
     (verdict,) = _judged("drop@data=COCO:gt:1", _drop("coco"))
-    assert verdict.undefined == "no data matches 'COCO'"
+    assert verdict.undefined == "no data matches 'COCO' (known: coco)"
 
 
 def test_the_worst_drop_is_one_verdict_per_run_and_names_the_data() -> None:
@@ -142,7 +142,7 @@ def test_a_key_with_data_is_the_score_of_the_last_checkpoint() -> None:
         ("coco", "rm", 70.0, "passes"),
         ("00-food", "rm", 55.0, "fails"),
     ]
-    assert verdicts[2].undefined == "it lacks rows of its last checkpoint on flickr"
+    assert verdicts[2].undefined == "it lacks rows of its last model"
     with pytest.raises(GateFailed, match=r"weekly: rm on 00-food = 55.0000 < 60"):
         enforce(verdicts)
 

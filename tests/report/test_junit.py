@@ -35,7 +35,7 @@ def _verdict(run: str = "weekly", value: float | None = 5.0, **fields: Any) -> V
 
 
 FAILS, PASSES = _verdict(), _verdict(value=1.0)
-UNDEFINED = _verdict(value=None, advice="evaluate it")
+UNDEFINED = _verdict(value=None)
 EXCUSED = _verdict(value=None, is_early=True, passes=True, data=None)
 
 
@@ -84,7 +84,7 @@ def test_every_verdict_is_a_test_case() -> None:
         "weekly: drop.rm on coco = 1.0000, not > 3",
     )
     assert undefined[0].tag == "error"
-    assert undefined[0].attrib["message"].endswith("is undefined, it lacks rows; evaluate it")
+    assert undefined[0].attrib["message"].endswith("is undefined, it lacks rows")
     assert excused[0].tag == "system-out"
     assert "not defined yet (1 task)" in str(excused[0].text)
 
@@ -103,7 +103,7 @@ def test_the_name_of_a_case_is_unique_and_does_not_change() -> None:
 
 @given(name=st.text(st.characters(codec=None), min_size=1))  # lone surrogates, too
 def test_the_document_is_valid_for_any_name(name: str) -> None:
-    verdict = _verdict(name, data=name, undefined=name, track=name, value=None, advice=name)
+    verdict = _verdict(name, data=name, undefined=name, track=name, value=None)
     text = junit([verdict])
     _check(ET.fromstring(text.encode("utf-8")))
     for char in text:

@@ -160,7 +160,7 @@ def test_a_log_that_has_changed_is_too_large_or_is_a_pipe_is_refused(
 
 def test_the_rows_are_those_of_a_training(tmp_path: Path) -> None:
     """The reader relies on phase and step coming first, as `MetricsLog` writes them."""
-    from vlcpctl.training.log import MetricsLog
+    from vlcpctl.training.state import MetricsLog
 
     log = MetricsLog(tmp_path / "metrics.jsonl", 0)
     log.append({"phase": "train", "step": 0, "loss": 1.5, "lr": 0.1})

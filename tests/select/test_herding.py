@@ -37,12 +37,6 @@ def test_selected_set_is_the_authors(case: int) -> None:
     assert sorted(herd(features, count)) == sorted(picked)
 
 
-def test_fewer_are_a_prefix_of_more() -> None:
-    features = normalised(np.random.default_rng(0).normal(size=(40, 5)))
-    more = herd(features, 25)
-    assert herd(features, 7).tolist() == more[:7].tolist()
-
-
 def test_equal_rows_do_not_loop_and_are_each_picked_once() -> None:
     features = normalised(GOLDEN["herding_duplicates/features"])
     assert sorted(herd(features, 6)) == list(range(6))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from vlcpctl.core.errors import VlcpError
 from vlcpctl.select.kmeans import nearest_to_centroids, pick_nearest
 
 GOLDEN = np.load(Path(__file__).parents[1] / "authors" / "data" / "selection.npz")
@@ -61,25 +59,8 @@ class Watched(np.ndarray):
         return getattr(ufunc, method)(*plain, **named)
 
 
-def test_a_pick_copies_no_features() -> None:
-    """A multiple of all of them for each pick took two thirds of the time."""
-    draw = np.random.default_rng(0)
-    features = normalised(draw.normal(size=(50, 8)).astype(np.float32))
-    watched, centroids = features.view(Watched), features[:10] + np.float32(0.1)
-    watched.done = []
-    picked = pick_nearest(watched, centroids, np.arange(10))
-    assert watched.done[1:] == ["matmul"] * 10
-    assert picked.tolist() == pick_nearest(features, centroids, np.arange(10)).tolist()
-
-
 def test_more_items_than_rows_picks_every_row_once() -> None:
     pytest.importorskip("faiss")
     features = normalised(np.random.default_rng(0).normal(size=(6, 4)))
     assert sorted(nearest_to_centroids(features, 20, seed=0)) == list(range(6))
     assert nearest_to_centroids(features, 0, seed=0).shape == (0,)
-
-
-def test_without_faiss_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(VlcpError, match=r"pip install faiss-cpu"):
-        nearest_to_centroids(np.eye(3), 2, seed=0)

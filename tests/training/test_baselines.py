@@ -23,10 +23,8 @@ from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.battery import (
     TrainingWorld,
-    make_world,
     request,
     stored_projections,
-    with_fusion_model,
 )
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.methods import compose, settings_of_methods
@@ -38,11 +36,6 @@ WEIGHTS = "open_clip_model.safetensors"
 WITHOUT = {"der": ["der.alpha=0"], "derpp": ["derpp.alpha=0", "derpp.beta=0"]}
 # Settings with which each method has an effect even without a buffer.
 HELD = {"co2l": ["co2l.asymmetric=false"], "geodl": [], "ema": []}
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def _step(
@@ -76,12 +69,6 @@ def test_co2l_sums_the_directions_where_the_base_loss_does(
         train_step(replace(step, settings=replace(step.settings, base_loss="sum")))
         kept[name] = (step.out / WEIGHTS).read_bytes()
     assert kept["co2l"] == kept["seqf"]
-
-
-def test_co2l_without_a_buffer_is_refused(world: TrainingWorld, tmp_path: Path) -> None:
-    train_step(_step(world, tmp_path, "co2l", 0))
-    with pytest.raises(UsageError, match="method co2l needs --buffer after the first task"):
-        train_step(_step(world, tmp_path, "co2l", 1))
 
 
 def test_the_model_of_ema_is_the_average_of_the_weights_passed(
@@ -131,10 +118,6 @@ def test_the_best_average_is_kept_where_the_best_are(world: TrainingWorld, tmp_p
     train_step(replace(start, settings=settings))
     best, first = load_file(step.out / WEIGHTS), load_file(start.out / WEIGHTS)
     torch.testing.assert_close(best, first, rtol=0, atol=1e-20)
-
-
-def test_the_average_goes_with_methods_that_write_weights() -> None:
-    assert [method.name for method in compose("ema+dha")] == ["dha", "ema"]
 
 
 def test_der_declares_its_replay_and_answers_to_the_name_of_the_paper() -> None:
@@ -248,14 +231,3 @@ def test_features_of_another_width_are_refused(world: TrainingWorld, tmp_path: P
     step = request(world, "der", 1, tmp_path, buffered=False)
     with pytest.raises(Incompatible, match="stores features of 5 channels, but the model has 8"):
         train_step(replace(step, buffer=tmp_path / "narrow"))
-
-
-@pytest.mark.parametrize("name", [*WITHOUT, *HELD])
-def test_a_fusion_model_is_trained_by_its_projections(
-    world: TrainingWorld, tmp_path: Path, name: str
-) -> None:
-    for number in range(2):
-        step = request(with_fusion_model(world), name, number, tmp_path, buffered=False)
-        train_step(replace(step, settings=replace(step.settings, steps=2)))
-    rows = map(json.loads, (step.out / "metrics.jsonl").read_text().splitlines())
-    assert all("mlm" in row for row in rows)

@@ -12,11 +12,10 @@ import torch
 from safetensors.torch import load_file
 
 from vlcpctl.core.batch import Batch, Features, Terms
-from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.method import TRAIN, Method, Phase, Run, Slot
 from vlcpctl.core.params import copy_, copy_of
 from vlcpctl.models.configuration import PACKAGED
-from vlcpctl.testing.battery import TrainingWorld, make_world, request
+from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan
@@ -24,11 +23,6 @@ from vlcpctl.training.train_step import train_step
 
 WEIGHTS = "open_clip_model.safetensors"
 HELD = ["ewc", "mas", "si", "rwalk"]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def _trained(
@@ -124,15 +118,6 @@ def test_measuring_reads_the_first_epoch_that_was_not_trained_on(
         ("ewc/importance", begins, 3),
         ("mas/importance", begins, 3),
     ]
-
-
-def test_a_memory_that_the_previous_model_lacks_is_refused(
-    world: TrainingWorld, tmp_path: Path
-) -> None:
-    _trained(world, tmp_path, "seqf", tasks=1)
-    for name, slot in (("ewc", "fisher"), ("mas", "omega"), ("si", "omega"), ("rwalk", "fisher")):
-        with pytest.raises(Incompatible, match=f"has no state '{slot}' of method {name}"):
-            train_step(request(world, name, 1, tmp_path, buffered=False))
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support.marks import mostly_slow
-from support.processes import run_together
 from torch import Tensor
 
 from vlcpctl.core.batch import InversionSettings
-from vlcpctl.core.errors import BadInput, Incompatible, UsageError
-from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
-from vlcpctl.distributed.ranks import process_ranks
+from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.precompute import invert_texts as inverting
 from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.invert_plan import Inversion
-from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
-from vlcpctl.training import launch, notes
+from vlcpctl.testing.battery import TrainingWorld, request, with_fusion_model
 from vlcpctl.training import step as steps
 from vlcpctl.training.methods import compose
+from vlcpctl.training.plan import lines
 from vlcpctl.training.plan import make_plan as plan_training
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
@@ -32,11 +29,6 @@ FEW = ["incclip.count=6", "incclip.iterations=2"]
 # A temperature of 0.01 blows up rounding from step to step, and adam would hide a wrong scale.
 GENTLE = {"optimizer": "sgd", "lr": 0.01, "steps": 2}
 OFF = ["incclip.count=0", "incclip.lambda_=0", "incclip.clip=false"]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture(scope="module")
@@ -125,29 +117,6 @@ def test_micro_batches_change_rounding_alone(
         torch.testing.assert_close(found[1][name], tensor, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.dist
-@pytest.mark.parametrize("given", [False, True])
-def test_two_processes_train_as_one_with_micro_batches_does(
-    world: TrainingWorld, first: Path, tmp_path: Path, given: bool
-) -> None:
-    step = second(world, first, tmp_path / "one")
-    if given:
-        texts = made_texts(world, first, tmp_path / "texts")
-        step = replace(step, methods=compose("incclip", ["incclip.count=6"]), pseudo_texts=texts)
-    step = replace(step, settings=replace(step.settings, **GENTLE, micro_batch=2))
-    train_step(step)
-
-    def act(rank: int) -> None:
-        here = process_ranks()
-        assert here is not None
-        launch.take_part(replace(step, out=tmp_path / "two", nproc=2), here)
-
-    assert run_together(act) == [0, 0]
-    one, two = (weights_of(tmp_path / name) for name in ("one", "two"))
-    for name, tensor in one.items():
-        torch.testing.assert_close(two[name], tensor, rtol=1e-5, atol=1e-6)
-
-
 def test_a_step_has_as_many_texts_as_it_asks_for(
     world: TrainingWorld, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,21 +184,10 @@ def test_given_texts_are_trained_on_in_an_order_of_their_own(
     epochs = [[source.file_texts.rows(2 * epoch + part) for part in range(2)] for epoch in range(2)]
     for rows in epochs:
         assert sorted(row for part in rows for row in part.tolist()) == list(range(8))
-    assert "4 pseudo texts per step, from 8 precomputed" in "\n".join(
-        notes.lines(plan_training(step))
-    )
+    assert "4 pseudo texts per step, from 8 precomputed" in "\n".join(lines(plan_training(step)))
     one = train_step(step)
     other = train_step(second(world, first, tmp_path / "made", "incclip.count=4"))
     assert not torch.equal(*(next(iter(weights_of(path).values())) for path in (one, other)))
-
-
-def test_given_texts_are_part_of_what_is_computed(
-    world: TrainingWorld, first: Path, tmp_path: Path, texts: Path
-) -> None:
-    from vlcpctl.training import identity
-
-    step = given(world, first, tmp_path / "out", texts)
-    assert identity.semantic(step)["pseudo_texts"] == open_pseudo_texts(texts).content
 
 
 def test_texts_of_another_model_or_buffer_are_refused(
@@ -257,30 +215,7 @@ def test_texts_without_effect_are_refused(
         train_step(replace(step, methods=compose("incclip", ["incclip.rate=0.25"])))
 
 
-def test_what_is_no_file_of_texts_is_refused(
-    world: TrainingWorld, first: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "texts").write_text("PAR1")
-    with pytest.raises(BadInput, match="invert-texts"):
-        train_step(given(world, first, tmp_path / "out", tmp_path / "texts"))
-
-
 # What else is refused
-
-
-def test_a_task_after_the_first_needs_a_buffer(
-    world: TrainingWorld, first: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError, match="method incclip needs --buffer"):
-        train_step(second(world, first, tmp_path / "out", buffer=None))
-
-
-def test_norms_that_the_parent_does_not_have_are_named(
-    world: TrainingWorld, tmp_path: Path
-) -> None:
-    train_step(request(world, "seqf", 0, tmp_path, buffered=False))
-    with pytest.raises(Incompatible, match="has no state 'norms' of method incclip"):
-        train_step(second(world, tmp_path, tmp_path / "out"))
 
 
 @pytest.mark.parametrize("wrong", ["incclip.count=5", "incclip.memory_batch=3"])

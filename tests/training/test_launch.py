@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,14 +19,12 @@ from support.processes import exit_code_of, run_line, run_together, start_child,
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.distributed.ranks import process_ranks
-from vlcpctl.distributed.world import World
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.imports import preload
-from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
+from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.testing.tiny_stream import make_task
-from vlcpctl.training import launch, loop
+from vlcpctl.training import launch
 from vlcpctl.training import train_step as train
-from vlcpctl.training.methods import compose
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.run import TrainRun
 from vlcpctl.training.train_step import train_step
@@ -40,11 +38,6 @@ RESNET = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
 @pytest.fixture(scope="module", autouse=True)
 def _warm() -> None:
     preload()  # what each process would import again
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture(scope="module")
@@ -76,44 +69,11 @@ def _model(directory: Path, **vision: object) -> dict[str, object]:
     return {"model": str(path), "image_size": None}
 
 
-@pytest.mark.parametrize(
-    "names",
-    mostly_slow(["seqf", "ctp", "modx", "co2l", "geodl", "derpp", "ema"], kept=["seqf", "ctp"]),
-)
-def test_two_processes_train_as_one_with_micro_batches_does(
-    world: TrainingWorld, first: Path, tmp_path: Path, names: str
-) -> None:
-    _expect_equal(request(world, names, 1, first, buffered=False), tmp_path)
-
-
-@pytest.mark.parametrize("names", mostly_slow(["ctp", "lucir", "afec"], kept=["ctp"]))
-def test_two_processes_train_a_fusion_model_as_one_does(
+@pytest.mark.parametrize("names", mostly_slow(["ewc", "mas"], kept=["ewc"]))
+def test_importances_do_not_depend_on_the_number_of_processes(
     world: TrainingWorld, tmp_path: Path, names: str
 ) -> None:
-    """Each has masked words of its own, and the mean is over all of them."""
-    world = with_fusion_model(world)
-    for number in range(2):
-        step = request(world, names, number, tmp_path, buffered=False)
-        methods = compose(names, ["lucir.variant=ctp"] if names == "lucir" else [])
-        step = replace(step, methods=methods)
-        if number == 0:
-            train_step(step)
-    _expect_equal(step, tmp_path)
-
-
-@pytest.mark.parametrize("names", mostly_slow(["ewc", "mas"], kept=["ewc"]))
-@pytest.mark.parametrize("family", mostly_slow(["dual", "fusion"], kept=["dual"]))
-def test_importances_do_not_depend_on_the_number_of_processes(
-    world: TrainingWorld, tmp_path: Path, names: str, family: str
-) -> None:
-    step = request(
-        with_fusion_model(world) if family == "fusion" else world,
-        names,
-        0,
-        tmp_path,
-        buffered=False,
-    )
-    _expect_equal(step, tmp_path)
+    _expect_equal(request(world, names, 0, tmp_path, buffered=False), tmp_path)
     slots = [sorted((tmp_path / name / "method").rglob("*.safetensors")) for name in ("one", "two")]
     for one, two in zip(*slots, strict=True):
         kept, also = load_file(one), load_file(two)
@@ -199,7 +159,7 @@ def test_what_validation_decides_is_decided_alike(world: TrainingWorld, tmp_path
         return {"val_loss": next(progress) if here.rank else 1.0}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "validate", validate)
+        patch.setattr("vlcpctl.training.validation.validate", validate)
         one, other = _trained(step, TrainRun.everything)
     assert all(torch.equal(one[name], other[name]) for name in one)
     rates = _column(step.out, "lr")
@@ -233,33 +193,6 @@ def _words(world: TrainingWorld, out: Path, *more: object) -> list[object]:
 
 def _bytes(checkpoint: Path) -> list[bytes]:
     return [(checkpoint / name).read_bytes() for name in (WEIGHTS, "metrics.jsonl")]
-
-
-@pytest.mark.slow
-def test_processes_agree_on_saving_only_where_values_are_read(
-    world: TrainingWorld, tmp_path: Path
-) -> None:
-    """As on a GPU, where each agreement waits for it; a save after so many steps needs none."""
-    asked = tmp_path / "asked"
-    asked.mkdir()
-    agree = World.any
-
-    def counted(self: World, flags: Sequence[bool], device: torch.device) -> list[bool]:
-        (asked / f"{self.rank}-{len(list(asked.iterdir()))}").touch()
-        return agree(self, flags, device)
-
-    def act(_: int) -> None:
-        loop.steps_per_read = lambda _device: 4  # type: ignore[assignment]
-        World.any = counted  # type: ignore[method-assign]
-        words = _words(world, tmp_path / "late", "--nproc", 2, "--steps", 12, "--save-every", 6)
-        run_line(words, tmp_path / "log")
-
-    assert exit_code_of(start_child(act)) == 0, (tmp_path / "log.err").read_text()
-    of_rank_0 = [path for path in asked.iterdir() if path.name.startswith("0-")]
-    assert len(of_rank_0) == 4  # after steps 4, 6, 10 and 12
-    words = _words(world, tmp_path / "each", "--nproc", 2, "--steps", 12)
-    assert exit_code_of(start_child(lambda _: run_line(words, tmp_path / "other"))) == 0
-    assert _bytes(tmp_path / "late") == _bytes(tmp_path / "each")
 
 
 def test_sigterm_saves_and_the_same_line_ends_as_if_never_stopped(

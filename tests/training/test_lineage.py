@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.program import run_program
 
 from vlcpctl.files.manifest import read_manifest
-from vlcpctl.testing.battery import TrainingWorld, make_world, request
+from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +36,16 @@ def warnings_of(step: TrainRequest) -> list[str]:
 
 def test_a_chain_as_it_is_meant_has_no_warning(second: TrainRequest) -> None:
     assert warnings_of(second) == []
+
+
+def test_a_run_that_starts_from_another_run_and_stream_has_no_warning(
+    second: TrainRequest, tmp_path: Path
+) -> None:
+    other = make_stream(tmp_path / "other", 1, 12, pair=lambda number: make_pair(number + 500))
+    buffer = make_buffer(make_task(tmp_path / "held", 8, first=900), tmp_path / "buffer")
+    start = replace(second, run="new", tasks=(other / "00-part-0",), buffer=buffer)
+    assert warnings_of(start) == []
+    assert len(warnings_of(replace(start, run="er"))) == 3, "goes on with the run"
 
 
 @pytest.mark.parametrize(
@@ -159,39 +163,6 @@ def test_a_buffer_that_lacks_a_learned_task_is_told(
     assert "(part 0)" in warning
 
 
-def test_features_of_a_buffer_that_lacks_a_learned_task_are_told_once(
-    world: TrainingWorld, tmp_path: Path
-) -> None:
-    """Another checkpoint computed them: that is said by the task that it lacks."""
-    from support.commands import buffer
-
-    train_step(request(world, "der", 0, tmp_path, buffered=False))
-    train_step(request(world, "seqf", 1, tmp_path, buffered=False))
-    made: dict[str, Any] = {"checkpoint": tmp_path / "00", "store_features": True, "quiet": True}
-    buffer(world.tasks[0], tmp_path / "late", policy="reservoir", size="6", **made)
-    step = request(world, "der", 2, tmp_path, buffered=False)
-    step = replace(step, buffer=tmp_path / "late")
-    lacks = "--buffer was not updated with a task that --previous was trained on (part 1)"
-    found = [one for one in warnings_of(step) if "--buffer" in one]
-    assert [one.startswith(lacks) for one in found] == [True]
-
-
-def test_a_skipped_task_is_told(second: TrainRequest, world: TrainingWorld) -> None:
-    (warning,) = warnings_of(replace(second, tasks=(world.tasks[2],)))
-    assert warning == "the model was not trained on task 1 of the stream"
-
-
-def test_an_earlier_task_after_a_later_one_is_told_and_recorded(
-    second: TrainRequest, world: TrainingWorld, tmp_path: Path
-) -> None:
-    third = with_seqf(replace(second, tasks=(world.tasks[2],), buffer=None, out=tmp_path / "02"))
-    train_step(third)
-    back = replace(third, tasks=(world.tasks[1],), previous=third.out, out=tmp_path / "01")
-    train_step(back)
-    recorded = read_manifest(back.out, "checkpoint")["warnings"]
-    assert any("task 1 of the stream comes before task 2" in warning for warning in recorded)
-
-
 def test_a_stream_that_was_split_again_is_told(second: TrainRequest, tmp_path: Path) -> None:
     again = make_stream(tmp_path / "again", 3, 12, test=5)
     step = replace(second, tasks=(again / "01-part-1",), buffer=None)
@@ -247,22 +218,6 @@ def test_pairs_of_the_task_in_the_buffer_are_told(second: TrainRequest, tmp_path
     buffer = make_buffer(same, tmp_path / "held")
     found = [one for one in warnings_of(replace(second, buffer=buffer)) if "count once" in one]
     assert found == ["4 of the pairs of --buffer are also in 01-part-1; they count once"]
-
-
-def test_a_dry_run_shows_the_warnings_also_when_quiet(
-    second: TrainRequest, capfd: pytest.CaptureFixture[str]
-) -> None:
-    ended = run_program(
-        capfd,
-        *("train-step", *second.tasks, "-o", second.out, "--previous", second.previous),
-        *("--method", "seqf", "--run", "x", "--preset", "tiny", "--batch-size", 4),
-        *("--dry-run", "--quiet"),
-    )
-    assert ended.code == 0, ended.err
-    assert ended.err == (
-        "warning: --previous is a checkpoint of another run: "
-        "run 'er', not 'x'; method 'er', not 'seqf'\n"
-    )
 
 
 def test_the_plan_begins_with_the_model_and_where_it_comes_from(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.processes import exit_code_of, run_line, run_together, start_child
+from support.processes import run_line, run_together
 from torch import Tensor
 
 from vlcpctl.core.errors import Incompatible, UsageError
@@ -21,7 +21,7 @@ from vlcpctl.models.imports import preload
 from vlcpctl.testing.battery import TrainingWorld, kill_at, make_world, request
 from vlcpctl.training import launch
 from vlcpctl.training import train_step as module
-from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.request import TrainRequest, numeric, semantic
 from vlcpctl.training.state import ResumeDirectory
 from vlcpctl.training.train_step import train_step
 
@@ -80,17 +80,6 @@ def test_the_other_processes_end_with_one_line_and_the_same_line_resumes(
     assert _bytes(tmp_path / "out") == _bytes(tmp_path / "whole")
 
 
-def test_the_launcher_says_which_process_was_killed(world: TrainingWorld, tmp_path: Path) -> None:
-    def act(_: int) -> None:
-        _die_while_summing(2)
-        run_line(_words(world, tmp_path / "out", "--nproc", 2), tmp_path / "log")
-
-    assert exit_code_of(start_child(act)) == 128 + signal.SIGKILL
-    told = (tmp_path / "log.err").read_text()
-    assert told.count("vlcpctl train-step:") == 1
-    assert "process 1 was killed (SIGKILL); the same command resumes" in told
-
-
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
 def test_another_number_of_processes_resumes_inexactly(
     world: TrainingWorld, tmp_path: Path, before: int, after: int
@@ -137,11 +126,9 @@ def _train(step: TrainRequest, *, dies: bool = False) -> None:
 
 def _refused(step: TrainRequest) -> None:
     """Try to resume as process 0 would, which checks before the others may read the state."""
-    from vlcpctl.training import identity
-
     ResumeDirectory(step.out).claim(
-        identity.semantic(step),
-        identity.numeric(step, torch.device("cpu")),
+        semantic(step),
+        numeric(step, torch.device("cpu")),
         force=False,
         accept_inexact=step.accept_inexact,
     )

@@ -15,17 +15,11 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.models import encoders
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.dual_encoder import WEIGHTS_FILE as WEIGHTS
-from vlcpctl.testing.battery import TrainingWorld, make_world, request
-from vlcpctl.training import notes
+from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.training.adaptation import adapted
-from vlcpctl.training.plan import make_plan
+from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def _file(directory: Path, vision: dict[str, Any], **more: object) -> Path:
@@ -62,11 +56,10 @@ def test_what_a_preset_says_of_a_softmax_does_not_hold_with_a_sigmoid(
     plan = make_plan(step)
     settings = plan.request.settings
     assert (settings.temperature, settings.base_loss) == (None, "mean")
-    lines = list(notes.lines(plan))
-    assert lines[0].endswith(", for a sigmoid loss")
+    said = list(lines(plan))
+    assert said[0].endswith(", for a sigmoid loss")
     wanted = "preset tiny: --temperature fixed:0.07 is for a softmax, and has no effect with a"
-    assert any(f"note: {wanted} sigmoid loss" in line for line in lines)
-    assert adapted(plan.request) == plan.request
+    assert any(f"note: {wanted} sigmoid loss" in line for line in said)
     given = replace(step, origins={**step.origins, "temperature": "flag"})
     assert adapted(given).settings.temperature == "fixed:0.07"
     with pytest.raises(UsageError, match=r"^--base-loss has no effect with --loss sigmoid"):

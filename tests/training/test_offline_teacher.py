@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 from support.processes import run_together
-from support.program import check_refused, run_program
 
 from vlcpctl.core.batch import Batch, Features
 from vlcpctl.core.errors import Incompatible, OutputExists, UsageError
@@ -35,10 +34,10 @@ from vlcpctl.testing.battery import (
     with_fusion_model,
 )
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
-from vlcpctl.training import launch, notes
+from vlcpctl.training import launch
 from vlcpctl.training.method_run import MethodRun
 from vlcpctl.training.methods import compose
-from vlcpctl.training.plan import make_plan
+from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.run import TrainRun
 from vlcpctl.training.train_step import train_step
@@ -106,8 +105,8 @@ def targets_of(step: TrainRequest, out: Path, views: int = EPOCHS, seed: int = 0
 
 def losses(step: TrainRequest) -> list[dict[str, Any]]:
     train_step(step)
-    lines = (step.out / "metrics.jsonl").read_text().splitlines()
-    return [{n: v for n, v in json.loads(line).items() if n != "phase"} for line in lines]
+    rows = (step.out / "metrics.jsonl").read_text().splitlines()
+    return [{n: v for n, v in json.loads(line).items() if n != "phase"} for line in rows]
 
 
 def expect_same(step: TrainRequest, targets: Path, root: Path) -> None:
@@ -249,7 +248,7 @@ def test_the_teacher_is_loaded_only_where_its_weights_are_needed(
     step = second(world, first, names, *options)
     step = replace(step, out=tmp_path / "run", targets=targets_of(step, tmp_path / "targets"))
     words = "not run, but loaded" if is_loaded else "neither loaded nor run"
-    assert words in "\n".join(notes.lines(make_plan(step)))
+    assert words in "\n".join(lines(make_plan(step)))
     run = _run_of(step, monkeypatch)
     assert (run.previous is not None) == is_loaded
     assert not run.first
@@ -282,14 +281,6 @@ def test_killed_and_resumed_with_targets_equals_never_stopped(
     assert checkpoint_bytes(tmp_path / "killed") == checkpoint_bytes(tmp_path / "one")
 
 
-def test_workers_read_the_same_targets(world: TrainingWorld, first: Path, tmp_path: Path) -> None:
-    step = second(world, first, "modx")
-    step = replace(step, targets=targets_of(step, tmp_path / "targets"))
-    train_step(replace(step, out=tmp_path / "none" / "01"))
-    train_step(replace(step, out=tmp_path / "two" / "01", workers=2))
-    assert checkpoint_bytes(tmp_path / "two") == checkpoint_bytes(tmp_path / "none")
-
-
 @pytest.mark.dist
 def test_two_processes_are_taught_as_one_is(
     world: TrainingWorld, first: Path, tmp_path: Path
@@ -304,17 +295,17 @@ def test_two_processes_are_taught_as_one_is(
 
     assert run_together(take_part) == [0, 0]
     one = losses(replace(step, out=tmp_path / "one"))
-    lines = (tmp_path / "two" / "metrics.jsonl").read_text().splitlines()
-    for found, expected in zip(map(json.loads, lines), one, strict=True):
+    rows = (tmp_path / "two" / "metrics.jsonl").read_text().splitlines()
+    for found, expected in zip(map(json.loads, rows), one, strict=True):
         assert found["loss"] == pytest.approx(expected["loss"], rel=1e-5)
 
 
 def test_other_targets_make_another_run(world: TrainingWorld, first: Path, tmp_path: Path) -> None:
     step = replace(second(world, first, "modx"), out=tmp_path / "run")
     train_step(replace(step, targets=targets_of(step, tmp_path / "one", views=1)))
-    with pytest.raises(OutputExists, match="targets was"):
+    with pytest.raises(OutputExists, match="targets "):
         train_step(replace(step, targets=targets_of(step, tmp_path / "two", views=2)))
-    with pytest.raises(OutputExists, match="targets was"):
+    with pytest.raises(OutputExists, match="targets "):
         train_step(step)
 
 
@@ -380,20 +371,3 @@ def test_the_weights_are_not_there_for_a_method_that_has_not_asked(
     monkeypatch.setattr(type(ewc), "needs", Method.needs)
     with pytest.raises(AssertionError, match="a method needs a previous model"):
         train_step(step)
-
-
-def test_the_program_ends_with_5_for_targets_of_another_transform(
-    world: TrainingWorld, first: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    step = second(world, first, "modx")
-    targets = targets_of(step, tmp_path / "targets")
-    words = ["train-step", world.tasks[1], "-o", tmp_path / "run", "--method", "modx", "-q"]
-    words += ["--preset", "tiny", "--batch-size", 4, "--epochs", 1, "--previous", first / "00"]
-    ended = run_program(capfd, *words, "--targets", targets)
-    warning, error = ended.err.splitlines()
-    assert warning.startswith("warning: --previous is a checkpoint of another run: ")
-    ended = replace(ended, err=error)
-    check_refused(ended, "train-step", 5, targets, "crop was 'random' and is now 'none'")
-    varied = ["--crop", "random", "--flip", "--randaugment", "1,5"]
-    ended = run_program(capfd, *words, *varied, "--targets", targets)
-    assert (ended.code, ended.out) == (0, f"{tmp_path / 'run'}\n"), ended.err

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from vlcpctl.core.machine import worker_count
-from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
+from vlcpctl.testing.battery import TrainingWorld, request, with_fusion_model
 from vlcpctl.training.train_step import train_step
 
 pytestmark = pytest.mark.gpu
@@ -21,11 +21,6 @@ pytestmark = pytest.mark.gpu
 def needs_a_gpu() -> None:
     if not torch.cuda.is_available():
         pytest.skip("torch finds no GPU")
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def losses(checkpoint: Path) -> list[float]:

@@ -15,18 +15,12 @@ from vlcpctl.data.loading.groups import pair_groups
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.methods.gift import Gift
-from vlcpctl.testing.battery import TrainingWorld, checkpoint_bytes, make_world, request
+from vlcpctl.testing.battery import TrainingWorld, checkpoint_bytes, request
 from vlcpctl.testing.tiny_stream import make_task, repeating_pair
-from vlcpctl.training.identity import semantic
 from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan
-from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.request import TrainRequest, semantic
 from vlcpctl.training.train_step import train_step
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +34,6 @@ def root(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def _third(world: TrainingWorld, root: Path, names: str, out: Path) -> TrainRequest:
     return replace(request(world, names, 2, root, buffered=False), out=out)
-
-
-def test_without_it_the_advice_names_it(world: TrainingWorld, root: Path, tmp_path: Path) -> None:
-    step = _third(world, root, "zscl", tmp_path / "02")
-    with pytest.raises(UsageError, match="method zscl needs --reference: a task with pairs"):
-        make_plan(replace(step, reference=None))
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -182,22 +182,3 @@ def test_weights_without_a_bias_are_refused(world: TrainingWorld, tmp_path: Path
     step = _first(world, tmp_path, pretrained=str(tmp_path / "clip.safetensors"), image_size=None)
     with pytest.raises(Incompatible, match=r"clip\.safetensors lacks the tensor 'logit_bias'"):
         train_step(step)
-
-
-@pytest.mark.slow
-def test_a_small_model_learns_emoji_9(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    pairs, stream, out = tmp_path / "pairs.parquet", tmp_path / "stream", tmp_path / "out"
-    groups = ("--groups", "Animals & Nature", "--limit", 40, "--views", 4)
-    how = ("--preset", "tiny", "--loss", "sigmoid", "--steps", 80, "--batch-size", 32)
-    task = stream / "00-animals-nature"
-    for words in (
-        ("sample", "emoji9", "-o", pairs, *groups),
-        ("split", pairs, "-o", stream, "--by", "column:group", "--split-column", "split"),
-        ("train-step", task, "-o", out, "--method", "seqf", *how, "--lr", "2e-3"),
-    ):
-        assert run_program(capfd, *words, "-q").code == 0
-    losses = _terms(out)
-    assert sum(losses[-5:]) < 0.75 * sum(losses[:5])
-    row = json.loads(run_program(capfd, "eval-retrieval", task, "--checkpoint", out, "-q").out)
-    chance = 100 * (1 + 5 + 10) / 3 / row["n_images"]
-    assert row["metrics"]["rm"] > 2 * chance

@@ -13,8 +13,8 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.files.inputs import MOST_TASKS
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
+from vlcpctl.training.checks import _check_buffer
 from vlcpctl.training.history import TaskHistory
-from vlcpctl.training.plan import _check_buffer
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +77,6 @@ def test_a_run_goes_on_counting_in_another_stream(stream: list[Task]) -> None:
     assert (body["step"], body["stream_step"], body["task_steps"]) == (4, 0, [0, 1, 2, 3, 4])
     second = TaskHistory(stream[1:2], "ctp", replace(_parent(None, None), **body))
     assert second.steps() == [5]
-
-
-def test_a_stream_that_grew_needs_no_word(stream: list[Task]) -> None:
-    grown = TaskHistory(stream[1:2], "ctp", _parent("before it grew", 0))
-    assert grown.steps() == [1]
 
 
 def test_a_run_that_starts_from_a_model_of_another_begins_with_its_stream(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -19,20 +18,13 @@ from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.files.outputs import Output
 from vlcpctl.models.configuration import PACKAGED
-from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
+from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, request
 from vlcpctl.testing.tiny_stream import make_pair, make_task
-from vlcpctl.training import identity
 from vlcpctl.training.methods import compose
 from vlcpctl.training.request import TrainRequest
-from vlcpctl.training.state import ResumeDirectory
 from vlcpctl.training.train_step import train_step
 
 WEIGHTS = "open_clip_model.safetensors"
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def _first(world: TrainingWorld, root: Path, names: str = "seqf", **how: object) -> TrainRequest:
@@ -155,49 +147,6 @@ def test_other_instructions_of_the_libraries_are_noticed(
     train_step(step)
 
 
-def test_a_state_without_processor_and_versions_resumes_only_if_told_to(
-    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As version 0.2.0 wrote them."""
-    step, numeric = _first(world, tmp_path, save_every="2"), identity.numeric
-
-    def before(request: TrainRequest, device: torch.device) -> dict[str, object]:
-        facts = numeric(request, device)
-        versions = facts.pop("versions")
-        del facts["vectors"]
-        return {**facts, "torch": versions["torch"], "device": platform.machine()}
-
-    with monkeypatch.context() as patched:
-        patched.setattr("vlcpctl.training.train_step.numeric", before)
-        assert in_child(step, kill_at("step=3")) == -signal.SIGKILL
-    with pytest.raises(
-        Incompatible, match=r"versions\.numpy was not set.*--accept-inexact"
-    ) as told:
-        train_step(step)
-    assert "\n" not in str(told.value)
-    train_step(replace(step, accept_inexact=True))
-
-
-def test_a_state_of_the_looped_optimizers_resumes_only_if_told_to(
-    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Fused kernels round differently. States from before them do not record the arithmetic."""
-    step, numeric = _first(world, tmp_path, save_every="2"), identity.numeric
-
-    def before(request: TrainRequest, device: torch.device) -> dict[str, object]:
-        facts = numeric(request, device)
-        assert facts.pop("arithmetic") == 2
-        return facts
-
-    with monkeypatch.context() as patched:
-        patched.setattr("vlcpctl.training.train_step.numeric", before)
-        assert in_child(step, kill_at("step=3")) == -signal.SIGKILL
-    with pytest.raises(Incompatible, match=r"arithmetic.*--accept-inexact"):
-        train_step(step)
-    train_step(replace(step, accept_inexact=True))
-    assert (tmp_path / "00" / WEIGHTS).exists()
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_at_the_step_boundary(
     world: TrainingWorld, tmp_path: Path, number: int
@@ -224,12 +173,6 @@ def test_two_signals_end_the_process_at_once(world: TrainingWorld, tmp_path: Pat
             os.kill(os.getpid(), signal.SIGTERM)
 
     assert in_child(_first(world, tmp_path), observe) == 128 + signal.SIGTERM
-
-
-def test_kill_loses_at_most_the_interval(world: TrainingWorld, tmp_path: Path) -> None:
-    step = _first(world, tmp_path, save_every="2")
-    assert in_child(step, kill_at("step=4")) == -signal.SIGKILL
-    assert ResumeDirectory(step.out).load()[0].step == 4  # type: ignore[index]
 
 
 def test_workers_change_nothing(world: TrainingWorld, tmp_path: Path) -> None:
@@ -260,14 +203,6 @@ def test_micro_batches_give_the_gradients_of_the_whole_batch(
         torch.testing.assert_close(parts[name], tensor, rtol=1e-5, atol=1e-7)
 
 
-def test_the_order_of_composed_names_does_not_matter(world: TrainingWorld, tmp_path: Path) -> None:
-    for names in ("ctp+dha", "dha+ctp"):
-        train_step(request(world, names, 0, tmp_path / names, buffered=False))
-        train_step(request(world, names, 1, tmp_path / names, buffered=False))
-    one, other = (tmp_path / names / "01" / WEIGHTS for names in ("ctp+dha", "dha+ctp"))
-    assert one.read_bytes() == other.read_bytes()
-
-
 def test_a_diverging_loss_names_the_step_the_term_and_the_last_good_state(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
@@ -278,20 +213,6 @@ def test_a_diverging_loss_names_the_step_the_term_and_the_last_good_state(
         Diverged,
         match=r"step \d+ of training: contrastive is nan; the last good .*state\.safetensors",
     ):
-        train_step(step)
-
-
-def test_a_run_that_diverges_in_a_decomposition_of_features_says_so(
-    world: TrainingWorld, tmp_path: Path
-) -> None:
-    train_step(_first(world, tmp_path))
-    step = _with(
-        request(world, "geodl", 1, tmp_path, buffered=False),
-        lr=1e30,
-        optimizer="sgd",
-        schedule="constant",
-    )
-    with pytest.raises(Diverged, match=r"step \d+ of training: .*geodl/path is nan"):
         train_step(step)
 
 
@@ -308,12 +229,6 @@ def test_joint_starts_from_a_model_that_has_seen_nothing(
     step = replace(request(world, "joint", 1, tmp_path, buffered=False), previous=tmp_path / "00")
     with pytest.raises(UsageError, match="joint needs a model that was not trained on any task"):
         train_step(replace(step, origins={}))
-
-
-def test_replay_without_a_buffer_is_refused(world: TrainingWorld, tmp_path: Path) -> None:
-    train_step(_first(world, tmp_path))
-    with pytest.raises(UsageError, match="method er needs --buffer after the first task"):
-        train_step(replace(request(world, "er", 1, tmp_path, buffered=False), buffer=None))
 
 
 def test_a_buffer_of_another_policy_is_refused(world: TrainingWorld, tmp_path: Path) -> None:

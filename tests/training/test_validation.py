@@ -16,7 +16,7 @@ from support.processes import run_together
 from vlcpctl.core.batch import Batch
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.distributed.world import World
-from vlcpctl.testing.battery import BATCH, TrainingWorld, make_world, request
+from vlcpctl.testing.battery import BATCH, TrainingWorld, request
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training import launch, validation
 from vlcpctl.training.request import TrainRequest
@@ -25,11 +25,6 @@ from vlcpctl.training.settings import Settings
 from vlcpctl.training.train_step import train_step
 
 pytestmark = pytest.mark.dist
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def _request(world: TrainingWorld, root: Path, pairs: int) -> TrainRequest:

@@ -14,8 +14,7 @@ from typing import Any, cast
 from vlcpctl.checkpoints.merge_rules import TABLE, MergeRule
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError
-from vlcpctl.methods.plugins.declaration import check_declaration
-from vlcpctl.methods.plugins.guarding import in_one_line, start_of
+from vlcpctl.methods.plugins.checks import check_declaration, in_one_line, start_of
 from vlcpctl.methods.plugins.method_file import digest_of, imported, own_classes, read_code
 
 _DECLARES = {"name": '"mine"'}

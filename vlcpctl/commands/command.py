@@ -32,7 +32,6 @@ from vlcpctl.core.options import (
     spelled,
 )
 from vlcpctl.core.words import parse_number, printable, printable_lines
-from vlcpctl.production.hook_variables import OF_HOOKS
 
 PIPE_CLOSED = 141  # 128 + the number of SIGPIPE
 # typer shows only this class of its errors for command lines; the others have a common base.
@@ -303,6 +302,10 @@ def warn_of_unknown(command: str, kind: type[Command]) -> None:
     known = [variable_of(command, name, row) for name, (row, _) in rows if not row.is_argument]
     prefixes = [_prefix_of(one) for one in COMMANDS]
     names = [name for name in os.environ if name.startswith(_PROGRAM) and os.environ[name]]
+    if not names:
+        return
+    from vlcpctl.production.hook_variables import OF_HOOKS
+
     for name in sorted(names):
         if name in {*known, *_OTHERS, *OF_HOOKS} or name in _warned:
             continue

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlcpctl.core.machine import AUTO_THREADS, MOST_THREADS
+from vlcpctl.core.machine import thread_number
 from vlcpctl.core.options import (
     DATA,
     EXECUTION,
@@ -43,20 +43,6 @@ def wait_seconds(text: str) -> float:
     if seconds < 0:
         raise ValueError(f"{text} is too small; it must be at least 0")
     return seconds
-
-
-def thread_number(text: str) -> int:
-    """The number of --threads; AUTO_THREADS for `auto`. Raises ValueError for anything else.
-
-    >>> thread_number("4"), thread_number("auto") == AUTO_THREADS
-    (4, True)
-    """
-    if text == "auto":
-        return AUTO_THREADS
-    count = parse_whole_number(text)
-    if not 1 <= count <= MOST_THREADS:
-        raise ValueError(f"{text:.30} is neither auto nor at least 1 and at most {MOST_THREADS}")
-    return count
 
 
 def worker_number(text: str) -> int | None:

@@ -102,7 +102,7 @@ class TrainStep(Settings, RunOptions, Planned, Stored):
             _print_configuration(request, as_json=self.json)
             return
         if self.dry_run:
-            from vlcpctl.training.notes import announced
+            from vlcpctl.training.plan import announced
 
             announced(request)
             if self.method_file:

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from vlcpctl.core.errors import VlcpError, first_line
+from vlcpctl.core.words import parse_whole_number
 
 if TYPE_CHECKING:
     from importlib.abc import Loader
@@ -70,6 +71,20 @@ def own_cores() -> int:
     """
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return max(1, min(cores, _granted_cores()) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+def thread_number(text: str) -> int:
+    """The number of --threads; AUTO_THREADS for `auto`. Raises ValueError for anything else.
+
+    >>> thread_number("4"), thread_number("auto") == AUTO_THREADS
+    (4, True)
+    """
+    if text == "auto":
+        return AUTO_THREADS
+    count = parse_whole_number(text)
+    if not 1 <= count <= MOST_THREADS:
+        raise ValueError(f"{text:.30} is neither auto nor at least 1 and at most {MOST_THREADS}")
+    return count
 
 
 def threads_of(processes: int) -> int:

@@ -232,7 +232,7 @@ class Method:
     settings: ClassVar[Mapping[str, Any]] = {}  # training settings; options override them
     # Assignments (PARAMETER=VALUE) with which it trains as `seqf`, or `er` with a buffer; tested.
     off: ClassVar[tuple[str, ...]] = ()
-    # The selection policy of its paper's buffer, which `update` chooses; the plan notes another.
+    # The selection policy of its paper's buffer, which `update` chooses.
     usual_policy: ClassVar[str] = ""
 
     # The assignment with which its hooks leave the weights alone, if there is one.
@@ -258,17 +258,6 @@ class Method:
         `--scale-per-step` scales them to the number of steps.
         """
         return ()
-
-    def shape_note(self, *, pairs: int, width: int) -> str:
-        """What follows from the pairs of the global batch and the model's width, for the plan.
-
-        `shape_note` and `shape_warning` are called where the previous model is used; "": nothing.
-        """
-        return ""
-
-    def shape_warning(self, *, pairs: int, width: int) -> str:
-        """A likely mistake in what follows from them, as a warning on one line; "": none."""
-        return ""
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
         """The method's memory in this task."""

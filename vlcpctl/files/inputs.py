@@ -25,7 +25,7 @@ from typing import IO, Any, BinaryIO, Final, TextIO, TypeVar, cast, final
 import msgspec
 
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, lfs_pointer, unreadable
-from vlcpctl.files.stores import is_stored, open_stored, whole
+from vlcpctl.files.stores import is_stored, whole
 
 STDIN = "-"
 MOST_TASKS = 10_000  # in a stream, or learned in a run
@@ -47,39 +47,37 @@ def open_regular(path: Path | str, *, buffering: int = -1) -> BinaryIO:
     Raises BadInput, naming the file, if it cannot be opened or is a directory, pipe, socket or
     device.
     """
-    raw, _ = open_with_state(path)
+    raw = _NamedFile(descriptor_of(path)[0])
+    raw.path = path
     if buffering == 0:
-        return raw
+        return cast("BinaryIO", raw)
     size = buffering if buffering > 0 else io.DEFAULT_BUFFER_SIZE
-    return io.BufferedReader(cast("io.RawIOBase", raw), size)
+    return io.BufferedReader(raw, size)
 
 
-def open_with_state(path: Path | str) -> tuple[BinaryIO, os.stat_result]:
-    """A regular file, opened to read bytes without a buffer, and its state when it was opened.
+def descriptor_of(path: Path | str) -> tuple[int, os.stat_result]:
+    """A regular file, opened to read bytes, and its state when it was opened.
 
-    Raises BadInput as `open_regular` does.
+    A file object takes as long as reading a small file. Raises BadInput as `open_regular` does.
     """
     try:
-        if is_stored(path):
-            return cast("BinaryIO", open_stored(path)), Path(path).stat()
+        place = whole(Path(path)) if is_stored(path) else path
         # Without O_NONBLOCK, opening a named pipe would block until something writes to it.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK)
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL or half of a surrogate
         raise BadInput(unreadable(path, error)) from error
-    state = os.fstat(descriptor)
+    state = os.fstat(descriptor) if place is path else Path(path).stat()
     if not stat.S_ISREG(state.st_mode):
         os.close(descriptor)
         raise BadInput(f"cannot read {path}: it is not a regular file")
-    file = _NamedFile(descriptor)
-    file.path = path
-    return cast("BinaryIO", file), state
+    return descriptor, state
 
 
 @final
 class _NamedFile(io.FileIO):
     """A file that errors of reading name, not only those of opening."""
 
-    path: Path | str  # set from outside: an `__init__` takes as long as reading a small file
+    path: Path | str
 
     def read(self, size: int | None = -1, /) -> bytes:
         try:  # without a context manager, which takes as long as reading a small file
@@ -168,10 +166,10 @@ def read_text(path: Path, *, most_bytes: int = MOST_TEXT_BYTES) -> str:
 
     Raises BadInput, naming the file, if it cannot be read, is not UTF-8 or exceeds `most_bytes`.
     """
-    file, state = open_with_state(path)
-    with file, reading(path):
-        if state.st_size > most_bytes:
-            raise BadInput(f"cannot read {path}: it has {state.st_size} bytes, over {most_bytes}")
+    with open_regular(path) as file, reading(path):
+        size = os.fstat(file.fileno()).st_size
+        if size > most_bytes:
+            raise BadInput(f"cannot read {path}: it has {size} bytes, over {most_bytes}")
         return file.read().decode("utf-8-sig")
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import fcntl
 import glob
 import hashlib
-import io
 import os
 import secrets
 import time
@@ -177,11 +176,6 @@ def is_stored(path: Path | str) -> bool:
     """Whether a path is one that `stored` returned, or below it."""
     root = os.environ.get(CACHE_SETTING)
     return root is not None and str(path).startswith(f"{root}/tree/")
-
-
-def open_stored(path: Path | str) -> io.FileIO:
-    """A stored file, opened to read bytes. Raises OSError if there is none, and else as `whole`."""
-    return io.FileIO(whole(Path(path)))
 
 
 def whole(path: Path) -> Path:

@@ -16,8 +16,7 @@ from vlcpctl.files.inputs import open_regular, parse_json
 from vlcpctl.files.locks import holder_of
 from vlcpctl.files.manifest import kind_of
 from vlcpctl.files.outputs import Output
-from vlcpctl.training.log import FILE_NAME as JOURNAL
-from vlcpctl.training.state import ProgressFile
+from vlcpctl.training.state import JOURNAL, ProgressFile
 
 KIND: Final = "unfinished run"
 _ENDED = {Diverged.exit_code: "diverged", Interrupted.exit_code: "interrupted"}

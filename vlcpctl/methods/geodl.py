@@ -70,22 +70,6 @@ class Geodl(Method):
         image, text = self._path_angle(out.image, old.image), self._path_angle(out.text, old.text)
         return {"path": self.strength * (image + text) / 2}, {}
 
-    def shape_note(self, *, pairs: int, width: int) -> str:
-        """The dimension of the subspaces."""
-        chosen = self._dimension(pairs, width)
-        capped = ", two fewer than the pairs of a batch" if chosen == pairs - 2 < width - 2 else ""
-        return f"k = {chosen} of {width} channels{capped} (geodl.dimensions)"
-
-    def shape_warning(self, *, pairs: int, width: int) -> str:
-        """Whether the subspaces are so large that projecting on them changes little."""
-        chosen = self._dimension(pairs, width)
-        if 2 * chosen <= width:
-            return ""
-        return (
-            f"geodl: k = {chosen} is more than half of the {width} channels, so that the loss is "
-            "nearly a cosine distance; use a smaller geodl.dimensions"
-        )
-
     def _dimension(self, pairs: int, width: int) -> int:
         most = max(1, min(pairs, width) - 2)
         if not self.dimensions:

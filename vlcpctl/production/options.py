@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from vlcpctl.core.machine import thread_number
 from vlcpctl.core.options import (
     DATA,
     EXECUTION,
@@ -45,6 +46,11 @@ def week_number(text: str) -> int | None:
 def _keep(text: str) -> str:
     if text != "all" and not week_number(text):
         raise ValueError(f"{text!r} is not a number of weeks, such as 12, and not all")
+    return text
+
+
+def _threads(text: str) -> str:
+    thread_number(text)
     return text
 
 
@@ -145,7 +151,9 @@ class Own(Options):
     seed: int | None = option("Seed of all random choices", "N", EXECUTION, within="[0, inf)")
     device: str | None = option("Device to compute on", "NAME", EXECUTION)
     workers: int | None = option("Processes that decode images", "N", EXECUTION, within="[0, 1024]")
-    threads: int | None = option("CPU threads", "N", EXECUTION, within="[1, 1024]")
+    threads: MaybeAmount = option(
+        "CPU threads; auto: as many as a line has cores", "auto|N", EXECUTION, parse=_threads
+    )
     cache: MaybePathText = option("Directory for data that is read from an object store", "DIR")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from operator import attrgetter
 from typing import NamedTuple
 
-from vlcpctl.core.errors import BadInput, UsageError, unknown_name
+from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.core.words import printable
 from vlcpctl.files.rows import COUNTS, OPTIONS_OF_DATA, OPTIONS_OF_SEED, Row, firsts
 from vlcpctl.report.scores import is_outside, track_key
@@ -21,7 +21,7 @@ FIELDS = {
     "seed": ("a checkpoint", "remove the copied rows"),
     "config": ("a mean over seeds", "give each its own run name"),
 }
-_SHOWN = 3  # differences named in a note, and names in one before "and N more"
+_SHOWN = 3  # differences named in a message, and names in one
 
 Difference = dict[str, tuple[object, object]]  # what differs, with both values
 
@@ -59,26 +59,23 @@ def require_comparable(rows: Sequence[Row], allow_mixed: Collection[str] = ()) -
     Raises BadInput, naming two rows and both values, if rows that would share a cell, a matrix, a
     curve, a table or a mean over seeds differ in any other field.
     """
-    mixed: dict[str, list[str]] = {}
+    notes: dict[str, str] = {}
     # A row of each: all others have the same checkpoint, or the same data.
     parts = {"model": firsts(rows, "model_part"), "data": firsts(rows, "data_part")}
     parts["curve"] = _of_curves(rows)
     for rule in _RULES:
-        of_rule = parts[rule.part]
         groups: dict[Hashable, tuple[Row, Hashable]] = {}
-        found: dict[Hashable, tuple[str, str]] = {}
-        for row in of_rule:
+        for row in parts[rule.part]:
             value = rule.value(row)
             group = None if value is None else rule.group(row)
             if group is None:
                 continue
             first, known = groups.setdefault(group, (row, value))
-            if value != known and group not in found and (differs := _differ(rule, first, row)):
+            if value != known and (differs := _differ(rule, first, row)):
                 if rule.field not in allow_mixed:
                     _refuse(rule.field, first, row, differs)
-                found[group] = _where(rule.field, row), _words(differs)
-        mixed.setdefault(rule.field, []).extend(map(": ".join, sorted(found.values())))
-    return [f"--allow-mixed {field}: {_some(said, '; ')}" for field, said in mixed.items() if said]
+                notes.setdefault(rule.field, f"--allow-mixed {rule.field}: {_words(differs)}")
+    return list(notes.values())
 
 
 def require_alike(pairs: Iterable[tuple[Row, Row]], allow_mixed: Collection[str] = ()) -> None:
@@ -119,30 +116,11 @@ def _words(differs: Difference) -> str:
         f"{name} is {_text(one)} in one row and {_text(other)} in another"
         for name, (one, other) in differs.items()
     ]
-    more = len(texts) - _SHOWN
-    return ", ".join(texts[:_SHOWN]) + (f" and {more} more differences" if more > 0 else "")
+    return some_names(texts, _SHOWN)
 
 
 def _text(value: object) -> str:
     return "not set" if value is None else f"{value!s:.80}"
-
-
-def _some(texts: Sequence[str], joint: str) -> str:
-    more = [f"and {len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []
-    return joint.join([*texts[:_SHOWN], *more])
-
-
-def _where(field: str, row: Row) -> str:
-    """Which table, column, step or run rows of a rule are in."""
-    run = f"run {row.run!r}"
-    if field == "config":
-        return f"{run}, step {row.step}"
-    if field == "checkpoint":
-        return f"{run}, seed {row.seed}, step {row.step}"
-    track = ", ".join(part for part in (row.evaluator, row.protocol, row.split) if part)
-    if field in {"limit", "options"}:
-        return track
-    return f"{track}, {run}, seed {row.seed}, {row.task if row.gallery == 'own' else _column(row)}"
 
 
 def _column(row: Row) -> Hashable:
@@ -326,10 +304,6 @@ def _chain_notes(rows: Iterable[Row]) -> list[str]:
 
 
 def _listed(kind: str, found: Collection[str]) -> str:
-    """Such as "run 'a'", "runs 'a' and 'b'", or the first few and their number."""
-    names = sorted(found)
-    shown = [repr(name) for name in names[:_SHOWN]]
-    if len(names) > _SHOWN:
-        shown.append(f"{len(names) - _SHOWN} more")
-    text = " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
-    return f"{kind}{'' if len(names) == 1 else 's'} {text}"
+    """Such as "run 'a'", or "runs 'a', 'b'"."""
+    names = some_names([repr(name) for name in sorted(found)], _SHOWN)
+    return f"{kind}{'' if len(found) == 1 else 's'} {names}"

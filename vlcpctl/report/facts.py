@@ -12,12 +12,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from glob import escape
 from typing import Any, Literal
 
 import numpy as np
 
-from vlcpctl.core.errors import UsageError, nearest, some_names, unknown_name
+from vlcpctl.core.errors import UsageError, some_names, unknown_name
 from vlcpctl.files.rows import Row
 from vlcpctl.metrics.angles import WHOLE
 from vlcpctl.metrics.calibration import METRICS
@@ -58,8 +57,8 @@ _RECALL = re.compile(r"r@([0-9]+|mean)", re.IGNORECASE)  # as papers write it
 _KEY = re.compile(
     r"(i2t|t2i)_r(\d+|mean)|rm|map_\d+|acc\d+|top\d+|mean_per_class_recall|" + "|".join(METRICS)
 )
-# A set of characters as `fnmatch` reads it, or any one character.
-_GLOB_PART = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
+# Sets of characters as `fnmatch` reads them, and any other characters but a comma.
+_PART = re.compile(r"(?:\[!?\]?[^\]]*\]|[^,])+")
 _OF_MODEL = ("evaluator", "protocol", "split", "run", "method")
 # Which fields narrow the choice of a metric; config.NAME does for all.
 _TAKES: dict[Kind, tuple[str, ...]] = {
@@ -80,8 +79,6 @@ _AGAINST: dict[str, Against] = {
     "reembed_gain": "new index",
 }
 _LACKS_ROWS = "it lacks rows that the metric needs"
-_OTHER_RUNS = "use --run or @run=GLOB to select other runs"
-_NO_RANKS = "give --ranks with files of --save-ranks of the baseline and of the last checkpoint"
 
 
 @dataclass(frozen=True)
@@ -190,7 +187,7 @@ def parse_selectors(text: str, where: str, *, is_column: bool) -> Pairs:
     given twice, or a step that is not a number, "last" or "start".
     """
     found: dict[str, str] = {}
-    for part in _parts(text):
+    for part in _PART.findall(text) or [""]:
         field, equals, glob = part.partition("=")
         if not equals:
             raise UsageError(f"{where}: {part!r} is not FIELD=GLOB; write a comma in a name as [,]")
@@ -210,27 +207,12 @@ def parse_selectors(text: str, where: str, *, is_column: bool) -> Pairs:
     return tuple(found.items())
 
 
-def _parts(text: str) -> list[str]:
-    """The parts of a text between commas; a comma inside brackets is part of a glob.
-
-    >>> _parts("data=a[,]b,run=x")
-    ['data=a[,]b', 'run=x']
-    """
-    parts = [""]
-    for found in _GLOB_PART.findall(text):
-        if found == ",":
-            parts.append("")
-        else:
-            parts[-1] += found
-    return parts
-
-
 @dataclass(frozen=True, kw_only=True)
 class Fact:
     """One number with the names that it is selected by; `metric` is as verdicts name it.
 
-    `step` and `since` are steps of the run, or START. If `value` is None, `undefined` says why, and
-    `advice` what to do about it; `is_early` if only because the run has not learned enough so far.
+    `step` and `since` are steps of the run, or START. If `value` is None, `undefined` says why;
+    `is_early` if only because the run has not learned enough so far.
     `interval` is that of a drop or a mean of drops, in points lost. `seeds` are those of the
     values; empty: not known. `is_start` if it is of a model that runs are compared with, not of a
     run. `against` is the earlier model of a drop.
@@ -250,7 +232,6 @@ class Fact:
     track: Track | None = None
     seeds: tuple[int, ...] = ()
     undefined: str | None = None
-    advice: str | None = None
     is_early: bool = False
     interval: Interval | None = None
     is_start: bool = False
@@ -270,14 +251,6 @@ class Fact:
         """The name that a selector of this field is matched with."""
         found = getattr(self, field)
         return BEFORE if field in STEPS and found == START else str(found)
-
-
-@dataclass(frozen=True)
-class Unmatched:
-    """Why selectors choose nothing, and what to do about it."""
-
-    undefined: str
-    advice: str | None
 
 
 class Facts:
@@ -328,39 +301,26 @@ class Facts:
         found = self._all(metric, dict(selectors))
         return [one for one in found if all(self._is_selected(one, *pair) for pair in selectors)]
 
-    def of_runs(self, metric: Metric, selectors: Pairs) -> list[Fact] | Unmatched:
+    def of_runs(self, metric: Metric, selectors: Pairs) -> list[Fact] | str:
         """The selected facts about runs, not about models that they start from, or why none are."""
         found = [one for one in self.select(metric, selectors) if not one.is_start]
         if found:
             return found
-        wanted = dict(selectors)
-        every = self._all(metric, dict.fromkeys(wanted, "*"))
+        every = self._all(metric, {field: "*" for field, _ in selectors})
         left = [one for one in every if not one.is_start]
-        for field in NAMES if left else ():
+        for field, glob in selectors if left else ():
             names = sorted({one.name(field) for one in left})
-            glob = wanted.get(field, "*")
             left = [one for one in left if fnmatchcase(one.name(field), glob)]
             if not left:
-                # A name with a [ is not matched by itself.
-                own = escape(wanted[field]).replace(",", "[,]") if glob in names else None
-                near, known = own or nearest(glob, names), f"known: {some_names(names)}"
-                advice = f"did you mean {near!r}? ({known})" if near is not None else known
-                return Unmatched(f"no {field} matches {glob!r}", advice)
-        if metric.kind != "drop" and "data" not in wanted:
-            other = f"use {metric.text}@data=GLOB for other data"
-            why = "no run has rows on tasks of its stream"
-            return Unmatched(why, other if metric.key and self._drops else None)
+                return f"no {field} matches {glob!r} (known: {some_names(names)})"
+        has_data = any(field == "data" for field, _ in selectors)
         if metric.name in ROLL_OUT:
-            advice = "evaluate the guards with 'eval-retrieval --gallery-checkpoint'"
-            return Unmatched("no run was evaluated on an index of an earlier model", advice)
+            return "no run was evaluated on an index of an earlier model (--gallery-checkpoint)"
+        if metric.kind != "drop" and not has_data:
+            return "no run has rows on tasks of its stream"
+        where = "any data" if has_data or not self._drops else "data outside the stream"
         with_key = f" in {metric.key}" if metric.key else ""
-        if "data" in wanted or not self._drops:
-            return Unmatched(f"no trained run was evaluated on any data{with_key}", None)
-        return Unmatched(
-            f"no data outside the stream were evaluated{with_key}",
-            "evaluate the run and its baseline on a guard set and add the rows, or select tasks of "
-            f"the stream with {metric.text}@data=GLOB",
-        )
+        return f"no trained run was evaluated on {where}{with_key}"
 
     def _all(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Fact]:
         """The facts of a metric, at least those that match; some kinds depend on the fields."""
@@ -439,12 +399,8 @@ class Facts:
             return self._fact(track, run, text, value, gallery=gallery)
         why = run.why_undefined(one)
         is_early = why is not None and run.needs_second_task(one)
-        later = "--undefined pass lets it pass until a second task is learned"
-        advice = later if is_early else _OTHER_RUNS
         why = why or _LACKS_ROWS
-        return self._fact(
-            track, run, text, None, gallery=gallery, undefined=why, advice=advice, is_early=is_early
-        )
+        return self._fact(track, run, text, None, gallery=gallery, undefined=why, is_early=is_early)
 
     def _with_interval(self, one: Fact, key: str) -> Fact:
         """`bwt_gem` is the mean of what was lost since each earlier task was learned."""
@@ -560,7 +516,6 @@ class Facts:
                     f"{metric.name}.{key}",
                     None,
                     undefined=SMALL if place in small else FIRST,
-                    advice="--undefined pass lets it pass until there is one",
                     is_early=True,
                 )
 
@@ -569,18 +524,17 @@ class Facts:
         key = metric.key or self._key(drop.track)
         if drop.key != key:
             return
-        value, why, advice, interval = drop.last, drop.undefined, None, None
+        value, interval = drop.last, None
+        why: str | None = "it lacks rows of its last model"
         if metric.name:
-            value = drop.drop
+            value, why = drop.drop, drop.undefined
             ends = drop.interval
             if metric.name not in {"drop_low", "drop_high"}:
                 interval = ends
             elif value is not None:
                 is_low = metric.name == "drop_low"
                 value = Spread((ends.low if is_low else ends.high,)) if ends else None
-                why, advice = "it has no interval", _NO_RANKS
-        if value is None and advice is None:
-            why, advice = _lacks_rows(drop, needs_baseline=bool(metric.name))
+                why = "it has no interval (--ranks)"
         yield Fact(
             metric=f"{metric.name}.{key}" if metric.name else key,
             value=value,
@@ -594,7 +548,6 @@ class Facts:
             track=drop.track,
             seeds=drop.seeds,
             undefined=why if value is None else None,
-            advice=advice if value is None else None,
             interval=interval,
             against=drop.against,
         )
@@ -642,26 +595,6 @@ def _galleries(run: Run, wanted: Mapping[str, str]) -> list[str]:
     """Where a score over tasks is looked up: merged if there is such a gallery, unless selected."""
     found: list[str] = [name for name in ("own", "merged") if name in run.galleries]
     return found if "gallery" in wanted else ["merged" if "merged" in found else "own"]
-
-
-def _lacks_rows(drop: Drop, *, needs_baseline: bool) -> tuple[str | None, str | None]:
-    """Why a drop or score is undefined: rows of the baseline, of the last checkpoint, or of both.
-
-    And what to do about it.
-    """
-    if needs_baseline and drop.against != "baseline":
-        return drop.undefined, "evaluate every checkpoint on these data"
-    models = {"baseline": needs_baseline and drop.baseline is None}
-    models |= {"last checkpoint": drop.last is None}
-    lacking = [name for name, lacks in models.items() if lacks]
-    known = drop.undefined if needs_baseline else None
-    if not lacking:
-        return known or _LACKS_ROWS, None
-    its, the = (" and ".join(f"{word} {name}" for name in lacking) for word in ("its", "the"))
-    advice = f"evaluate {the} on these data and add the rows"
-    if models["baseline"]:
-        advice += ", or name another model with --baseline"
-    return known or f"it lacks rows of {its} on {drop.data}", advice
 
 
 def _angle(pair: CheckpointPair, metric: Metric) -> Spread | None:

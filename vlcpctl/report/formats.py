@@ -492,7 +492,6 @@ def junit(verdicts: Sequence[Verdict]) -> str:
         if one.passes:
             ET.SubElement(case, "system-out").text = text
             continue
-        text += _xml(f"; {one.advice}") if one.advice else ""
         kind, type_ = ("failure", "gate") if one.holds else ("error", "undefined")
         ET.SubElement(case, kind, {"message": text, "type": type_}).text = text
     ET.indent(root)

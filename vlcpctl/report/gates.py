@@ -17,7 +17,7 @@ from vlcpctl.core.errors import MOST_NAMES, BadInput, GateFailed, UsageError, un
 from vlcpctl.core.words import parse_number
 from vlcpctl.files.inputs import converted
 from vlcpctl.metrics.chance import critical_value, margin_of, smallest_seen
-from vlcpctl.report.facts import SMALL, WORST, Fact, Facts, Metric, Pairs, Unmatched, parse
+from vlcpctl.report.facts import SMALL, WORST, Fact, Facts, Metric, Pairs, parse
 from vlcpctl.report.scores import Against
 from vlcpctl.report.table import Column, RowGroup, Table, TableCell
 
@@ -43,6 +43,7 @@ _OF_CHANCE = frozenset(
     {"against", "samples", "se", "low", "high", "comparisons", "chance", "sees"}
     | {"is_resolved", "is_clear"}
 )
+_LATER = "--undefined pass lets them pass until a second task is learned"
 _EARLY = "not defined yet (1 task)"
 _TOO_SMALL = "not judged (fewer than 50 test images)"
 _SINCE: dict[Against, str] = {
@@ -108,7 +109,7 @@ def parse_gate(text: str, keys: Iterable[str]) -> Gate:
 class Verdict:
     """The outcome of one condition on one run, gallery or data set.
 
-    `undefined` is why `value` is None, and `advice` what to do about it; `passes` is whether a
+    `undefined` is why `value` is None; `passes` is whether a
     pipeline continues. `track` is the title of the track; None if the condition applies to nothing.
 
     The other fields are None unless the value is a loss that was judged against chance, which takes
@@ -128,7 +129,6 @@ class Verdict:
     data: str | None = None
     track: str | None = None
     bound: float = math.nan
-    advice: str | None = None
     is_early: bool = False
     passes: bool = False
     against: Against | None = None
@@ -229,13 +229,13 @@ def judge(
     selected = [(gate, facts.of_runs(gate.metric, gate.selectors)) for gate in gates]
     members: dict[str, set[Hashable]] = {}
     for gate, found in selected:
-        if gate.family is not None and not isinstance(found, Unmatched):
+        if gate.family is not None and not isinstance(found, str):
             members.setdefault(gate.family, set()).update(
                 (one.title, one.run, one.data, one.against, gate.metric.key) for one in found
             )
     verdicts = []
     for gate, found in selected:
-        if isinstance(found, Unmatched):
+        if isinstance(found, str):
             verdicts.append(_of_nothing(gate, found))
             continue
         count = len(members.get(gate.family or "", ()))
@@ -245,16 +245,15 @@ def judge(
     return verdicts
 
 
-def _of_nothing(gate: Gate, why: Unmatched) -> Verdict:
+def _of_nothing(gate: Gate, why: str) -> Verdict:
     return Verdict(
         condition=gate.text,
         run=ALL_RUNS,
         metric=gate.metric.text,
         value=None,
         holds=False,
-        undefined=why.undefined,
+        undefined=why,
         bound=gate.bound,
-        advice=why.advice,
     )
 
 
@@ -271,7 +270,6 @@ def _verdict(gate: Gate, fact: Fact, z: float, comparisons: int, *, early_passes
         data=fact.data or None,
         track=fact.title,
         bound=gate.bound,
-        advice=fact.advice,
         is_early=fact.is_early,
         against=None if fact.against == "baseline" and not is_loss else fact.against,
     )
@@ -361,14 +359,9 @@ def enforce(verdicts: Sequence[Verdict]) -> None:
         raise GateFailed(f"--fail-if holds: {'; '.join(_cut(holding))}")
     undefined = [one.sentence(names_track=tracks) for one in verdicts if not one.passes]
     if undefined:
-        said = [*_cut(undefined), *_advice(verdicts)]
+        is_early = any(one.is_early and not one.passes for one in verdicts)
+        said = [*_cut(undefined), *([_LATER] if is_early else [])]
         raise BadInput(f"--fail-if cannot be evaluated: {'; '.join(said)}")
-
-
-def _advice(verdicts: Iterable[Verdict]) -> list[str]:
-    """What to do about undefined verdicts that do not pass, without duplicates."""
-    found = dict.fromkeys(one.advice for one in verdicts if one.advice and not one.passes)
-    return _cut([text for text in found if text])
 
 
 def _cut(sentences: list[str]) -> list[str]:
@@ -414,5 +407,5 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
         )
         for one in verdicts
     )
-    notes = (*([_CHANCE] if by_chance else []), *_advice(verdicts))
+    notes = (_CHANCE,) if by_chance else ()
     return Table("Conditions (--fail-if)", columns, (RowGroup("", rows),), notes)

@@ -555,7 +555,10 @@ def tracks_of(
             _run(rows_of[name], bases.get((key, name), []), lineages[name], of_track, kept, keys)
             for name in sorted(rows_of)
         ]
-        found.append(_track(members[0], keys, of_runs))
+        on_stream = tuple(run for run in of_runs if run.galleries)
+        others = tuple(run for run in of_runs if not run.galleries)
+        evaluator, protocol, variant, split = key
+        found.append(Track(evaluator, protocol, variant or None, split, keys, on_stream, others))
     return sorted(found, key=track_key)
 
 
@@ -571,18 +574,6 @@ def _outside_names(rows: Iterable[Row]) -> dict[Place, str]:
         (task, tasks): task if count[task] == 1 or len(tasks) < 2 else f"{task}: {', '.join(tasks)}"
         for task, tasks in known
     }
-
-
-def _track(first: Row, keys: tuple[str, ...], runs: Sequence[Run]) -> Track:
-    return Track(
-        evaluator=first.evaluator,
-        protocol=first.protocol,
-        map_variant=first.map_variant,
-        split=first.split,
-        keys=keys,
-        runs=tuple(run for run in runs if run.galleries),
-        others=tuple(run for run in runs if not run.galleries),
-    )
 
 
 def _names(rows: Iterable[Row]) -> dict[tuple[str, ...], int]:

@@ -12,7 +12,7 @@ from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.files.rows import Row
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.comparable import different_values
-from vlcpctl.report.facts import Fact, Facts, Metric, Unmatched, parse, setting_of, setting_text
+from vlcpctl.report.facts import Fact, Facts, Metric, parse, setting_of, setting_text
 from vlcpctl.report.joined import JoinedRows, lineages
 from vlcpctl.report.scores import Track, grouped, require_complete, step_of, tracks_of
 
@@ -247,9 +247,8 @@ def _values(
     if metric.kind == "drop" or "data" in dict(selectors):
         raise UsageError(f"--best {text}: it takes a metric over the tasks of a run, without data=")
     facts = Facts(tracks, key, joined).of_runs(metric, selectors)
-    if isinstance(facts, Unmatched):
-        advice = f"; {facts.advice}" if facts.advice else ""
-        raise BadInput(f"--best {text}: {facts.undefined} on the validation split{advice}")
+    if isinstance(facts, str):
+        raise BadInput(f"--best {text}: {facts} on the validation split")
     found: dict[str, Fact] = {}
     for one in facts:
         other = found.setdefault(one.run, one)

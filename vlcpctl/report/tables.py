@@ -41,7 +41,6 @@ from vlcpctl.report.table import (
 
 MOST_SHOWN = 100  # steps, and tasks, that the matrices of a report show
 _FIRST, _LAST = 3, 7  # steps of a long run that a table of guards shows
-_MOST_CALIBRATED = 200  # rows
 _REASONS = 6  # reasons for undefined drops that are shown
 _BLANK = TableCell("", is_faint=True)
 _DASH = TableCell(UNDEFINED, is_faint=True)
@@ -99,51 +98,42 @@ def comparison_tables(track: Track, key: str) -> list[Table]:
     """
     runs = ordered_runs(track, key)
     galleries = {gallery for run in runs for gallery in run.galleries}
-    tables = [_merged_final(track, runs, key)] if "merged" in galleries else []
-    if "own" in galleries:
-        tables += [_own_final(track, runs, key), _forgetting(runs, key)]
+    tables = [_final(track, runs, key, one) for one in ("merged", "own") if one in galleries]
+    tables += [_forgetting(runs, key)] if "own" in galleries else []
     benchmarks = _benchmarks(track, key)
     return tables if benchmarks is None else [*tables, benchmarks]
 
 
-def _merged_final(track: Track, runs: Sequence[Run], key: str) -> Table:
-    measures = [("merged_final", one) for one in track.keys]
-    has_loss = _is_defined(runs, key, "bwt_ctp")
-    measures += [("bwt_ctp", key)] if has_loss else []
-    columns = [*_key_columns(track), *([_column("bwt_ctp")] if has_loss else [])]
-    more, cells = _oracle_columns(track, key, "merged")
-    values: _Values = {
-        run.name: [*(run.summary(k, name) for name, k in measures), *cells.get(run.name, ())]
-        for run in runs
-    }
-    readings = [f"bwt_ctp (in {key}): {DEFINITIONS['bwt_ctp'].reading}"] if has_loss else []
-    return _comparison(
-        "Last model, merged gallery of all tasks", runs, runs, [*columns, *more], values,
-        readings=(*readings, *_oracle_reading(more, key)), name="merged-final",
-    )  # fmt: skip
-
-
-def _own_final(track: Track, runs: Sequence[Run], key: str) -> Table:
-    changes = {run.name: run.change(key) for run in runs}
-    has_change = any(changes.values())
-    more, cells = _oracle_columns(track, key, "own")
+def _final(track: Track, runs: Sequence[Run], key: str, gallery: str) -> Table:
+    """Final scores on a gallery in every metric, with what was lost or has changed in `key`."""
+    is_own = gallery == "own"
+    last = {run.name: run.change(key) if is_own else run.summary(key, "bwt_ctp") for run in runs}
+    name, reading = (
+        ("change", _CHANGE_READING) if is_own else ("bwt_ctp", DEFINITIONS["bwt_ctp"].reading)
+    )
+    has_last = any(last.values())
+    more, cells = _oracle_columns(track, key, gallery)
     values: _Values = {
         run.name: [
-            *(run.summary(one, "own_final") for one in track.keys),
-            *([changes[run.name]] if has_change else []),
+            *(run.summary(one, f"{gallery}_final") for one in track.keys),
+            *([last[run.name]] if has_last else []),
             *cells.get(run.name, ()),
         ]
         for run in runs
     }
-    columns = _key_columns(track)
-    columns += [Column("change", higher_is_better=True)] if has_change else []
-    trained = [run for run in runs if run.steps]
-    readings = [f"change (in {key}): {_CHANGE_READING}"] if has_change else []
+    columns = [Column(one, higher_is_better=True) for one in track.keys]
+    columns += [
+        Column(name, higher_is_better=is_own or DEFINITIONS["bwt_ctp"].higher_is_better)
+    ] * has_last
+    readings = [f"{name} (in {key}): {reading}"] if has_last else []
+    titles = {"own": "mean over the tasks' own galleries", "merged": "merged gallery of all tasks"}
+    trained = [run for run in runs if run.steps or not is_own]
     found = _comparison(
-        "Last model, mean over the tasks' own galleries", runs, trained, [*columns, *more], values,
-        readings=(*readings, *_oracle_reading(more, key)), name="own-final",
+        f"Last model, {titles[gallery]}", runs, trained, [*columns, *more], values,
+        readings=(*readings, *_oracle_reading(more, key)), name=f"{gallery}-final",
     )  # fmt: skip
-    return replace(found, groups=(*_starts(track, runs, len(found.columns)), *found.groups))
+    starts = _starts(track, runs, len(found.columns)) if is_own else ()
+    return replace(found, groups=(*starts, *found.groups))
 
 
 def oracle_gap(
@@ -297,10 +287,6 @@ def _words(runs: Sequence[Run]) -> _Words:
     if len({len(run.seeds) for run in runs}) > 1:
         words.append((Column("seeds"), {run.name: str(len(run.seeds)) for run in runs}))
     return words
-
-
-def _key_columns(track: Track) -> list[Column]:
-    return [Column(one, higher_is_better=True) for one in track.keys]
 
 
 def _column(name: str) -> Column:
@@ -589,10 +575,9 @@ def calibration_table(curves: Iterable[Curve], title: str) -> Table | None:
     A group for each run, a row for each guard and task, and three columns for each metric: the
     baseline, the model of the step before, if any run has one that is not its start, and the last.
     """
-    every = [one for one in curves if any(one.at(one.run.of.last, key) for key in METRICS)]
-    if not every:
+    found = [one for one in curves if any(one.at(one.run.of.last, key) for key in METRICS)]
+    if not found:
         return None
-    found = every[:_MOST_CALIBRATED]
     has_before = any(one.run.of.before != START for one in found)
     models = [*(_MODELS if has_before else ["start"]), "last"]
     columns = [Column("data", is_number=False)]
@@ -618,9 +603,7 @@ def calibration_table(curves: Iterable[Curve], title: str) -> Table | None:
             if one.run.name == run
         )
         groups.append(RowGroup(run, rows))
-    cut = [f"shows {len(found)} of {len(every)} rows; facts.csv has all"]
-    notes = (*(cut if len(found) < len(every) else []), *_CALIBRATION)
-    notes = (*notes, *seed_notes(groups, [len(one.run.seeds) for one in found]))
+    notes = (*_CALIBRATION, *seed_notes(groups, [len(one.run.seeds) for one in found]))
     return Table(title, tuple(columns), tuple(groups), notes, name="calibration")
 
 

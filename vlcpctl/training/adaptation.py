@@ -5,7 +5,6 @@ Torch-free on CPUs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -160,8 +159,9 @@ def _with_batch(request: TrainRequest) -> TrainRequest:
     Raises BadInput if there are fewer than two pairs, and UsageError if there are fewer than
     processes.
     """
-    asked = request.settings.batch_size
-    if request.origins.get("batch_size") == "flag":
+    settings, origins = request.settings, dict(request.origins)
+    asked = settings.batch_size
+    if origins.get("batch_size") == "flag":
         return request
     tasks = [open_task(path) for path in request.tasks]
     # All pairs of the first task count, whatever the others repeat: for most data this decides, and
@@ -171,7 +171,7 @@ def _with_batch(request: TrainRequest) -> TrainRequest:
         return request
     splits = [training_split(task) for task in tasks]
     buffer = training_split(open_task(request.buffer)) if request.buffer else None
-    replay = parse_replay(request.settings.replay)
+    replay = parse_replay(settings.replay)
     pairs, replayable, share = count_pairs(splits, buffer, replay, request.limit)
     new = {size: size - replayed_pairs(size, share, replayable) for size in range(1, asked + 1)}
     if new[asked] <= pairs:
@@ -186,31 +186,16 @@ def _with_batch(request: TrainRequest) -> TrainRequest:
         raise UsageError(
             f"{pairs} pairs are too few for --nproc {request.nproc}; use at most {most}"
         )
-    return _cut(request, most, pairs, lambda size: replayed_pairs(size, share, replayable))
-
-
-def _cut(
-    request: TrainRequest, most: int, pairs: int, replayed: Callable[[int], int]
-) -> TrainRequest:
-    """With a batch of at most `most` pairs, and the micro-batch, cut so that they leave no rest."""
-    settings, origins = request.settings, dict(request.origins)
-    asked, micro = settings.batch_size, settings.micro_batch
-    # Each process encodes its part in equal chunks: at most as large as before, for the memory,
-    # and the batch loses as few pairs as possible.
-    local = most // request.nproc
-    chunks = 1 if micro is None else -(-local // micro)
-    chunk = local // chunks
-    size, parts = chunk * chunks * request.nproc, ""
+    size, chunk = cut(most, settings.micro_batch, request.nproc)
+    changes: dict[str, Any] = {"batch_size": size}
     origin = origins.get("batch_size", "default")
     origins["batch_size"] = f"{origin}, cut from {asked}"
-    changes: dict[str, Any] = {"batch_size": size}
-    if micro is not None:
-        changes["micro_batch"], parts = chunk, f", in micro-batches of {chunk}"
-        origins["micro_batch"] = f"flag, cut from {micro}"
-    beside = f" with {replayed(size)} replayed ones" if replayed(size) else ""
+    if settings.micro_batch is not None:
+        changes["micro_batch"] = chunk
+        origins["micro_batch"] = f"flag, cut from {settings.micro_batch}"
     note = (
-        f"batch size {asked} from {origin.split(',')[0]} is larger than the {pairs} pairs{beside}; "
-        f"using {size}{parts}"
+        f"batch size {asked} from {origin.split(',')[0]} is larger than the {pairs} pairs; "
+        f"using {size}"
     )
     return replace(
         request,
@@ -219,3 +204,18 @@ def _cut(
         notes=(*request.notes, note),
         asked={**request.asked, "batch_size": asked},
     )
+
+
+def cut(most: int, micro: int | None, processes: int) -> tuple[int, int]:
+    """A batch of at most `most` pairs, and its micro-batches of at most `micro`, without a rest.
+
+    Each process encodes its part in equal chunks: at most as large as before, for the memory, and
+    the batch loses as few pairs as possible.
+
+    >>> cut(11, None, 2), cut(11, 4, 2)
+    ((10, 5), (8, 2))
+    """
+    local = most // processes
+    chunks = 1 if micro is None else -(-local // micro)
+    chunk = local // chunks
+    return chunk * chunks * processes, chunk

@@ -23,7 +23,7 @@ from torch.nn.init import kaiming_uniform_
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.params import copy_of
 from vlcpctl.core.seeds import torch_seed
-from vlcpctl.training.lora import LoraSize, adapted
+from vlcpctl.training.lora import LoraSize, adapted_names
 from vlcpctl.training.optimizers import Group, Optimizer
 
 FILE = "adapter.safetensors"  # in a checkpoint, beside the merged weights
@@ -45,7 +45,7 @@ class Adapters:
 
         A is uniform within 1 / sqrt(I), as in the authors' code and in peft.
         """
-        names = adapted(weights)
+        names = adapted_names(weights)
         tensors: Weights = {}
         for name in names:
             weight = weights[name]

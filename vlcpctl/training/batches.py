@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,12 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from vlcpctl.core import console
 from vlcpctl.core.batch import Batch, PseudoTexts
 from vlcpctl.core.devices import copied_ahead
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.machine import worker_count
-from vlcpctl.core.transform import SCALED, TORCH, ImageTransform
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.loader import (
     PlannedBatches,
     WithBufferBatches,
@@ -27,15 +25,14 @@ from vlcpctl.data.loading.loader import (
     piece_count,
     read_batches,
 )
-from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.loading.sampler import BufferSampler
 from vlcpctl.training.plan import TrainPlan
 from vlcpctl.training.run import TrainRun
-from vlcpctl.training.settings import Settings
 from vlcpctl.training.teachers import FileTexts
 
 if TYPE_CHECKING:
+    from vlcpctl.data.loading.masking import Masking
     from vlcpctl.data.precomputed.features import StoredProjections
 
 
@@ -75,12 +72,7 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
     found = _read(dataset, range(first, stop), pairs, plan, run)
     if source is not None and source.file_texts is not None:
         found = _with_file_texts(found, source.file_texts, run, first)
-    moved = _on_device(found, run.device)
-    # Once: of the first phase, which may be one of each epoch.
-    if run.world.rank or run.position.phase or stop - first < LEAST_STEPS:
-        return moved
-    workers = worker_count(plan.request.workers, plan.request.device)
-    return with_speeds_said(moved, run.settings, workers)
+    return _on_device(found, run.device)
 
 
 def _read(
@@ -200,6 +192,8 @@ def _masking(run: TrainRun) -> Masking | None:
     settings = run.settings
     if run.encoder.family != "fusion" or not settings.mask_share:
         return None
+    from vlcpctl.data.loading.masking import Masking
+
     hides_all = settings.masking == "all"
     return Masking(run.encoder.special, settings.mask_share, run.seed, hides_all=hides_all)
 
@@ -216,47 +210,3 @@ def training_transform(run: TrainRun) -> ImageTransform:
         jpeg_decode=settings.jpeg_decode,
         resize=settings.resize,
     )
-
-
-WARM_UP, MEASURED = 10, 30  # steps: before they count, and that count
-LEAST_STEPS = 200  # of a phase about which it is said
-_MUCH = 0.2  # of the time
-
-
-def with_speeds_said(
-    batches: Generator[Batch], settings: Settings, workers: int
-) -> Generator[Batch]:
-    """The batches; after the first steps, a line says which waits: the data or the model."""
-    waited = began = 0.0
-    with closing(batches):  # so that closing this generator ends the workers
-        before = time.monotonic()
-        for step, batch in enumerate(batches):
-            now = time.monotonic()
-            if step > WARM_UP:
-                waited += now - before
-            if step == WARM_UP:
-                began = now
-            elif step == WARM_UP + MEASURED:
-                console.say(f"  {_sentence(now - began, waited, settings, workers)}")
-            yield batch
-            before = time.monotonic()
-
-
-def _sentence(seconds: float, waited: float, settings: Settings, workers: int) -> str:
-    """What is slower, and what helps, by the seconds of the steps that count."""
-    pairs = settings.batch_size * MEASURED
-    share = waited / seconds
-    trained = f"{pairs / max(seconds - waited, 1e-9):.0f} pairs/s"
-    if workers:
-        said = f"trains {trained}, and waits for data in {share:.0%} of the time"
-    else:
-        read = f"{pairs / max(waited, 1e-9):.0f} pairs/s"
-        said = f"reads {read} and trains {trained}: reading takes {share:.0%} of the time"
-    return f"{said}{_advice(settings) if share >= _MUCH else ''}".replace("%", " %")
-
-
-def _advice(settings: Settings) -> str:
-    faster = ["more --workers"]
-    faster += ["--jpeg-decode scaled"] if settings.jpeg_decode != SCALED else []
-    faster += ["--resize torch"] if settings.resize != TORCH else []
-    return f"; {' or '.join(faster)} may help"

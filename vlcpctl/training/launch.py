@@ -9,8 +9,7 @@ from vlcpctl.core import console
 from vlcpctl.distributed.ranks import ProcessRanks, process_ranks
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.locks import patience, set_patience
-from vlcpctl.training.notes import announced
-from vlcpctl.training.plan import TrainPlan
+from vlcpctl.training.plan import TrainPlan, announced
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.state import ResumeDirectory
 

@@ -21,7 +21,6 @@ from vlcpctl.distributed.signals import StopFlag
 from vlcpctl.files.tensors import first_not_finite, require_same_names
 from vlcpctl.metrics.chance import loss_at_chance
 from vlcpctl.tracking.trackers import Trackers
-from vlcpctl.training.log import MetricsLog
 from vlcpctl.training.optimizers import (
     Optimizer,
     learning_rate,
@@ -32,9 +31,8 @@ from vlcpctl.training.optimizers import (
 from vlcpctl.training.phases import PhasePlan, steps_before
 from vlcpctl.training.run import TrainRun
 from vlcpctl.training.settings import SIGMOID, SaveEvery
-from vlcpctl.training.state import START_OVER, ResumeDirectory, SavedProgress
-from vlcpctl.training.step import OptimizerStep
-from vlcpctl.training.step_values import StepValues, read_in_order, steps_per_read
+from vlcpctl.training.state import START_OVER, MetricsLog, ResumeDirectory, SavedProgress
+from vlcpctl.training.step import OptimizerStep, StepValues, read_in_order, steps_per_read
 
 # How the names of tensors in a saved state begin; a name of its own follows.
 MODEL, BEST, SLOTS, OPTIMIZERS = "model:", "best:", "slots/", "optimizers/"

@@ -225,26 +225,6 @@ def scale_lines(
             )
 
 
-def dependence(method: Method, text: str | None, *, first: bool) -> str:
-    """What the values of a method depend on that are still its defaults, for the plan; "" if none.
-
-    Left out are those that `--scale-per-step` (`text`) scales, and shares without use in a first
-    task.
-    """
-    left_out = set(method.per_step(first=False))
-    if text is None:
-        left_out -= set(method.per_step(first=first))
-    names: dict[str, list[str]] = {}
-    for field in dataclasses.fields(method):
-        depends, value = field.metadata["depends"], getattr(method, field.name)
-        if depends and value == field.default and field.name not in left_out:
-            names.setdefault(depends.split(":")[0], []).append(field.name)
-    parts = [f"{' and '.join(some)} on {what}" for what, some in names.items()]
-    if not parts:
-        return ""
-    return f"good values depend on the run: {'; '.join(parts)} ('vlcpctl methods {method.name}')"
-
-
 def _scaled(method: Method, text: str, steps: int, *, first: bool) -> Method:
     chosen_for = _chosen_for(method, text)
     values = {

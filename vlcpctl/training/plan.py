@@ -1,11 +1,11 @@
-"""The plan of a train-step: a request checked against its inputs, before a model is loaded.
+"""The plan of a train-step: a request checked against its inputs, and said, before a model loads.
 
 Torch-free, so that a dry run and a mistake answer at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,49 +14,39 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.errors import BadInput, Incompatible, UsageError
-from vlcpctl.core.method import TRAIN, Method
-from vlcpctl.core.options import GoesWith, refuse_idle
+from vlcpctl.checkpoints.model_facts import shown
+from vlcpctl.core import console, machine
+from vlcpctl.core.errors import some_names
+from vlcpctl.core.machine import has_tf32, is_gpu, own_cores
+from vlcpctl.core.method import TRAIN, Method, Needs
 from vlcpctl.data.loading.groups import pair_groups
 from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.files.outputs import Output
-from vlcpctl.models.checkpoint_files import WEIGHT_SUFFIXES
-from vlcpctl.models.configuration import fusion_configuration, is_of_a_hub
+from vlcpctl.files.finished import already_made
+from vlcpctl.models.checkpoint_files import SLOTS
+from vlcpctl.models.configuration import activation_note, in_words
 from vlcpctl.training.adaptation import adapted, training_split
-from vlcpctl.training.execution import check_execution, check_processes
+from vlcpctl.training.checks import check_execution, check_inputs, check_processes, check_steps
 from vlcpctl.training.history import TaskHistory
-from vlcpctl.training.identity import semantic
-from vlcpctl.training.lora import check_lora
-from vlcpctl.training.methods import refuse_idle_scale, scaled
+from vlcpctl.training.lora import adapted_shapes, parse_lora
+from vlcpctl.training.methods import scale_lines, scaled
 from vlcpctl.training.phases import PhasePlan, plan_phases
-from vlcpctl.training.presets import parse_replay, refuse_idle_settings
-from vlcpctl.training.request import TrainRequest
-from vlcpctl.training.settings import SIGMOID
-from vlcpctl.training.state import STATE
+from vlcpctl.training.presets import parse_replay
+from vlcpctl.training.request import NUMERIC, TrainRequest, semantic
+from vlcpctl.training.settings import BENCHMARK, SIGMOID
 from vlcpctl.training.teachers import (
     PseudoTextSource,
     ReferenceSource,
     open_teacher_targets,
     pseudo_text_source,
     reference_source,
+    targets_line,
 )
 from vlcpctl.training.warnings import negative_warnings, warnings_of
 
 if TYPE_CHECKING:
     from vlcpctl.data.precomputed.features import StoredProjections
     from vlcpctl.data.precomputed.targets import TeacherTargets
-
-_FIXED = ("loss", "temperature", "text_length", "pretrained", "heads")
-_IDLE = (
-    GoesWith("model", "previous", (), "the model is that of the previous checkpoint"),
-    *(GoesWith(name, "previous", (), "the previous checkpoint fixes it") for name in _FIXED),
-    GoesWith("replay", "buffer"),
-    GoesWith("fresh_state", "previous", None, "there is no state to leave out"),
-    GoesWith("from_scratch", "previous", (), "training starts from it"),
-)
-# Slots that hold a slow copy of the weights, of ctp, dha and ema.
-_SLOW = frozenset({"momentum", "history", "average"})
 
 
 @dataclass(frozen=True)
@@ -137,6 +127,26 @@ class TrainPlan:
         return (*self.warnings, *found)
 
 
+def announced(request: TrainRequest, *, says: bool = True) -> TrainPlan | None:
+    """The plan of a request, said with its warnings; None if its checkpoint is already finished.
+
+    Raises as `make_plan` does, and OutputExists if something else is at the output.
+    """
+    request = adapted(request)
+    identity = semantic(request)
+    if already_made(request.out, "checkpoint", identity, force=request.force):
+        if says:
+            console.say(f"train-step: {request.out} is already finished")
+        return None
+    plan = make_plan(request, identity)
+    if says:
+        for line in lines(plan):
+            console.say(line)
+        for warning in plan.all_warnings():
+            console.warn(warning)
+    return plan
+
+
 def make_plan(request: TrainRequest, identity: dict[str, Any] | None = None) -> TrainPlan:
     """Open the inputs of a request and check that they fit together.
 
@@ -151,7 +161,7 @@ def make_plan(request: TrainRequest, identity: dict[str, Any] | None = None) -> 
     tasks = tuple(open_task(path) for path in request.tasks)
     buffer = open_task(request.buffer) if request.buffer else None
     parent = CheckpointManifest.read(request.previous) if request.previous else None
-    _check_inputs(request, tasks, buffer, parent)
+    check_inputs(request, tasks, buffer, parent)
     sampler = PairSampler(
         [training_split(task) for task in tasks],
         training_split(buffer) if buffer else None,
@@ -171,7 +181,7 @@ def make_plan(request: TrainRequest, identity: dict[str, Any] | None = None) -> 
     pseudo_texts = pseudo_text_source(request, buffer)
     sources = [*tasks, *([buffer] if buffer else [])]
     taught = open_teacher_targets(request, sources, sampler.splits)
-    _check_steps(request, sampler.splits, phases)
+    check_steps(request, sampler.splits, phases)
     history = TaskHistory(tasks, request.run, parent)
     history.require_room()
     reference = reference_source(request)
@@ -182,184 +192,138 @@ def make_plan(request: TrainRequest, identity: dict[str, Any] | None = None) -> 
     return TrainPlan(request, identity, tasks, buffer, parent, *inputs)
 
 
-def _check_inputs(
-    request: TrainRequest,
-    tasks: Sequence[Task],
-    buffer: Task | None,
-    parent: CheckpointManifest | None,
-) -> None:
-    """Refuse what the manifests show to be a mistake, before an index is read."""
-    _check_tasks(request, tasks, parent)
-    refuse_idle_settings(request.settings, request.origins)
-    refuse_idle_inputs(request)
-    _check_resume(request)
-    if buffer is not None:
-        _check_buffer(tasks, buffer)
-    if parent is not None:
-        _check_parent(request, tasks, parent)
-    _check_model(request)
-    check_lora(request)
-    _check_methods(request, buffer, parent)
-
-
-def _check_tasks(
-    request: TrainRequest, tasks: Sequence[Task], parent: CheckpointManifest | None
-) -> None:
-    """Refuse a task that is given twice, or a later one without the model of the one before."""
-    known: dict[str, Task] = {}
-    for task in tasks:
-        if (same := known.setdefault(task.id, task)) is not task:
-            raise UsageError(f"{task.path} contains the same task as {same.path}; give it once")
-    steps = [task.step for task in tasks if task.step is not None]
-    is_later = bool(steps) and min(steps) > 0
-    if is_later and parent is None and not request.from_scratch:
-        raise UsageError(
-            f"{tasks[0].path} is task {min(steps)} of its stream and there is no --previous; "
-            "give the checkpoint of the previous task, or --from-scratch"
-        )
-    if request.from_scratch and parent is None and not is_later:
-        raise UsageError(f"--from-scratch has no effect: {tasks[0].path} is a first task")
-
-
-def refuse_idle_inputs(request: TrainRequest) -> None:
-    """Raise UsageError for a teacher that no method uses, and options idle after a first task."""
-    names, flags = request.method_name, request.flags
-    needs = [method.needs(first=False) for method in request.methods]
-    uses_features = any(need.previous or need.pseudo_texts for need in needs)
-    uses_weights = request.previous is None and any(need.previous_weights for need in needs)
-    if request.teacher is not None and not (uses_features or uses_weights):
-        raise UsageError(
-            f"--teacher has no effect with --method {names}: its current settings use no teacher"
-        )
-    flags |= {name for name in ("fresh_state", "from_scratch") if getattr(request, name)}
-    refuse_idle(_IDLE, vars(request), flags)
-    slots = [slot for method in request.methods for slot in method.slots(first=request.is_first)]
-    if request.fresh_state and all(slot.lifetime == "task" for slot in slots):
-        raise UsageError(
-            f"--fresh-state has no effect with --method {names}: it takes no state from the "
-            "previous checkpoint"
-        )
-    if "blend_buffers" in flags and not any(slot.name in _SLOW for slot in slots):
-        raise UsageError(
-            f"--blend-buffers has no effect with --method {names}: it averages no weights here"
-        )
-    if request.settings.scale_per_step is not None:
-        refuse_idle_scale(request.methods, request.settings.scale_per_step)
-
-
-def _check_resume(request: TrainRequest) -> None:
-    """Refuse --accept-inexact if there is no saved state that it could apply to."""
-    if not request.accept_inexact:
-        return
-    if request.force:
-        raise UsageError("--accept-inexact has no effect with --force: it starts over")
-    if not (Output(request.out).partial / STATE).exists():
-        raise UsageError(
-            f"--accept-inexact has no effect: there is no unfinished run of {request.out} to resume"
+def lines(plan: TrainPlan) -> Iterator[str]:
+    """The plan as lines of text, for --dry-run and the log."""
+    request = plan.request
+    names = ", ".join(task.name for task in plan.tasks)
+    images = sum(task.counts["train"] for task in plan.tasks)
+    buffer = f" + buffer of {plan.buffer.counts['train']}" if plan.buffer else ""
+    yield _model_line(plan)
+    yield f"{request.method_name} on {names}: {images} images{buffer}"
+    yield f"  {_execution_line(request)}"
+    yield from (f"  note: {note}" for note in _notes(plan))
+    yield from (f"  {line}" for line in _of_methods(plan))
+    for name in dict.fromkeys(phase.name for phase in plan.phases):
+        steps = sum(phase.steps for phase in plan.phases if phase.name == name)
+        epochs = steps / plan.sampler.epoch_steps
+        batch = request.settings.batch_size
+        yield (
+            f"  {name}: {steps} steps of {batch} pairs ({epochs:.3g} "
+            f"epoch{'' if epochs == 1 else 's'} of {len(plan.sampler)}), "
+            f"{_time(plan, steps * batch)}"
         )
 
 
-def _check_buffer(tasks: Sequence[Task], buffer: Task) -> None:
-    """Refuse a task in the place of a buffer, and a buffer that was updated too early."""
-    if buffer.manifest.buffer is None:
-        raise BadInput(f"--buffer {buffer.path} is not a buffer; make one with 'vlcpctl buffer'")
-    for task in tasks:
-        if task.is_among(buffer.buffer.seen):
-            raise UsageError(
-                f"--buffer {buffer.path} contains pairs of {task.path}, which this run trains on; "
-                "use the buffer made before this task"
-            )
-
-
-def _check_parent(request: TrainRequest, tasks: Sequence[Task], parent: CheckpointManifest) -> None:
-    """Refuse a model that has learned these tasks, or any if a method starts from an unseen one."""
-    for method in request.methods:
-        if method.from_unseen and parent.tasks:
-            raise UsageError(
-                f"method {method.name} needs a model that was not trained on any task; "
-                f"{request.previous} was trained on {len(parent.tasks)}"
-            )
-    # A report could not tell the rows of an imported model from those of the task's own step.
-    learned = parent.step if parent.origin is not None else None
-    for task in tasks:
-        if learned is not None and task.step is not None and task.step <= learned:
-            raise UsageError(
-                f"{task.path} is task {task.step} of its stream, but {request.previous} was "
-                f"imported with --step {learned}, as a model that has learned it; import it "
-                "without --step to start from it"
-            )
-        if task.is_among(parent.tasks):
-            raise UsageError(f"{request.previous} was already trained on {task.path}")
-
-
-def _check_model(request: TrainRequest) -> None:
-    """Refuse a new model without weights of its own, and a loss that the model cannot have."""
-    model, pretrained = request.model, request.settings.pretrained
-    if request.settings.loss == SIGMOID and fusion_configuration(model) is not None:
-        raise UsageError(
-            f"--loss sigmoid is for dual encoders: {model} is a fusion model, whose similarities "
-            "have no bias"
-        )
+def _model_line(plan: TrainPlan) -> str:
+    """What is trained, and which option or preset says so."""
+    request, settings = plan.request, plan.request.settings
+    name, origin = settings.model, request.origins.get("model", "flag").partition(",")[0]
+    words = in_words(str(request.previous or name), settings.text_length, settings.image_size)
     if request.previous is not None:
-        return
-    if is_of_a_hub(model) and pretrained in (None, "none"):
-        raise UsageError(
-            f"--model {model} has the architecture of that model and random weights; download its "
-            "directory ('hf download'), convert it with 'vlcpctl import-checkpoint DIR -o CKPT' "
-            "and give --previous CKPT, or give its weights with --pretrained FILE"
+        made = plan.parent and plan.parent.model
+        name, origin = shown(made) if made else name, str(request.previous)
+    elif origin == "flag":
+        origin = "--model"
+    loss = ", for a sigmoid loss" if settings.loss == SIGMOID else ""
+    return f"model {name}{f' ({words})' if words else ''} from {origin}{loss}"
+
+
+def _execution_line(request: TrainRequest) -> str:
+    """The device, its cores, the workers, the precision and the options, for the plan."""
+    names = [words for name, words in NUMERIC.items() if getattr(request, name)]
+    where = machine.in_words(request.workers, request.device)
+    names += ["cudnn benchmark"] if request.cudnn == BENCHMARK else []
+    cores = own_cores()
+    if request.threads < cores and request.nproc == 1 and not is_gpu(request.device):
+        names.append(f"{request.threads} of {cores} cores; --threads auto")
+    return ", ".join((where, request.settings.precision, *names))
+
+
+def _time(plan: TrainPlan, pairs: int) -> str:
+    """An estimate of the time from the speed at which the parent was trained."""
+    parent = plan.parent
+    if not parent or not parent.train_seconds or not parent.pairs:
+        return "time: shown with the progress after the first steps"
+    seconds = pairs * parent.train_seconds / parent.pairs
+    return f"about {seconds / 60:.1f} min at the speed of the previous checkpoint"
+
+
+def _of_methods(plan: TrainPlan) -> Iterator[str]:
+    """What a user should know about the methods, and what they get beside the batch."""
+    request, first = plan.request, plan.request.is_first
+    scale = request.settings.scale_per_step
+    yield from (f"{one.name}: {one.note}" for one in request.methods if one.note)
+    yield from scale_lines(request.methods, scale, plan.trained, first=first)
+    if request.settings.lora is not None and request.previous is not None:
+        size, shapes = parse_lora(request.settings.lora), adapted_shapes(request.previous)
+        trained = sum(size.rank * sum(shape) for shape in shapes.values())
+        yield (
+            f"lora: rank {size.rank}, alpha {size.alpha:g}, in {len(shapes)} matrices: {trained} "
+            "weights train"
         )
-    if pretrained and Path(pretrained).suffix in WEIGHT_SUFFIXES and not Path(pretrained).exists():
-        raise Incompatible(f"cannot read {pretrained}: it does not exist")
+    if plan.taught is not None:
+        yield targets_line(plan.taught.targets, request.methods)
+    if plan.pseudo_texts is not None:
+        yield f"{plan.pseudo_texts.method}: {plan.pseudo_texts}"
+    if plan.reference is not None:
+        yield str(plan.reference)
 
 
-def _check_methods(
-    request: TrainRequest, buffer: Task | None, parent: CheckpointManifest | None
-) -> None:
-    """Refuse methods that need a buffer, or another one, or a queue that groups do not fit."""
-    for method in request.methods:
-        needs = method.needs(first=request.is_first)
-        if needs.buffer and buffer is None:
-            why = "needs --buffer after the first task"
-            if parent is not None and not parent.tasks:
-                why = (
-                    "needs --buffer: it protects the model of --previous with pairs of its data; "
-                    "make one with 'vlcpctl buffer', or use a method that needs none, such as ctp"
-                )
-            raise UsageError(f"method {method.name} {why}")
-        if needs.buffer and buffer is not None:
-            policy = buffer.buffer.policy
-            if needs.stored_features and not buffer.buffer.features:
-                raise UsageError(
-                    f"method {method.name} needs the stored features of replayed pairs; "
-                    f"{buffer.path} was made without 'vlcpctl buffer --store-features'"
-                )
-            if needs.policy not in {"", policy}:
-                raise UsageError(
-                    f"method {method.name} needs a buffer made with 'vlcpctl buffer --policy "
-                    f"{needs.policy}'; {buffer.path} was made with {policy!r}"
-                )
-        # Each task numbers its groups anew.
-        slots = method.slots(first=request.is_first) if method.queued else ()
-        kept = [slot.name for slot in slots if slot.lifetime == "stream"]
-        if kept and request.settings.negatives == "distinct":
-            raise UsageError(
-                f"--negatives distinct cannot be used with {method.name}'s {kept[0]} kept across "
-                "tasks: the groups of pairs have other numbers in each task; use --negatives all, "
-                "or keep it for one task only"
-            )
+def _notes(plan: TrainPlan) -> Iterator[str]:
+    """What differs from what the options say or a user may expect."""
+    request, settings = plan.request, plan.request.settings
+    is_file = bool(settings.pretrained) and Path(str(settings.pretrained)).is_file()
+    if is_file and (note := activation_note(settings.model)):
+        yield note
+    yield from _unprotected(request) if request.previous is None else _unmeasured(plan)
+    yield from request.notes
+    if settings.precision == "fp32" and not request.tf32 and is_gpu(request.device) and has_tf32():
+        yield (
+            "fp32 leaves the tensor cores unused, most of what the GPU computes with; --tf32 or "
+            "--precision bf16 uses them"
+        )
+    if plan.buffer is not None and parse_replay(settings.replay).is_least:
+        share = plan.sampler.replay_share
+        what = "the buffer is shuffled with the task" if share is None else f"share={share:g}"
+        yield f"--replay {settings.replay}: {what}"
+    left_out, pairs = plan.sampler.left_out, plan.sampler.epoch_pairs
+    if left_out:
+        which = "it does" if left_out == 1 else "they do"
+        yield f"each epoch leaves out {left_out} of {pairs} pairs: {which} not fill a batch"
 
 
-def _check_steps(
-    request: TrainRequest, splits: Sequence[Split], phases: Sequence[PhasePlan]
-) -> None:
-    """Refuse --captions all without a second caption, and a warm-up that never ends."""
-    settings = request.settings
-    is_given = "captions" in request.flags and settings.captions == "all"
-    if is_given and all(int(split.caption_counts().max(initial=0)) <= 1 for split in splits):
-        raise UsageError("--captions all has no effect: no image has more than one caption")
-    for phase in phases:
-        if phase.trains and round(settings.warmup * phase.whole) >= phase.whole:
-            raise UsageError(
-                f"--warmup {settings.warmup:g} makes all {phase.whole} steps warm-up "
-                "steps; use a smaller share"
-            )
+def _unprotected(request: TrainRequest) -> Iterator[str]:
+    """A note on pretrained weights of a first task, which no method protects."""
+    pretrained = request.settings.pretrained
+    # Parts of a fusion model, such as a BERT, are not a model that could be continued.
+    is_whole = pretrained not in (None, "none") and "=" not in str(pretrained)
+    names = [one.name for one in request.methods if _of_task(one, first=False) != _of_task(one)]
+    if is_whole and request.teacher is None and names:
+        yield (
+            f"nothing of the pretrained model is protected by {some_names(names)}; for that, make "
+            "a checkpoint of it with 'vlcpctl import-checkpoint' and give it as --previous"
+        )
+
+
+def _of_task(method: Method, *, first: bool = True) -> tuple[Needs, int]:
+    """What a method uses in a task: its inputs, and the number of its slots."""
+    return method.needs(first=first), len(method.slots(first=first))
+
+
+def _unmeasured(plan: TrainPlan) -> Iterator[str]:
+    """A note on the methods that protect what they have measured, and have measured nothing."""
+    request, previous, parent = plan.request, plan.request.previous, plan.parent
+    if previous is None or parent is None or (parent.tasks and not request.fresh_state):
+        return
+    names = [
+        method.name
+        for method in request.methods
+        if method.measures
+        and (request.fresh_state or not (previous / SLOTS / method.name).is_dir())
+    ]
+    if names:
+        have = "has" if len(names) == 1 else "have"
+        yield (
+            f"{some_names(names)} {have} measured no importance of the weights yet: nothing of "
+            "the model of --previous is protected in this task"
+        )

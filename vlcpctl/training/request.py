@@ -1,17 +1,44 @@
-"""The request of one train-step: its inputs and options, not yet checked. Torch-free."""
+"""The request of one train-step: its inputs and options, not yet checked, and its identity.
+
+Every option and fact is semantic, numeric or runtime. Semantic facts decide what is computed: with
+another value it is a different run. Numeric facts decide the last bits: a resume is bit-exact only
+if they are equal. Runtime facts (workers, logging, paths) change neither and are left out.
+Torch-free.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.method import Method
 from vlcpctl.core.seeds import torch_seed
+from vlcpctl.core.transform import PILLOW
+from vlcpctl.data.tasks.task import open_task
+from vlcpctl.files.digests import file_sha256
+from vlcpctl.files.manifest import content_of
 from vlcpctl.files.outputs import read_path
-from vlcpctl.methods.plugins.transfer import packed, unpacked
-from vlcpctl.training.settings import RunOptions, Settings
+from vlcpctl.methods.plugins.source import facts_of
+from vlcpctl.training.lora import parse_lora
+from vlcpctl.training.methods import hyper_of
+from vlcpctl.training.settings import BENCHMARK, PREVIOUS, SOFTMAX, RunOptions, Settings
+
+if TYPE_CHECKING:
+    import torch
+
+# Of the training step. 2: fused optimizers; states without this fact come from the loops before.
+ARITHMETIC = 2
+# The options that only change the last bits, and how the plan calls them.
+NUMERIC = {
+    "compile": "compiled",
+    "tf32": "TF32",
+    "grad_checkpointing": "gradient checkpointing",
+    "local_loss": "local loss",
+}
 
 
 class TrainRequest(RunOptions):
@@ -66,7 +93,79 @@ class TrainRequest(RunOptions):
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process: with the code of methods that it could not import by name."""
+        from vlcpctl.methods.plugins.method_file import packed
+
         return {**vars(self), "methods": packed(self.methods)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        from vlcpctl.methods.plugins.method_file import unpacked
+
         vars(self).update({**state, "methods": unpacked(state["methods"])})
+
+
+def semantic(request: TrainRequest) -> dict[str, Any]:
+    """The facts that decide what the run computes, with contents in place of paths. Torch-free.
+
+    Moved or copied inputs are still the same run.
+    """
+    settings = dataclasses.asdict(request.settings)
+    if settings["resize"] == PILLOW:  # which was the only one, so that older runs lack it
+        del settings["resize"]
+    if settings["loss"] in (None, SOFTMAX):  # likewise
+        del settings["loss"]
+    if settings["lora"] is None:  # likewise
+        del settings["lora"]
+    else:
+        settings["lora"] = str(parse_lora(settings["lora"]))
+    for name in ("model", "pretrained"):
+        if request.origins.get(name) != PREVIOUS:  # that may say anything, such as a path
+            value = settings[name]
+            if value is not None and Path(value).is_file():
+                settings[name] = f"sha256:{file_sha256(value)}"
+    texts = None
+    if request.pseudo_texts is not None:
+        from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
+
+        texts = open_pseudo_texts(request.pseudo_texts).content
+    return {
+        "run": request.run,
+        "method": request.method_name,
+        **_named(METHOD_CODE, facts_of(request.methods)),
+        "hyper": hyper_of(request.methods),
+        "settings": settings,
+        "seed": request.seed,
+        "attempt": request.attempt,
+        "tasks": [open_task(path).content for path in request.tasks],
+        "previous": _content(request.previous, "checkpoint"),
+        "teacher": _content(request.teacher, "checkpoint"),
+        "buffer": _content(request.buffer, "task"),
+        **_named("reference", _content(request.reference, "task")),
+        "targets": _content(request.targets, "targets"),
+        "pseudo_texts": texts,
+        "from_scratch": request.from_scratch,
+        "fresh_state": request.fresh_state,
+        "limit": request.limit,
+    }
+
+
+def _named(name: str, fact: Any) -> dict[str, Any]:
+    """A fact that runs without it do not have, as those before there was one."""
+    return {name: fact} if fact else {}
+
+
+def _content(path: Path | None, kind: str) -> str | None:
+    return None if path is None else content_of(path, kind)
+
+
+def numeric(request: TrainRequest, device: torch.device) -> dict[str, Any]:
+    """The facts that decide the last bits of the result, on this machine."""
+    from vlcpctl.core.devices import arithmetic_facts
+
+    return {
+        **arithmetic_facts(device),
+        "threads": request.threads,
+        "processes": request.nproc,
+        "arithmetic": ARITHMETIC,
+        **{name: True for name in NUMERIC if getattr(request, name)},
+        **({"cudnn": BENCHMARK} if request.cudnn == BENCHMARK else {}),
+    }

@@ -5,11 +5,9 @@ Command lines, help, completion, checks, and the pages of the documentation foll
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.options import (
@@ -23,7 +21,6 @@ from vlcpctl.core.options import (
     MaybePathText,
     Options,
     PathText,
-    converted,
     option,
     options_of,
     spelled,
@@ -35,6 +32,7 @@ from vlcpctl.core.words import parse_number, parse_whole_number
 # The limits of our RandAugment: number of operations, and magnitude (data/images/randaugment.py).
 RANDAUGMENT_MOST = (14, 10)
 SOFTMAX, SIGMOID = "softmax", "sigmoid"  # of --loss
+BENCHMARK = "benchmark"  # of --cudnn
 PRESET = "from the preset"
 setting = partial(option, otherwise=PRESET)
 WITH_BETAS = ("optimizer", ("adamw", "adam", "lamb"))
@@ -450,7 +448,7 @@ class RunOptions(Options):
         "deterministic|benchmark",
         EXECUTION,
         default="deterministic",
-        choices=("deterministic", "benchmark"),
+        choices=("deterministic", BENCHMARK),
         rare=True,
     )
     grad_checkpointing: bool = switch(
@@ -514,35 +512,3 @@ MACHINE_OPTIONS = {
     for name, (row, _) in options_of(RunOptions).items()
     if row.section == EXECUTION and name not in _ELSEWHERE
 }
-
-
-def parse_machine_options(words: Sequence[str]) -> dict[str, Any]:
-    """The values of these options by name, from the words of a command line.
-
-    Raises UsageError for another option, one that is given twice, and a value that is missing or
-    does not fit.
-
-    >>> parse_machine_options(["--nproc", "2", "--compile"])
-    {'nproc': 2, 'compile': True}
-    """
-    found: dict[str, Any] = {}
-    left = list(words)
-    while left:
-        option_, equals, text = left.pop(0).partition("=")
-        name = MACHINE_OPTIONS.get(option_)
-        if name is None or name in found:
-            why = "given twice" if name else f"not one of {', '.join(MACHINE_OPTIONS)}"
-            raise UsageError(f"{option_} is {why}")
-        row, kind = options_of(RunOptions)[name]
-        if kind is bool and not equals:
-            found[name] = True
-            continue
-        if not equals and left and not left[0].startswith("--"):
-            text = left.pop(0)
-        if kind is bool or not text:
-            raise UsageError(f"{option_} {'does not take' if kind is bool else 'needs'} a value")
-        try:
-            found[name] = converted(row, kind, text)
-        except ValueError as error:
-            raise UsageError(f"{option_}: {error}") from error
-    return found

@@ -1,7 +1,8 @@
-"""The state of an unfinished train-step, from which it resumes exactly. Imports torch when read.
+"""The files of an unfinished train-step, from which it resumes exactly. Imports torch when read.
 
 .CKPT.vlcpctl/partial/identity.json        the settings; a run with others is refused
-.CKPT.vlcpctl/partial/metrics.jsonl        the log, cut back to the saved position on resume
+.CKPT.vlcpctl/partial/metrics.jsonl        every loss term of each step; cut back to the saved
+                                           position on resume
 .CKPT.vlcpctl/partial/state.safetensors    weights, optimizers and slots; its metadata has the
                                            position, and digests of all that is in these three files
 .CKPT.vlcpctl/partial/progress.json        what the process will do and when it began, for `inspect`
@@ -26,20 +27,22 @@ import msgspec
 import xxhash
 
 from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
+from vlcpctl.core.words import counted, duration
 from vlcpctl.files.digests import ALGORITHM, FileDigest, changed_prefix, digests_of, verify_files
 from vlcpctl.files.finished import UNFINISHED, refuse_other
 from vlcpctl.files.inputs import converted, parse_json, read_json_object, reading
 from vlcpctl.files.manifest import identity_differences
 from vlcpctl.files.outputs import Output, new_part
 from vlcpctl.files.tensors import writing_tensors
-from vlcpctl.training.log import FILE_NAME
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-STATE, IDENTITY, PROGRESS = "state.safetensors", "identity.json", "progress.json"
+JOURNAL, STATE = "metrics.jsonl", "state.safetensors"
+IDENTITY, PROGRESS = "identity.json", "progress.json"
 START_OVER = "; --force starts over"
 _FACTS = "vlcpctl"  # the name of the metadata
+FLUSH_S = 0.5  # after which others can read the rows of metrics.jsonl, such as `inspect`
 
 
 class Plateau(msgspec.Struct, frozen=True):
@@ -92,7 +95,7 @@ class ResumeDirectory:
     def __init__(self, out: Path) -> None:
         self.output = Output(out)
         self.path = self.output.partial
-        self.journal, self.state = self.path / FILE_NAME, self.path / STATE
+        self.journal, self.state = self.path / JOURNAL, self.path / STATE
 
     def claim(
         self,
@@ -257,3 +260,72 @@ class ProgressFile:
         except VlcpError as error:
             replace(self, ended=Ended(error.exit_code, str(error))).write(directory)
             raise
+
+
+class MetricsLog:
+    """Appends rows to metrics.jsonl, after cutting the file back to `keep_bytes`.
+
+    Rows after the saved position belong to steps that a resumed run repeats. Only rank 0 writes;
+    the other processes pass no path.
+    """
+
+    def __init__(self, path: Path | None, keep_bytes: int) -> None:
+        self._file = path.open("a+b") if path else None
+        self._bytes, self._digest = keep_bytes, xxhash.xxh3_128()
+        self._flushed = time.monotonic()
+        if self._file:
+            self._file.truncate(keep_bytes)
+            self._file.seek(0)
+            self._digest.update(self._file.read())
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Add one row. It has no times: equal runs must have equal journals."""
+        if self._file:
+            line = (json.dumps(row) + "\n").encode()
+            self._file.write(line)
+            self._bytes += len(line)
+            self._digest.update(line)
+            if time.monotonic() - self._flushed > FLUSH_S:
+                self._file.flush()
+                self._flushed = time.monotonic()
+
+    def sync(self) -> FileDigest:
+        """Flush to disk; returns the size and digest of all rows, as a saved state records them."""
+        if self._file:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        return {"bytes": self._bytes, ALGORITHM: self._digest.hexdigest()}
+
+    def close(self) -> None:
+        """Flush and close."""
+        if self._file:
+            self._file.close()
+
+
+def outcome(
+    journal: Path, seconds: float, pairs: int, rate: str, keep: str = "last"
+) -> Iterator[str]:
+    """One line about the training in a complete metrics.jsonl, and one about its validation.
+
+    `rate` is text to add to the number of pairs, such as " (200 pairs/s)"; `keep` says which epoch
+    has been kept.
+    """
+    steps, last = 0, b""
+    validations: list[dict[str, Any]] = []
+    with journal.open("rb") as file:
+        for line in file:
+            if b'"val_loss"' in line:
+                validations.append(json.loads(line))
+            elif line.startswith(b'{"phase": "train"'):
+                steps, last = steps + 1, line
+    loss = f"; final loss {json.loads(last)['loss']:.3f}" if last else ""
+    yield f"trained {counted(steps, 'step')} on {pairs} pairs in {duration(seconds)}{rate}{loss}"
+    if validations:
+        kept, best = validations[-1], ""
+        if keep != "last":
+            name = keep.removeprefix("best:")
+            sign = 1.0 if name == "val_rmean" else -1.0
+            kept = max(validations, key=lambda row: sign * row[name])
+            best = f", the best of {len(validations)}"
+        recall = f", R@mean {kept['val_rmean']:.2f}" if "val_rmean" in kept else ""
+        yield f"validation after step {kept['step'] + 1}{best}: loss {kept['val_loss']:.3f}{recall}"

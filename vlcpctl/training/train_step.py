@@ -37,22 +37,24 @@ from vlcpctl.tracking.trackers import TrackedRun, Trackers
 from vlcpctl.training.adapters import FILE as ADAPTER
 from vlcpctl.training.adapters import Adapters
 from vlcpctl.training.batches import training_batches, training_transform, validation_batches
-from vlcpctl.training.execution import BENCHMARK
-from vlcpctl.training.identity import numeric
-from vlcpctl.training.log import MetricsLog, outcome
 from vlcpctl.training.loop import Observer, TrainingLoop, ignore_point, restore_run
 from vlcpctl.training.lora import parse_lora
 from vlcpctl.training.method_run import carried_slots, check_slots, start_slots, stream_slots
-from vlcpctl.training.notes import announced
 from vlcpctl.training.phases import steps_before
-from vlcpctl.training.plan import TrainPlan
+from vlcpctl.training.plan import TrainPlan, announced
 from vlcpctl.training.presets import configuration
-from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.request import TrainRequest, numeric
 from vlcpctl.training.run import TrainRun
-from vlcpctl.training.settings import OF_ITS_MODEL, SIGMOID, save_every
-from vlcpctl.training.state import PhaseSteps, ProgressFile, ResumeDirectory, SavedProgress
+from vlcpctl.training.settings import BENCHMARK, OF_ITS_MODEL, SIGMOID, save_every
+from vlcpctl.training.state import (
+    MetricsLog,
+    PhaseSteps,
+    ProgressFile,
+    ResumeDirectory,
+    SavedProgress,
+    outcome,
+)
 from vlcpctl.training.teachers import check_targets, weight_users
-from vlcpctl.training.validation import validate
 
 _LOOKED_AT = 200  # images of a task whose captions are measured
 
@@ -337,6 +339,8 @@ def _validation(plan: TrainPlan, run: TrainRun) -> Callable[[], dict[str, float]
         )
     if missing:
         return None
+    from vlcpctl.training.validation import validate
+
     recalls = settings.keep == "best:val_rmean"
     return lambda: validate(run, validation_batches(plan, run), recalls=recalls)
 

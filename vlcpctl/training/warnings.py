@@ -16,12 +16,10 @@ import numpy as np
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.errors import UsageError, some_names
-from vlcpctl.core.method import Method
 from vlcpctl.data.loading.groups import sizes
 from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.tasks.task import Split, Task, shared_with_evaluation, stream_entries
 from vlcpctl.methods.plugins.source import facts_of
-from vlcpctl.models.configuration import shared_width
 from vlcpctl.training.history import TaskHistory
 from vlcpctl.training.request import TrainRequest
 
@@ -56,9 +54,6 @@ def warnings_of(
     if buffer is not None:
         found += _of_buffer(tasks, buffer, parent, is_start=is_start)
         found += _of_features(request, buffer, parent)
-    for method, width in with_width(request):
-        warning = method.shape_warning(pairs=request.settings.batch_size, width=width)
-        found += [warning] if warning else []
     share, size = sampler.replay_share, request.settings.batch_size
     if share is not None and not round(share * size):
         found.append(
@@ -66,21 +61,6 @@ def warnings_of(
             "use a larger share or a larger --batch-size"
         )
     return tuple(found)
-
-
-def with_width(request: TrainRequest) -> Iterator[tuple[Method, int]]:
-    """The methods with a `shape_note` that use a previous model, and the width of the model."""
-    used = request.previous is not None or request.teacher is not None
-    asked = [
-        method
-        for method in request.methods
-        if used
-        and type(method).shape_note is not Method.shape_note
-        and method.needs(first=False).previous
-    ]
-    # The configuration is read for them alone.
-    width = shared_width(request.model) if asked else None
-    yield from ((method, width) for method in asked if width is not None)
 
 
 def _leaks(tasks: Sequence[Task], splits: Sequence[Split], buffer: Task | None) -> Iterator[str]:

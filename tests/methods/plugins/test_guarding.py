@@ -93,7 +93,7 @@ def test_declarations_and_starts_of_slots_are_guarded(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"fd\.py:12: Fd\.needs: TypeError: "):
         method.needs(first=True)
     (slot,) = method.slots(first=True)
-    with pytest.raises(BadInput, match=r"fd\.py:20: the start of slot 'seen': AttributeError"):
+    with pytest.raises(BadInput, match=r"fd\.py:20: slot seen: AttributeError"):
         slot.start(None)
 
 

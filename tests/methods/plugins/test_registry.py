@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,20 +16,9 @@ from vlcpctl.training.methods import compose
 
 
 def test_a_built_in_method_does_not_look_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "installed", lambda: pytest.fail("plug-ins were looked for"))
+    monkeypatch.setattr(module, "_installed", lambda: pytest.fail("plug-ins were looked for"))
     assert MethodRegistry().find("ctp") is TABLE["ctp"]
     assert source_of(TABLE["ctp"]) is None
-
-
-def test_a_command_does_not_load_plug_ins_at_its_start() -> None:
-    code = (
-        "import sys, vlcpctl.commands.train_step as one\n"
-        "from vlcpctl.training.methods import compose\n"
-        "compose('ctp+ewc')\n"
-        "print('vlcpctl_own' in sys.modules, 'torch' in sys.modules)"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["False", "False"]
 
 
 def test_a_method_of_a_file_is_composed_and_set(tmp_path: Path) -> None:

@@ -53,8 +53,3 @@ def test_without_a_driver_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(machine, "DRIVERS", ())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: 1 / 0)
     assert resolved("auto") == "fp32"
-
-
-@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
-def test_a_precision_that_is_given_stays(name: str) -> None:
-    assert resolved("cpu", name) == name

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from vlcpctl.core.errors import UsageError
+from vlcpctl.training.checks import refuse_idle_inputs
 from vlcpctl.training.methods import compose
-from vlcpctl.training.plan import refuse_idle_inputs
 from vlcpctl.training.presets import refuse_idle_settings, resolve
 from vlcpctl.training.request import TrainRequest
 

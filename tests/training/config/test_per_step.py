@@ -8,21 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.program import run_program
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.methods import TABLE
-from vlcpctl.testing.battery import TrainingWorld, make_world, request
-from vlcpctl.training import notes
+from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.training.methods import (
     compose,
     refuse_idle_scale,
     scaled,
     scaled_weight,
 )
-from vlcpctl.training.plan import make_plan
-from vlcpctl.training.presets import resolve
+from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
@@ -77,12 +74,6 @@ def test_an_idle_scale_is_refused(
         refuse_idle_scale(compose(names, values), text)
 
 
-@pytest.mark.parametrize("text", ["", "0", "-3", "1.5", "papers", "1e3"])
-def test_a_scale_that_is_no_number_of_steps_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is neither 'paper' nor a number of steps"):
-        resolve("tiny", {"scale_per_step": text}, {})
-
-
 @pytest.mark.parametrize("name", TABLE)
 def test_shares_per_step_are_weights_that_say_so(name: str) -> None:
     method = TABLE[name]()
@@ -94,11 +85,6 @@ def test_shares_per_step_are_weights_that_say_so(name: str) -> None:
 
 
 # Training
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def _scaled(step: TrainRequest, text: str) -> TrainRequest:
@@ -130,20 +116,9 @@ def test_a_run_is_that_of_the_scaled_share_and_records_what_was_asked(
 def test_a_plan_scales_by_its_own_steps(world: TrainingWorld, tmp_path: Path) -> None:
     plan = make_plan(_scaled(request(world, "ema", 0, tmp_path, buffered=False), "600"))
     assert plan.trained == STEPS
-    assert f"  ema.decay 0.999 at 600 steps -> 0.904792 at {STEPS} steps" in list(notes.lines(plan))
+    assert f"  ema.decay 0.999 at 600 steps -> 0.904792 at {STEPS} steps" in list(lines(plan))
     assert make_plan(plan.request).methods == plan.methods
     # Penalties measure importances after training: these steps do not count.
     both = make_plan(_scaled(request(world, "ema+ewc", 0, tmp_path, buffered=False), "600"))
     assert sum(phase.steps for phase in both.phases) > STEPS
     assert both.methods[0] == plan.methods[0]
-
-
-def test_the_option_reaches_the_plan(
-    world: TrainingWorld, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words = ("--preset", "tiny", "--model", "micro", "--steps", "100", "-o", tmp_path / "x")
-    words = (*words, "--dry-run", "--scale-per-step")
-    ended = run_program(capfd, "train-step", world.tasks[0], "--method", "ema", *words, "1000")
-    assert "ema.decay 0.999 at 1000 steps -> 0.990045 at 100 steps" in ended.err
-    ended = run_program(capfd, "train-step", world.tasks[0], "--method", "er", *words, "1000")
-    assert (ended.code, "--scale-per-step has no effect with --method er" in ended.err) == (2, True)

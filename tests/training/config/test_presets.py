@@ -96,18 +96,6 @@ def test_images_are_resized_and_cropped_at_the_center(name: str) -> None:
     assert (settings.crop, settings.flip, settings.randaugment) == ("center", False, None)
 
 
-def test_what_the_ctp_paper_leaves_out_is_as_in_the_authors_code() -> None:
-    settings, _ = resolve("ctp", {}, {})
-    assert (settings.decay, settings.warmup) == ("all", 0)
-    augmentation = (settings.crop_scale, settings.flip, settings.randaugment)
-    assert augmentation == ((0.2, 1.0), True, (2, 5))
-
-
-def test_the_augmentation_of_incclip_is_marked() -> None:
-    _, origins = resolve("incclip", {}, {})
-    assert origins["crop"] == origins["crop_scale"] == "preset incclip, not in the paper"
-
-
 @pytest.mark.parametrize("name", names())
 def test_a_source_is_that_of_a_setting(name: str) -> None:
     found = preset(name)

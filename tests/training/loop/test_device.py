@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.fake_device import META, FakeDevice, MixedDevicesError, pretend
+from support.fake_device import META, FakeDevice, pretend
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Terms
@@ -27,7 +27,7 @@ from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fus
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.loop import TrainingLoop
 from vlcpctl.training.methods import compose
-from vlcpctl.training.optimizers import FusedAdam, Lamb, Optimizer, new_optimizer
+from vlcpctl.training.optimizers import Lamb, Optimizer, new_optimizer
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
@@ -200,7 +200,7 @@ def test_values_are_read_once_in_several_steps(
     *,
     fuses: bool,
 ) -> None:
-    monkeypatch.setattr("vlcpctl.training.step_values.STEPS_PER_READ", 4)
+    monkeypatch.setattr("vlcpctl.training.step.STEPS_PER_READ", 4)
     step = step_of(world, "ctp", 0, tmp_path, fuses=fuses)
     watched.train(replace(step, settings=replace(step.settings, steps=5)))
     counts = [sum(waits.values()) for waits in watched.waits]
@@ -293,31 +293,6 @@ def test_a_planted_read_is_counted(
     assert sum(waits.values()) == 2
     # The innermost place in the package: the planted loss is in a test.
     assert "aten._local_scalar_dense in training/step.py:_loss" in waits
-
-
-def test_a_planted_mix_of_devices_raises(
-    world: TrainingWorld, tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def loss(self: Ema, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
-        return {"planted": (out.image + torch.ones(out.image.shape[1])).sum()}, {}
-
-    monkeypatch.setattr(Ema, "loss", loss)
-    with pytest.raises(MixedDevicesError, match=r"add.*training/step.py:_loss"):
-        watched.train(step_of(world, "ema", 0, tmp_path, fuses=False))
-
-
-def test_a_misplaced_count_of_an_optimizer_raises(
-    world: TrainingWorld, tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start = FusedAdam._start
-
-    def misplaced(self: FusedAdam, weight: Tensor) -> None:
-        start(self, weight)
-        self.state[weight]["step"] = torch.zeros(())
-
-    monkeypatch.setattr(FusedAdam, "_start", misplaced)
-    with pytest.raises(MixedDevicesError, match="_fused_adamw_"):
-        watched.train(step_of(world, "seqf", 0, tmp_path, fuses=False))
 
 
 @pytest.fixture

@@ -13,15 +13,10 @@ from torch import Tensor
 from vlcpctl.core.batch import Batch, PseudoTexts, ReplayedProjections
 from vlcpctl.core.devices import copied_ahead
 from vlcpctl.models.base import BaseEncoder
-from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
+from vlcpctl.testing.battery import TrainingWorld, request, with_fusion_model
 from vlcpctl.training.train_step import train_step
 
 META = torch.device("meta")
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def whole_batch() -> Batch:
@@ -65,24 +60,6 @@ def test_all_but_what_decides_shapes_goes_to_the_device() -> None:
     assert on_host == flags | {f".buffer_batch{flag}" for flag in flags}
     assert len(tensors_of(found)) == 2 * 11
     assert found.images.dtype == torch.uint8
-
-
-def test_on_a_cpu_batches_are_the_same_objects() -> None:
-    batch = whole_batch()
-    (found,) = copied_ahead([batch], torch.device("cpu"), Batch.moved)
-    assert found is batch
-
-
-def test_pinning_pins_what_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    pinned: list[Tensor] = []
-
-    def pin(tensor: Tensor) -> Tensor:
-        pinned.append(tensor)
-        return tensor
-
-    monkeypatch.setattr(Tensor, "pin_memory", pin)
-    assert whole_batch().pin_memory().keys == ["a", "b"]
-    assert len(pinned) == 2 * 9
 
 
 class Seen:

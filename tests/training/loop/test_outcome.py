@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.training.log import outcome
+from vlcpctl.training.state import outcome
 
 ROWS = [
     {"phase": "train", "step": 0, "loss": 5.0, "contrastive": 5.0, "lr": 1e-3},

@@ -13,7 +13,7 @@ from vlcpctl.training import loop as loop_module
 from vlcpctl.training.loop import TrainingLoop
 from vlcpctl.training.settings import SaveEvery
 from vlcpctl.training.state import SavedProgress
-from vlcpctl.training.step_values import StepValues
+from vlcpctl.training.step import StepValues
 
 
 @pytest.fixture

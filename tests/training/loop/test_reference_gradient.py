@@ -20,7 +20,7 @@ from vlcpctl.core.method import Run
 from vlcpctl.distributed.world import World
 from vlcpctl.methods.gift import Gift
 from vlcpctl.models.encoders import Encoder
-from vlcpctl.testing.battery import TrainingWorld, make_world, request
+from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.training import train_step as train
 from vlcpctl.training.beside import ReferenceEncoder
 from vlcpctl.training.run import TrainRun
@@ -28,11 +28,6 @@ from vlcpctl.training.step import OptimizerStep
 from vlcpctl.training.train_step import train_step
 
 Gradients = dict[str, Tensor]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def _gradients(run: TrainRun) -> Gradients:

@@ -25,24 +25,17 @@ from vlcpctl.testing.battery import (
     checkpoint_bytes,
     in_child,
     kill_at,
-    make_world,
     request,
     require_exact_resume,
 )
-from vlcpctl.training.log import MetricsLog
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.settings import Settings
-from vlcpctl.training.state import ResumeDirectory, SavedProgress
+from vlcpctl.training.state import MetricsLog, ResumeDirectory, SavedProgress
 from vlcpctl.training.train_step import train_step
 
 METHOD = "si"  # with slots of the task and of the stream
 
 Damage = Callable[[Path], object]  # of the partial directory
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture(scope="module")
@@ -248,7 +241,7 @@ def test_a_run_on_data_that_were_rewritten_since_does_not_go_on(
     stream = Path(shutil.copytree(step.tasks[0].parent, tmp_path / "stream"))
     task = stream / step.tasks[0].name
     forget_pair(task)
-    with pytest.raises(OutputExists, match=r"tasks was .*--force replaces it"):
+    with pytest.raises(OutputExists, match=r"tasks .*--force replaces it"):
         train_step(replace(step, tasks=(task,)))
     assert not (tmp_path / "00").exists()
     train_step(replace(step, tasks=(task,), force=True))

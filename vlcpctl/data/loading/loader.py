@@ -28,12 +28,12 @@ from vlcpctl.data.images.transforms import (
     most_bytes,
     not_reduced,
 )
-from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.loading.workers import read_in_order
 from vlcpctl.data.tasks.task import Split
 
 if TYPE_CHECKING:
+    from vlcpctl.data.loading.masking import Masking
     from vlcpctl.data.precomputed.features import StoredProjections
     from vlcpctl.data.precomputed.targets import TeacherTargets
 

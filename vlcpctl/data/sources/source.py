@@ -28,7 +28,7 @@ import xxhash
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.words import shortened
 from vlcpctl.files.digests import ALGORITHM, is_settled, recall, record
-from vlcpctl.files.inputs import open_with_state
+from vlcpctl.files.inputs import descriptor_of
 
 RECORD_LENGTH = 1 << 24
 TEXT_BYTES = 1 << 22
@@ -129,14 +129,17 @@ def read_file(
         return b"", None
     before, data, flaw = None, None, None
     try:
-        file, before = open_with_state(path)
-        with file:
+        descriptor, before = descriptor_of(path)
+        try:
             size = before.st_size
             if size > limit:
                 flaw = f"{shortened(name)} has {size} bytes, the limit is {limit}"
             else:
-                data = file.read(size)  # finding the end of the file takes three more system calls
-                data = data if len(data) == size else data + file.read()
+                data = os.read(descriptor, size)
+                while len(data) < size and (more := os.read(descriptor, size - len(data))):
+                    data += more
+        finally:
+            os.close(descriptor)
     except (BadInput, OSError) as error:
         cause = error.__cause__ or error
         flaw = f"{shortened(name)} is not a regular file"

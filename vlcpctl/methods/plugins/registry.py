@@ -1,15 +1,28 @@
-"""Finds a method by its name: built in, installed, or defined in a --method-file. Torch-free."""
+"""Finds a method by its name: built in, installed, or defined in a --method-file. Torch-free.
+
+Entry points of installed distributions are looked for only where a name is not built in, or where
+all methods are listed: reading the metadata of each takes longer than most commands.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vlcpctl.core.errors import BadInput, UsageError, unknown_name
+from vlcpctl.core.errors import BadInput, UsageError, first_line, unknown_name
 from vlcpctl.core.method import Method
 from vlcpctl.methods import TABLE
-from vlcpctl.methods.plugins.installed import installed, load_installed, shown
-from vlcpctl.methods.plugins.method_file import MethodFile, load_method_file
+from vlcpctl.methods.plugins.source import MethodSource, module_digests, record_source
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from vlcpctl.methods.plugins.method_file import MethodFile
+
+GROUP = "vlcpctl.methods"  # of entry points
 
 
 class MethodRegistry:
@@ -35,7 +48,11 @@ class MethodRegistry:
     @classmethod
     def of(cls, paths: Iterable[Path] | None) -> MethodRegistry:
         """The registry with the files of --method-file, which are loaded."""
-        return cls([load_method_file(path) for path in paths or ()])
+        if not paths:
+            return cls()
+        from vlcpctl.methods.plugins.method_file import load_method_file
+
+        return cls([load_method_file(path) for path in paths])
 
     def find(self, name: str) -> type[Method]:
         """The method of a name.
@@ -45,8 +62,8 @@ class MethodRegistry:
         """
         if name in TABLE:
             return TABLE[name]
-        plugins = installed()
-        places = [shown(entry) for entry in plugins.get(name, ())]
+        plugins = _installed()
+        places = [_shown(entry) for entry in plugins.get(name, ())]
         if name in self._by_name:
             places.append(str(self._by_name[name].path))
         if len(places) > 1:
@@ -56,7 +73,7 @@ class MethodRegistry:
         if name in self._by_name:
             return self._by_name[name].methods[name]
         if places:
-            return load_installed(plugins[name][0])
+            return _load_installed(plugins[name][0])
         known = {*TABLE, *plugins, *self._by_name}
         raise UsageError(
             f"{unknown_name('method', name, known)}; --method-file FILE.py adds one of your own"
@@ -68,9 +85,9 @@ class MethodRegistry:
         A plug-in that is broken or that another method hides is left out with a warning.
         """
         found = list(TABLE.values())
-        for name, entries in sorted(installed().items()):
+        for name, entries in sorted(_installed().items()):
             if name in TABLE:
-                warn(f"plug-in {name!r} of {shown(entries[0])} is not used: {name} is built in")
+                warn(f"plug-in {name!r} of {_shown(entries[0])} is not used: {name} is built in")
                 continue
             try:
                 found.append(self.find(name))
@@ -83,3 +100,54 @@ class MethodRegistry:
         """The files that define a method among `NAME+NAME...`."""
         chosen = set(names.split("+"))
         return tuple(file for file in self.files if chosen & file.methods.keys())
+
+
+def _installed() -> dict[str, list[EntryPoint]]:
+    """The entry points of methods by name, without importing them; several may share a name."""
+    from importlib.metadata import entry_points  # imports the parser of e-mails, among others
+
+    found: dict[str, list[EntryPoint]] = {}
+    for entry in sorted(entry_points(group=GROUP), key=_shown):
+        found.setdefault(entry.name, []).append(entry)
+    return found
+
+
+def _shown(entry: EntryPoint) -> str:
+    """The distribution of an entry point with its version, for messages."""
+    return " ".join(_distribution(entry)) if entry.dist else entry.value
+
+
+def _load_installed(entry: EntryPoint) -> type[Method]:
+    """The method of an entry point.
+
+    Raises BadInput, naming the distribution, if it cannot be imported or is not a method of that
+    name.
+    """
+    from vlcpctl.methods.plugins.checks import check_declaration, guard_hooks
+
+    where = f"plug-in {entry.name!r} of {_shown(entry)}"
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # stdout is for results
+            method = entry.load()
+    except (Exception, SystemExit) as error:
+        raise BadInput(
+            f"{where} cannot be imported from {entry.value}: {type(error).__name__}: "
+            f"{first_line(error)}"
+        ) from error
+    if not (isinstance(method, type) and issubclass(method, Method)):
+        raise BadInput(f"{where}: {entry.value} is not a class derived from Method")
+    check_declaration(method, where)
+    guard_hooks(method)
+    if method.name != entry.name:
+        raise BadInput(
+            f"{where}: class {method.__qualname__} is named {method.name!r}; the entry point must "
+            "have the name of the method"
+        )
+    name, version = _distribution(entry)
+    facts = {"distribution": name, "version": version, "modules": module_digests(method)}
+    record_source(method, MethodSource(_shown(entry), facts))
+    return method
+
+
+def _distribution(entry: EntryPoint) -> tuple[str, str]:
+    return (entry.dist.name, entry.dist.version) if entry.dist else ("", "")

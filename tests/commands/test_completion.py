@@ -165,10 +165,7 @@ def test_choices_are_those_of_the_code() -> None:
     from vlcpctl.data.splitting.labels import FORMS
     from vlcpctl.data.splitting.rules import KINDS
     from vlcpctl.data.tasks.index import SPLITS
-    from vlcpctl.evaluation.classification import probe
-    from vlcpctl.evaluation.retrieval import evaluator as retrieval
-    from vlcpctl.evaluation.rows import GALLERIES
-    from vlcpctl.evaluation.spatial.evaluator import BETWEEN
+    from vlcpctl.evaluation.search.galleries import DUPLICATES
     from vlcpctl.export.clip_benchmark import TYPES
     from vlcpctl.metrics.average_precision import VARIANTS
     from vlcpctl.report.gates import POLICIES
@@ -181,15 +178,11 @@ def test_choices_are_those_of_the_code() -> None:
         "buffer variant": BUFFER_VARIANTS,
         "eval-zeroshot classes": CLASSES,
         "eval-zeroshot split": SPLITS,
-        "eval-probe protocol": probe.PROTOCOLS,
-        "eval-retrieval duplicates": retrieval.DUPLICATES,
-        "eval-retrieval gallery": GALLERIES,
+        "eval-retrieval duplicates": DUPLICATES,
         "eval-retrieval map_variant": VARIANTS,
-        "eval-retrieval protocol": retrieval.PROTOCOLS,
         "export dataset_type": TYPES,
         "export split": SPLITS,
         "forgetting-report undefined": POLICIES,
-        "spatial-report between": BETWEEN,
         "split by": forms(KINDS),
         "split labels_from": forms(FORMS) - {"COLUMN"},
     }

@@ -278,9 +278,9 @@ def test_a_terminal_shows_a_table_and_with_json_rows(
     run(tasks(place), [place / "run" / "01"], gallery="both")
     shown = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue()).splitlines()
     assert max(map(len, shown)) <= 80
-    assert [line.split("  ")[0] for line in shown if re.match(r"\d\d-|merged", line)] == [
-        *("00-part-0", "01-part-1", "02-part-2", "merged (1 task)", "merged (2 tasks)")
-    ]
+    names = ["00-part-0", "01-part-1", "02-part-2", "merged (1 task)", "merged (2 tasks)"]
+    found = [line.split("  ")[0] for line in shown if re.match(r"\d\d-|merged", line)]
+    assert found == 2 * names  # columns that do not fit go on below
     screen.truncate(0)
     screen.seek(0)
     run(tasks(place)[:2], [place / "run" / "01"], json=True)

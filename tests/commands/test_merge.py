@@ -351,7 +351,7 @@ def test_a_rule_of_a_file_merges_and_is_recorded(
     file.write_text(f"{MAGMAX}\n# changed")
     words = (inputs / "one", inputs / "other", "--rule", "magmax", *more[:4], "--set", "scale=1")
     again = run_program(capfd, "merge", *words, "-o", made[1])
-    check_refused(again, "merge", 4, "method_code.merge-magmax.file was 'sha256:")
+    check_refused(again, "merge", 4, "method_code.merge-magmax.file")
 
 
 @pytest.mark.parametrize(

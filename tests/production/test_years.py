@@ -170,7 +170,9 @@ def test_what_always_holds_of_a_state(
     """With one of all kinds in so many weeks; the others are accepted, and have short reports."""
     gc.freeze()  # what a fork then need not copy
     years = Years(tmp_path, place, state, weeks, is_short=often > 1)
-    years.week(0, *PASSES, "--set", "update.index-week=none")  # half of the evaluations
+    # Half of the evaluations, and each week has test images.
+    how = ("--set", "update.index-week=none", "--set", "split.holdout-most=50%")
+    years.week(0, *PASSES, *how, "--holdout", "test=4")
     order = [*KINDS, *years.random.choices(KINDS, k=weeks // often)][: weeks // often]
     order = [*order, *["accept"] * (weeks - len(order))]
     years.random.shuffle(order)

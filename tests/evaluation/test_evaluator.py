@@ -71,6 +71,5 @@ def test_a_field_that_the_plan_does_not_name_is_an_error_of_the_program() -> Non
 def test_the_precision_is_among_the_options_of_rows_unless_it_is_the_usual_one() -> None:
     assert Count().arithmetic_options() == {}
     assert Count(precision="bf16").arithmetic_options() == {"precision": "bf16"}
-    for wrong in ({"precision": "fp8"}, {"tf32": True, "device": "cpu"}):
-        with pytest.raises(UsageError):
-            Count(**wrong).arithmetic_options()
+    with pytest.raises(UsageError):
+        Count(tf32=True, device="cpu").arithmetic_options()

@@ -55,7 +55,11 @@ def test_the_digest_of_the_file_is_part_of_the_run(
     assert _train(capfd, *words[:-1], moved).out == f"{out}\n"
     write_method(file, MINE + "\n# changed\n")
     check_refused(
-        _train(capfd, *words), "train-step", 4, "was made with other settings", loaded.digest
+        _train(capfd, *words),
+        "train-step",
+        4,
+        "was made with other settings",
+        "method_code.mine.file",
     )
     told = run_program(capfd, "inspect", out)
     assert f"code of method mine: {loaded.digest}" in told.out

@@ -181,7 +181,7 @@ def wrapped(line: str, below: int) -> list[str]:
     """The line in at most 80 columns; what does not fit is on lines `below` columns in.
 
     >>> wrapped("  week 1: " + "learned 1.0 points, " * 4, 4)[1]
-    '    points,'
+    '    1.0 points,'
     """
     found = textwrap.TextWrapper(80, subsequent_indent=" " * below)
     found.break_long_words = found.break_on_hyphens = False

@@ -426,7 +426,8 @@ def derived(
     """The schema of a file of rows, and its batches. Raises BadInput if the index is damaged."""
     parts = [batch["shard"].unique() for batch in index_batches(index, [SCHEMA.field("shard")])]
     shards = pa.chunked_array(parts, pa.string()).unique()
-    about = {_INDEX: digest, _SHARDS: json.dumps(shards.to_pylist())}
+    with reading(index):  # names that are no UTF-8
+        about = {_INDEX: digest, _SHARDS: json.dumps(shards.to_pylist())}
     schema = ROWS.with_metadata({**about, **({_AGAIN: "yes"} if again else {})})
     return schema, _derived(index, schema, shards)
 

@@ -51,7 +51,7 @@ def bash(answer: Callable[[dict[str, str]], str]) -> Complete:
 
 
 ALL = list(TABLE)
-QUEUE = [str(TABLE["ctp"]().queue)]  # type: ignore[attr-defined]
+QUEUE = [str(vars(TABLE["ctp"]())["queue"])]
 
 
 @pytest.mark.parametrize(

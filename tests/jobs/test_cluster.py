@@ -252,9 +252,10 @@ def test_jobs_of_sbatch_go_on_after_a_limit_a_kill_and_a_drained_node(
     cluster.ask("scontrol", "update", f"JobId={first}", "TimeLimit=1")
     wait_for(lambda: cluster.jobs()[first][1] == "PENDING", "the queue")
     assert len(cluster.jobs()) == 3  # the others wait
-    # Without Slurm's delay, the job could start while the node still clears it away.
+    # Slurm waits 120 s before it starts the job again: a node refuses a credential that is not
+    # newer than the one that it has just revoked.
     wait_for(lambda: "idle" in cluster.ask("sinfo", "-h", "-p", "main", "-o", "%T"), "the node")
-    cluster.ask("scontrol", "update", f"JobId={first}", "TimeLimit=60", "StartTime=now")
+    cluster.ask("scontrol", "update", f"JobId={first}", "TimeLimit=60", "StartTime=now+10")
     wait_for(lambda: "resuming" in log.read_text(), "the second start")
     drain(cluster)
     kill_training(faulty)

@@ -14,6 +14,7 @@ from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -99,10 +100,12 @@ def _without_names(words: Sequence[str], option: str) -> Iterator[str]:
 
 def _run(words: Sequence[str]) -> None:
     """Be the program, whose evaluations load no model."""
-    Evaluator.started = _started  # type: ignore[method-assign]
-    Retrieval.measure = _measure  # type: ignore[method-assign]
     sys.argv = ["vlcpctl", *words]
-    cli.main()
+    with (
+        patch.object(Evaluator, "started", _started),
+        patch.object(Retrieval, "measure", _measure),
+    ):
+        cli.main()
 
 
 @contextmanager

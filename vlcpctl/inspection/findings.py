@@ -1,4 +1,4 @@
-"""Flaws in data that are no damage: what is looked at, and what is found."""
+"""What `check` reports of data that is undamaged: leaks, shared captions, near duplicates."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _IDLE = (
     GoesWith("model", "previous", (), "the model is that of the previous checkpoint"),
     *(GoesWith(name, "previous", (), "the previous checkpoint fixes it") for name in _FIXED),
     GoesWith("replay", "buffer"),
-    GoesWith("fresh_state", "previous", None, "there is no state to leave out"),
+    GoesWith("fresh_state", "previous", None, "there is no earlier state"),
     GoesWith("from_scratch", "previous", (), "training starts from it"),
 )
 # Slots that hold a slow copy of the weights, of ctp, dha and ema.
@@ -251,7 +251,7 @@ def _check_methods(
                     f"method {method.name} needs a buffer made with 'vlcpctl buffer --policy "
                     f"{needs.policy}'; {buffer.path} was made with {policy!r}"
                 )
-        # Each task numbers its groups anew.
+        # Groups are numbered from 0 in each task, so a queue of several tasks would mix them up.
         slots = method.slots(first=request.is_first) if method.queued else ()
         kept = [slot.name for slot in slots if slot.lifetime == "stream"]
         if kept and request.settings.negatives == "distinct":

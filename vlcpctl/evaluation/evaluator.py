@@ -30,7 +30,6 @@ from vlcpctl.files.parts import MissingShard, Parts, Result, refuse_parts
 if TYPE_CHECKING:  # they import torch
     from vlcpctl.data.loading.eval_batches import Kept
     from vlcpctl.models.encoders import Encoder, SavedEncoder
-    from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 
 FP32 = "fp32"
 _SHARE = 4  # of free memory, views of images take one part in so many
@@ -69,7 +68,7 @@ class Evaluator(ABC):
     cache: EmbeddingCache | None = field(default=None, init=False)
     note: Note = field(default_factory=lambda: lambda _: None, init=False)
     ranks: RankFile | None = field(default=None, init=False)  # those still to be saved
-    is_embedded: bool = field(default=False, init=False)  # so that a shard searches
+    embeds_share: bool = field(default=False, init=False)  # of a shard
     _room: int = field(default=0, init=False)  # bytes of views of images that a process keeps
 
     @abstractmethod
@@ -90,10 +89,6 @@ class Evaluator(ABC):
     def line(self, session: Session, row: Row) -> str:
         """A row as a line of the plan."""
         return f"{session.label}: {row.fields['task']}"
-
-    def more(self, session: Session) -> Path | None:
-        """What is still to be made of a checkpoint besides rows; nothing unless overridden."""
-        return None
 
     def embedded(self) -> dict[str, Any]:
         """The identity of what shards embed."""
@@ -131,20 +126,6 @@ class Evaluator(ABC):
             raise UsageError(f"--tf32 has no effect with --precision {self.precision}")
         usual = {"precision": FP32, "tf32": False}
         return {name: vars(self)[name] for name in usual if vars(self)[name] != usual[name]}
-
-    @property
-    def embeds_share(self) -> bool:
-        """Whether this is a shard that embeds its share."""
-        return self._has_share and not self.is_embedded
-
-    @property
-    def searches_share(self) -> bool:
-        """Whether this is a shard that searches its share."""
-        return self._has_share and self.is_embedded
-
-    @property
-    def _has_share(self) -> bool:
-        return self.shards is not None and self.shards.index is not None
 
     @property
     def worker_count(self) -> int:
@@ -199,7 +180,7 @@ class Evaluator(ABC):
 class Session:
     """A checkpoint of an evaluation: its rows, what was computed with it, and how to compute more.
 
-    Rows may compare it with an earlier checkpoint, `before`.
+    `embeddings` is the directory where its embeddings are still to be saved, if any.
     """
 
     def __init__(
@@ -208,10 +189,10 @@ class Session:
         checkpoint: Path,
         manifest: CheckpointManifest,
         rows: Sequence[Row] = (),
-        before: Path | None = None,
     ) -> None:
         self.evaluator, self.checkpoint, self.manifest = evaluator, checkpoint, manifest
-        self.rows, self.before = rows, before
+        self.rows = rows
+        self.embeddings: Path | None = None
         self._kept: dict[Hashable, Any] = {}
 
     @property
@@ -228,13 +209,6 @@ class Session:
     def encoder(self) -> Encoder:
         """The model of the checkpoint in eval mode on the device, loaded at first use."""
         return self.evaluator.pool.load(self._source, self.evaluator.device)
-
-    @property
-    def fusion_encoder(self) -> FusionEncoder:
-        """The model as a fusion model; the plan has refused any other."""
-        encoder = self.encoder
-        assert encoder.family == "fusion"
-        return encoder
 
     @property
     def _source(self) -> SavedEncoder:
@@ -291,8 +265,8 @@ def plan_lines(evaluator: Evaluator, sessions: Iterable[Session]) -> Iterator[st
         yield f"images decoded once for {several} checkpoints, within 1/{_SHARE} of free memory"
     for session in sessions:
         yield from (evaluator.line(session, row) for row in session.rows)
-        if (more := evaluator.more(session)) is not None:
-            yield f"{session.label}: embeddings to {more}"
+        if session.embeddings is not None:
+            yield f"{session.label}: embeddings to {session.embeddings}"
     if evaluator.ranks is not None:
         yield f"ranks of every {evaluator.queries} to {evaluator.ranks.out}"
 
@@ -327,13 +301,14 @@ def shards_before_rows(evaluator: Evaluator, sessions: Sequence[Session]) -> boo
         shards.check(identity, numeric)
         return True
     with shards.claimed(identity, numeric), evaluator.started():
+        evaluator.embeds_share = True
         for session in sessions:
             evaluator.embed(session)
             session.drop()
         was_complete = shards.complete()
         say(f"{shards.out}: shard {shards.index} of {shards.count} is complete")
         if was_complete:
-            evaluator.is_embedded = True
+            evaluator.embeds_share = False
             try:
                 has_searched = [evaluator.search(session) for session in sessions]
             except MissingShard as error:

@@ -117,9 +117,6 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, task: Task) -> None:
         turns(task, [one])
     with pytest.raises(UsageError, match="b/0 is the only checkpoint of run 'b' here"):
         turns(task, [one, two, checkpoint(tmp_path, "b", 0)])
-    twin = checkpoint(tmp_path / "twin", "a", 1)
-    with pytest.raises(UsageError, match=r"are both run 'a', seed 0, step 1: .* another --run"):
-        turns(task, [one, two, twin])
     bare = open_task(make_task(tmp_path / "bare", 3))
-    with pytest.raises(BadInput, match=r"no images in split 'test' \(it has: train\)"):
+    with pytest.raises(BadInput, match=r"split 'test' \(it has: train\)"):
         turns(bare, [one, two])

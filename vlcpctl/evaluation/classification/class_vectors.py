@@ -10,9 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from vlcpctl.core.console import progress
-from vlcpctl.evaluation.embedding import text_batches
 from vlcpctl.evaluation.search.vectors import AnyVectors, Vectors
-from vlcpctl.models.embed import require_finite
+from vlcpctl.models.embed import require_finite, text_vectors
 from vlcpctl.models.encoders import Encoder
 
 _BATCH = 1 << 12  # prompts summed at once
@@ -44,10 +43,11 @@ def class_vectors(
 
     `what` names the model and the data in messages. Raises Diverged for non-finite embeddings.
     """
-    work = text_batches([text for own in prompts for text in own], batch_size)
+    texts = [text for own in prompts for text in own]
+    batches = (texts[start : start + batch_size] for start in range(0, len(texts), batch_size))
     parts = []
-    with progress(f"{what}: prompts", sum(map(len, prompts)), "prompts") as bar:
-        for part in work(encoder, range(len(work.batches))):
+    with progress(f"{what}: prompts", len(texts), "prompts") as bar:
+        for part in text_vectors(encoder, batches):
             parts.append(part)
             bar.advance(len(part))
     class_CD = class_embeddings(prompts, np.concatenate(parts))

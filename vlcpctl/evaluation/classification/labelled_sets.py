@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, final
 
 import numpy as np
@@ -57,19 +57,17 @@ def embed_batch(encoder: Encoder, pixels: Tensor) -> Vectors:
 USUAL = Way("images", own_view, embed_batch)
 
 
-@dataclass(frozen=True)
-class LabelledWork:
-    """Embeds batches of labelled images: rows (B,), embeddings (B, D) and flaws."""
-
-    batches: LabelledBatches | AugmentedBatches
-    workers: int
-    way: Way
-
-    def __call__(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Part]:
-        pins = encoder.device.type == "cuda"
-        read = read_views(self.batches, self.workers, numbers, pins=pins)
-        for batch in copied_ahead(read, encoder.device, LabelledBatch.moved):
-            yield batch.rows, self.way.embed(encoder, batch.pixels), batch.flaws
+def parts_of(
+    batches: LabelledBatches | AugmentedBatches,
+    workers: int,
+    way: Way,
+    encoder: Encoder,
+    numbers: Sequence[int],
+) -> Iterator[Part]:
+    """Embed batches of labelled images; what comes before the model is pickled for a pool."""
+    read = read_views(batches, workers, numbers, pins=encoder.device.type == "cuda")
+    for batch in copied_ahead(read, encoder.device, LabelledBatch.moved):
+        yield batch.rows, way.embed(encoder, batch.pixels), batch.flaws
 
 
 @dataclass(frozen=True)
@@ -120,21 +118,20 @@ class LabelledSet:
         about |= {"checkpoint": session.manifest.content, "what": way.what}
         batches = LabelledBatches(self.images, self.count, view, evaluator.batch_size)
         batches.kept = evaluator.kept(about)
-        work = LabelledWork(batches, evaluator.worker_count, way)
+        work = partial(parts_of, batches, evaluator.worker_count, way)
 
         def computed(numbers: range) -> Iterator[Batch]:
-            size = evaluator.batch_size
             results = zip(numbers, session.results(work, numbers), strict=True)
             for number, (rows, image_BD, flaws) in results:
-                own = range(number * size, min((number + 1) * size, self.count))
-                part = np.zeros((len(own), session.encoder.width), np.float32)
-                part[rows - own.start] = image_BD
+                first = number * evaluator.batch_size
+                own = range(first, min(first + evaluator.batch_size, self.count))
                 left_out = np.setdiff1d(own, rows).tolist()
-                yield part, dict(zip(left_out, (flaw.why for flaw in flaws), strict=True))
+                yield image_BD, dict(zip(left_out, (flaw.why for flaw in flaws), strict=True))
 
-        what = f"{session.checkpoint} on {self.name} ({self.split})"
-        things = Things(computed, self.count, what, "images", keys, skips=True)
-        found = embedded(session, about, things)
+        what = f"{self.name} ({self.split})"
+        found = embedded(
+            session, Things(about, computed, self.count, what, "images", keys, skips=True)
+        )
         if evaluator.embeds_share:
             return Images(found.vectors, np.empty(0, np.int64), [], 0)
         flaws = [Flaw(self.images.name(row), why) for row, why in found.flaws.items()]

@@ -251,7 +251,6 @@ class Zeroshot(Evaluator):
         from vlcpctl.evaluation.embedding import embedded, key_in_cache, texts_of
 
         prompts, cache = given.candidate_prompts, self.cache
-        what = f"{session.checkpoint} on {given.data.name}"
         about = {"what": "prompts", "prompts": content_id(prompts)}
 
         def embed_them() -> Vectors:
@@ -260,8 +259,8 @@ class Zeroshot(Evaluator):
             if found is not None:
                 return found.embeddings
             every = [text for own in prompts for text in own]
-            things = texts_of(session, every, what, "prompts", caches=False)
-            text_PD = embedded(session, about, things).vectors
+            things = texts_of(session, every, about, given.data.name, "prompts")
+            text_PD = embedded(session, things).vectors
             if self.embeds_share:
                 return text_PD[:]
             class_KD = class_embeddings(prompts, text_PD)

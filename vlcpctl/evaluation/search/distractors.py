@@ -18,31 +18,26 @@ from vlcpctl.evaluation.search.vectors import Mask
 COUNTS = ("n_distractor_images", "n_distractor_texts", "n_left_out")  # in rows
 
 
-def with_distractors(
-    gallery: Gallery, own: Sequence[Captioned], others: Sequence[Captioned], duplicates: str
-) -> Gallery:
-    """The gallery of the parts `own` with the entries of other data behind its own.
+def with_distractors(gallery: Gallery, others: Sequence[Captioned], duplicates: str) -> Gallery:
+    """The gallery, which does not grow then, with the entries of other data behind its own.
 
     As in galleries, identical content is one entry, or with `duplicates` "separate" several.
     """
-    images, texts, left_out = _shared_with(own, others)
+    images, texts, left_out = _shared_with(gallery.parts, others)
     more = gather(others, duplicates)
-    image_rows, text_rows, is_image, is_text = [], [], [], []
-    for part, image_I, text_T in zip(others, more.image_rows, more.text_rows, strict=True):
-        is_image.append(_are_not_in(images, part.images.names)[image_I])
-        is_text.append(_are_not_in(texts, part.texts.names)[text_T])
-        image_rows.append(image_I[is_image[-1]])
-        text_rows.append(text_T[is_text[-1]])
-    # Their parts are behind the own ones.
-    image_E2, text_E3 = more.image_E2.copy(), more.text_E3.copy()
-    image_E2[:, 0] += len(own)
-    text_E3[:, 0] += len(own)
+    sample_rows, caption_rows = list(gallery.sample_rows), list(gallery.caption_rows)
+    for part, samples, captions in zip(others, more.sample_rows, more.caption_rows, strict=True):
+        is_image = _are_not_in(images, part.images.names)[part.images.of_N[samples]]
+        is_text = _are_not_in(texts, part.texts.names)[part.texts.of_N[captions]]
+        sample_rows.append(samples[is_image])
+        caption_rows.append(captions[is_text])
     return replace(
         gallery,
-        image_rows=gallery.image_rows + image_rows,
-        text_rows=gallery.text_rows + text_rows,
-        image_E2=np.concatenate([gallery.image_E2, image_E2[np.concatenate(is_image)]]),
-        text_E3=np.concatenate([gallery.text_E3, text_E3[np.concatenate(is_text)]]),
+        parts=[*gallery.parts, *others],
+        sample_rows=sample_rows,
+        caption_rows=caption_rows,
+        part_P=0 * gallery.part_P,
+        ends_M2=gallery.ends_M2[-1:],
         left_out=left_out,
     )
 
@@ -50,7 +45,8 @@ def with_distractors(
 def counts(gallery: Gallery) -> dict[str, int]:
     """The fields of a row that say how many entries were added and pairs left out."""
     images, texts = gallery.ends_M2[-1].tolist()
-    added = len(gallery.image_E2) - images, len(gallery.text_E3) - texts
+    entries = (sum(map(len, rows)) for rows in (gallery.sample_rows, gallery.caption_rows))
+    added = next(entries) - images, next(entries) - texts
     return dict(zip(COUNTS, (*added, gallery.left_out), strict=True))
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, final
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.errors import BadInput, Incompatible, UsageError
+from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.rows import Row, checkpoint_fields, own_rows, place_of
-from vlcpctl.evaluation.samples import Samples
+from vlcpctl.evaluation.samples import Samples, require_split
 from vlcpctl.files.rows import run_label
 
 _MEASURED = ("metrics", "degrees", "n_images", "n_texts")
@@ -32,28 +32,22 @@ class Spatial(Evaluator):
     tasks: tuple[Task, ...]
     between: str = "neighbours"
     split: str = "test"
-    _by: dict[Path, Session] = field(default_factory=dict, init=False)  # embeds with a checkpoint
-    _left: list[Session] = field(default_factory=list, init=False)  # still to be compared
+    # Still to be compared: by the session with the rows, those that embed the two checkpoints.
+    _compared: dict[Session, tuple[Session, Session]] = field(default_factory=dict, init=False)
 
     def plan(self) -> list[Session]:
         """See `Evaluator`; raises UsageError if the checkpoints cannot be paired."""
         for task in self.tasks:
-            if not task.counts.get(self.split):
-                known = ", ".join(name for name, count in task.counts.items() if count)
-                raise BadInput(
-                    f"{task.path} has no images in split {self.split!r} (it has: {known})"
-                )
+            require_split(task, self.split)
         places = [place_of(task, self.split) for task in self.tasks]
         found = self.read_checkpoints()
         paths, checkpoints = list(found), list(found.values())
-        manifests = [one.manifest for one in checkpoints]
-        self._by = {path: Session(self, path, one.manifest) for path, one in found.items()}
-        sessions = []
-        for before, after in _pairs(paths, manifests, self.between):
+        embedding = [Session(self, path, one.manifest) for path, one in found.items()]
+        for before, after in _pairs(paths, [one.manifest for one in checkpoints], self.between):
             rows = self._rows(checkpoints[before], checkpoints[after], places)
-            sessions.append(Session(self, paths[after], manifests[after], rows, paths[before]))
-        self._left = list(sessions)
-        return sessions
+            session = Session(self, paths[after], checkpoints[after].manifest, rows)
+            self._compared[session] = embedding[before], embedding[after]
+        return list(self._compared)
 
     def line(self, session: Session, row: Row) -> str:
         """See `Evaluator`."""
@@ -68,8 +62,7 @@ class Spatial(Evaluator):
         from vlcpctl.evaluation.embedding import embed
         from vlcpctl.evaluation.spatial.angles import spatial
 
-        assert session.before is not None
-        by = self._by[session.before], self._by[session.checkpoint]
+        by = self._compared[session]
         (task,) = row.tasks
         # All tasks at once: then the model is dropped.
         before, after = ([embed(one, source) for source in self._sources][task] for one in by)
@@ -78,17 +71,15 @@ class Spatial(Evaluator):
         widths = [one.image_ID.shape[1] for one in (before, after)]
         if widths[0] != widths[1]:
             raise Incompatible(
-                f"{session.before} has embeddings of {widths[0]} channels and "
-                f"{session.checkpoint} of {widths[1]}: angles between them are not defined"
+                f"{by[0].checkpoint} has embeddings of {widths[0]} channels and "
+                f"{by[1].checkpoint} of {widths[1]}: angles between them are not defined"
             )
         return spatial(self._sources[task].captioned, before, after, self.device)
 
     def finish(self, session: Session) -> None:
         """Drop the embeddings that no later comparison needs, to bound memory."""
-        self._left.remove(session)
-        needed = {path for one in self._left for path in (one.before, one.checkpoint)}
-        for path, one in self._by.items():
-            if path not in needed:
+        for one in self._compared.pop(session):
+            if not any(one in pair for pair in self._compared.values()):
                 one.drop()
 
     @cached_property
@@ -117,7 +108,6 @@ def _pairs(
     """The earlier and the later checkpoint of each comparison."""
     if len(manifests) < 2:
         raise UsageError("there is nothing to compare: give at least two checkpoints")
-    _refuse_twins(paths, manifests)
     chains = _chains(manifests)
     if len(manifests) == 2 and len(chains) == 2:
         return [(0, 1)]  # of two runs: in the order given
@@ -129,19 +119,6 @@ def _pairs(
             "leave it out (two runs are compared with one checkpoint of each)"
         )
     return [pair for chain in chains for pair in _along(chain, between)]
-
-
-def _refuse_twins(paths: Sequence[Path], manifests: Sequence[CheckpointManifest]) -> None:
-    """Refuse checkpoints of equal run, seed and step: their rows could not be distinguished."""
-    seen: dict[tuple[str, int, int | None], Path] = {}
-    for path, manifest in zip(paths, manifests, strict=True):
-        run, seed, step = key = (_run_of(manifest), manifest.seed, manifest.step)
-        first = seen.setdefault(key, path)
-        if first != path:
-            raise UsageError(
-                f"{first} and {path} are both run {run!r}, seed {seed}, step {step}: "
-                "their rows could not be distinguished; train one again with another --run"
-            )
 
 
 def _along(chain: list[int], between: str) -> list[tuple[int, int]]:

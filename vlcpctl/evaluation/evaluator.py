@@ -86,10 +86,6 @@ class Evaluator(ABC):
         """Called after the last row of a checkpoint; does nothing unless overridden."""
         return
 
-    def line(self, session: Session, row: Row) -> str:
-        """A row as a line of the plan."""
-        return f"{session.label}: {row.fields['task']}"
-
     def embedded(self) -> dict[str, Any]:
         """The identity of what shards embed."""
         raise NotImplementedError
@@ -264,7 +260,11 @@ def plan_lines(evaluator: Evaluator, sessions: Iterable[Session]) -> Iterator[st
     if (several := len(evaluator.checkpoints)) > 1:
         yield f"images decoded once for {several} checkpoints, within 1/{_SHARE} of free memory"
     for session in sessions:
-        yield from (evaluator.line(session, row) for row in session.rows)
+        for row in session.rows:
+            about, since = row.fields, row.fields.get("since")
+            then = f" since {since['run']} step {since['step']}" if since else ""
+            tasks = ", ".join(about["tasks"])
+            yield f"{session.label}{then}: {about['gallery']} gallery of {tasks}"
         if session.embeddings is not None:
             yield f"{session.label}: embeddings to {session.embeddings}"
     if evaluator.ranks is not None:

@@ -92,13 +92,6 @@ class LinearProbe(Evaluator):
             for path, one in self.read_checkpoints().items()
         ]
 
-    def line(self, session: Session, row: Row) -> str:
-        """See `Evaluator`."""
-        classes, protocol = row.fields["n_classes"], row.fields["protocol"]
-        cost = f", every training image embedded in each of {self.epoch_count} epochs"
-        what = f"{session.label}: {row.fields['task']}, {classes} classes, by {protocol}"
-        return what + cost if self.is_modx else what
-
     def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """See `Evaluator`; raises TooManySkipped if too many images cannot be read."""
         from vlcpctl.evaluation.classification import linear_probe, modx_probe

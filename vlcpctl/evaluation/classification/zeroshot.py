@@ -24,7 +24,7 @@ from vlcpctl.data.tasks.samples import Tolerance
 from vlcpctl.evaluation.embedding_cache import Cached
 from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
-from vlcpctl.evaluation.rank_files import Named, RankFile, plan_ranks
+from vlcpctl.evaluation.rank_files import Named, plan_ranks
 from vlcpctl.evaluation.rows import Row, data_fields, own_rows, place_of, row_fields
 from vlcpctl.evaluation.search.vectors import Ids, Vectors
 from vlcpctl.files.ids import content_id
@@ -32,9 +32,8 @@ from vlcpctl.metrics.accuracy import CUTOFFS, accuracies, mean_accuracies, tally
 from vlcpctl.metrics.recall import count_touched
 
 if TYPE_CHECKING:
-    from vlcpctl.evaluation.classification.labelled_sets import Images, LabelledSet
+    from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
 
-_NAMES_SHOWN = 3
 _MEASURED = ("metrics", "n_images", "n_ties", "n_skipped")
 
 
@@ -58,11 +57,6 @@ class ZeroshotData:
         """(K,) the first class of each candidate, ascending."""
         first: Ids = np.unique(self.candidates, return_index=True)[1]
         return first
-
-    @property
-    def candidate_prompts(self) -> list[list[str]]:
-        """The prompts of each candidate."""
-        return [self.prompts[place] for place in self.first_classes.tolist()]
 
     @property
     def united(self) -> int:
@@ -99,15 +93,6 @@ class Zeroshot(Evaluator):
         self.ranks = plan_ranks(self.save_ranks, rows, self.out, force=self.force)
         return sessions
 
-    def line(self, session: Session, row: Row) -> str:
-        """See `Evaluator`."""
-        if len(row.tasks) > 1:
-            return f"{session.label}: {row.fields['task']}"
-        (number,) = row.tasks
-        one = self._data_sets[number]
-        texts = sum(map(len, one.prompts))
-        return f"{session.label}: {one.data.name}, {len(one.prompts)} classes, {texts} prompts"
-
     def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """See `Evaluator`; raises TooManySkipped if too many images cannot be read."""
         found = [self._result(session, number) for number in row.tasks]
@@ -118,13 +103,9 @@ class Zeroshot(Evaluator):
 
     def embedded(self) -> dict[str, Any]:
         """See `Evaluator`."""
-        data = [one.data for one in self._data_sets]
-        tasks = [one.task for one in data if isinstance(one, TaskData)]
-        others = [one for one in data if not isinstance(one, TaskData)]
         return {
             "checkpoints": [CheckpointManifest.read(path).content for path in self.checkpoints],
-            "tasks": [task.content for task in tasks],
-            "data_sets": [one.content(self.split) for one in others],
+            "data": [one.data.content(self.split) for one in self._data_sets],
             "prompts": [one.digest for one in self._data_sets],
             "split": self.split,
             "limit": self.limit,
@@ -146,7 +127,16 @@ class Zeroshot(Evaluator):
             prompts = data.prompts(templates)
             digest = content_id([list(data.classes), prompts])
             found.append(ZeroshotData(data, prompts, digest))
-            _check_united(found[-1])
+            if len(found[-1].first_classes) == 1 < len(prompts):
+                raise BadInput(
+                    f"{data.name}: all {len(prompts)} classes have the same prompts, so there is "
+                    "nothing to choose from; write prompts that differ"
+                )
+            if united := found[-1].united:
+                say(
+                    f"{data.name}: {united} classes with the same prompts as an earlier one are "
+                    "united with it: a hit in either is a hit"
+                )
         return found
 
     @cached_property
@@ -220,7 +210,12 @@ class Zeroshot(Evaluator):
             worst, best = counted(search, device_of(device), max(CUTOFFS))
         else:
             worst, best, *wrong = exact_ranks(search, device)
-            self._save_ranks(self.ranks, row, images, (1 + worst[0], *(one[0] for one in wrong)))
+            # Of the first class of each candidate.
+            names = pa.array(distinct_labels(given.data.classes), pa.string())
+            answers = Named(names.take(pa.array(given.first_classes)))
+            sides = Named(pa.array(images.keys, pa.string())), answers
+            exact = 1 + worst[0], *(one[0] for one in wrong)
+            self.ranks.add(row, "i2c", sides, exact, names.take(pa.array(images.label_N)))
         worst_N, best_N = 1 + worst[0].astype(np.int64), 1 + best[0].astype(np.int64)
         found = tally(worst_N, images.label_N, len(given.prompts))
         return {
@@ -230,18 +225,6 @@ class Zeroshot(Evaluator):
             "n_skipped": images.skipped,
         }
 
-    def _save_ranks(
-        self, file: RankFile, row: Row, images: Images, exact: tuple[np.ndarray, ...]
-    ) -> None:
-        """Add the ranks of the classes of images."""
-        (number,) = row.tasks
-        given = self._data_sets[number]
-        classes = pa.array(distinct_labels(given.data.classes), pa.string())
-        labels = classes.take(pa.array(images.label_N))
-        candidates = classes.take(pa.array(given.first_classes))
-        sides = Named(pa.array(images.keys, pa.string())), Named(candidates)
-        file.add(row, "i2c", sides, exact, labels)
-
     def _class_vectors(self, session: Session, given: ZeroshotData) -> Vectors:
         """(K, D) the candidates, by the model or from the cache; tasks often share their prompts.
 
@@ -250,7 +233,8 @@ class Zeroshot(Evaluator):
         from vlcpctl.evaluation.classification.class_vectors import class_embeddings
         from vlcpctl.evaluation.embedding import embedded, key_in_cache, texts_of
 
-        prompts, cache = given.candidate_prompts, self.cache
+        prompts = [given.prompts[place] for place in given.first_classes.tolist()]
+        cache = self.cache
         about = {"what": "prompts", "prompts": content_id(prompts)}
 
         def embed_them() -> Vectors:
@@ -269,27 +253,6 @@ class Zeroshot(Evaluator):
             return class_KD
 
         return session.once(given.digest, embed_them)
-
-
-def _check_united(found: ZeroshotData) -> None:
-    """Say which classes have the prompts of another, as two pairs of ImageNet's have.
-
-    Raises BadInput if all have the same: a hit in any would be a hit.
-    """
-    if not found.united:
-        return
-    if len(found.first_classes) == 1:
-        raise BadInput(
-            f"{found.data.name}: all {len(found.prompts)} classes have the same prompts, so there "
-            "is nothing to choose from; write prompts that differ"
-        )
-    first = set(found.first_classes.tolist())
-    twins = [name for number, name in enumerate(found.data.classes) if number not in first]
-    shown = ", ".join(twins[:_NAMES_SHOWN]) + (", ..." if len(twins) > _NAMES_SHOWN else "")
-    say(
-        f"{found.data.name}: classes with the same prompts as an earlier one ({len(twins)}: "
-        f"{shown}) are united with it: a hit in either is a hit"
-    )
 
 
 def _protocol(which: str, digest: str, united: int, how: Mapping[str, Any]) -> dict[str, Any]:

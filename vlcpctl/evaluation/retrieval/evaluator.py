@@ -95,17 +95,6 @@ class Retrieval(Evaluator):
         self.ranks = plan_ranks(self.save_ranks, rows, self.out, force=self.force)
         return sessions
 
-    def line(self, session: Session, row: Row) -> str:
-        """See `Evaluator`."""
-        text = f"{session.label}: {row.fields['gallery']} gallery of "
-        text += ", ".join(row.fields["tasks"])
-        if self.gallery_checkpoint is not None:
-            text += f" by {self.gallery_checkpoint}"
-        if self.distractors:
-            by = " by the queries' checkpoint" if self.distractors_by == BY_QUERY else ""
-            text += f", distractors{by}: {', '.join(one.slug for one in self.distractors)}"
-        return text
-
     def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """See `Evaluator`."""
         return self._galleries.measure(session, row)

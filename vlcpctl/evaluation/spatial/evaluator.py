@@ -49,14 +49,6 @@ class Spatial(Evaluator):
             self._compared[session] = embedding[before], embedding[after]
         return list(self._compared)
 
-    def line(self, session: Session, row: Row) -> str:
-        """See `Evaluator`."""
-        then, now = (
-            f"{run_label(about['run'], about.get('alpha'))} step {about['step']}"
-            for about in (row.fields["since"], row.fields)
-        )
-        return f"{then} -> {now}: {row.fields['task']}"
-
     def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """See `Evaluator`; raises Incompatible for embeddings of different width."""
         from vlcpctl.evaluation.embedding import embed

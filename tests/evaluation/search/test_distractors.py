@@ -9,8 +9,14 @@ import pytest
 
 from vlcpctl.evaluation.retrieval.cross_modal import TOP, Found
 from vlcpctl.evaluation.search.count import ranks
-from vlcpctl.evaluation.search.distractors import with_distractors
-from vlcpctl.evaluation.search.galleries import DUPLICATES, Captioned, Embeddings, Gallery, gather
+from vlcpctl.evaluation.search.galleries import (
+    DUPLICATES,
+    Captioned,
+    Embeddings,
+    Gallery,
+    gather,
+    with_distractors,
+)
 
 Samples = Sequence[tuple[str, Sequence[str]]]
 OWN: Samples = [("a", ["cat", "a cat"]), ("b", ["dog"]), ("c", ["dog"])]

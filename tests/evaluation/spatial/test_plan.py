@@ -10,7 +10,7 @@ from support.checkpoints import write_checkpoint_manifest
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
-from vlcpctl.evaluation.spatial.evaluator import Spatial
+from vlcpctl.evaluation.spatial import Spatial
 from vlcpctl.files.manifest import is_artifact
 from vlcpctl.files.outputs import new_directory
 from vlcpctl.files.rows import run_label

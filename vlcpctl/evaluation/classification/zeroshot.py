@@ -196,9 +196,8 @@ class Zeroshot(Evaluator):
 
     def _classify(self, session: Session, row: Row, number: int) -> dict[str, Any]:
         """The accuracies on one data set; the ranks are saved, if there is a file for them."""
-        from vlcpctl.evaluation.search.count import counted, exact_ranks
+        from vlcpctl.evaluation.search.count import counted, device_of, exact_ranks
         from vlcpctl.evaluation.search.galleries import Search
-        from vlcpctl.evaluation.search.nearest import device_of
 
         given, opened = self._data_sets[number], self._sets[number]
         class_KD = self._class_vectors(session, given)

@@ -24,8 +24,15 @@ from vlcpctl.evaluation.retrieval.pair_probabilities import (
 from vlcpctl.evaluation.rows import Row
 from vlcpctl.evaluation.samples import Samples
 from vlcpctl.evaluation.search.count import exact_ranks, ranks
-from vlcpctl.evaluation.search.distractors import counts, with_distractors
-from vlcpctl.evaluation.search.galleries import Embeddings, Gallery, Search, both_ways, gather
+from vlcpctl.evaluation.search.galleries import (
+    Embeddings,
+    Gallery,
+    Search,
+    both_ways,
+    distractor_counts,
+    gather,
+    with_distractors,
+)
 from vlcpctl.evaluation.search.vectors import Vectors
 from vlcpctl.files.parts import Result
 from vlcpctl.metrics.recall import CUTOFFS, count_touched, recalls
@@ -94,7 +101,7 @@ class CrossModal:
                 session.evaluator.ranks.add(row, way, sides, (1 + worst, wrong, wrong_rank))
         measured = found.measured(parts)
         if self.distractors:
-            measured |= counts(gallery)
+            measured |= distractor_counts(gallery)
         measured["metrics"] |= self._calibration(session, row, most)
         return measured
 

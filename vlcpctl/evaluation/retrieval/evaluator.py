@@ -17,8 +17,7 @@ from vlcpctl.evaluation.rank_files import plan_ranks
 from vlcpctl.evaluation.rows import Row, gallery_rows, place_of
 from vlcpctl.evaluation.samples import Samples, require_split
 from vlcpctl.evaluation.saved_embeddings import write_part
-from vlcpctl.evaluation.search.distractors import COUNTS
-from vlcpctl.evaluation.search.galleries import UNITE
+from vlcpctl.evaluation.search.galleries import COUNTS, UNITE
 from vlcpctl.files.digests import digests_of
 from vlcpctl.files.finished import already_made
 from vlcpctl.files.ids import content_id

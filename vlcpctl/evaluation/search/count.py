@@ -11,16 +11,17 @@ gallery rows, C those of a tile, D dimensions.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, final
+from functools import cache
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vlcpctl.evaluation.search.galleries import ClassSearch, Search
-from vlcpctl.evaluation.search.nearest import MOST, device_of, has_faiss_for, nearest
-from vlcpctl.evaluation.search.vectors import Ids, Mask, Scores, exact_scores
+from vlcpctl.evaluation.search.vectors import AnyVectors, Ids, Mask, Scores, Vectors, exact_scores
 
 BAND = 1e-5  # scores that differ by less are tied
 ERROR = 4e-6  # bound on the float32 error of inner products of unit vectors; 1.1e-6 was seen
@@ -32,6 +33,9 @@ _OPEN = 0.75  # share of queries still searched, below which the others are left
 _SPARE, _TIED = 2, 16  # candidates beyond `top`, and for right answers tied with the best, at most
 _ROWS, _MEMBERS = 2048, 4096  # queries and items of classes at once
 _TOGETHER = 256  # items of small classes that are multiplied together
+# FAISS on GPUs: most neighbours, and pieces of at most one part in so many of the free memory
+_MOST, _SHARE = 2048, 4
+_SCRATCH_BYTES = 256 << 20  # that FAISS keeps on a GPU; its default is 1.5 GB
 
 Masked = Callable[[Tensor, Ids, int, int], None]  # sets scores (S, C) of right answers to -inf
 Tile = list[tuple[int, int, int]]  # the part, first row and end of what is in a tile
@@ -88,7 +92,7 @@ def by_candidates(search: Search, device: torch.device, top: int) -> tuple[np.nd
     (best_Q, score_A), (owner_A, right_A) = _best_right(search), search.right_A2.T
     size = len(search.gallery_GD)
     tied_Q = np.bincount(owner_A, score_A >= best_Q[owner_A] - 2 * BAND, minlength=len(search))
-    k = min(size, MOST, top + min(int(tied_Q.max()), _TIED) + _SPARE)
+    k = min(size, _MOST, top + min(int(tied_Q.max()), _TIED) + _SPARE)
     score_QK, id_QK = nearest(search.query_QD, search.gallery_GD, k, device)
     asked = np.arange(len(search))[:, None] * size + id_QK
     is_wrong = ~np.isin(asked, owner_A * size + right_A)
@@ -358,6 +362,59 @@ def _answers(search: Search) -> Masked:
         scores[tuple(torch.from_numpy(places).to(scores.device))] = -torch.inf
 
     return mask
+
+
+def device_of(device: str) -> torch.device:
+    """Where to compute, given auto, cpu, cuda or cuda:N."""
+    has_gpu = device != "cpu" and torch.cuda.is_available()
+    return torch.device(("cuda" if device == "auto" else device) if has_gpu else "cpu")
+
+
+def has_faiss_for(device: torch.device) -> bool:
+    """Whether FAISS can search on a device, and it is a GPU."""
+    if device.type != "cuda":
+        return False
+    if importlib.util.find_spec("faiss") is None:
+        return False
+    import faiss
+
+    return hasattr(faiss, "StandardGpuResources") and (device.index or 0) < faiss.get_num_gpus()
+
+
+def nearest(
+    query_QD: AnyVectors, gallery_GD: AnyVectors, k: int, device: torch.device
+) -> tuple[Vectors, Ids]:
+    """(Q, k) largest inner products of each query in descending order, and their gallery rows.
+
+    FAISS finds them, on the CPU, too, so that every machine tests it. `k` is at most the size of
+    the gallery, and on a GPU `_MOST`.
+    """
+    import faiss
+
+    sides = [np.ascontiguousarray(one[:], dtype=np.float32) for one in (query_QD, gallery_GD)]
+    if device.type == "cpu":
+        found: tuple[Vectors, Ids] = faiss.knn(*sides, k, faiss.METRIC_INNER_PRODUCT)
+        return found
+    limit = torch.cuda.mem_get_info(device)[0] // _SHARE
+    number = -1 if device == torch.device("cuda") else device.index  # -1: the current one
+    on_gpu: tuple[Vectors, Ids] = faiss.knn_gpu(
+        *(_resources(number), *sides, k),
+        metric=faiss.METRIC_INNER_PRODUCT,
+        device=number,
+        vectorsMemoryLimit=limit,
+        queriesMemoryLimit=limit,
+    )
+    return on_gpu
+
+
+@cache
+def _resources(_gpu: int) -> Any:
+    """What FAISS needs on a GPU, which all searches share: each would reserve memory."""
+    import faiss
+
+    resources = faiss.StandardGpuResources()
+    resources.setTempMemory(_SCRATCH_BYTES)
+    return resources
 
 
 def hits(search: ClassSearch, device: str, top: int, rows: range) -> np.ndarray:

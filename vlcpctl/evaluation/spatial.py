@@ -1,16 +1,19 @@
-"""Spatial disorder between checkpoints: which are compared on which tasks, and their angles.
+"""Spatial disorder: how angles between embeddings change between checkpoints (Mod-X).
 
 Each checkpoint embeds every task once, and its embeddings are dropped after their last use.
+Shapes: I distinct images, T distinct texts, P pairs, Q queries, D dimensions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any, final
+
+import numpy as np
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import Incompatible, UsageError
@@ -19,7 +22,19 @@ from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.rows import Row, checkpoint_fields, own_rows, place_of
 from vlcpctl.evaluation.samples import Samples, require_split
+from vlcpctl.evaluation.search.galleries import UNITE, Captioned, Embeddings, Search, gather
+from vlcpctl.evaluation.search.vectors import Ids, exact_scores
 from vlcpctl.files.rows import run_label
+from vlcpctl.metrics.angles import (
+    CHANGE_BINS,
+    ROTATION_BINS,
+    Angles,
+    pair_changes,
+    rotations,
+    self_angle_changes,
+    shares,
+    tally,
+)
 
 _MEASURED = ("metrics", "degrees", "n_images", "n_texts")
 
@@ -52,7 +67,6 @@ class Spatial(Evaluator):
     def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """See `Evaluator`; raises Incompatible for embeddings of different width."""
         from vlcpctl.evaluation.embedding import embed
-        from vlcpctl.evaluation.spatial.angles import spatial
 
         by = self._compared[session]
         (task,) = row.tasks
@@ -145,3 +159,67 @@ def _chains(manifests: Sequence[CheckpointManifest]) -> list[list[int]]:
 def _run_of(manifest: CheckpointManifest) -> str:
     """The run's name in reports."""
     return run_label(manifest.run, manifest.alpha)
+
+
+def spatial(
+    samples: Captioned, before: Embeddings, after: Embeddings, device: str
+) -> dict[str, Any]:
+    """Measure how angles changed from an earlier model to a later one: the fields of a row.
+
+    `metrics` are means in degrees and shares in percent (None without angles), `degrees` counts of
+    angles by degree. Identical content is one sample. A pair counts in `imav_i2t` if the earlier
+    model ranks a text of the image first, and in `imav_t2i` if it ranks an image of the text first;
+    of several right answers, the nearest makes the pair.
+    """
+    images = before.image_ID[:], after.image_ID[:]
+    texts = before.text_TD[:], after.text_TD[:]
+    found = {
+        "sam_image": self_angle_changes(*images),
+        "sam_text": self_angle_changes(*texts),
+        "ram_image": tally(rotations(*images)),
+        "ram_text": tally(rotations(*texts)),
+    }
+    ways = gather([samples], UNITE).searches(before, before)  # a gallery of one part keeps its rows
+    for way, search in ways.items():
+        image_P, text_P = _first_pairs(search, device).T[:: 1 if way == "i2t" else -1]
+        then, now = ((one.image_ID[image_P], one.text_TD[text_P]) for one in (before, after))
+        found[f"imav_{way}"] = tally(pair_changes(then, now))
+    return {
+        "metrics": _metrics(found),
+        "degrees": {name: _trimmed(angles) for name, angles in found.items()},
+        "n_images": len(before.image_ID),
+        "n_texts": len(before.text_TD),
+    }
+
+
+def _metrics(found: Mapping[str, Angles]) -> dict[str, float | None]:
+    metrics: dict[str, float | None] = {}
+    for measure, angles in found.items():
+        ends = ROTATION_BINS if measure.startswith("ram") else CHANGE_BINS
+        metrics[f"{measure}_mean"] = angles.mean if angles.count else None
+        values = shares(angles.counts, ends) if angles.count else [None] * len(ends)
+        for low, high, value in zip((0, *ends), ends, values, strict=False):
+            metrics[f"{measure}_{low}_{high}"] = value
+    return metrics
+
+
+def _first_pairs(search: Search, device: str) -> Ids:
+    """(P, 2) rows of queries with a right answer at rank 1, and of the best of their right answers.
+
+    A tie is never a hit.
+    """
+    from vlcpctl.evaluation.search.count import ranks
+
+    worst, _ = ranks(search, device, top=1)
+    owner_A, right_A = search.right_A2.T
+    score_A = exact_scores(search.query_QD, search.gallery_GD, owner_A, right_A)
+    order = np.lexsort((score_A, owner_A))
+    ends_Q = np.searchsorted(owner_A, np.arange(len(search)), side="right")
+    best_Q = right_A[order][ends_Q - 1]
+    (first,) = np.nonzero(worst[0] == 0)
+    return np.stack([first, best_Q[first]], 1)
+
+
+def _trimmed(angles: Angles) -> list[int]:
+    """The counts without the zeros at the end."""
+    return [int(count) for count in np.trim_zeros(angles.counts, "b")]

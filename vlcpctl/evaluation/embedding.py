@@ -17,7 +17,7 @@ from vlcpctl.core.console import progress
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.eval_batches import EvalImages, read_views
 from vlcpctl.data.precomputed.store import VectorFile, write_vectors
-from vlcpctl.evaluation.embedding_cache import Cached, Key
+from vlcpctl.evaluation.embedding_cache import Key
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.samples import Samples
 from vlcpctl.evaluation.search.galleries import Embeddings
@@ -180,7 +180,12 @@ def embedded(session: Session, things: Things) -> Embedded:
     """
     evaluator = session.evaluator
     cache = evaluator.cache if things.caches else None
-    found = None if cache is None else _stored(session, things)
+    stored = None if cache is None else cache.get(key_in_cache(session, things.about))
+    found = None
+    # Labelled images that cannot be decoded are left out there; here they may be refused.
+    if stored is not None and (things.skips or not stored[1]):
+        vectors, facts = stored
+        found = Embedded(vectors, {int(row): why for row, why in facts.get("flaws", ())})
     if evaluator.embeds_share:
         _keep_share(session, things, found)
         return Embedded(_none(session), {})
@@ -190,8 +195,7 @@ def embedded(session: Session, things: Things) -> Embedded:
     found = _computed(session, things) if shards is None else _joined(session, things)
     if cache is not None and (shards is None or shards.index is None):
         facts = {"flaws": [[row, why] for row, why in found.flaws.items()]} if found.flaws else {}
-        kept = Cached(found.vectors[:], things.samples, facts)
-        cache.put(key_in_cache(session, things.about), kept)
+        cache.put(key_in_cache(session, things.about), found.vectors[:], things.samples, facts)
     return found
 
 
@@ -203,16 +207,6 @@ def _computed(session: Session, things: Things) -> Embedded:
     found = np.concatenate(parts)
     _require_finite(session, things, found)
     return Embedded(found, flaws)
-
-
-def _stored(session: Session, things: Things) -> Embedded | None:
-    """What the cache has; None if it has nothing of this."""
-    cache = session.evaluator.cache
-    found = None if cache is None else cache.get(key_in_cache(session, things.about))
-    # Labelled images that cannot be decoded are left out there; here they may be refused.
-    if found is None or (found.facts and not things.skips):
-        return None
-    return Embedded(found.embeddings, {int(row): why for row, why in found.facts.get("flaws", ())})
 
 
 def key_in_cache(session: Session, about: Mapping[str, Any]) -> Key:

@@ -21,7 +21,6 @@ from vlcpctl.data.classification.data_sets import DataSet, TaskData, open_data_s
 from vlcpctl.data.classification.prompts import read_templates
 from vlcpctl.data.tasks.class_names import distinct_labels
 from vlcpctl.data.tasks.samples import Tolerance
-from vlcpctl.evaluation.embedding_cache import Cached
 from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.rank_files import Named, plan_ranks
@@ -229,7 +228,7 @@ class Zeroshot(Evaluator):
 
         For a shard, its share of the prompts is stored, and none are returned.
         """
-        from vlcpctl.evaluation.classification.class_vectors import class_embeddings
+        from vlcpctl.evaluation.classification.labelled_sets import class_embeddings
         from vlcpctl.evaluation.embedding import embedded, key_in_cache, texts_of
 
         prompts = [given.prompts[place] for place in given.first_classes.tolist()]
@@ -240,7 +239,7 @@ class Zeroshot(Evaluator):
             key = key_in_cache(session, {**about, "what": "classes"})
             found = None if cache is None or self.embeds_share else cache.get(key)
             if found is not None:
-                return found.embeddings
+                return found[0]
             every = [text for own in prompts for text in own]
             things = texts_of(session, every, about, given.data.name, "prompts")
             text_PD = embedded(session, things).vectors
@@ -248,7 +247,7 @@ class Zeroshot(Evaluator):
                 return text_PD[:]
             class_KD = class_embeddings(prompts, text_PD)
             if cache is not None:
-                cache.put(key, Cached(class_KD, ()))
+                cache.put(key, class_KD, (), {})
             return class_KD
 
         return session.once(given.digest, embed_them)

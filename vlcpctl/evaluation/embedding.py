@@ -200,11 +200,11 @@ def embedded(session: Session, things: Things) -> Embedded:
 
 
 def _computed(session: Session, things: Things) -> Embedded:
-    parts, flaws = [_none(session)], dict[int, str]()
+    parts, flaws = [], dict[int, str]()
     for part, bad in _batches(session, things, range(_count(session, things))):
         parts.append(part)
         flaws |= bad
-    found = np.concatenate(parts)
+    found = np.concatenate(parts) if parts else _none(session)
     _require_finite(session, things, found)
     return Embedded(found, flaws)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from vlcpctl import __version__
 from vlcpctl.checkpoints.manifest import CheckpointManifest
@@ -60,8 +60,6 @@ class Evaluator(ABC):
     workers: int | None = None  # None: auto
     nproc: int = 1  # processes that embed
     embedding_cache: Path | None = None
-
-    queries: ClassVar[str] = "query"  # what --save-ranks has a row for
 
     # What is open while rows are measured.
     pool: Pool = field(default=ALONE, init=False)
@@ -268,7 +266,7 @@ def plan_lines(evaluator: Evaluator, sessions: Iterable[Session]) -> Iterator[st
         if session.embeddings is not None:
             yield f"{session.label}: embeddings to {session.embeddings}"
     if evaluator.ranks is not None:
-        yield f"ranks of every {evaluator.queries} to {evaluator.ranks.out}"
+        yield f"ranks to {evaluator.ranks.out}"
 
 
 def evaluate(evaluator: Evaluator, sessions: Sequence[Session]) -> Iterator[dict[str, Any]]:

@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn.functional import linear
 
-from vlcpctl.core.console import say, warn
+from vlcpctl.core.console import warn
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import BadInput, Diverged
 from vlcpctl.evaluation.classification.labelled_sets import Images, LabelledSet
@@ -184,14 +184,18 @@ def judged(probe: Probe, test: Images, place_C: Ids) -> dict[str, Any]:
     }
 
 
-def number_of(classes: Ids, count: int) -> Ids:
+def number_of(classes: Ids, count: int, what: str) -> Ids:
     """(count,) index of each class among those that occur, -1 for the others.
 
-    >>> number_of(np.array([3, 1, 3]), 5).tolist()
+    Raises BadInput, naming `what`, unless two or more occur.
+
+    >>> number_of(np.array([3, 1, 3]), 5, "run/00").tolist()
     [-1, 0, -1, 1, -1]
     """
     found: Ids = np.full(count, -1, dtype=np.int64)
     present = np.unique(classes)
+    if len(present) < 2:
+        raise BadInput(f"{what}: all training images have one class; a probe needs two or more")
     found[present] = np.arange(len(present))
     return found
 
@@ -213,10 +217,8 @@ def measured(
     what = f"{session.checkpoint} on {train_set.name}"
     # Only classes with training images get weights: the others would only be pushed away from every
     # image, and still take part in the softmax.
-    place_C = number_of(train.label_N, len(train_set.data.classes))
+    place_C = number_of(train.label_N, len(train_set.data.classes), what)
     data = labelled(train, place_C, torch_device(session.evaluator.device))
-    if data.classes < 2:
-        raise BadInput(f"{what}: all training images have one class; a probe needs two or more")
     strength = how.strength or _chosen(how, data, train.keys, what)
     probe = fitted(data, strength)
     if not probe.is_finite:
@@ -253,21 +255,18 @@ def _chosen(how: LinearProbe, data: LabelledFeatures, keys: list[str], what: str
             f"{what}: of {len(keys)} training images, {len(held.label_N)} are held out to "
             "choose the strength; use another --held-out, or give --strength"
         )
-    found: dict[float, float] = {}
     start: Probe | None = None
-    falls = 0
+    chosen, most, falls = STRENGTHS[0], -1.0, 0
     # From strong to weak, each started from the last: neighbouring optima are close, so that
-    # L-BFGS needs few steps. `max` keeps the first of ties, the strongest.
+    # L-BFGS needs few steps.
     for strength in STRENGTHS:
         probe = fitted(rest, strength, start, LOOSE)
         if not probe.is_finite:
             continue
-        found[strength], start = accuracy(probe, held), probe
-        falls = falls + 1 if found[strength] < max(found.values()) else 0
+        start, score = probe, accuracy(probe, held)
+        falls = falls + 1 if score < most else 0
+        if score > most:
+            chosen, most = strength, score
         if falls == FALLS:
             break
-    if not found:  # nor is there one with all images
-        return STRENGTHS[0]
-    best = max(found, key=found.__getitem__)
-    say(f"{what}: strength {best:g}, {found[best]:.2f} % of {len(held.label_N)} held-out images")
-    return best
+    return chosen

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
-from vlcpctl.core.console import progress, say
+from vlcpctl.core.console import progress
 from vlcpctl.core.devices import to_device, torch_device
-from vlcpctl.core.errors import BadInput, Diverged
+from vlcpctl.core.errors import Diverged
 from vlcpctl.core.seeds import generator
 from vlcpctl.core.transform import EXACT, ImageTransform
 from vlcpctl.data.classification.labelled_images import Flaw
@@ -60,9 +60,7 @@ def measured(
     what = f"{session.checkpoint} on {train_set.name}"
     label_N = train_set.images.labels[: train_set.count]
     # Classes without a training image get no weights, as in the other probe.
-    place_C = number_of(label_N, len(train_set.data.classes))
-    if place_C.max() < 1:
-        raise BadInput(f"{what}: all training images have one class; a probe needs two or more")
+    place_C = number_of(label_N, len(train_set.data.classes), what)
     test = test_set.embedded(session, how.tolerance, TEST)
     best, acc1, skipped = None, 0.0, 0
     for epoch, (probe, flaws) in enumerate(_epochs(session, how, train_set, place_C), 1):
@@ -79,10 +77,6 @@ def measured(
         if best is None or acc1 > best["metrics"]["acc1"]:  # of equal ones the first
             best = {**found, "best_epoch": epoch}
     assert best is not None
-    say(
-        f"{what}: {best['metrics']['acc1']:.2f} % at epoch {best['best_epoch']} of "
-        f"{how.epoch_count}, chosen on split {test_set.split}; {acc1:.2f} % at the last one"
-    )
     total = train_set.count + len(train_set.images.flaws)
     counts = {"n_train": total - skipped, "n_skipped": skipped + test.skipped}
     return {**best, **counts, "last_acc1": acc1}

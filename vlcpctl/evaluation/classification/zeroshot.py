@@ -5,11 +5,11 @@ The nearest class is predicted. Shapes: C classes, K candidates, N images, D dim
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import pyarrow as pa
@@ -77,8 +77,6 @@ class Zeroshot(Evaluator):
     classes: str = "all"
     split: str = "test"
     tolerance: Tolerance  # of images that cannot be read
-
-    queries: ClassVar[str] = "image"
 
     def plan(self) -> list[Session]:
         """See `Evaluator`."""
@@ -148,20 +146,18 @@ class Zeroshot(Evaluator):
     def _rows(self, checkpoint: RunCheckpoint, places: Sequence[TaskPlace]) -> list[Row]:
         """A row for each data set, and one with the mean over those outside streams."""
         common = {"evaluator": "zeroshot", "split": self.split, "limit": self.limit}
-        how = self.arithmetic_options()
-        each = [
-            {
-                **_protocol(
-                    self.classes if isinstance(one.data, TaskData) else "all",
-                    one.digest,
-                    one.united,
-                    how,
-                ),
-                "n_classes": len(one.prompts),
-                "prompts": one.digest,
-            }
-            for one in self._data_sets
-        ]
+
+        def protocol(which: str, prompts: str, united: int) -> dict[str, Any]:
+            options = {"classes": which, "prompts": prompts, **self.arithmetic_options()}
+            if united:  # a tie with such a class is no miss
+                options["united"] = united
+            return {"protocol": f"{which}-classes", "options": options, "prompts": prompts}
+
+        each = []
+        for one in self._data_sets:
+            which = self.classes if isinstance(one.data, TaskData) else "all"
+            about = protocol(which, one.digest, one.united)
+            each.append({"n_classes": len(one.prompts), **about})
         found = own_rows(checkpoint, places, common, _MEASURED, each)
         # A model without a run yet, evaluated alone, may start any stream: tasks do not count.
         has_run = bool(checkpoint.chain.tasks) or checkpoint.chain.step is not None
@@ -183,8 +179,7 @@ class Zeroshot(Evaluator):
             "task": f"average of {len(members)}",
             "tasks": [one.data.name for one in members],
             **data_fields([places[number] for number in outside]),
-            **_protocol("all", digest, sum(one.united for one in members), how),
-            "prompts": digest,
+            **protocol("all", digest, sum(one.united for one in members)),
         }
         return [*found, Row(tuple(outside), row_fields(checkpoint, average), _MEASURED)]
 
@@ -195,7 +190,7 @@ class Zeroshot(Evaluator):
 
     def _classify(self, session: Session, row: Row, number: int) -> dict[str, Any]:
         """The accuracies on one data set; the ranks are saved, if there is a file for them."""
-        from vlcpctl.evaluation.search.count import counted, device_of, exact_ranks
+        from vlcpctl.evaluation.search.count import exact_ranks, ranks
         from vlcpctl.evaluation.search.galleries import Search
 
         given, opened = self._data_sets[number], self._sets[number]
@@ -205,7 +200,7 @@ class Zeroshot(Evaluator):
         right = np.stack([np.arange(len(candidate_N)), candidate_N], axis=1)
         search, device = Search.of(images.feature_ND, class_KD, right), session.evaluator.device
         if self.ranks is None:
-            worst, best = counted(search, device_of(device), max(CUTOFFS))
+            worst, best = ranks(search, device, max(CUTOFFS))
         else:
             worst, best, *wrong = exact_ranks(search, device)
             # Of the first class of each candidate.
@@ -251,14 +246,3 @@ class Zeroshot(Evaluator):
             return class_KD
 
         return session.once(given.digest, embed_them)
-
-
-def _protocol(which: str, digest: str, united: int, how: Mapping[str, Any]) -> dict[str, Any]:
-    """The protocol, and the options that decide the numbers: `how` are those of the arithmetic.
-
-    `united` is among them only where classes were united: a tie with such a class is no miss.
-    """
-    options: dict[str, Any] = {"classes": which, "prompts": digest, **how}
-    if united:
-        options["united"] = united
-    return {"protocol": f"{which}-classes", "options": options}

@@ -115,18 +115,13 @@ class Retrieval(Evaluator):
 
     def embedded(self) -> dict[str, Any]:
         """See `Evaluator`; which galleries are made of the embeddings does not matter."""
-        tasks, distractors = self.tasks, self.distractors or ()
-        checkpoints = [CheckpointManifest.read(path).content for path in self.checkpoints]
         return {
-            "checkpoints": checkpoints,
+            **self._data(),
+            "checkpoints": [CheckpointManifest.read(path).content for path in self.checkpoints],
             "gallery_checkpoint": self._index and self._index.manifest.content,
-            "tasks": [task.content for task in tasks],
-            "distractors": [task.content for task in distractors],
+            "distractors": [task.content for task in self.distractors or ()],
             "distractors_by": self.distractors_by,
             "protocol": self.protocol,
-            "split": "+".join(self.splits),
-            "limit": self.limit,
-            "sample": self.sample,
         }
 
     def embed(self, session: Session) -> None:
@@ -253,13 +248,15 @@ class Retrieval(Evaluator):
 
     def _identity(self, session: Session) -> dict[str, Any]:
         """The identity of the saved embeddings of a checkpoint."""
+        about = {"checkpoint": session.manifest.content, **self._data()}
+        return {**about, **self.arithmetic_options()}
+
+    def _data(self) -> dict[str, Any]:
         return {
-            "checkpoint": session.manifest.content,
             "tasks": [task.content for task in self.tasks],
             "split": "+".join(self.splits),
             "limit": self.limit,
             **({} if self.sample is None else {"sample": self.sample}),
-            **self.arithmetic_options(),
         }
 
 

@@ -425,26 +425,20 @@ def hits(search: ClassSearch, device: str, top: int, rows: range) -> np.ndarray:
     """
     found = np.zeros((2, len(search.ends_M), len(rows), top), np.bool_)
     for first in range(rows.start, rows.stop, _ROWS):
-        own = range(first, min(first + _ROWS, rows.stop))
-        block = search.of_rows(own)
-        place = slice(own.start - rows.start, own.stop - rows.start)
-        found[:, :, place] = _hits(block, device_of(device), top)
-    return found
-
-
-def _hits(search: ClassSearch, device: torch.device, top: int) -> np.ndarray:
-    lists = _best_right_lists(search, top)
-    edge_QR = _descending(lists.transpose(1, 0, 2).reshape(lists.shape[1], -1))
-    edge_QR[:, 1:][edge_QR[:, 1:] == edge_QR[:, :-1]] = -np.inf  # each once
-    edge_QR = _descending(edge_QR)[:, : max(1, int(np.isfinite(edge_QR).sum(axis=1).max()))]
-    counts = outranked(search, edge_QR, _classes(search), device, top).counts
-    found = np.zeros((2, len(lists), len(edge_QR), top), np.bool_)
-    for part, best_QR in enumerate(lists):
-        number = (edge_QR[:, None, :] == best_QR[:, :, None]).argmax(axis=2)
-        for hit, count_QR in zip(found[:, part], counts[:, part], strict=True):
-            at = np.arange(top) + np.take_along_axis(count_QR, number, axis=1)
-            query, right = np.nonzero(np.isfinite(best_QR) & (at < top))
-            hit[query, at[query, right]] = True
+        block = search.of_rows(range(first, min(first + _ROWS, rows.stop)))
+        lists = _best_right_lists(block, top)
+        edge_QR = _descending(lists.transpose(1, 0, 2).reshape(lists.shape[1], -1))
+        edge_QR[:, 1:][edge_QR[:, 1:] == edge_QR[:, :-1]] = -np.inf  # each once
+        edge_QR = _descending(edge_QR)
+        edge_QR = edge_QR[:, : max(1, int(np.isfinite(edge_QR).sum(axis=1).max()))]
+        counts = outranked(block, edge_QR, _classes(block), device_of(device), top).counts
+        own = slice(first - rows.start, first - rows.start + len(edge_QR))
+        for part, best_QR in enumerate(lists):
+            number = (edge_QR[:, None, :] == best_QR[:, :, None]).argmax(axis=2)
+            for hit, count_QR in zip(found[:, part, own], counts[:, part], strict=True):
+                at = np.arange(top) + np.take_along_axis(count_QR, number, axis=1)
+                query, right = np.nonzero(np.isfinite(best_QR) & (at < top))
+                hit[query, at[query, right]] = True
     return found
 
 

@@ -166,8 +166,7 @@ class Evaluator(ABC):
             return None
         from vlcpctl.data.loading.eval_batches import Kept
 
-        facts = {name: value for name, value in about.items() if name != "checkpoint"}
-        return Kept(content_id({**facts, "batch_size": self.batch_size}), self._room)
+        return Kept(content_id({**about, "batch_size": self.batch_size}), self._room)
 
 
 @final
@@ -188,11 +187,6 @@ class Session:
         self.rows = rows
         self.embeddings: Path | None = None
         self._kept: dict[Hashable, Any] = {}
-
-    @property
-    def label(self) -> str:
-        """The run and step of the checkpoint, for the lines of a plan."""
-        return f"{self.manifest.run} step {self.manifest.step}"
 
     @property
     def largest(self) -> Row:
@@ -258,13 +252,14 @@ def plan_lines(evaluator: Evaluator, sessions: Iterable[Session]) -> Iterator[st
     if (several := len(evaluator.checkpoints)) > 1:
         yield f"images decoded once for {several} checkpoints, within 1/{_SHARE} of free memory"
     for session in sessions:
+        label = f"{session.manifest.run} step {session.manifest.step}"
         for row in session.rows:
             about, since = row.fields, row.fields.get("since")
             then = f" since {since['run']} step {since['step']}" if since else ""
             tasks = ", ".join(about["tasks"])
-            yield f"{session.label}{then}: {about['gallery']} gallery of {tasks}"
+            yield f"{label}{then}: {about['gallery']} gallery of {tasks}"
         if session.embeddings is not None:
-            yield f"{session.label}: embeddings to {session.embeddings}"
+            yield f"{label}: embeddings to {session.embeddings}"
     if evaluator.ranks is not None:
         yield f"ranks to {evaluator.ranks.out}"
 

@@ -121,7 +121,7 @@ class LabelledSet:
         keys = [self.images.key(row) for row in range(self.count)]
         evaluator, view = session.evaluator, way.view(session.encoder.transform)
         about = images_of(self.data.content(self.split), self.split, keys, view)
-        about |= {"checkpoint": session.manifest.content, "what": way.what}
+        about |= {"what": way.what}
         batches = LabelledBatches(self.images, self.count, view, evaluator.batch_size)
         batches.kept = evaluator.kept(about)
         work = partial(parts_of, batches, evaluator.worker_count, way)

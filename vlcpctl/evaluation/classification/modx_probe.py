@@ -135,24 +135,18 @@ def full_batches(
 
     What is left at the end is dropped, unless the epoch has no full batch at all.
     """
-    features: list[Tensor] = []
-    labels: list[Tensor] = []
-    waiting, is_full = 0, False
-    for feature_BD, label_B in parts:
-        features.append(feature_BD)
-        labels.append(label_B)
-        waiting += len(label_B)
-        if waiting < size:
-            continue
-        is_full, all_ND, all_N = True, torch.cat(features), torch.cat(labels)
-        whole = waiting - waiting % size
+    rest: list[tuple[Tensor, Tensor]] = []
+    is_full = False
+    for part in parts:
+        all_ND, all_N = (torch.cat(side) for side in zip(*rest, part, strict=True))
+        whole = len(all_N) - len(all_N) % size
         # Copied: the last bits of products may depend on the address of what is multiplied.
         for start in range(0, whole, size):
-            end = start + size
+            end, is_full = start + size, True
             yield all_ND[start:end].clone(), all_N[start:end].clone()
-        features, labels, waiting = [all_ND[whole:]], [all_N[whole:]], waiting - whole
-    if waiting and not is_full:
-        yield torch.cat(features), torch.cat(labels)
+        rest = [(all_ND[whole:], all_N[whole:])]
+    if rest and not is_full:
+        yield from rest
 
 
 def train_view(own: ImageTransform) -> ImageTransform:

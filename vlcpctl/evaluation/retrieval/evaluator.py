@@ -31,8 +31,7 @@ from vlcpctl.models.configuration import (
 )
 
 if TYPE_CHECKING:  # they import torch
-    from vlcpctl.evaluation.retrieval.cross_modal import CrossModal
-    from vlcpctl.evaluation.retrieval.multi_modal import MultiModal
+    from vlcpctl.evaluation.retrieval.protocols import CrossModal, MultiModal
 
 CROSS_MODAL, MULTI_MODAL = "cross-modal", "multi-modal"
 _TWO_SPLITS = ("query", "gallery")
@@ -101,8 +100,7 @@ class Retrieval(Evaluator):
     @cached_property
     def _galleries(self) -> CrossModal | MultiModal:
         """What embeds and searches, by the protocol; galleries are kept for all checkpoints."""
-        from vlcpctl.evaluation.retrieval.cross_modal import CrossModal
-        from vlcpctl.evaluation.retrieval.multi_modal import MultiModal
+        from vlcpctl.evaluation.retrieval.protocols import CrossModal, MultiModal
 
         if self.protocol == MULTI_MODAL:
             return MultiModal(self._sources, self.duplicates, self.map_variant or DEFAULT_VARIANT)

@@ -92,12 +92,9 @@ class Evaluator(ABC):
         """Embed what the rows of the session's checkpoint need, and measure nothing."""
         raise NotImplementedError
 
-    def search(self, session: Session) -> bool:
-        """Store a shard's share of what the rows of the session's checkpoint are measured from.
-
-        Whether there is any such work; there is none unless it is overridden.
-        """
-        return False
+    def search(self, session: Session) -> None:
+        """Store a shard's share of what the rows are measured from; nothing unless overridden."""
+        return
 
     def read_checkpoints(self) -> dict[Path, RunCheckpoint]:
         """Each checkpoint's manifest and its place in its run.
@@ -298,15 +295,12 @@ def shards_before_rows(evaluator: Evaluator, sessions: Sequence[Session]) -> boo
         for session in sessions:
             evaluator.embed(session)
             session.drop()
-        was_complete = shards.complete()
-        say(f"{shards.out}: shard {shards.index} of {shards.count} is complete")
-        if was_complete:
+        if shards.complete():  # before this command
             evaluator.embeds_share = False
             try:
-                has_searched = [evaluator.search(session) for session in sessions]
+                for session in sessions:
+                    evaluator.search(session)
             except MissingShard as error:
                 say(f"nothing to search yet: {error}")
-                return False
-            if any(has_searched):
-                say(f"{shards.out}: shard {shards.index} of {shards.count} has searched its share")
+        say(f"{shards.out}: shard {shards.index} of {shards.count} is complete")
     return False

@@ -124,16 +124,12 @@ def _pairs(
             f"{path} is the only checkpoint of run {name!r} here; give another of that run, or "
             "leave it out (two runs are compared with one checkpoint of each)"
         )
-    return [pair for chain in chains for pair in _along(chain, between)]
-
-
-def _along(chain: list[int], between: str) -> list[tuple[int, int]]:
-    """The pairs of a chain to compare, ordered by their later checkpoint."""
-    places = range(len(chain))
-    neighbours = {*pairwise(places), (0, len(chain) - 1)}
-    wanted = combinations(places, 2) if between == "all" else neighbours
-    pairs = sorted(wanted, key=lambda pair: pair[::-1])
-    return [(chain[before], chain[after]) for before, after in pairs]
+    found = []
+    for chain in chains:  # its pairs, ordered by their later checkpoint
+        neighbours = {*pairwise(chain), (chain[0], chain[-1])}
+        wanted = combinations(chain, 2) if between == "all" else neighbours
+        found += sorted(wanted, key=lambda pair: [chain.index(one) for one in pair[::-1]])
+    return found
 
 
 def _chains(manifests: Sequence[CheckpointManifest]) -> list[list[int]]:

@@ -97,11 +97,6 @@ class LabelledSet:
         self.data, self.split, self.limit = data, split, limit
         self.has_warned = False
 
-    @property
-    def name(self) -> str:
-        """The data set's name in rows."""
-        return self.data.name
-
     @cached_property
     def images(self) -> LabelledImages:
         """The labelled images, and the flaws of those that cannot be used."""
@@ -134,7 +129,7 @@ class LabelledSet:
                 left_out = np.setdiff1d(own, rows).tolist()
                 yield image_BD, dict(zip(left_out, (flaw.why for flaw in flaws), strict=True))
 
-        what = f"{self.name} ({self.split})"
+        what = f"{self.data.name} ({self.split})"
         found = embedded(
             session, Things(about, computed, self.count, what, "images", keys, skips=True)
         )
@@ -160,13 +155,13 @@ class LabelledSet:
         more = f"; and {len(flaws) - _FLAWS_SHOWN} more" if len(flaws) > _FLAWS_SHOWN else ""
         if not tolerance.allows(len(flaws), total):
             raise TooManySkipped(
-                f"{self.name}: {len(flaws)} of {total} images cannot be used, more than "
+                f"{self.data.name}: {len(flaws)} of {total} images cannot be used, more than "
                 f"--max-skip {tolerance.text}: {named}{more}"
             )
         if flaws and not self.has_warned:
-            warn(f"{self.name}: left out {len(flaws)} of {total} images: {named}{more}")
+            warn(f"{self.data.name}: left out {len(flaws)} of {total} images: {named}{more}")
         if len(flaws) == total:
-            raise BadInput(f"{self.name}: no image is left to evaluate on")
+            raise BadInput(f"{self.data.name}: no image is left to evaluate on")
         self.has_warned = True
 
 

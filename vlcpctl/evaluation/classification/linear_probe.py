@@ -214,7 +214,7 @@ def measured(
     few, and TooManySkipped if too many images cannot be read.
     """
     train, test = (one.embedded(session, how.tolerance) for one in (train_set, test_set))
-    what = f"{session.checkpoint} on {train_set.name}"
+    what = f"{session.checkpoint} on {train_set.data.name}"
     # Only classes with training images get weights: the others would only be pushed away from every
     # image, and still take part in the softmax.
     place_C = number_of(train.label_N, len(train_set.data.classes), what)

@@ -57,7 +57,7 @@ def measured(
     Raises Diverged if features or a probe are not finite, BadInput if images or classes are too
     few, and TooManySkipped if too many images cannot be read.
     """
-    what = f"{session.checkpoint} on {train_set.name}"
+    what = f"{session.checkpoint} on {train_set.data.name}"
     label_N = train_set.images.labels[: train_set.count]
     # Classes without a training image get no weights, as in the other probe.
     place_C = number_of(label_N, len(train_set.data.classes), what)
@@ -105,7 +105,7 @@ def _epochs(
         [weight_CD, bias_C], lr=how.rate, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY
     )
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, how.epoch_count)
-    what, steps = f"{session.checkpoint} on {train_set.name}", 0
+    what, steps = f"{session.checkpoint} on {train_set.data.name}", 0
     with progress(f"{what}: images", how.epoch_count * count, "images") as bar:
 
         def read(flaws: list[Flaw]) -> Iterator[tuple[Tensor, Tensor]]:

@@ -129,12 +129,11 @@ class Retrieval(Evaluator):
             numbers = list(range(len(self.tasks)))
         self._galleries.embed(session, numbers)
 
-    def search(self, session: Session) -> bool:
+    def search(self, session: Session) -> None:
         """See `Evaluator`."""
         for row in session.rows:
             self._galleries.find(session, row)
         session.drop()
-        return True
 
     def finish(self, session: Session) -> None:
         """Save the embeddings of every task, if --save-embeddings is given."""

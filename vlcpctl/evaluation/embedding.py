@@ -44,7 +44,7 @@ class Things:
     """`count` things of one `kind` to embed: `batches` computes those with some numbers.
 
     `about` identifies them in the cache, where the checkpoint and the arithmetic come to it; `what`
-    names the data in messages; `samples` are the keys of what the things are of. With `skips`,
+    names the model and the data in messages; `samples` are the keys of what the things are of. With `skips`,
     those that cannot be read are left out; without `caches`, the cache is not asked.
     """
 
@@ -73,10 +73,9 @@ def embed(session: Session, samples: Samples) -> Embeddings:
         about = images_of(data, split, firsts, session.encoder.transform)
         work = partial(_images, _read(session, samples, images.first_D, about))
         batches = partial(session.results, work)
-        each_image = Things(about, batches, len(images.names), slug, "images", firsts)
-        each_text = texts_of(
-            session, texts.names, _of("texts", data, split, own), slug, "texts", own
-        )
+        what, of_texts = f"{session.checkpoint} on {slug}", _of("texts", data, split, own)
+        each_image = Things(about, batches, len(images.names), what, "images", firsts)
+        each_text = texts_of(session, texts.names, of_texts, what, "texts", own)
         with session.timed("embed", task=slug, images=each_image.count, texts=each_text.count):
             found = (embedded(session, one).vectors for one in (each_image, each_text))
             return Embeddings(*found)
@@ -96,7 +95,7 @@ def fuse(session: Session, samples: Samples) -> AnyVectors:
         texts = [pair[1] for pair in pairs.names]
         work = partial(_pairs, _read(session, samples, pairs.first_D, about), texts, size)
         batches = partial(session.results, work)
-        what = f"{slug} ({samples.name})"
+        what = f"{session.checkpoint} on {slug} ({samples.name})"
         things = Things(about, batches, len(texts), what, "pairs", firsts)
         with session.timed("embed", task=slug, split=samples.name, pairs=things.count):
             return embedded(session, things).vectors
@@ -205,7 +204,7 @@ def _computed(session: Session, things: Things) -> Embedded:
         parts.append(part)
         flaws |= bad
     found = np.concatenate(parts) if parts else _none(session)
-    _require_finite(session, things, found)
+    require_finite(found, f"{things.what}, {things.kind}")
     return Embedded(found, flaws)
 
 
@@ -214,20 +213,16 @@ def key_in_cache(session: Session, about: Mapping[str, Any]) -> Key:
     return {"checkpoint": session.manifest.content, **session.evaluator.numeric(), **about}
 
 
-def _in_shards(session: Session, things: Things) -> dict[str, Any]:
-    return {"checkpoint": session.manifest.content, **things.about}
-
-
 def _keep_share(session: Session, things: Things, stored: Embedded | None) -> None:
     """Store what a shard has of the things, from the cache or computed."""
     shards, size = session.evaluator.shards, session.evaluator.batch_size
     assert shards is not None
-    about, count = _in_shards(session, things), _count(session, things)
+    about, count = {"checkpoint": session.manifest.content, **things.about}, _count(session, things)
 
     def results(numbers: range) -> Iterator[Batch]:
         if stored is None:
             for part, bad in _batches(session, things, numbers):
-                _require_finite(session, things, part)
+                require_finite(part, f"{things.what}, {things.kind}")
                 yield part, bad
             return
         kept = np.setdiff1d(np.arange(things.count), list(stored.flaws))
@@ -256,7 +251,10 @@ def _keep_share(session: Session, things: Things, stored: Embedded | None) -> No
 
 def _joined(session: Session, things: Things) -> Embedded:
     """What all shards have stored, mapped if nothing is left out."""
-    shards, about = session.evaluator.shards, _in_shards(session, things)
+    shards, about = (
+        session.evaluator.shards,
+        {"checkpoint": session.manifest.content, **things.about},
+    )
     assert shards is not None
     if not things.skips:
         files = shards.files(about)
@@ -273,15 +271,10 @@ def _batches(session: Session, things: Things, numbers: range) -> Iterator[Batch
     """The batches with these numbers, with progress."""
     size = session.evaluator.batch_size
     count = max(min(numbers.stop * size, things.count) - numbers.start * size, 0)
-    what = f"{session.checkpoint} on {things.what}: {things.kind}"
-    with progress(what, count, things.kind) as bar:
+    with progress(f"{things.what}: {things.kind}", count, things.kind) as bar:
         for part, bad in things.batches(numbers):
             yield part, bad
             bar.advance(len(part) + len(bad))
-
-
-def _require_finite(session: Session, things: Things, part: Vectors) -> None:
-    require_finite(part, f"{session.checkpoint} on {things.what}, {things.kind}")
 
 
 def _count(session: Session, things: Things) -> int:

@@ -182,7 +182,7 @@ def spatial(
         found[f"imav_{way}"] = tally(pair_changes(then, now))
     return {
         "metrics": _metrics(found),
-        "degrees": {name: _trimmed(angles) for name, angles in found.items()},
+        "degrees": {name: np.trim_zeros(one.counts, "b").tolist() for name, one in found.items()},
         "n_images": len(before.image_ID),
         "n_texts": len(before.text_TD),
     }
@@ -214,8 +214,3 @@ def _first_pairs(search: Search, device: str) -> Ids:
     best_Q = right_A[order][ends_Q - 1]
     (first,) = np.nonzero(worst[0] == 0)
     return np.stack([first, best_Q[first]], 1)
-
-
-def _trimmed(angles: Angles) -> list[int]:
-    """The counts without the zeros at the end."""
-    return [int(count) for count in np.trim_zeros(angles.counts, "b")]

@@ -129,7 +129,7 @@ class LabelledSet:
                 left_out = np.setdiff1d(own, rows).tolist()
                 yield image_BD, dict(zip(left_out, (flaw.why for flaw in flaws), strict=True))
 
-        what = f"{self.data.name} ({self.split})"
+        what = f"{session.checkpoint} on {self.data.name} ({self.split})"
         found = embedded(
             session, Things(about, computed, self.count, what, "images", keys, skips=True)
         )

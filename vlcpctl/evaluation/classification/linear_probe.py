@@ -155,33 +155,36 @@ def accuracy(probe: Probe, data: LabelledFeatures) -> float:
     return 100 * float(np.mean(probe_ranks(probe, data)[0] == 1))
 
 
-def labelled(images: Images, place_C: Ids, device: torch.device) -> LabelledFeatures:
-    """The images on a device; `place_C` numbers the classes that have weights."""
-    return LabelledFeatures(
-        # Copied, so that the address of the features, and with it the last bits of products,
-        # does not depend on where they come from.
-        torch.from_numpy(images.feature_ND[:]).to(device, copy=True),
-        torch.from_numpy(place_C[images.label_N]).to(device),
-        int(place_C.max()) + 1,
-    )
-
-
 def judged(probe: Probe, test: Images, place_C: Ids) -> dict[str, Any]:
     """The fields of a row that a probe achieves on a split.
 
     An image whose class has no weights (-1 in `place_C`) is wrong.
     """
-    is_seen, count = place_C[test.label_N] >= 0, len(place_C)
-    seen = Images(test.feature_ND[np.flatnonzero(is_seen)], test.label_N[is_seen], [], 0)
-    worst, best = probe_ranks(probe, labelled(seen, place_C, probe.weight_CD.device))
-    rank_N = np.full(len(test.label_N), count + 1)  # unseen classes rank last: never a hit
-    rank_N[is_seen] = worst
+    place_N, count = place_C[test.label_N], len(place_C)
+    (seen,) = np.nonzero(place_N >= 0)
+    data = _on_device(test, seen, place_C, probe.weight_CD.device)
+    worst, best = probe_ranks(probe, data)
+    rank_N = np.full(len(place_N), count + 1)  # unseen classes rank last: never a hit
+    rank_N[seen] = worst
     return {
         "metrics": accuracies(tally(rank_N, test.label_N, count)),
-        "n_images": len(test.label_N),
-        "n_unseen": int(np.count_nonzero(~is_seen)),
+        "n_images": len(place_N),
+        "n_unseen": len(place_N) - len(seen),
         "n_ties": count_touched(worst, best),
     }
+
+
+def _on_device(
+    images: Images, rows: Ids | slice, place_C: Ids, device: torch.device
+) -> LabelledFeatures:
+    """Some images on a device; `place_C` numbers the classes that have weights."""
+    return LabelledFeatures(
+        # Copied, so that the address of the features, and with it the last bits of products,
+        # does not depend on where they come from.
+        torch.from_numpy(images.feature_ND[rows]).to(device, copy=True),
+        torch.from_numpy(place_C[images.label_N[rows]]).to(device),
+        int(place_C.max()) + 1,
+    )
 
 
 def number_of(classes: Ids, count: int, what: str) -> Ids:
@@ -202,7 +205,7 @@ def number_of(classes: Ids, count: int, what: str) -> Ids:
 
 def _chunks(data: LabelledFeatures) -> Iterator[LabelledFeatures]:
     pieces = zip(data.feature_ND.split(_CHUNK), data.label_N.split(_CHUNK), strict=True)
-    yield from (LabelledFeatures(feature, label, data.classes) for feature, label in pieces)
+    yield from (LabelledFeatures(*one, data.classes) for one in pieces)
 
 
 def measured(
@@ -218,7 +221,7 @@ def measured(
     # Only classes with training images get weights: the others would only be pushed away from every
     # image, and still take part in the softmax.
     place_C = number_of(train.label_N, len(train_set.data.classes), what)
-    data = labelled(train, place_C, torch_device(session.evaluator.device))
+    data = _on_device(train, slice(None), place_C, torch_device(session.evaluator.device))
     strength = how.strength or _chosen(how, data, train.keys, what)
     probe = fitted(data, strength)
     if not probe.is_finite:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -92,7 +92,10 @@ class Zeroshot(Evaluator):
 
     def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """See `Evaluator`; raises TooManySkipped if too many images cannot be read."""
-        found = [self._result(session, number) for number in row.tasks]
+        # Once for the data set's own row and for the average.
+        found = [
+            session.once(number, partial(self._classify, session, number)) for number in row.tasks
+        ]
         if len(found) == 1:
             return found[0]
         counts = {name: sum(one[name] for one in found) for name in _MEASURED[1:]}
@@ -183,12 +186,7 @@ class Zeroshot(Evaluator):
         }
         return [*found, Row(tuple(outside), row_fields(checkpoint, average), _MEASURED)]
 
-    def _result(self, session: Session, number: int) -> dict[str, Any]:
-        """The measured fields of one data set, once for its own row and for the average."""
-        own = next(row for row in session.rows if row.tasks == (number,))
-        return session.once(number, lambda: self._classify(session, own, number))
-
-    def _classify(self, session: Session, row: Row, number: int) -> dict[str, Any]:
+    def _classify(self, session: Session, number: int) -> dict[str, Any]:
         """The accuracies on one data set; the ranks are saved, if there is a file for them."""
         from vlcpctl.evaluation.search.count import exact_ranks, ranks
         from vlcpctl.evaluation.search.galleries import Search
@@ -208,7 +206,8 @@ class Zeroshot(Evaluator):
             answers = Named(names.take(pa.array(given.first_classes)))
             sides = Named(pa.array(images.keys, pa.string())), answers
             exact = 1 + worst[0], *(one[0] for one in wrong)
-            self.ranks.add(row, "i2c", sides, exact, names.take(pa.array(images.label_N)))
+            own = next(row for row in session.rows if row.tasks == (number,))
+            self.ranks.add(own, "i2c", sides, exact, names.take(pa.array(images.label_N)))
         worst_N, best_N = 1 + worst[0].astype(np.int64), 1 + best[0].astype(np.int64)
         found = tally(worst_N, images.label_N, len(given.prompts))
         return {
@@ -236,7 +235,8 @@ class Zeroshot(Evaluator):
             if found is not None:
                 return found[0]
             every = [text for own in prompts for text in own]
-            things = texts_of(session, every, about, given.data.name, "prompts")
+            what = f"{session.checkpoint} on {given.data.name}"
+            things = texts_of(session, every, about, what, "prompts")
             text_PD = embedded(session, things).vectors
             if self.embeds_share:
                 return text_PD[:]

@@ -44,8 +44,8 @@ class Things:
     """`count` things of one `kind` to embed: `batches` computes those with some numbers.
 
     `about` identifies them in the cache, where the checkpoint and the arithmetic come to it; `what`
-    names the model and the data in messages; `samples` are the keys of what the things are of. With `skips`,
-    those that cannot be read are left out; without `caches`, the cache is not asked.
+    names the model and the data in messages; `samples` are the keys of what the things are of. With
+    `skips`, those that cannot be read are left out; without `caches`, the cache is not asked.
     """
 
     about: Mapping[str, Any]

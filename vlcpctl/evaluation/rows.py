@@ -21,7 +21,6 @@ _FIRST = (
     *("run", "method", "seed", "buffer", "step", "task_step", "stream", "evaluator"),
     *("protocol", "gallery", "task", "tasks", "split", "data", "data_content", "limit", "options"),
 )
-_SEARCHED = ("gallery", "tasks", "data", "data_content", "options")
 _LAST = ("start", "parent", "preset", "config", "checkpoint")
 
 
@@ -44,13 +43,6 @@ class Row:
     tasks: tuple[int, ...]
     fields: dict[str, Any]
     measured: tuple[str, ...]  # names of the other fields, in order; a rerun does not compare them
-
-    def search(self, what: str) -> dict[str, Any]:
-        """What identifies a search for the row, among those of one line: `what` is searched for."""
-        return {
-            "what": what,
-            **{name: self.fields[name] for name in _SEARCHED if name in self.fields},
-        }
 
     def complete(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """The complete row, in the order of the schema, given its measured fields."""
@@ -139,7 +131,7 @@ def checkpoint_fields(checkpoint: RunCheckpoint) -> dict[str, Any]:
         about["alpha"] = made.alpha
     if (preset := preset_of(made)) is not None:
         about["preset"] = preset
-    lineage = {"start": checkpoint.start, "parent": made.parent, "config": step_config(made)}
+    lineage = {"start": made.start, "parent": made.parent, "config": step_config(made)}
     return {**about, **lineage, "checkpoint": made.content}
 
 

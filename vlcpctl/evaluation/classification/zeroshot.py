@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.classification.data_sets import DataSet, TaskData, open_data_sets
 from vlcpctl.data.classification.prompts import read_templates
@@ -119,7 +118,7 @@ class Zeroshot(Evaluator):
 
     @cached_property
     def _data_sets(self) -> list[ZeroshotData]:
-        """The data sets with their prompts, of which those that coincide are named."""
+        """The data sets with their prompts."""
         templates = read_templates(self.templates) if self.templates else None
         found = []
         for data in open_data_sets(self.words, self.data, self.classes):
@@ -131,11 +130,6 @@ class Zeroshot(Evaluator):
                 raise BadInput(
                     f"{data.name}: all {len(prompts)} classes have the same prompts, so there is "
                     "nothing to choose from; write prompts that differ"
-                )
-            if united := found[-1].united:
-                say(
-                    f"{data.name}: {united} classes with the same prompts as an earlier one are "
-                    "united with it: a hit in either is a hit"
                 )
         return found
 

@@ -196,7 +196,7 @@ def _shared(session: Session, row: Row, way: str, search: Search) -> Result | No
         return exact_ranks(part, evaluator.device)
 
     kind = f"ranks up to {TOP}" if evaluator.ranks is None else "exact ranks"
-    return session.shared(row.search(f"{kind}, {way}"), len(search), find)
+    return session.shared({"what": f"{kind}, {way}", **row.fields}, len(search), find)
 
 
 def entry_names(parts: Sequence[Samples], gallery: Gallery) -> tuple[Named, Named]:
@@ -269,7 +269,7 @@ class MultiModal:
             return (found.reshape(-1, *found.shape[2:]),)
 
         with session.timed("search", gallery=row.fields["gallery"], tasks=row.fields["tasks"]):
-            found = session.shared(row.search("hits"), len(both.class_Q), find)
+            found = session.shared({"what": "hits", **row.fields}, len(both.class_Q), find)
         shape = 2, len(both.ends_M), -1, TOP
         return None if found is None else (both, found[0].reshape(shape))
 

@@ -23,7 +23,7 @@ from vlcpctl.evaluation.samples import Samples
 from vlcpctl.evaluation.search.galleries import Embeddings
 from vlcpctl.evaluation.search.vectors import AnyVectors, Gathered, Vectors
 from vlcpctl.files.ids import content_id
-from vlcpctl.files.parts import Result
+from vlcpctl.files.parts import Parts, Result
 from vlcpctl.models.embed import image_vectors, pair_vectors, require_finite, text_vectors
 from vlcpctl.models.encoders import Encoder
 
@@ -177,7 +177,7 @@ def embedded(session: Session, things: Things) -> Embedded:
     They are read from the cache if it has them, else from shards or computed, and stored there. A
     shard stores its share, and returns nothing. Raises Diverged for non-finite embeddings.
     """
-    evaluator = session.evaluator
+    evaluator, shards = session.evaluator, session.evaluator.shards
     cache = evaluator.cache if things.caches else None
     stored = None if cache is None else cache.get(key_in_cache(session, things.about))
     found = None
@@ -185,13 +185,16 @@ def embedded(session: Session, things: Things) -> Embedded:
     if stored is not None and (things.skips or not stored[1]):
         vectors, facts = stored
         found = Embedded(vectors, {int(row): why for row, why in facts.get("flaws", ())})
-    if evaluator.embeds_share:
-        _keep_share(session, things, found)
+    of_model = {"checkpoint": session.manifest.content, **things.about}
+    if shards is not None and evaluator.embeds_share:
+        _keep_share(session, things, shards, of_model, found)
         return Embedded(_none(session), {})
     if found is not None:
         return found
-    shards = evaluator.shards
-    found = _computed(session, things) if shards is None else _joined(session, things)
+    if shards is None:
+        found = _computed(session, things)
+    else:
+        found = _joined(session, things, shards, of_model)
     if cache is not None and (shards is None or shards.index is None):
         facts = {"flaws": [[row, why] for row, why in found.flaws.items()]} if found.flaws else {}
         cache.put(key_in_cache(session, things.about), found.vectors[:], things.samples, facts)
@@ -213,11 +216,11 @@ def key_in_cache(session: Session, about: Mapping[str, Any]) -> Key:
     return {"checkpoint": session.manifest.content, **session.evaluator.numeric(), **about}
 
 
-def _keep_share(session: Session, things: Things, stored: Embedded | None) -> None:
+def _keep_share(
+    session: Session, things: Things, shards: Parts, about: Key, stored: Embedded | None
+) -> None:
     """Store what a shard has of the things, from the cache or computed."""
-    shards, size = session.evaluator.shards, session.evaluator.batch_size
-    assert shards is not None
-    about, count = {"checkpoint": session.manifest.content, **things.about}, _count(session, things)
+    size, count = session.evaluator.batch_size, _count(session, things)
 
     def results(numbers: range) -> Iterator[Batch]:
         if stored is None:
@@ -229,10 +232,8 @@ def _keep_share(session: Session, things: Things, stored: Embedded | None) -> No
         for number in numbers:
             rows = range(number * size, min((number + 1) * size, things.count))
             own = slice(*np.searchsorted(kept, [rows.start, rows.stop]))
-            yield (
-                stored.vectors[own],
-                {row: stored.flaws[row] for row in rows if row in stored.flaws},
-            )
+            bad = {row: stored.flaws[row] for row in rows if row in stored.flaws}
+            yield stored.vectors[own], bad
 
     if things.skips:
 
@@ -249,13 +250,8 @@ def _keep_share(session: Session, things: Things, stored: Embedded | None) -> No
     shards.keep_share(about, ".npy", lambda file: write_vectors(file, vectors, shape, np.float32))
 
 
-def _joined(session: Session, things: Things) -> Embedded:
+def _joined(session: Session, things: Things, shards: Parts, about: Key) -> Embedded:
     """What all shards have stored, mapped if nothing is left out."""
-    shards, about = (
-        session.evaluator.shards,
-        {"checkpoint": session.manifest.content, **things.about},
-    )
-    assert shards is not None
     if not things.skips:
         files = shards.files(about)
         mapped = [(VectorFile(file, np.float32).mapped(), None) for file in files]

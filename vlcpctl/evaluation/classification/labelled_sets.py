@@ -133,8 +133,6 @@ class LabelledSet:
         found = embedded(
             session, Things(about, computed, self.count, what, "images", keys, skips=True)
         )
-        if evaluator.embeds_share:
-            return Images(found.vectors, np.empty(0, np.int64), [], 0)
         flaws = [Flaw(self.images.name(row), why) for row, why in found.flaws.items()]
         self.check_flaws([*self.images.flaws, *flaws], tolerance)
         kept = np.setdiff1d(np.arange(self.count), list(found.flaws))

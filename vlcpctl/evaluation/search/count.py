@@ -95,17 +95,14 @@ def by_candidates(search: Search, device: torch.device, top: int) -> tuple[np.nd
     score_QK, id_QK = nearest(search.query_QD, search.gallery_GD, k, device)
     asked = np.arange(len(search))[:, None] * size + id_QK
     is_wrong = ~np.isin(asked, owner_A * size + right_A)
-    scores = score_QK.astype(np.float64)
-    is_near = np.abs(np.abs(scores - best_Q[:, None]) - BAND) <= ERROR
-    scores[is_near] = exact_scores(
-        search.query_QD, search.gallery_GD, np.nonzero(is_near)[0], id_QK[is_near]
-    )
     found = np.empty((2, 1, len(search)), np.int64)
     is_sure = np.ones(len(search), np.bool_)
     for count_Q, edge_Q in zip(found[:, 0], (best_Q - BAND, best_Q + BAND), strict=True):
-        count_Q[:] = np.minimum(np.sum(is_wrong & (scores >= edge_Q[:, None]), axis=1), top)
-        # A row that is not a candidate may count, too.
-        is_sure &= (k == size) | (count_Q >= top) | (score_QK[:, -1] < edge_Q - ERROR)
+        above_QK = score_QK.astype(np.float64) - edge_Q[:, None]
+        count_Q[:] = np.minimum(np.sum(is_wrong & (above_QK >= 0), axis=1), top)
+        # One that is near the edge may count, or not; a row that is no candidate may count, too.
+        is_sure &= ~np.any(is_wrong & (np.abs(above_QK) <= ERROR), axis=1)
+        is_sure &= (k == size) | (count_Q >= top) | (above_QK[:, -1] < -ERROR)
     rest = np.flatnonzero(~is_sure)
     if len(rest):
         found[:, :, rest] = counted(search.of_rows(rest), device, top)

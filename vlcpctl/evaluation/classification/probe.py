@@ -90,10 +90,10 @@ class LinearProbe(Evaluator):
 
     def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """See `Evaluator`; raises TooManySkipped if too many images cannot be read."""
-        from vlcpctl.evaluation.classification import linear_probe, modx_probe
+        from vlcpctl.evaluation.classification.linear_probe import by_logistic, by_modx
 
         (number,) = row.tasks
-        measured = modx_probe.measured if self.is_modx else linear_probe.measured
+        measured = by_modx if self.is_modx else by_logistic
         return measured(session, self, *self._sets[number])
 
     @cached_property

@@ -24,7 +24,8 @@ from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.rank_files import Named, plan_ranks
 from vlcpctl.evaluation.rows import Row, data_fields, own_rows, place_of, row_fields
-from vlcpctl.evaluation.search.vectors import Ids, Vectors
+from vlcpctl.evaluation.search.galleries import Distinct
+from vlcpctl.evaluation.search.vectors import Vectors
 from vlcpctl.files.ids import content_id
 from vlcpctl.metrics.accuracy import CUTOFFS, accuracies, mean_accuracies, tally
 from vlcpctl.metrics.recall import count_touched
@@ -44,22 +45,14 @@ class ZeroshotData:
     digest: str
 
     @cached_property
-    def candidates(self) -> Ids:
-        """(C,) the candidate of each class: classes with the same prompts are one candidate."""
-        numbers: dict[tuple[str, ...], int] = {}
-        found = [numbers.setdefault(tuple(sorted(own)), len(numbers)) for own in self.prompts]
-        return np.array(found, dtype=np.int64)
-
-    @cached_property
-    def first_classes(self) -> Ids:
-        """(K,) the first class of each candidate, ascending."""
-        first: Ids = np.unique(self.candidates, return_index=True)[1]
-        return first
+    def candidates(self) -> Distinct:
+        """The K candidates: classes with the same prompts are one."""
+        return Distinct.of(tuple(sorted(own)) for own in self.prompts)
 
     @property
     def united(self) -> int:
         """How many classes share their candidate with an earlier class."""
-        return len(self.prompts) - len(self.first_classes)
+        return len(self.prompts) - len(self.candidates.names)
 
 
 @final
@@ -126,7 +119,7 @@ class Zeroshot(Evaluator):
             prompts = data.prompts(templates)
             digest = content_id([list(data.classes), prompts])
             found.append(ZeroshotData(data, prompts, digest))
-            if len(found[-1].first_classes) == 1 < len(prompts):
+            if len(found[-1].candidates.names) == 1 < len(prompts):
                 raise BadInput(
                     f"{data.name}: all {len(prompts)} classes have the same prompts, so there is "
                     "nothing to choose from; write prompts that differ"
@@ -188,7 +181,7 @@ class Zeroshot(Evaluator):
         given, opened = self._data_sets[number], self._sets[number]
         class_KD = self._class_vectors(session, given)
         images = opened.embedded(session, self.tolerance)
-        candidate_N = given.candidates[images.label_N]
+        candidate_N = given.candidates.of_N[images.label_N]
         right = np.stack([np.arange(len(candidate_N)), candidate_N], axis=1)
         search, device = Search.of(images.feature_ND, class_KD, right), session.evaluator.device
         if self.ranks is None:
@@ -197,7 +190,7 @@ class Zeroshot(Evaluator):
             worst, best, *wrong = exact_ranks(search, device)
             # Of the first class of each candidate.
             names = pa.array(distinct_labels(given.data.classes), pa.string())
-            answers = Named(names.take(pa.array(given.first_classes)))
+            answers = Named(names.take(pa.array(given.candidates.first_D)))
             sides = Named(pa.array(images.keys, pa.string())), answers
             exact = 1 + worst[0], *(one[0] for one in wrong)
             own = next(row for row in session.rows if row.tasks == (number,))
@@ -219,7 +212,7 @@ class Zeroshot(Evaluator):
         from vlcpctl.evaluation.classification.labelled_sets import class_embeddings
         from vlcpctl.evaluation.embedding import embedded, key_in_cache, texts_of
 
-        prompts = [given.prompts[place] for place in given.first_classes.tolist()]
+        prompts = [given.prompts[place] for place in given.candidates.first_D.tolist()]
         cache = self.cache
         about = {"what": "prompts", "prompts": content_id(prompts)}
 

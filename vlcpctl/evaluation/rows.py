@@ -137,9 +137,15 @@ def checkpoint_fields(checkpoint: RunCheckpoint) -> dict[str, Any]:
 
 def data_fields(places: Sequence[TaskPlace]) -> dict[str, Any]:
     """The id of the data of a row; with a content id, if `forget` has removed evaluated pairs."""
-    data = _data_id([place.id for place in places])
-    content = _data_id([place.evaluated or place.id for place in places])
-    return {"data": data, **({"data_content": content} if content != data else {})}
+    found = {}
+    for name, ids in (
+        ("data", [place.id for place in places]),
+        ("data_content", [place.evaluated or place.id for place in places]),
+    ):
+        found[name] = ids[0] if len(ids) == 1 else content_id(ids)
+    if found["data_content"] == found["data"]:
+        del found["data_content"]
+    return found
 
 
 def row_fields(checkpoint: RunCheckpoint, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,11 +153,6 @@ def row_fields(checkpoint: RunCheckpoint, about: Mapping[str, Any]) -> dict[str,
     everything = {**checkpoint_fields(checkpoint), **about}
     ordered = {name: everything.pop(name) for name in _FIRST if name in everything}
     return {**ordered, **everything}
-
-
-def _data_id(contents: list[str]) -> str:
-    """The id of a task's or data set's content, or one for several of them, in order."""
-    return contents[0] if len(contents) == 1 else content_id(contents)
 
 
 def _prefixes(checkpoint: CheckpointManifest, steps: Sequence[int | None]) -> list[tuple[int, ...]]:

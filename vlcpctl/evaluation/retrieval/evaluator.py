@@ -15,8 +15,7 @@ from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.rank_files import plan_ranks
 from vlcpctl.evaluation.rows import Row, gallery_rows, place_of
-from vlcpctl.evaluation.samples import Samples, require_split
-from vlcpctl.evaluation.saved_embeddings import write_part
+from vlcpctl.evaluation.samples import Samples, require_split, write_part
 from vlcpctl.evaluation.search.galleries import COUNTS, UNITE
 from vlcpctl.files.digests import digests_of
 from vlcpctl.files.finished import already_made
@@ -258,24 +257,14 @@ class Retrieval(Evaluator):
 
 
 def require_one_space(checkpoint: Path, index: Path) -> None:
-    """Raise Incompatible for models whose embeddings cannot be those of one index.
-
-    Both are dual encoders with embeddings of one size, from images that are prepared alike.
-    """
-    for path in (checkpoint, index):
-        if fusion_configuration(str(path)) is not None:
-            raise Incompatible(
-                f"--gallery-checkpoint is for dual encoders, and {path} is a fusion model; leave "
-                "the option out"
-            )
-    widths = [shared_width(str(path)) for path in (checkpoint, index)]
-    has_one_width = widths[0] == widths[1]
-    if has_one_width and checkpoint_transform(checkpoint) == checkpoint_transform(index):
-        return
-    what = (
-        "another preparation of images" if has_one_width else f"embeddings of {widths[1]} numbers"
+    """Raise Incompatible for models whose embeddings cannot be those of one index."""
+    is_dual = all(fusion_configuration(str(path)) is None for path in (checkpoint, index))
+    (width, image), (index_width, index_image) = (
+        (shared_width(str(path)), checkpoint_transform(path)) for path in (checkpoint, index)
     )
-    raise Incompatible(
-        f"--gallery-checkpoint: {index} has {what}, unlike {checkpoint}, so that they cannot share "
-        "an index; give an earlier checkpoint of the same model"
-    )
+    if not is_dual or width != index_width or image != index_image:
+        raise Incompatible(
+            f"--gallery-checkpoint: {checkpoint} and {index} cannot share an index: both must be "
+            f"dual encoders with embeddings of one size (they have {width} and {index_width} "
+            "numbers), of images that are prepared alike; give an earlier checkpoint of the model"
+        )

@@ -26,12 +26,12 @@ from vlcpctl.evaluation.rows import Row
 from vlcpctl.evaluation.samples import Samples
 from vlcpctl.evaluation.search.count import exact_ranks, hits, ranks
 from vlcpctl.evaluation.search.galleries import (
+    COUNTS,
     ClassSearch,
     Embeddings,
     Gallery,
     Search,
     both_ways,
-    distractor_counts,
     gather,
     gather_classes,
     with_distractors,
@@ -106,7 +106,9 @@ class CrossModal:
                 session.evaluator.ranks.add(row, way, sides, (1 + worst, wrong, wrong_rank))
         measured = found.measured(parts)
         if self.distractors:
-            measured |= distractor_counts(gallery)
+            behind = gallery.sample_rows[len(most.tasks) :], gallery.caption_rows[len(most.tasks) :]
+            added = [sum(map(len, rows)) for rows in behind]
+            measured |= dict(zip(COUNTS, (*added, gallery.left_out), strict=True))
         measured["metrics"] |= self._calibration(session, row, most)
         return measured
 

@@ -239,14 +239,6 @@ def with_distractors(gallery: Gallery, others: Sequence[Captioned], duplicates: 
     )
 
 
-def distractor_counts(gallery: Gallery) -> dict[str, int]:
-    """The fields of a row that say how many entries were added and pairs left out."""
-    images, texts = gallery.ends_M2[-1].tolist()
-    entries = (sum(map(len, rows)) for rows in (gallery.sample_rows, gallery.caption_rows))
-    added = next(entries) - images, next(entries) - texts
-    return dict(zip(COUNTS, (*added, gallery.left_out), strict=True))
-
-
 def _shared_with(
     own: Sequence[Captioned], others: Sequence[Captioned]
 ) -> tuple[set[Hashable], set[Hashable], int]:

@@ -32,7 +32,7 @@ from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.training.settings import RunOptions
 from vlcpctl.training.settings import Settings as Training
 
-POLICIES = ("reservoir", "ring", "herding", "kmeans", "random")
+POLICIES = ("reservoir", "ring", "herding", "kmeans", "random")  # those of `data`, slow to import
 
 
 def week_number(text: str) -> int | None:
@@ -301,32 +301,11 @@ class UpdateOptions(Options):
         Training, "lr", default=None, resets=True, usual=True
     )
     batch_size: Takes[int | None, int | Literal["none"] | None] = like(
-        Training,
-        "batch_size",
-        default=None,
-        text="Pairs per batch; more than the week has are refused",
-        resets=True,
+        Training, "batch_size", default=None, resets=True
     )
-    holdout: str | None = like(
-        SplitOptions,
-        "holdout",
-        text="Held-out splits of each week: shares (test=0.1) or images (test=500)",
-        otherwise="test=0.1",
-        resets=True,
-    )
-    split_column: str | None = like(
-        SplitOptions,
-        "split_column",
-        text="Column with the split of each pair, as split takes it",
-        otherwise="use --holdout",
-        resets=True,
-    )
-    keep_columns: Names = like(
-        SplitOptions,
-        "keep_columns",
-        text="Columns of the data to keep in the index, as split takes them",
-        resets=True,
-    )
+    holdout: str | None = like(SplitOptions, "holdout", resets=True)
+    split_column: str | None = like(SplitOptions, "split_column", resets=True)
+    keep_columns: Names = like(SplitOptions, "keep_columns", resets=True)
     image_column: str | None = like(SplitOptions, "image_column", resets=True)
     caption_column: str | None = like(SplitOptions, "caption_column", resets=True)
     image_root: PathTexts = like(SplitOptions, "image_root")

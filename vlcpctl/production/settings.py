@@ -33,7 +33,7 @@ from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.metrics.chance import PER_REPORT, WEEKS_A_YEAR
-from vlcpctl.production.options import OfBuffer, OfReport, OfTraining, Own, UpdateOptions
+from vlcpctl.production.options import OnlyInFile, UpdateOptions
 from vlcpctl.production.state import Sections, relative_to_root, shown_path
 from vlcpctl.report.gates import Gate, parse_gate
 from vlcpctl.training.methods import compose_with, parse_hyper, settings_of_methods
@@ -55,6 +55,11 @@ NEW: Final[Mapping[str, Mapping[str, Any]]] = {
     "buffer": {"size": "20000"},
     "forgetting-report": {"fail-if": list(GATES), "false-alarms": round(1 / WEEKS_A_YEAR, 7)},
 }
+_OF_UPDATE = (
+    *("run", "guard", "guard_classes", "distractors", "reference", "data", "index_week"),
+    *("drop_leaks", "start_from", "deploy", "retries", "sample", "keep", "seed", "device"),
+    *("workers", "threads", "cache"),
+)
 _OF_SPLIT = (
     *("holdout", "holdout_most", "split_column", "keep_columns", "image_column"),
     *("caption_column", "image_root", "max_skip"),
@@ -81,21 +86,21 @@ _EITHER = (
 _DECIDES = ("run", "start-from", "deploy", "seed", "drop-leaks")  # of the section update
 
 
-def _rows(kind: type[Options], names: Iterable[str] = ()) -> dict[str, tuple[Option, Any]]:
-    found = options_of(kind)
-    return {
-        spelled(name, found[name][0]).removeprefix("--"): found[name] for name in names or found
-    }
+def _rows(names: Iterable[str], *kinds: type[Options]) -> dict[str, tuple[Option, Any]]:
+    """The options of these names by their spelling, each of the first class that has it."""
+    every = [options_of(kind) for kind in kinds]
+    found = {name: next(one[name] for one in every if name in one) for name in names}
+    return {spelled(name, one[0]).removeprefix("--"): one for name, one in found.items()}
 
 
 SECTIONS: Final = {
-    "update": _rows(Own),
-    "split": _rows(SplitOptions, _OF_SPLIT),
-    "train-step": _rows(OfTraining)
-    | _rows(Training, [one for one in SETTINGS if one not in OF_MODEL])
-    | _rows(RunOptions, MACHINE_OPTIONS.values()),
-    "buffer": _rows(OfBuffer),
-    "forgetting-report": _rows(OfReport),
+    "update": _rows(_OF_UPDATE, UpdateOptions, OnlyInFile),
+    "split": _rows(_OF_SPLIT, SplitOptions),
+    "train-step": _rows(("method", "preset", "set", "fresh_state"), OnlyInFile, UpdateOptions)
+    | _rows([one for one in SETTINGS if one not in OF_MODEL], Training)
+    | _rows(MACHINE_OPTIONS.values(), RunOptions),
+    "buffer": _rows(("size", "policy"), OnlyInFile),
+    "forgetting-report": _rows(("fail_if", "undefined", "false_alarms"), UpdateOptions, OnlyInFile),
 }
 
 

@@ -99,6 +99,10 @@ class Learned:
         """What was learned, in points."""
         return self.after - self.before
 
+    def __str__(self) -> str:
+        ends = "" if self.low is None else f" (95 % {self.low:.1f} to {self.high:.1f})"
+        return f"{self.points:+.1f} points{ends}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:

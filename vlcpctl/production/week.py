@@ -468,10 +468,9 @@ class Call:
     def _start(self) -> None:
         """Make what is missing of the start, and let it count."""
         state, request = self.state, self.request
-        for data in request.buffer_from:
-            if not Path(data).exists():
-                raise BadInput(f"--buffer-from {missing(data)}")
         init, data = str(request.init), list(request.buffer_from)
+        if absent := next((one for one in data if not Path(one).exists()), None):
+            raise BadInput(f"--buffer-from {missing(absent)}")
         if not data:
             warn(
                 f"{state.root} starts without --buffer-from: the first week replays nothing that "

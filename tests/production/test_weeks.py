@@ -69,6 +69,9 @@ def test_a_rejected_week_changes_nothing_and_is_judged_again_without_training(
     for _ in range(2):
         done = run(*week_words(place, state, 2), *FAILS, "--steps", "2", "-q")
         assert (done.code, done.out) == (7, "")
+        said = done.err.splitlines()
+        said = said[said.index("week 2 is rejected:") :]
+        assert not any(len(one) > 80 for one in said if str(state) not in one)
         assert actions(state) == [*before, "started", "rejected"]
         assert ((state / "current").readlink(), settings_of(state)) == (link, toml)
     inode = (state / "attempts/0003/draw-0/checkpoint/checkpoint.json").stat().st_ino

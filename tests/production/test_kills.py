@@ -9,15 +9,28 @@ import gc
 import shutil
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.production import FAILS, PASSES, SETTINGS, actions, first_words, killed_at, tree, week
+from support.production import (
+    FAILS,
+    PASSES,
+    SETTINGS,
+    actions,
+    first_words,
+    killed_at,
+    tree,
+    week,
+    week_words,
+)
+from support.program import ProgramResult
 from support.stub import Stub
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="children can outlive a killed parent"
 )
+Run = Callable[..., ProgramResult]
 AGAIN = ("--set", "update.retries=1", *FAILS)
 EVERY = 19  # of the points, in the default tests
 
@@ -47,12 +60,13 @@ def story(place: Path, state: Path) -> list[tuple[str, list[object], int]]:
 @pytest.mark.parametrize("every", [EVERY, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.timeout(3600)
 def test_a_state_is_the_same_wherever_it_was_killed(
-    place: Path, after_one: Path, tmp_path: Path, every: int
+    run: Run, place: Path, after_one: Path, state: Path, tmp_path: Path, every: int
 ) -> None:
     root, log = tmp_path / "here", tmp_path / "log"
+    assert run(*week_words(place, state, 2), "-q").code == 0  # imports what each child needs
+    gc.freeze()  # what a fork then need not copy
     runner, state, kills = Stub(week(after_one, 1) / "checkpoint"), root / "prod", 0
     root.mkdir()
-    gc.freeze()  # what a fork then need not copy
     for number, (name, words, wanted) in enumerate(story(place, state)):
         before, after = tmp_path / "before", tmp_path / "after"
         shutil.rmtree(before, ignore_errors=True)

@@ -89,10 +89,10 @@ def _below(head: list[Attempt], facts: Mapping[str, Any]) -> Iterator[str]:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         yield "  " + "  ".join(cells)
     for one in head[1:][-_WEEKS:]:
-        said = [] if one.learned is None else [f"learned {one.learned}"]
-        said += [] if one.match is None else [f"captions match {one.match}"]
-        if said:
-            yield f"  week {one.week}: {', '.join(said)}"
+        known = [] if one.learned is None else [f"learned {one.learned}"]
+        known += [] if one.match is None else [f"captions match {one.match}"]
+        if known:
+            yield f"  week {one.week}: {', '.join(known)}"
     if facts["deleted"]:
         pairs = counted(facts["deleted"], "deleted pair")
         yield f"  left out from now on: {pairs} ({facts['path']}/deleted)"

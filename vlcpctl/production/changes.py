@@ -49,6 +49,10 @@ def warnings_of(lines: Lines) -> Iterator[str]:
             "that drift; the accepted model has truly lost more than its guards show"
         )
     yield from _of_guard_age(lines, rejected)
+
+
+def of_emptied(lines: Lines) -> Iterator[str]:
+    """That weeks have no test pairs any more. Raises BadInput if a task cannot be read."""
     if lines.emptied:
         weeks = some_names([f"week {one}" for one in lines.emptied])
         yield (

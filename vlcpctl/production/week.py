@@ -40,7 +40,14 @@ from vlcpctl.files.manifest import read_manifest
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.methods.plugins.method_file import load_method_file
-from vlcpctl.production.changes import doubts, judge_match, learned, match_of, warnings_of
+from vlcpctl.production.changes import (
+    doubts,
+    judge_match,
+    learned,
+    match_of,
+    of_emptied,
+    warnings_of,
+)
 from vlcpctl.production.data import all_left_out, content_of, list_urls
 from vlcpctl.production.guards import find_guards, guard_ids, require_unchanged, say_sights
 from vlcpctl.production.hooks import ACCEPT, REJECT, run_hook
@@ -552,7 +559,8 @@ class Call:
     def _recorded(self, lines: Lines, before: Attempt, judged: Attempt) -> Attempt:
         """The judged attempt with its warnings and page; that it is rejected is an event, once."""
         state = self.state
-        judged = replace(judged, warnings=tuple(warnings_of(replace(lines, made=judged))))
+        lines = replace(lines, made=judged)
+        judged = replace(judged, warnings=(*warnings_of(lines), *of_emptied(lines)))
         for line in write_page(replace(lines, made=judged)):
             say(line)
         for text in judged.warnings if self.request.quiet else ():  # else the lines have them

@@ -11,7 +11,7 @@ Shapes: S samples, V views of each image, n pairs of a batch, D channels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -199,8 +199,3 @@ def write_targets(
         made = {"identity": identity, "scale": facts["scale"], "samples": digest_of(table)}
         content = content_id({**made, **{name: digests[name] for name in (IMAGES, TEXTS)}})
         write_manifest(directory, "targets", identity, content, {**facts, "digests": digests})
-
-
-def keys_of(path: Path) -> Iterator[str]:
-    """The keys of the samples of a directory of targets. Raises BadInput as `open_targets` does."""
-    yield from open_targets(path).store.samples()

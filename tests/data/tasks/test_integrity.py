@@ -9,6 +9,7 @@ from pathlib import Path
 
 import hypothesis
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
 from support.edits import (
@@ -109,6 +110,15 @@ def test_a_row_that_cannot_be_is_named(tmp_path: Path, edit: Edit, said: str) ->
     assert said in found
     assert found.isprintable()
     assert any(str(task) in one for one in check(task, deep=True))
+
+
+@pytest.mark.parametrize("name", ["key", "label"])
+def test_text_that_is_not_utf8_is_refused(tmp_path: Path, name: str) -> None:
+    task = make_task(tmp_path / "task", 5)
+    table = pq.read_table(task / "train.parquet")
+    place, raw = table.schema.get_field_index(name), pa.array([b"\xff\xfe"] * 5).view(pa.string())
+    pq.write_table(table.set_column(place, table.schema.field(place), raw), task / "train.parquet")
+    assert "train.parquet" in first_problem(record_again(task))
 
 
 @pytest.mark.parametrize("name", ["train.parquet", SHARD])

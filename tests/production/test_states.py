@@ -134,7 +134,7 @@ def test_deleted_pairs_stay_away_and_the_deletion_is_an_event(
 ) -> None:
     assert run(*week_words(place, state, 2), "--keep-columns", "customer", "-q").code == 0
     toml = state / "update.toml"
-    toml.write_text(toml.read_text().replace('index-week = "0"', 'index-week = "2"'))
+    toml.write_text(toml.read_text().replace('index-week = "none"', 'index-week = "2"'))
     words = ["--where", "customer=customer 1 & co", state, "--ticket", "case 7"]
     done = run("forget", *words)
     assert done.code == 0, done.err

@@ -452,11 +452,6 @@ class Call:
                 )
         for one in {head[0].id, last.id, head[week].id}:
             state.verify(state.attempts[one])
-        if lost := _lost(last.settings, settings.sections):
-            warn(
-                f"this week is not judged by {', '.join(lost)}: an option that is given again "
-                "replaces all of its earlier values; repeat those that should stay"
-            )
 
     def _require_start(self) -> None:
         """Raise UsageError if --init or --buffer-from is not what the state was started with."""
@@ -777,20 +772,6 @@ def run_lines(lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
     if runner.failed is None and runner.signal is not None:
         raise LineFailed(f"stopped by signal {runner.signal}", _SIGNAL + runner.signal)
     return runner.failed
-
-
-def _lost(before: Sections, now_: Sections) -> list[str]:
-    """What the last week was judged by and this one is not: conditions and guards.
-
-    Another condition on the same metric leaves nothing out, and neither does `none` for all.
-    """
-    lost = []
-    for section, option in ((_REPORT, "fail-if"), ("update", "guard"), ("update", "guard-classes")):
-        was, kept = (one[section].get(option, []) for one in (before, now_))
-        end = ":" if option == "fail-if" else "\0"
-        same = {one.split(end)[0] for one in kept}
-        lost += [one for one in was if kept and one.split(end)[0] not in same]
-    return lost
 
 
 def _require_whole(state: State, week: int, what: str) -> None:

@@ -168,6 +168,7 @@ SET = {  # --set: what it says in update.toml, or the exit code
     "train-step.method-file=x.py": 2,
     "update.on-accept=true": 2,
     "update.retries=2": 2,
+    "update.start-from=first": 2,
     "buffer.policy=best": 2,
     "nothing.x=1": 2,
     "train-step": 2,
@@ -234,7 +235,6 @@ def test_one_of_two_takes_the_place_of_the_other() -> None:
         ("base", "latest", None),
         ("merged", "latest", None),
         ("latest", "mean", None),
-        ("first", "ema", None),
         ("latest", "ema:2", None),
     ],
 )

@@ -185,21 +185,21 @@ def rollback(request: UpdateOptions, observe: Observe = lambda _point: None) -> 
     """
     with opened(request.state, observe) as state:
         head, week = state.head(), int(request.rollback or 0)
-        require_week(state, week)
-        if week < state.last:
+        if gone := _require_week(state, week):
             changes = changes_between(read_settings(state.root), head[week].settings)
-            weeks, why = [*range(week + 1, len(head))], request.reason
+            weeks, why = [one.week for one in gone], request.reason
             state.count("rolled back", head[: week + 1], weeks=weeks, changes=changes, reason=why)
         keep(state)
         return state.made(state.head()[-1], "checkpoint")
 
 
-def require_week(state: State, week: int) -> None:
-    """Raise UsageError unless a week was accepted and is whole; BadInput if its weights changed."""
+def _require_week(state: State, week: int) -> list[Attempt]:
+    """The weeks after one. Raises UsageError unless it was accepted and is whole, or BadInput."""
     if not 0 <= week <= state.last:
         raise UsageError(f"--rollback {week}: {state.root} has weeks 0 to {state.last}")
     _require_whole(state, week, f"--rollback {week}")
     state.verify(state.head()[week])
+    return state.head()[week + 1 :]
 
 
 def dry_run(request: UpdateOptions) -> Iterator[str]:
@@ -210,6 +210,10 @@ def dry_run(request: UpdateOptions) -> Iterator[str]:
     require_free(request.state)
     exists = request.init is None or (request.state / "state.json").is_file()
     state = State.read(request.state) if exists else State(request.state)
+    if request.rollback is not None:
+        gone = _require_week(state, request.rollback)
+        yield from (f"# {state.place(one)}, week {one.week}, is rolled back" for one in gone)
+        return
     call = Call(state, request, run_lines)
     number = max(state.attempts, default=0) + 1
     if request.redo is not None:

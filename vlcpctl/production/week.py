@@ -211,8 +211,8 @@ def dry_run(request: UpdateOptions) -> Iterator[str]:
     exists = request.init is None or (request.state / "state.json").is_file()
     state = State.read(request.state) if exists else State(request.state)
     if request.rollback is not None:
-        gone = _require_week(state, request.rollback)
-        yield from (f"# {state.place(one)}, week {one.week}, is rolled back" for one in gone)
+        for one in _require_week(state, request.rollback):
+            yield f"# {state.place(one)}, week {one.week}, is rolled back"
         return
     call = Call(state, request, run_lines)
     number = max(state.attempts, default=0) + 1
@@ -229,14 +229,13 @@ def dry_run(request: UpdateOptions) -> Iterator[str]:
             state.attempts[number] = head[0]
             yield "# the start"
             if not is_imported(str(request.init)):
-                copied = ["cp", "-a", str(request.init), str(state.made(head[0], "checkpoint"))]
-                yield f"# {shlex.join(copied)}"
+                paths = str(request.init), str(state.made(head[0], "checkpoint"))
+                yield f"# {shlex.join(['cp', '-a', *paths])}"
             yield from map(str, call.lines([], head[0], request.buffer_from).of_start())
             number += 1
         call.check(state.head())
     made = replace(call.new(len(head), "", (), head), id=number)
-    yield f"# week {made.week}"
-    yield from map(str, call.lines(head, made, data).of_week())
+    yield from (f"# week {made.week}", *map(str, call.lines(head, made, data).of_week()))
     yield f"# if the last line exits with 0, week {made.week} is accepted; with 7, it is rejected"
     yield "# not checked: whether the data are new, have test images, or were made before"
 

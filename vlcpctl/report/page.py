@@ -13,14 +13,11 @@ from typing import Any
 import numpy as np
 
 from vlcpctl.report.angles import MEASURES
-from vlcpctl.report.charts import GridChart
 from vlcpctl.report.drawn import (
     Styles,
     TrackCharts,
-    data_charts,
     histograms,
     run_styles,
-    stability_chart,
     track_charts,
 )
 from vlcpctl.report.forgotten import forgotten_tables
@@ -30,7 +27,7 @@ from vlcpctl.report.html import render, source
 from vlcpctl.report.markup import Markup
 from vlcpctl.report.report import TITLE, Document
 from vlcpctl.report.scores import GROUPS, Run, Spread, Track, over_seeds
-from vlcpctl.report.table import Column, RowGroup, Table, TableCell, fixed
+from vlcpctl.report.table import fixed
 from vlcpctl.report.tables import (
     MOST_SHOWN,
     comparison_tables,
@@ -38,8 +35,6 @@ from vlcpctl.report.tables import (
     headline,
     matrix_table,
     ordered_runs,
-    stability_points,
-    stability_table,
 )
 from vlcpctl.report.training import loss_charts, training_tables
 
@@ -223,15 +218,6 @@ def _track(
     if track.runs:
         yield from _by_task(document, track, styles, charts)
     yield from (_part("folding", one) for one in outside)
-    guards = {id(one) for one in document.guards(track)}
-    of_track = (one for one in document.curves if one.track is track and one.task is None)
-    others = [one for one in of_track if id(one) not in guards]
-    moving = {one.data for one in others if len(one.steps) > 1}
-    if moving:
-        drawn, note = data_charts([one for one in others if one.data in moving], key, styles)
-        yield _part("heading", "Transfer to data outside the stream", 3)
-        yield from (_part("lines", one) for one in drawn)
-        yield _part("about", note)
 
 
 def _by_task(
@@ -239,9 +225,6 @@ def _by_task(
 ) -> Iterator[Markup]:
     key, most = document.key(track), _most(document)
     name, runs = on_one_line(key), ordered_runs(track, key)
-    if scatter := stability_chart(track, key, styles):
-        points = stability_points(track, key)[0]
-        yield _part("scatter", scatter, stability_table(points, key))
     yield _part("heading", f"{name} by step and task", 3)
     grids = {one.name: one for one in charts.heat.grids} if charts.heat else {}
     is_small = len(grids) <= _FEW_TABLES
@@ -252,29 +235,10 @@ def _by_task(
         if run.steps
     ]
     yield _part("matrices", maps, charts.heat, is_small)
-    if charts.bars:
+    chart = charts.bars
+    if chart and len(chart.grids) <= _FEW_RUNS and len(chart.grids[0].columns) <= _MOST_BARS:
         yield _part("heading", f"{name} per task, last model", 3)
-        chart = charts.bars
-        is_few = len(chart.grids) <= _FEW_RUNS and len(chart.grids[0].columns) <= _MOST_BARS
-        yield (
-            _part("bars", chart)
-            if is_few
-            else _part("heat_table", _final_table(chart), chart.highest)
-        )
-
-
-def _final_table(chart: GridChart) -> Table:
-    """Of many runs or tasks: a row for each run, with the last model's score on each task."""
-    # The number of a task, such as "07": names of many tasks are wider than their scores.
-    tasks = chart.grids[0].columns
-    numbers = (task[: len(task) - len(task.lstrip("0123456789"))] or task for task in tasks)
-    rows = tuple((TableCell(one.name), *map(_score, one.values[0].tolist())) for one in chart.grids)
-    columns = (Column("run", is_number=False), *map(Column, numbers))
-    return Table(f"{chart.title}, own galleries", columns, (RowGroup("", rows),))
-
-
-def _score(value: float) -> TableCell:
-    return TableCell("-") if math.isnan(value) else TableCell(fixed(value, 1), value=value)
+        yield _part("bars", chart)
 
 
 def _training(document: Document, styles: Styles) -> Iterator[Markup]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ import numpy as np
 from vlcpctl.core.errors import some_names
 from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
-from vlcpctl.metrics.forgetting import NOTHING
 from vlcpctl.report.joined import number_of, padded
 from vlcpctl.report.scores import (
     GROUPS,
@@ -56,11 +55,6 @@ _OWN = tuple(
     name
     for name, one in DEFINITIONS.items()
     if one.gallery != "merged" and (name == "own_final" or name not in {*_BENCHMARKS, *_SAME})
-)
-PLASTICITY = "plasticity = 1/T sum_j R[j][j]: the score on each task just after learning it"
-STABILITY = (
-    "stability = 100 sum_{j<T-1} R[T-1][j] / sum_{j<T-1} R[j][j]: the percentage of what was "
-    "learned on the earlier tasks that the last model retains"
 )
 _AFTER = "after N: score of the model after step N; step 0 is the first task"
 _DROP = "drop: baseline minus last model, in points; positive is worse"
@@ -295,54 +289,6 @@ def _column(name: str) -> Column:
 
 def _is_defined(runs: Iterable[Run], key: str, name: str) -> bool:
     return any(run.summary(key, name) for run in runs)
-
-
-@dataclass(frozen=True)
-class StabilityPoint:
-    """One run: what it learned and the share that it retains, over its seeds."""
-
-    run: Run
-    plasticity: Spread
-    stability: Spread
-
-
-def stability_points(track: Track, key: str) -> tuple[list[StabilityPoint], dict[str, str]]:
-    """The runs that have both measures, in their order, and why each other run has not."""
-    points, missing = [], {}
-    for run in ordered_runs(track, key):
-        learned = run.summary(key, "own_learned")
-        why = run.why_undefined(DEFINITIONS["bwt_gem"])
-        own = () if why or key not in run.own else run.own[key][:, 1 : run.steps + 1]
-        retained = over_seeds(retained_share(seed) for seed in own)
-        if learned is not None and retained is not None:
-            points.append(StabilityPoint(run, learned, retained))
-        else:
-            missing[run.name] = why or "scores are missing or zero"
-    return points, missing
-
-
-def retained_share(own: Matrix) -> float:
-    """The percentage of R[j][j] that R[T-1][j] is, summed over all tasks but the last.
-
-    `own` is R, (steps, tasks). NaN if a score is missing, or nothing was learned.
-
-    >>> retained_share(np.array([[50.0, 0.0], [40.0, 30.0]]))
-    80.0
-    """
-    earlier = min(own.shape) - 1
-    learned, last = np.diagonal(own)[:earlier].sum(), own[-1, :earlier].sum()
-    return float(100 * last / learned) if learned > NOTHING else math.nan
-
-
-def stability_table(points: Sequence[StabilityPoint], key: str) -> Table:
-    """Plasticity and stability of each run, with both formulas."""
-    columns = (Column("run", is_number=False), Column("plasticity"), Column("stability (%)"))
-    rows = tuple(
-        (TableCell(one.run.name), number_cell(one.plasticity), number_cell(one.stability))
-        for one in points
-    )
-    title = f"Stability and plasticity in {key}, own galleries"
-    return Table(title, columns, (RowGroup("", rows),), (PLASTICITY, STABILITY))
 
 
 def matrix_table(run: Run, key: str, most: int = MOST_SHOWN) -> Table:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from vlcpctl.report.scores import (
     Run,
     Spread,
     Track,
+    grouped,
     over_seeds,
 )
 from vlcpctl.report.table import (
@@ -66,8 +67,15 @@ _CALIBRATION = (
 )
 _MODELS: dict[str, Against] = {"start": "baseline", "before": "step before"}
 
-_Values = Mapping[str, Sequence[Spread | TableCell | None]]
 _Words = list[tuple[Column, dict[str, str]]]  # leading columns with the text of each run
+
+
+class _Shown(NamedTuple):
+    """A column of a table that compares runs: its cell of each, and how it is read."""
+
+    column: Column
+    cell: Callable[[Run], TableCell]
+    reading: str = ""
 
 
 def ordered_runs(track: Track, key: str, gallery: str = "own") -> list[Run]:
@@ -101,31 +109,17 @@ def comparison_tables(track: Track, key: str) -> list[Table]:
 def _final(track: Track, runs: Sequence[Run], key: str, gallery: str) -> Table:
     """Final scores on a gallery in every metric, with what was lost or has changed in `key`."""
     is_own = gallery == "own"
-    last = {run.name: run.change(key) if is_own else run.summary(key, "bwt_ctp") for run in runs}
-    name, reading = (
-        ("change", _CHANGE_READING) if is_own else ("bwt_ctp", DEFINITIONS["bwt_ctp"].reading)
-    )
-    has_last = any(last.values())
-    more, cells = _oracle_columns(track, key, gallery)
-    values: _Values = {
-        run.name: [
-            *(run.summary(one, f"{gallery}_final") for one in track.keys),
-            *([last[run.name]] if has_last else []),
-            *cells.get(run.name, ()),
-        ]
-        for run in runs
-    }
-    columns = [Column(one, higher_is_better=True) for one in track.keys]
-    columns += [
-        Column(name, higher_is_better=is_own or DEFINITIONS["bwt_ctp"].higher_is_better)
-    ] * has_last
-    readings = [f"{name} (in {key}): {reading}"] if has_last else []
-    titles = {"own": "mean over the tasks' own galleries", "merged": "merged gallery of all tasks"}
+    shown = [_summary(one, f"{gallery}_final", one) for one in track.keys]
+    lost = _summary(key, "bwt_ctp", reading=f"bwt_ctp (in {key}): {DEFINITIONS['bwt_ctp'].reading}")
+    if is_own:
+        column = Column("change", higher_is_better=True)
+        reading = f"change (in {key}): {_CHANGE_READING}"
+        lost = _Shown(column, lambda run: number_cell(run.change(key)), reading)
+    shown += [lost] if any(lost.cell(run).value is not None for run in runs) else []
+    shown += _to_oracle(track, key, gallery)
     trained = [run for run in runs if run.steps or not is_own]
-    found = _comparison(
-        f"Last model, {titles[gallery]}", runs, trained, [*columns, *more], values,
-        readings=(*readings, *_oracle_reading(more, key)), name=f"{gallery}-final",
-    )  # fmt: skip
+    titles = {"own": "mean over the tasks' own galleries", "merged": "merged gallery of all tasks"}
+    found = _comparison(f"Last model, {titles[gallery]}", runs, trained, shown, f"{gallery}-final")
     starts = _starts(track, runs, len(found.columns)) if is_own else ()
     return replace(found, groups=(*starts, *found.groups))
 
@@ -155,28 +149,22 @@ def oracle_gap(
     return gap, seed_interval(mine, its, are_paired=are_paired)
 
 
-def _oracle_columns(
-    track: Track, key: str, gallery: str
-) -> tuple[list[Column], dict[str, list[TableCell]]]:
-    """The columns of the distance to the oracle, and the cells of each run; none without one."""
+def _to_oracle(track: Track, key: str, gallery: str) -> Iterator[_Shown]:
+    """The distance to the oracle, and its interval if any run has one; nothing without one."""
     gaps = {run.name: oracle_gap(track, run, key, gallery) for run in track.runs}
     known = [one for one in gaps.values() if one is not None]
     if not known or track.oracle is None:
-        return [], {}
-    cells = {}
-    for name, one in gaps.items():
-        gap, ends = one or (None, None)
-        interval = TableCell(f"{fixed(ends[0])} to {fixed(ends[1])}") if ends else _DASH
-        cells[name] = [number_cell(gap), interval]
-    columns = [Column(f"to {track.oracle.name}"), Column("95 % interval", is_below=True)]
-    if all(ends is None for _, ends in known):
-        return columns[:1], {name: found[:1] for name, found in cells.items()}
-    return columns, cells
+        return
+    name = f"to {track.oracle.name}"
+    reading = f"{name} (in {key}): final score minus that of the oracle on the same data, interval over seeds"
+    yield _Shown(Column(name), lambda run: number_cell((gaps[run.name] or [None])[0]), reading)
 
+    def interval(run: Run) -> TableCell:
+        _, ends = gaps[run.name] or (None, None)
+        return TableCell(f"{fixed(ends[0])} to {fixed(ends[1])}") if ends else _DASH
 
-def _oracle_reading(columns: Sequence[Column], key: str) -> list[str]:
-    said = f"(in {key}): final score minus that of the oracle on the same data, interval over seeds"
-    return [f"{one.name} {said}" for one in columns[:1]]
+    if any(ends for _, ends in known):
+        yield _Shown(Column("95 % interval", is_below=True), interval)
 
 
 def _starts(track: Track, runs: Sequence[Run], width: int) -> tuple[RowGroup, ...]:
@@ -202,7 +190,9 @@ def _starts(track: Track, runs: Sequence[Run], width: int) -> tuple[RowGroup, ..
 
 def _forgetting(runs: Sequence[Run], key: str) -> Table:
     names = [name for name in _OWN if name != "fwt_gem" or _is_defined(runs, key, name)]
-    found = _summaries(f"Forgetting in {key}, own galleries", runs, key, names, name="forgetting")
+    trained = [run for run in runs if run.steps]
+    shown = [_summary(key, name) for name in names]
+    found = _comparison(f"Forgetting in {key}, own galleries", runs, trained, shown, "forgetting")
     reasons = ((run.name, run.why_undefined(DEFINITIONS["bwt_gem"])) for run in runs)
     said = tuple(f"{name} has no forgetting metrics: {why}" for name, why in reasons if why)
     return replace(found, readings=(*said, *found.readings))
@@ -221,53 +211,44 @@ def _benchmarks(track: Track, key: str) -> Table | None:
     about = [f"zs_fomo: mean over {some_names(one)}" for one in sets]
     if len(sets) > 1:
         about = ["zs_fomo: the runs were evaluated on different data sets; compare it with care"]
-    found = _summaries(f"Metrics of newer benchmarks in {key}", runs, key, names, name="benchmarks")
     if "own_final" in names:
         about.append(f"own_final: the same number as {' and '.join(_SAME)}")
-    return replace(found, notes=(*about, *found.notes))
+    title, shown = f"Metrics of newer benchmarks in {key}", [_summary(key, one) for one in names]
+    return _comparison(title, runs, runs, shown, "benchmarks", about)
 
 
-def _summaries(
-    title: str, runs: Sequence[Run], key: str, names: Sequence[str], *, name: str
-) -> Table:
-    """A column for each summary of DEFINITIONS, with how to read it."""
-    values = {run.name: [run.summary(key, one) for one in names] for run in runs}
-    trained = [run for run in runs if run.steps or name == "benchmarks"]
-    return _comparison(
-        title, runs, trained, [_column(one) for one in names], values,
-        readings=tuple(f"{one}: {DEFINITIONS[one].reading}" for one in names), name=name,
-    )  # fmt: skip
+def _summary(key: str, name: str, title: str = "", reading: str | None = None) -> _Shown:
+    """A summary of DEFINITIONS; under the title of a metric key, it is a score without reading."""
+    one = DEFINITIONS[name]
+    column = Column(title or name, higher_is_better=bool(title) or one.higher_is_better)
+    usual = "" if title else f"{name}: {one.reading}"
+    return _Shown(column, lambda run: number_cell(run.summary(key, name)), reading or usual)
 
 
 def _comparison(
     title: str,
     every: Sequence[Run],
     runs: Sequence[Run],
-    columns: Sequence[Column],
-    values: _Values,
-    **more: Any,
+    shown: Sequence[_Shown],
+    name: str,
+    notes: Sequence[str] = (),
 ) -> Table:
     """A row for each of the runs in the groups of papers, the best of each column marked."""
     words = _words(every)
-    heads = (*(column for column, _ in words), *columns)
+    heads = (*(column for column, _ in words), *(one.column for one in shown))
     groups = []
-    for name in GROUPS:
-        members = [run for run in runs if run.group == name]
+    for group in GROUPS:
+        members = [run for run in runs if run.group == group]
         rows = tuple(
-            (
-                *(TableCell(texts[run.name]) for _, texts in words),
-                *(
-                    one if isinstance(one, TableCell) else number_cell(one)
-                    for one in values[run.name]
-                ),
-            )
+            (*(TableCell(of[run.name]) for _, of in words), *(one.cell(run) for one in shown))
             for run in members
         )
         if rows:
             seeds = [run.seeds for run in members]
-            groups.append(with_best_marked(heads, RowGroup(name, rows), seeds))
-    notes = seed_notes(groups, [len(run.seeds) for run in every])
-    return Table(title, heads, tuple(groups), notes, **more)
+            groups.append(with_best_marked(heads, RowGroup(group, rows), seeds))
+    every_note = (*notes, *seed_notes(groups, [len(run.seeds) for run in every]))
+    readings = tuple(one.reading for one in shown if one.reading)
+    return Table(title, heads, tuple(groups), every_note, readings=readings, name=name)
 
 
 def _words(runs: Sequence[Run]) -> _Words:
@@ -281,10 +262,6 @@ def _words(runs: Sequence[Run]) -> _Words:
     if len({len(run.seeds) for run in runs}) > 1:
         words.append((Column("seeds"), {run.name: str(len(run.seeds)) for run in runs}))
     return words
-
-
-def _column(name: str) -> Column:
-    return Column(name, higher_is_better=DEFINITIONS[name].higher_is_better)
 
 
 def _is_defined(runs: Iterable[Run], key: str, name: str) -> bool:
@@ -437,24 +414,18 @@ def guards_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Ta
         *([Column("95 % interval")] if has_intervals else []),
     )
 
-    def row(curve: Curve, name: str) -> tuple[TableCell, ...]:
+    def row(curve: Curve) -> tuple[TableCell, ...]:
         drop = of[curve.run.name, curve.data]
         scores = (number_cell(curve.at(step, key)) for step in steps)
         ends = [interval_cell(drop)] if has_intervals else []
-        return (
-            TableCell(name), _baseline_cell(drop.baseline), *scores, number_cell(drop.drop), *ends
-        )  # fmt: skip
+        first = TableCell(curve.run.name), _baseline_cell(drop.baseline)
+        return (*first, *scores, number_cell(drop.drop), *ends)
 
     groups = []
     for data in dict.fromkeys(one.data for one in curves):
         members = [one for one in curves if one.data == data]
-        rows = tuple(row(one, one.run.name) for one in members)
         seeds = [one.run.seeds for one in members]
-        groups.append(with_best_marked(columns, RowGroup(data, rows), seeds))
-    worst = _worst(curves, of)
-    if len(groups) > 1 and worst:
-        rows = tuple(row(one, f"{one.run.name}: {one.data}") for one in worst)
-        groups.append(RowGroup("Largest drop", rows))
+        groups.append(with_best_marked(columns, RowGroup(data, tuple(map(row, members))), seeds))
     count, few = (len([step for step in some if step != START]) for some in (every, steps))
     shown = [of[one.run.name, one.data] for one in curves]
     notes = (
@@ -474,16 +445,6 @@ def guards_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Ta
     )
     title = f"Guards: {key} on data outside the stream"
     return Table(title, columns, tuple(groups), notes, name="guards")
-
-
-def _worst(curves: Iterable[Curve], of: Mapping[tuple[str, str], Drop]) -> list[Curve]:
-    """The curve of the largest drop of each run."""
-    worst: dict[str, tuple[float, Curve]] = {}
-    for one in curves:
-        drop = of[one.run.name, one.data].drop
-        if drop is not None and drop.mean > worst.get(one.run.name, (-math.inf,))[0]:
-            worst[one.run.name] = drop.mean, one
-    return [curve for _, (_, curve) in sorted(worst.items())]
 
 
 def _baselines(curves: Sequence[Curve]) -> list[str]:
@@ -526,31 +487,20 @@ def calibration_table(curves: Iterable[Curve], title: str) -> Table | None:
         return None
     has_before = any(one.run.of.before != START for one in found)
     models = [*(_MODELS if has_before else ["start"]), "last"]
-    columns = [Column("data", is_number=False)]
-    for key in METRICS:
-        over = key.removeprefix("pair_")
-        columns += [Column(one, over=over) for one in models]
+    places = [(key, model) for key in METRICS for model in models]
+    columns = (Column(model, over=key.removeprefix("pair_")) for key, model in places)
     groups = []
-    for run in dict.fromkeys(one.run.name for one in found):
-        rows = tuple(
-            (
-                TableCell(one.data),
-                *(
-                    number_cell(
-                        one.at(one.run.of.last, key)
-                        if model == "last"
-                        else one.before(key, _MODELS[model])
-                    )
-                    for key in METRICS
-                    for model in models
-                ),
-            )
-            for one in found
-            if one.run.name == run
-        )
-        groups.append(RowGroup(run, rows))
+    for run, members in grouped(found, lambda one: one.run.name).items():
+        rows = (
+            (number_cell(one.at(one.run.of.last, key) if model == "last" else
+                         one.before(key, _MODELS[model])) for key, model in places)
+            for one in members
+        )  # fmt: skip
+        named = zip(members, rows, strict=True)
+        groups.append(RowGroup(run, tuple((TableCell(one.data), *row) for one, row in named)))
     notes = (*_CALIBRATION, *seed_notes(groups, [len(one.run.seeds) for one in found]))
-    return Table(title, tuple(columns), tuple(groups), notes, name="calibration")
+    heads = (Column("data", is_number=False), *columns)
+    return Table(title, heads, tuple(groups), notes, name="calibration")
 
 
 def transfer_table(

@@ -407,8 +407,8 @@ class Facts:
         drops = [
             drop
             for drop in self._drops
-            if drop.against == "learned" and drop.run == one.run and drop.key == key
-            and drop.track is one.track
+            if drop.against == "learned" and drop.curve.run.name == one.run and drop.key == key
+            and drop.curve.track is one.track
         ]  # fmt: skip
         known = [drop.interval for drop in drops if drop.interval is not None]
         if one.number is None or not known or len(known) < len(drops):
@@ -493,7 +493,7 @@ class Facts:
             return
         against = _AGAINST.get(metric.name, "baseline")
         for drop in self._drops:
-            if drop.against == against and (drop.is_guard or "data" in wanted):
+            if drop.against == against and (drop.curve.is_guard or "data" in wanted):
                 yield from self._of_drop(drop, metric)
 
     def _of_weeks(self, metric: Metric) -> Iterator[Fact]:
@@ -501,12 +501,15 @@ class Facts:
 
         A run without any has one fact, which is undefined.
         """
-        found = [one for one in self._drops if one.task is not None and one.against != "baseline"]
-        large = [one for one in found if one.images is None or one.images >= FEWEST_IMAGES]
+        found = [one for one in self._drops if one.curve.task is not None]
+        found = [one for one in found if one.against != "baseline"]
+        large = [one for one in found if (one.curve.images or FEWEST_IMAGES) >= FEWEST_IMAGES]
         for drop in large:
             yield from self._of_drop(drop, metric)
-        judged = {(id(one.track), one.run) for one in large}
-        small = {(id(one.track), one.run) for one in found} - judged
+        judged, every = (
+            {(id(one.curve.track), one.curve.run.name) for one in some} for some in (large, found)
+        )
+        small = every - judged
         for track, run, key in self._runs(metric, {}):
             place = id(track), run.name
             if run.steps and place not in judged:
@@ -521,7 +524,7 @@ class Facts:
 
     def _of_drop(self, drop: Drop, metric: Metric) -> Iterator[Fact]:
         """The drop, an end of its interval, or without a name the score of the last model."""
-        key = metric.key or self._key(drop.track)
+        key = metric.key or self._key(drop.curve.track)
         if drop.key != key:
             return
         value, interval = drop.last, None
@@ -535,22 +538,10 @@ class Facts:
                 is_low = metric.name == "drop_low"
                 value = Spread((ends.low if is_low else ends.high,)) if ends else None
                 why = "it has no interval (--ranks)"
-        yield Fact(
-            metric=f"{metric.name}.{key}" if metric.name else key,
-            value=value,
-            evaluator=drop.track.evaluator,
-            protocol=drop.track.protocol,
-            split=drop.track.split,
-            run=drop.run,
-            method=drop.method,
-            gallery="own",
-            data=drop.data,
-            track=drop.track,
-            seeds=drop.seeds,
-            undefined=why if value is None else None,
-            interval=interval,
-            against=drop.against,
-        )
+        text = f"{metric.name}.{key}" if metric.name else key
+        more = {"data": drop.data, "interval": interval, "against": drop.against}
+        more |= {"undefined": why if value is None else None, "is_start": False}
+        yield self._fact(drop.curve.track, drop.curve.run, text, value, **more)
 
     def _angles(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Fact]:
         for track in self._spatial:

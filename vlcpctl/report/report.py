@@ -256,7 +256,7 @@ class Document:
         for run in {one.run.name: one.run for one in self.curves}.values():
             if run.of.models:
                 models.setdefault(" and ".join(run.of.models), []).append(run.name)
-        guards = sorted({one.data for one in self.drops if one.is_guard})
+        guards = sorted({one.data for one in self.drops if one.curve.is_guard})
         lines = []
         if models:
             is_given = self.request.baseline is not None
@@ -274,7 +274,7 @@ class Document:
         """The tables of data outside the stream: the guards, and what has no baseline."""
         key = self.key(track)
         curves = self.guards(track)
-        of_track = [one for one in self.drops if one.track is track and one.is_guard]
+        of_track = [one for one in self.drops if one.curve.track is track and one.curve.is_guard]
         compared = {(one.run.name, one.data) for one in curves}
         found = [guards_table(curves, of_track, key)]
         indexes = [one for one in self.roll_outs if one.curve.track is track]
@@ -533,7 +533,7 @@ def records(document: Document) -> Iterator[dict[str, Any]]:
         for run in dict.fromkeys((*track.runs, *track.runs_with("outside"))):
             yield from _run_records(track, run)
     for drop in (*document.drops, *document.losses):
-        if drop.is_guard or drop.drop:
+        if drop.curve.is_guard or drop.drop:
             yield _drop_record(drop, _METRICS[drop.against])
     for one in document.roll_outs:
         for key, choice in product(one.curve.track.keys, CHOICES):
@@ -609,10 +609,10 @@ def _run_records(track: Track, run: Run) -> Iterator[dict[str, Any]]:
 
 
 def _drop_record(drop: Drop, metric: str) -> dict[str, Any]:
-    about = {"gallery": "outside" if drop.is_guard else "own", "data": drop.data}
-    about |= {"step": str(drop.step), "metric": metric, "key": drop.key}
-    names = _names_of(drop.track, drop.run, drop.method)
-    found = names | about | _numbers(drop.drop, drop.seeds)
+    curve, run = drop.curve, drop.curve.run
+    about = {"gallery": "outside" if curve.is_guard else "own", "data": drop.data}
+    about |= {"step": str(run.of.last), "metric": metric, "key": drop.key}
+    found = _names_of(curve.track, run.name, run.method) | about | _numbers(drop.drop, run.seeds)
     if drop.interval is not None:
         ends = drop.interval
         found |= {"low": ends.low, "high": ends.high, "se": ends.error, "samples": ends.samples}
@@ -710,7 +710,7 @@ def summary(document: Document, identity: Mapping[str, Any]) -> dict[str, Any]:
             "given": document.request.baseline,
             "runs": {name: found for name, found in sorted(models.items()) if found},
         },
-        "guards": sorted({one.data for one in document.drops if one.is_guard}),
+        "guards": sorted({one.data for one in document.drops if one.curve.is_guard}),
         "verdicts": [verdict.as_json() for verdict in document.verdicts],
         **({"groups": groups} if groups else {}),
         **({"best": [one.as_json() for one in document.choices]} if document.choices else {}),

@@ -156,7 +156,8 @@ def _to_oracle(track: Track, key: str, gallery: str) -> Iterator[_Shown]:
     if not known or track.oracle is None:
         return
     name = f"to {track.oracle.name}"
-    reading = f"{name} (in {key}): final score minus that of the oracle on the same data, interval over seeds"
+    reading = f"{name} (in {key}): final score minus that of the oracle on the same data, "
+    reading += "interval over seeds"
     yield _Shown(Column(name), lambda run: number_cell((gaps[run.name] or [None])[0]), reading)
 
     def interval(run: Run) -> TableCell:
@@ -399,7 +400,7 @@ def guards_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Ta
     curves = [one for one in curves if any(one.at(step, key) for step in one.steps)]
     if not curves:
         return None
-    of = {(one.run, one.data): one for one in drops if one.key == key}
+    of = {(one.curve.run.name, one.data): one for one in drops if one.key == key}
     # The start is a step only where it is not the baseline itself.
     every = sorted({step for one in curves for step in one.steps if step != START or one.is_apart})
     is_long = len(every) > _FIRST + _LAST
@@ -432,7 +433,12 @@ def guards_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Ta
         *([f"shows {few} of {count} steps"] if is_long else []),
         *_baselines(curves),
         *_cut(
-            (f"{one.run} has no drop: {one.undefined}" for one in shown if one.undefined), "drops"
+            (
+                f"{one.curve.run.name} has no drop: {one.undefined}"
+                for one in shown
+                if one.undefined
+            ),
+            "drops",
         ),
         _AFTER,
         _DROP,

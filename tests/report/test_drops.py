@@ -63,7 +63,9 @@ def report(path: Path, rows: Rows, ranks: Sequence[Path] = (), **fields: Any) ->
 
 
 def drop_of(document: Document, data: str = "coco", run: str = "ctp", key: str = "rm") -> Drop:
-    (found,) = [one for one in document.drops if (one.data, one.run, one.key) == (data, run, key)]
+    (found,) = [
+        one for one in document.drops if (one.data, one.curve.run.name, one.key) == (data, run, key)
+    ]
     return found
 
 
@@ -162,7 +164,7 @@ def test_a_baseline_is_a_run_or_a_checkpoint(tmp_path: Path, name: str) -> None:
     assert found.baseline
     assert found.drop
     assert (found.baseline.mean, found.drop.mean) == (40, -10)
-    assert {one.run for one in document.drops} == {"ctp"}  # not the baseline itself
+    assert {one.curve.run.name for one in document.drops} == {"ctp"}  # not the baseline itself
     assert drop_of(document, NAMES[1]).drop is not None
     found = summary(document, {"rows": "x"})["baseline"]
     assert found == {"given": name, "runs": {"ctp": [name]}}

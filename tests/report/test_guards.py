@@ -124,5 +124,5 @@ def test_two_averages_of_one_name_are_told_apart(tmp_path: Path) -> None:
             data = {"data": str(members)} if outside else {}
             rows.append(one | {"tasks": members} | data)
     document = _document(tmp_path, rows)
-    guards = {one.data for one in document.drops if one.is_guard}
+    guards = {one.data for one in document.drops if one.curve.is_guard}
     assert guards == {"average of 2: a, b", "average of 2: c, d"}

@@ -506,10 +506,8 @@ class Facts:
         large = [one for one in found if (one.curve.images or FEWEST_IMAGES) >= FEWEST_IMAGES]
         for drop in large:
             yield from self._of_drop(drop, metric)
-        judged, every = (
-            {(id(one.curve.track), one.curve.run.name) for one in some} for some in (large, found)
-        )
-        small = every - judged
+        judged = {(id(one.curve.track), one.curve.run.name) for one in large}
+        small = {(id(one.curve.track), one.curve.run.name) for one in found} - judged
         for track, run, key in self._runs(metric, {}):
             place = id(track), run.name
             if run.steps and place not in judged:
@@ -539,7 +537,7 @@ class Facts:
                 value = Spread((ends.low if is_low else ends.high,)) if ends else None
                 why = "it has no interval (--ranks)"
         text = f"{metric.name}.{key}" if metric.name else key
-        more = {"data": drop.data, "interval": interval, "against": drop.against}
+        more: dict[str, Any] = {"data": drop.data, "interval": interval, "against": drop.against}
         more |= {"undefined": why if value is None else None, "is_start": False}
         yield self._fact(drop.curve.track, drop.curve.run, text, value, **more)
 

@@ -105,20 +105,19 @@ def roll_outs(curves: Iterable[Curve], rows: Sequence[Row]) -> list[RollOut]:
             if index != row.checkpoint:
                 on_index.setdefault(_model(row, row.checkpoint), []).append(row)
     found: dict[Hashable, RollOut] = {}
-    for curve in (one for one in curves if one.is_guard):
-        for number in range(len(curve.run.seeds)):
-            own = curve.row(number, curve.run.of.last)
-            for row in on_index.get(_model(own, own.checkpoint), ()) if own else ():
-                is_usual = row.n_distractor_images is None or (
-                    own and _gallery(row) == _gallery(own)
-                )
-                more = "" if is_usual else f" and {row.n_distractor_images} images"
-                name = _name(row.gallery_checkpoint or "", curve, number)
-                empty = {one: [None] * len(curve.run.seeds) for one in _WORDS}
-                one = RollOut(curve, f"{curve.data}{more}", name, empty)
-                one = found.setdefault((id(curve), name, _gallery(row)), one)
-                for choice, measured in _measured(row, at):
-                    one.rows[choice][number] = measured
+    guards = [one for one in curves if one.is_guard]
+    for curve, own in ((one, row) for one in guards for row in one.last_rows):
+        number = curve.run.seeds.index(own.seed)
+        for row in on_index.get(_model(own, own.checkpoint), ()):
+            gallery, name = _gallery(row), _name(row.gallery_checkpoint or "", curve, number)
+            is_usual = row.n_distractor_images is None or gallery == _gallery(own)
+            more = "" if is_usual else f" and {row.n_distractor_images} images"
+            empty: dict[str, list[Row | None]]
+            empty = {one: [None] * len(curve.run.seeds) for one in _WORDS}
+            one = RollOut(curve, f"{curve.data}{more}", name, empty)
+            one = found.setdefault((id(curve), name, gallery), one)
+            for choice, measured in _measured(row, at):
+                one.rows[choice][number] = measured
     return list(found.values())
 
 

@@ -429,24 +429,15 @@ def guards_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Ta
         groups.append(with_best_marked(columns, RowGroup(data, tuple(map(row, members))), seeds))
     count, few = (len([step for step in some if step != START]) for some in (every, steps))
     shown = [of[one.run.name, one.data] for one in curves]
+    lacking = (one for one in shown if one.drop is None)
+    reasons = (f"{one.curve.run.name} has no drop: {one.undefined}" for one in lacking)
     notes = (
         *([f"shows {few} of {count} steps"] if is_long else []),
         *_baselines(curves),
-        *_cut(
-            (
-                f"{one.curve.run.name} has no drop: {one.undefined}"
-                for one in shown
-                if one.undefined
-            ),
-            "drops",
-        ),
+        *_cut(reasons, "drops"),
         _AFTER,
         _DROP,
-        *(
-            ["95 % interval: of the drop, over resampled queries (--ranks)"]
-            if has_intervals
-            else []
-        ),
+        *(["95 % interval: of the drop, over resampled queries (--ranks)"] * has_intervals),
         *seed_notes(groups, [len(one.run.seeds) for one in curves]),
     )
     title = f"Guards: {key} on data outside the stream"

@@ -78,14 +78,14 @@ def test_a_drop_is_the_start_minus_the_last_model(tmp_path: Path) -> None:
     assert found.last
     assert found.drop
     assert (found.baseline.mean, found.last.mean, found.drop.mean) == (80, 50, 30)
-    assert found.is_guard
+    assert found.curve.is_guard
     assert found.interval is None
 
 
 def test_a_task_of_the_stream_has_a_drop_and_is_no_guard(tmp_path: Path) -> None:
     found = drop_of(report(tmp_path, WEEKS), NAMES[0])
     assert found.drop
-    assert (found.drop.mean, found.is_guard) == (5, False)
+    assert (found.drop.mean, found.curve.is_guard) == (5, False)
     judged = report(tmp_path, WEEKS, fail_if=["drop@data=01-*:gt:9"])
     assert drop_of(judged, NAMES[1]).undefined == ("its baseline was not evaluated on 01-people")
 
@@ -140,8 +140,8 @@ def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
 def test_guards_are_narrowed_by_a_pattern(tmp_path: Path) -> None:
     rows = [*WEEKS, *outside([7, 6, 5], "flickr"), *start({"flickr": 8})]
     document = report(tmp_path, rows, guards=("co*",))
-    assert drop_of(document).is_guard
-    assert not drop_of(document, "flickr").is_guard
+    assert drop_of(document).curve.is_guard
+    assert not drop_of(document, "flickr").curve.is_guard
     (tables,) = [tables for _, tables in document.sections()]
     titles = {table.title: [group.name for group in table.groups] for table in tables}
     assert titles["Guards: rm on data outside the stream"] == ["coco"]

@@ -19,7 +19,16 @@ from vlcpctl.metrics.recall import recalls
 from vlcpctl.report.gates import enforce
 from vlcpctl.report.page import page
 from vlcpctl.report.report import FIELDS, Document, Files, ReportRequest, build, facts_csv, identity
-from vlcpctl.report.rollout import ALL, CHOICES, KEEP, NEW, RollOut, roll_out_table, sentence
+from vlcpctl.report.rollout import (
+    ALL,
+    CHOICES,
+    KEEP,
+    NEITHER,
+    NEW,
+    RollOut,
+    roll_out_table,
+    sentence,
+)
 
 Rows = list[dict[str, Any]]
 MOST = "lose at most"

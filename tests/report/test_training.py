@@ -212,7 +212,7 @@ def test_settings_as_texts_and_those_that_differ(tmp_path: Path) -> None:
         for one in current(own_rows(run=run), config={"id": run, "values": values})
     ]
     found = settings_by_run(read_back(tmp_path / "r", rows), None)
-    assert found["a"] == {"method": "ewc", "lr": "0.1", "flip": "yes", "ewc.w": "1"}
+    assert found["a"] == {"method": "ewc", "lr": "0.1", "flip": "true", "ewc.w": "1"}
     table = settings_table(found)
     assert table is not None
     shown = [[cell.text for cell in row] for row in table.groups[0].rows]

@@ -502,7 +502,7 @@ def _with_forgotten(
     if files.images and shown.isdisjoint(row.data for row in rows):
         raise UsageError("--images has no effect: no row is of the tasks that it names")
     splits = frozenset(row.split for row in rows)
-    found = find_forgotten(rows, files.ranks, Library(files.images, splits))
+    found = find_forgotten(document.tracks, files.ranks, Library(files.images, splits))
     intervals.note_used(found.used)
     # Guards are shown where --images names them: their pictures are what it is given for.
     guards = [

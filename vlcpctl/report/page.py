@@ -243,7 +243,7 @@ def _by_task(
 
 def _training(document: Document, styles: Styles) -> Iterator[Markup]:
     """What checkpoints record, and the settings in which the runs differ."""
-    cards, settings = document.ordered_cards, document.ordered_settings
+    cards, settings = document.cards, document.settings
     tables = training_tables(cards, settings)
     if cards or tables:
         yield _part("heading", "Training" if cards else "Settings")

@@ -390,11 +390,6 @@ def step_label(run: Run, step: int) -> str:
     return padded(name, step, digits) if is_numbered else f"{step:0{digits}d} {name}"
 
 
-def shown_guards(curves: Iterable[Curve]) -> list[Curve]:
-    """The curves on guards of the runs that have a baseline."""
-    return [one for one in curves if one.is_guard and not one.run.of.unknown]
-
-
 def guards_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Table | None:
     """A row for each guard and run: baseline, score after every step, drop; None without any."""
     curves = [one for one in curves if any(one.at(step, key) for step in one.steps)]

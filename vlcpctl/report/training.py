@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
@@ -136,6 +136,10 @@ class Cards:
             for one in steps
         ]
         return content_id([read, list(self.notes)])
+
+    def in_order(self, names: Iterable[str]) -> Cards:
+        """The same with the runs in this order."""
+        return replace(self, runs={one: self.runs[one] for one in names if one in self.runs})
 
     def costs(self, run: str) -> dict[str, Spread]:
         """The measures of a run that every seed recorded, over its seeds; none if not trained."""

@@ -53,7 +53,8 @@ def page(document: Document) -> str:
     styles = run_styles(document)
     verdicts = document.verdicts
     first = document.tracks[0] if document.tracks else None
-    charts = {id(track): _charts(document, track, styles) for track in document.tracks}
+    most = _most(document)
+    charts = {id(one): track_charts(document, one, styles, most) for one in document.tracks}
     sentence = opening_sentence(document, first) if first else ""
     body = [part for track in document.tracks for part in _track(
         document, track, styles, charts[id(track)], is_opened=bool(sentence) and track is first
@@ -123,16 +124,15 @@ def opening_sentence(document: Document, track: Track) -> str:
     bounds = [run for run in track.runs if run.group == GROUPS[0] and run not in chains]
     above = _ranked(bounds, key, name)
     where = "the merged gallery" if is_merged else "the tasks' own galleries"
-    is_, first = "is", _scores(finals, names)
+    said = f"is {_scores(finals, names)}"
     if len(finals) > 1:
-        is_ = f"is highest for {names[0]}, {fixed(finals[names[0]])}"
-        first = f" ({_scores(finals, names[1:])})"
+        highest = f"{names[0]}, {fixed(finals[names[0]])}"
+        said = f"is highest for {highest} ({_scores(finals, names[1:])})"
     against = f", against {_scores(above, list(above))}" if above else ""
     lost = "".join(_lost([run for one in names for run in chains if run.name == one], key))
     most = max(run.steps for run in chains)
     count = f"{most} tasks" if most > 1 else "one task"
     count = count if len({run.steps for run in chains}) == 1 else f"up to {count}"
-    said = f"{is_}{first}" if len(finals) > 1 else f"{is_} {first}"
     return f"After {count}, {on_one_line(key)} on {where} {said}{against}{lost}."
 
 
@@ -184,10 +184,6 @@ def _run_list(document: Document, styles: Styles) -> Iterator[tuple[Any, ...]]:
         is_known = score > float("-inf")
         lost = None if forgetting is None else forgetting.mean
         yield name, style, run.final_only, score if is_known else None, lost
-
-
-def _charts(document: Document, track: Track, styles: Styles) -> TrackCharts:
-    return track_charts(document, track, styles, _most(document))
 
 
 def _most(document: Document) -> int:

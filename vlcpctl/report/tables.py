@@ -160,12 +160,9 @@ def _to_oracle(track: Track, key: str, gallery: str) -> Iterator[_Shown]:
     reading += "interval over seeds"
     yield _Shown(Column(name), lambda run: number_cell((gaps[run.name] or [None])[0]), reading)
 
-    def interval(run: Run) -> TableCell:
-        _, ends = gaps[run.name] or (None, None)
-        return TableCell(f"{fixed(ends[0])} to {fixed(ends[1])}") if ends else _DASH
-
     if any(ends for _, ends in known):
-        yield _Shown(Column("95 % interval", is_below=True), interval)
+        interval = Column("95 % interval", is_below=True)
+        yield _Shown(interval, lambda run: ends_cell(*(gaps[run.name] or (None, None))[1:]))
 
 
 def _starts(track: Track, runs: Sequence[Run], width: int) -> tuple[RowGroup, ...]:
@@ -458,7 +455,12 @@ def _cut(notes: Iterable[str], what: str) -> list[str]:
 def interval_cell(drop: Drop) -> TableCell:
     """Such as "1.20 to 3.40"."""
     ends = drop.interval
-    return TableCell(f"{fixed(ends.low)} to {fixed(ends.high)}") if ends else _DASH
+    return ends_cell((ends.low, ends.high) if ends else None)
+
+
+def ends_cell(ends: tuple[float, float] | None) -> TableCell:
+    """The ends of an interval, or a dash."""
+    return TableCell(f"{fixed(ends[0])} to {fixed(ends[1])}") if ends else _DASH
 
 
 def _baseline_cell(baseline: Spread | None) -> TableCell:

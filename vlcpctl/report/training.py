@@ -25,7 +25,7 @@ from vlcpctl.files.manifest import MANIFESTS, kind_of, with_article
 from vlcpctl.files.rows import Row, run_label
 from vlcpctl.models.checkpoint_files import LOG, WEIGHT_SUFFIXES, is_slot
 from vlcpctl.report.charts import Floats, Line, LineChart, RunStyle, ticks
-from vlcpctl.report.facts import setting_text
+from vlcpctl.report.comparable import setting_text
 from vlcpctl.report.scores import START, Spread, grouped
 from vlcpctl.report.table import Column, RowGroup, Table, TableCell, number_cell
 

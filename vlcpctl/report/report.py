@@ -531,7 +531,7 @@ def records(document: Document) -> Iterator[dict[str, Any]]:
 
 def _file_records(cards: Cards | None, forgotten: Forgotten | None) -> Iterator[dict[str, Any]]:
     """What other files than rows add: the cost of runs, and counts of what they forgot."""
-    for run in cards.runs if cards else ():
+    for run in sorted(cards.runs) if cards else ():
         seeds = sorted({one.seed for one in cards.runs[run]}) if cards else []
         for key, cost in cards.costs(run).items() if cards else ():
             yield {"run": run, "metric": "cost", "key": key} | _numbers(cost, seeds)

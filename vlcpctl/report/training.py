@@ -394,10 +394,10 @@ def setting_texts(values: Mapping[str, Any]) -> SettingTexts:
 def _leaves(values: Mapping[str, Any], under: str) -> SettingTexts:
     found: SettingTexts = {}
     for name, value in values.items():
-        nested = isinstance(value, Mapping)
-        found |= (
-            _leaves(value, f"{under}{name}.") if nested else {f"{under}{name}": setting_text(value)}
-        )
+        if isinstance(value, Mapping):
+            found |= _leaves(value, f"{under}{name}.")
+        else:
+            found[f"{under}{name}"] = setting_text(value) or "none"
     return found
 
 

@@ -88,11 +88,10 @@ from vlcpctl.report.table import Table
 from vlcpctl.report.tables import (
     calibration_table,
     comparison_tables,
-    guards_table,
     matrix_table,
     oracle_gap,
     ordered_runs,
-    transfer_table,
+    outside_table,
 )
 from vlcpctl.report.training import SettingTexts, settings_by_run, training_tables
 
@@ -245,10 +244,16 @@ class Document:
         key, curves = self.key(track), self.guards(track)
         drops = [one for one in self.drops if one.curve.track is track and one.curve.is_guard]
         compared = {(one.run.name, one.data) for one in curves}
+        others = [
+            Curve(track, run, column)
+            for run in sorted(track.every, key=lambda run: self.names.index(run.name))
+            for column, data in enumerate(run.data)
+            if column >= len(run.tasks) and (run.name, data) not in compared
+        ]
         found = (
-            guards_table(curves, drops, key),
+            outside_table(curves, drops, key),
             roll_out_table([one for one in self.roll_outs if one.curve.track is track], key),
-            transfer_table(track, key, compared, self.names),
+            outside_table(sorted(others, key=lambda one: one.data), (), key),
         )
         return [table for table in found if table is not None]
 

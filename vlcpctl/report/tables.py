@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -58,6 +58,7 @@ _OWN = tuple(
     if one.gallery != "merged" and (name == "own_final" or name not in {*_BENCHMARKS, *_SAME})
 )
 _AFTER = "after N: score of the model after step N; step 0 is the first task"
+_NOT_COUNTED = "not part of the stream, so not counted in any forgetting metric"
 _DROP = "drop: baseline minus last model, in points; positive is worse"
 _CALIBRATION = (
     "recall: percent of true pairs with a probability of 0.5 or more",
@@ -387,53 +388,60 @@ def step_label(run: Run, step: int) -> str:
     return padded(name, step, digits) if is_numbered else f"{step:0{digits}d} {name}"
 
 
-def guards_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Table | None:
-    """A row for each guard and run: baseline, score after every step, drop; None without any."""
+def outside_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Table | None:
+    """A row for each data set outside the stream and run: its score after every step.
+
+    Guards have their baseline and drop, too; other data have no `drops`. None without any score.
+    """
     curves = [one for one in curves if any(one.at(step, key) for step in one.steps)]
     if not curves:
         return None
     of = {(one.curve.run.name, one.data): one for one in drops if one.key == key}
     # The start is a step only where it is not the baseline itself.
-    every = sorted({step for one in curves for step in one.steps if step != START or one.is_apart})
+    at = {step for one in curves for step in one.steps if step != START or one.is_apart or not of}
+    every = sorted(at)
     is_long = len(every) > _FIRST + _LAST
     steps = [*every[:_FIRST], *every[-_LAST:]] if is_long else every
     has_intervals = any(one.interval for one in of.values())
-    names = ["start" if step == START else f"after {step}" for step in steps]
     columns = (
         Column("run", is_number=False),
-        Column("baseline", higher_is_better=None),
-        *map(Column, names),
-        Column("drop", higher_is_better=False),
+        *([Column("baseline", higher_is_better=None)] if of else []),
+        *(Column("start" if step == START else f"after {step}") for step in steps),
+        *([Column("drop", higher_is_better=False)] if of else []),
         *([Column("95 % interval")] if has_intervals else []),
     )
 
     def row(curve: Curve) -> tuple[TableCell, ...]:
-        drop = of[curve.run.name, curve.data]
         scores = (number_cell(curve.at(step, key)) for step in steps)
+        if not of:
+            return (TableCell(curve.run.name), *scores)
+        drop = of[curve.run.name, curve.data]
         ends = [interval_cell(drop)] if has_intervals else []
         first = TableCell(curve.run.name), _baseline_cell(drop.baseline)
         return (*first, *scores, number_cell(drop.drop), *ends)
 
     groups = []
-    for data in dict.fromkeys(one.data for one in curves):
-        members = [one for one in curves if one.data == data]
+    for data, members in grouped(curves, lambda one: one.data).items():
         seeds = [one.run.seeds for one in members]
         groups.append(with_best_marked(columns, RowGroup(data, tuple(map(row, members))), seeds))
     count, few = (len([step for step in some if step != START]) for some in (every, steps))
-    shown = [of[one.run.name, one.data] for one in curves]
-    lacking = (one for one in shown if one.drop is None)
-    reasons = (f"{one.curve.run.name} has no drop: {one.undefined}" for one in lacking)
     notes = (
         *([f"shows {few} of {count} steps"] if is_long else []),
-        *_baselines(curves),
-        *_cut(reasons, "drops"),
-        _AFTER,
-        _DROP,
-        *(["95 % interval: of the drop, over resampled queries (--ranks)"] * has_intervals),
+        *(_drop_notes(curves, of) if of else [_NOT_COUNTED]),
         *seed_notes(groups, [len(one.run.seeds) for one in curves]),
     )
-    title = f"Guards: {key} on data outside the stream"
-    return Table(title, columns, tuple(groups), notes, name="guards")
+    kind = "guards" if of else "transfer"
+    title = f"{kind.capitalize()}: {key} on data outside the stream"
+    return Table(title, columns, tuple(groups), notes, name=kind)
+
+
+def _drop_notes(curves: Sequence[Curve], of: Mapping[tuple[str, str], Drop]) -> list[str]:
+    """What a table of guards compares, and why runs have no drop."""
+    lacking = (drop for one in curves if not (drop := of[one.run.name, one.data]).drop)
+    reasons = (f"{one.curve.run.name} has no drop: {one.undefined}" for one in lacking)
+    said = [*_baselines(curves), *_cut(reasons, "drops"), _AFTER, _DROP]
+    has_intervals = any(one.interval for one in of.values())
+    return said + ["95 % interval: of the drop, over resampled queries (--ranks)"] * has_intervals
 
 
 def _baselines(curves: Sequence[Curve]) -> list[str]:
@@ -495,53 +503,6 @@ def calibration_table(curves: Iterable[Curve], title: str) -> Table | None:
     notes = (*_CALIBRATION, *seed_notes(groups, [len(one.run.seeds) for one in found]))
     heads = (Column("data", is_number=False), *columns)
     return Table(title, heads, tuple(groups), notes, name="calibration")
-
-
-def transfer_table(
-    track: Track, key: str, left_out: Collection[tuple[str, str]], order: Sequence[str]
-) -> Table | None:
-    """Scores on data outside the stream at the first and last evaluated step; None without any.
-
-    The runs and data in `left_out` are in another table; the runs of `order` come in that order.
-    """
-    rows = [
-        row
-        for run in track.every
-        for column, data in enumerate(run.outside, len(run.tasks))
-        if (run.name, data) not in left_out and (row := _transfer_row(run, column, key))
-    ]
-    if not rows:
-        return None
-    columns = (
-        Column("data", is_number=False),
-        Column("run", is_number=False),
-        Column("first step"),
-        Column("score"),
-        Column("last step"),
-        Column("score"),
-        Column("change"),
-    )
-    places = {name: place for place, name in enumerate(order)}
-    rows.sort(key=lambda row: (row[0].text, places.get(row[1].text, len(places)), row[1].text))
-    notes = ("not part of the stream, so not counted in any forgetting metric",)
-    title = f"Transfer: {key} on data outside the stream"
-    return Table(title, columns, (RowGroup("", tuple(rows)),), notes, name="transfer")
-
-
-def _transfer_row(run: Run, column: int, key: str) -> tuple[TableCell, ...] | None:
-    steps = [(step, one) for step in run.steps_on[column] if (one := run.at(key, step, column))]
-    if not steps:
-        return None
-    (first, before), (last, after) = steps[0], steps[-1]
-    return (
-        TableCell(run.data[column]),
-        TableCell(run.name),
-        TableCell("start" if first == START else str(first)),
-        number_cell(before),
-        TableCell("start" if last == START else str(last)),
-        number_cell(after),
-        number_cell(after.minus(before) if first != last else None),
-    )
 
 
 def definitions_table() -> Table:

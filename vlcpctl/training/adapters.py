@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import final
 
 import torch
@@ -23,10 +24,9 @@ from torch.nn.init import kaiming_uniform_
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.params import copy_of
 from vlcpctl.core.seeds import torch_seed
+from vlcpctl.files.tensors import write_tensors
 from vlcpctl.training.lora import LoraSize, adapted_names
 from vlcpctl.training.optimizers import Group, Optimizer
-
-FILE = "adapter.safetensors"  # in a checkpoint, beside the merged weights
 
 
 @final
@@ -75,6 +75,14 @@ class Adapters:
             a_rI, b_Or = self._pair(name)
             weight_OI = self.everything[name]
             torch.addmm(start_OI, b_Or, a_rI, alpha=self.size.scale, out=weight_OI)
+
+    def optimizer(self, inner: Optimizer) -> Optimizer:
+        """The optimizer of the model's weights that `inner`, one of the adapters, stands for."""
+        return AdapterOptimizer(inner, self)
+
+    def write(self, directory: Path) -> None:
+        """Write A and B to a checkpoint, beside the merged weights."""
+        write_tensors(directory / "adapter.safetensors", self.tensors)
 
     def _pair(self, name: str) -> tuple[Tensor, Tensor]:
         return self.tensors[f"{name}.lora_A"], self.tensors[f"{name}.lora_B"]

@@ -133,24 +133,26 @@ class ChunkPart:
         return self.run.frozen_tokens(self.batch, self.chunk, weights)
 
 
-def start_slots(run: TrainRun, carried: Slots) -> None:
-    """Give every method its slots: `stream` slots carried from the parent, all others new.
+def start_slots(run: TrainRun, carried: Slots, path: Path | None = None) -> None:
+    """Give every method its slots: those `carried` from the parent at a path, all others new.
 
     Tensors stay where a method creates them: most on the model's device, counters on the CPU, where
-    reading them does not wait for a GPU.
+    reading them does not wait for a GPU. Raises Incompatible if a carried slot has other names or
+    shapes than a new one.
     """
     for method in run.methods:
         context = MethodRun(run, method.name)
         run.slots[method.name] = {}
         for slot in method.slots(first=context.first):
-            from_parent = (
-                carried.get(method.name, {}).get(slot.name) if slot.lifetime == "stream" else None
-            )
             values = _started(slot, method, context)
-            if from_parent is not None:
+            found = carried.get(method.name, {}).get(slot.name)
+            if found is not None:
+                try:
+                    require_same_names(found, values, f"{path}: state {method.name}/{slot.name}")
+                except Incompatible as error:
+                    raise Incompatible(f"{error}; --fresh-state initialises it") from error
                 values = {
-                    name: value.to(values[name].device if name in values else run.device)
-                    for name, value in copy_of(from_parent).items()
+                    name: value.to(values[name].device) for name, value in copy_of(found).items()
                 }
             run.slots[method.name][slot.name] = values
 
@@ -196,21 +198,6 @@ def carried_slots(
                     "--fresh-state initialises it"
                 )
     return carried
-
-
-def check_slots(run: TrainRun, carried: Slots, path: Path | None) -> None:
-    """Raise Incompatible if a carried slot has other names or shapes than a new one would."""
-    for method in run.methods:
-        context, from_parent = MethodRun(run, method.name), carried.get(method.name, {})
-        for slot in method.slots(first=context.first):
-            if slot.name in from_parent:
-                what = f"{path}: state {method.name}/{slot.name}"
-                try:
-                    require_same_names(
-                        from_parent[slot.name], _started(slot, method, context), what
-                    )
-                except Incompatible as error:
-                    raise Incompatible(f"{error}; --fresh-state initialises it") from error
 
 
 def stream_slots(run: TrainRun) -> Slots:

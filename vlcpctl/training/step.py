@@ -26,7 +26,6 @@ from vlcpctl.core.params import add_
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.models.embed import as_features
-from vlcpctl.training.adapters import AdapterOptimizer
 from vlcpctl.training.beside import (
     PseudoTextEncoder,
     ReferenceEncoder,
@@ -116,9 +115,7 @@ class OptimizerStep:
 
     def __init__(self, run: TrainRun, optimizer: Optimizer, methods: Sequence[Method]) -> None:
         self.run = run
-        self.optimizer: Optimizer = (
-            optimizer if run.lora is None else AdapterOptimizer(optimizer, run.lora)
-        )
+        self.optimizer = optimizer if run.lora is None else run.lora.optimizer(optimizer)
         # Set by the first step with a term that is not finite, and never reset. The host reads
         # values later; until then the optimizer changes nothing.
         self.halted = torch.zeros((), device=run.device)

@@ -21,7 +21,7 @@ from vlcpctl.models.imports import preload
 from vlcpctl.testing.battery import TrainingWorld, kill_at, make_world, request
 from vlcpctl.training import launch
 from vlcpctl.training import train_step as module
-from vlcpctl.training.request import TrainRequest, numeric, semantic
+from vlcpctl.training.request import TrainRequest, numeric, opened, semantic
 from vlcpctl.training.state import ResumeDirectory
 from vlcpctl.training.train_step import train_step
 
@@ -127,7 +127,7 @@ def _train(step: TrainRequest, *, dies: bool = False) -> None:
 def _refused(step: TrainRequest) -> None:
     """Try to resume as process 0 would, which checks before the others may read the state."""
     ResumeDirectory(step.out).claim(
-        semantic(step),
+        semantic(step, opened(step)),
         numeric(step, torch.device("cpu")),
         force=False,
         accept_inexact=step.accept_inexact,

@@ -24,11 +24,11 @@ from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.testing.tiny_stream import make_task, repeating_pair
 from vlcpctl.training import plan
 from vlcpctl.training import train_step as train
+from vlcpctl.training.history import match_warnings, true_matches
 from vlcpctl.training.methods import compose
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.step import OptimizerStep
 from vlcpctl.training.train_step import train_step
-from vlcpctl.training.warnings import distinct_warnings, match_warnings, true_matches
 
 QUEUE = 10
 
@@ -213,10 +213,3 @@ def test_the_number_of_matches_is_what_a_queue_holds_on_average() -> None:
         same = (group[batch[0]] == group[batch[1:]]).sum() + (group[batch[0]] == group[queue]).sum()
         counts.append(same)
     assert true_matches(4, 8, sizes) == pytest.approx(np.mean(counts), rel=0.03)
-
-
-def test_a_group_of_more_than_half_of_the_pairs_is_warned_of() -> None:
-    assert not [*distinct_warnings(np.array([3, 2, 1]))]
-    (warning,) = distinct_warnings(np.array([1, 4, 2]))
-    assert warning.startswith("4 of the 7 training pairs are in one group, as they share images")
-    assert "with --negatives distinct they are not negatives of each other; " in warning

@@ -19,7 +19,7 @@ from vlcpctl.testing.battery import TrainingWorld, checkpoint_bytes, request
 from vlcpctl.testing.tiny_stream import make_task, repeating_pair
 from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan
-from vlcpctl.training.request import TrainRequest, semantic
+from vlcpctl.training.request import TrainRequest, opened, semantic
 from vlcpctl.training.train_step import train_step
 
 
@@ -63,12 +63,16 @@ def test_pairs_that_are_evaluated_are_named(
     assert warning.startswith("4 of the pairs of --reference are also in split 'test' of task")
 
 
+def _facts(step: TrainRequest) -> dict[str, Any]:
+    return semantic(step, opened(step))
+
+
 def test_only_a_run_that_has_one_records_it(
     world: TrainingWorld, root: Path, tmp_path: Path
 ) -> None:
-    assert "reference" not in semantic(_third(world, root, "seqf", tmp_path / "02"))
+    assert "reference" not in _facts(_third(world, root, "seqf", tmp_path / "02"))
     step = _third(world, root, "zscl", tmp_path / "02")
-    one, other = (semantic(replace(step, reference=task)) for task in world.tasks[:2])
+    one, other = (_facts(replace(step, reference=task)) for task in world.tasks[:2])
     assert one["reference"] == read_manifest(world.tasks[0], "task")["content"]
     assert one != other
 

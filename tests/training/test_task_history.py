@@ -13,7 +13,7 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.files.inputs import MOST_TASKS
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
-from vlcpctl.training.checks import _check_buffer
+from vlcpctl.training.checks import check_buffer
 from vlcpctl.training.history import TaskHistory
 
 
@@ -130,14 +130,6 @@ def test_a_task_that_was_left_out_is_told(stream: list[Task]) -> None:
     assert list(TaskHistory(stream[2:], "ctp", same).left_out()) == said
 
 
-def test_a_task_before_a_learned_one_is_told(stream: list[Task]) -> None:
-    later = _parent(stream[0].manifest.stream, 2)
-    (said,) = TaskHistory(stream[1:2], "ctp", later).out_of_order()
-    assert said.startswith("task 1 of the stream comes before task 2, which the model was already")
-    assert list(TaskHistory(stream[2:], "ctp", _parent(later.stream, 1)).out_of_order()) == []
-    assert list(TaskHistory(stream[:1], "ctp", _parent("elsewhere", 2)).out_of_order()) == []
-
-
 def test_the_start_of_an_average_is_that_of_its_checkpoints(stream: list[Task]) -> None:
     average = replace(_parent("last week", 0), content="av", parents=["a", "b"], start="im")
     for run in ("ctp", "merge-average"):
@@ -152,8 +144,8 @@ def test_a_buffer_with_pairs_of_the_task_itself_is_refused(
 
     buffer(stream[0].path, tmp_path / "held", size="2", quiet=True)
     held = open_task(tmp_path / "held")
-    _check_buffer((stream[1],), held)
+    check_buffer((stream[1],), held)
     with pytest.raises(
         UsageError, match=r"contains pairs of .*00-part-0, which this run trains on"
     ):
-        _check_buffer((stream[1], stream[0]), held)
+        check_buffer((stream[1], stream[0]), held)

@@ -12,7 +12,7 @@ from vlcpctl.checkpoints.step_config import config_id
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.testing.tiny_stream import make_task
-from vlcpctl.training.adaptation import adapted, cut
+from vlcpctl.training.adaptation import cut
 from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.request import TrainRequest
@@ -83,7 +83,7 @@ def test_a_week_of_one_pair_is_refused(first: TrainRequest, tmp_path: Path) -> N
 
 
 def test_a_limit_counts(first: TrainRequest) -> None:
-    assert adapted(replace(first, limit=5)).settings.batch_size == 5
+    assert make_plan(replace(first, limit=5)).request.settings.batch_size == 5
 
 
 def test_a_buffer_fills_the_batch_with_replayed_pairs(world: TrainingWorld, tmp_path: Path) -> None:

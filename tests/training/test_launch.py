@@ -128,15 +128,6 @@ def _trained(step: TrainRequest, keep: Callable[[TrainRun], dict[str, torch.Tens
     return [load_file(f"{step.out}-{rank}") for rank in range(2)]
 
 
-def test_every_process_has_the_same_queue(
-    world: TrainingWorld, first: Path, tmp_path: Path
-) -> None:
-    step = replace(request(world, "ctp", 1, first, buffered=False), out=tmp_path / "out")
-    one, other = _trained(step, lambda run: run.slots["ctp"]["queue"])
-    assert one["filled"] == 24
-    assert all(torch.equal(one[name], other[name]) for name in one)
-
-
 def test_every_process_has_the_same_batch_norm_statistics(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
@@ -239,15 +230,6 @@ def _broken_file() -> None:
 
 def _killed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_an_error_in_one_process_ends_the_others(world: TrainingWorld, tmp_path: Path) -> None:
-    def act(rank: int) -> None:
-        _failing(1, _broken_file)
-        run_line(_words(world, tmp_path / "out"), tmp_path / f"log-{rank}")
-
-    assert run_together(act) == [1, 3]
-    assert "another process of the run has ended" in (tmp_path / "log-0.err").read_text()
 
 
 @pytest.mark.parametrize(

@@ -117,20 +117,6 @@ def _second(
     return replace(step, out=out, settings=settings)
 
 
-def test_only_the_adapted_weights_change_and_by_a_matrix_of_that_rank(
-    world: TrainingWorld, first: Path, tmp_path: Path
-) -> None:
-    train_step(_second(world, first, tmp_path / "01", lora="1,2", lr=0.01))
-    old, new = (read_tensors(path / WEIGHTS) for path in (first, tmp_path / "01"))
-    for name in old:
-        if name not in adapted_names(old):
-            assert torch.equal(old[name], new[name]), name
-            continue
-        strengths = torch.linalg.svdvals((new[name] - old[name]).double())
-        assert strengths[0] > 1e-4, name
-        assert strengths[1] < 1e-3 * strengths[0], name
-
-
 def test_the_adapter_beside_the_weights_is_their_change(
     world: TrainingWorld, first: Path, tmp_path: Path
 ) -> None:
@@ -138,6 +124,7 @@ def test_the_adapter_beside_the_weights_is_their_change(
     old, new = (read_tensors(path / WEIGHTS) for path in (first, tmp_path / "01"))
     pairs = read_tensors(tmp_path / "01" / "adapter.safetensors")
     assert len(pairs) == 2 * len(adapted_names(old))
+    assert all(torch.equal(old[name], new[name]) for name in old.keys() - {*adapted_names(old)})
     for name in adapted_names(old):
         change = 3.0 * pairs[f"{name}.lora_B"] @ pairs[f"{name}.lora_A"]
         torch.testing.assert_close(new[name], old[name] + change, rtol=0, atol=1e-7)
@@ -155,12 +142,9 @@ def test_methods_keep_their_state_over_tasks_with_and_without_adapters(
         assert written == (lora is not None and names != "ema")
 
 
-@pytest.mark.parametrize("names", ["seqf", "ctp+ewc"])
-def test_killed_and_resumed_runs_have_the_same_bytes(
-    world: TrainingWorld, names: str, tmp_path: Path
-) -> None:
+def test_killed_and_resumed_runs_have_the_same_bytes(world: TrainingWorld, tmp_path: Path) -> None:
     def steps(root: Path) -> Sequence[TrainRequest]:
-        plain, *later = chain(world, names, root)
+        plain, *later = chain(world, "ctp+ewc", root)
         return [plain, *(replace(one, settings=replace(one.settings, lora="2")) for one in later)]
 
     require_exact_resume(steps, tmp_path)

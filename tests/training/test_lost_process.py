@@ -14,7 +14,7 @@ import torch
 from support.processes import run_line, run_together
 from torch import Tensor
 
-from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.errors import Incompatible
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.distributed.world import World
 from vlcpctl.models.imports import preload
@@ -92,16 +92,6 @@ def test_another_number_of_processes_resumes_inexactly(
         _refused(replace(step, nproc=after))
     _train(replace(step, nproc=after, accept_inexact=True))
     assert _losses(step.out) == pytest.approx(_losses(tmp_path / "whole"), rel=1e-5)
-
-
-def test_a_share_of_the_loss_resumes_as_it_started(world: TrainingWorld, tmp_path: Path) -> None:
-    step = request(world, "seqf", 0, tmp_path, buffered=False)
-    step = replace(step, save_every="1", nproc=2)
-    _train(step, dies=True)
-    with pytest.raises(Incompatible, match="local_loss"):
-        _refused(replace(step, local_loss=True))
-    with pytest.raises(UsageError, match="--local-loss has no effect with one process"):
-        train_step(replace(step, nproc=1, local_loss=True))
 
 
 def _train(step: TrainRequest, *, dies: bool = False) -> None:

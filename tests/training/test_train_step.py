@@ -131,22 +131,6 @@ def test_an_unfinished_run_of_another_command_is_refused(
     torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("name", ["MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA"])
-def test_other_instructions_of_the_libraries_are_noticed(
-    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    step = _first(world, tmp_path, save_every="2")
-    assert in_child(step, kill_at("step=3")) == -signal.SIGKILL
-    with monkeypatch.context() as patched:
-        patched.setenv(name, "AVX2")
-        told = (
-            rf"environment\.{name} was not set and is now 'AVX2'; --accept-inexact resumes anyway"
-        )
-        with pytest.raises(Incompatible, match=told):
-            train_step(step)
-    train_step(step)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_at_the_step_boundary(
     world: TrainingWorld, tmp_path: Path, number: int

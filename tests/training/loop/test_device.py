@@ -301,45 +301,6 @@ def device() -> Iterator[FakeDevice]:
         yield found
 
 
-READS: dict[str, Callable[[Tensor], object]] = {
-    "item": lambda one: one.sum().item(),
-    "bool": lambda one: bool(one.sum() > 0),
-    "int": lambda one: int(one.sum()),
-    "float": lambda one: float(one.sum()),
-    "place": lambda one: [0, 1][one.sum().long()],
-    "slice": lambda one: [0, 1][: one.sum().long()],
-    "tolist": lambda one: one.tolist(),
-    "numpy": lambda one: one.cpu().numpy(),
-    "copy_": lambda one: torch.zeros(2, 3).copy_(one),
-    "nonzero": lambda one: one.nonzero(),
-    "nonzero-tuple": lambda one: one.nonzero(as_tuple=True),
-    "masked_select": lambda one: one.masked_select(one > 0),
-    "mask": lambda one: one[one > 0],
-    "mask-of-rows": lambda one: one[one.sum(1) > 0],
-    "masked-assignment": lambda one: one.__setitem__(one > 0, one.new_zeros(6)),
-    "equal": lambda one: torch.equal(one, one),
-    "upload": lambda one: torch.zeros(2).to(META),
-    "copy-there": lambda one: one.copy_(torch.zeros(2, 3)),
-    "index": lambda one: one[torch.tensor([0, 1])],
-    "numbers": lambda one: one.new_tensor([1.0]),
-    "new-numbers": lambda one: torch.tensor([1.0], device=META),
-}
-
-
-MIXES: dict[str, Callable[[Tensor, Tensor], object]] = {
-    "add": lambda there, here: there + here,
-    "matmul": lambda there, here: there @ here.T,
-    "cat": lambda there, here: torch.cat([here, there]),
-    "stack-of-scalars": lambda there, here: torch.stack([there.sum(), here.sum()]),
-    "where": lambda there, here: torch.where(here > 0, there, there),
-    "foreach": lambda there, here: torch._foreach_add_([there], [here]),
-    "index": lambda there, here: here[torch.zeros(1, dtype=torch.int64, device=META)],
-    "backward": lambda there, here: torch.autograd.grad(
-        there.requires_grad_().sum(), there, grad_outputs=None
-    )[0].add_(here),
-}
-
-
 @Families
 def test_embedding_reads_each_batch_once(device: FakeDevice, *, fuses: bool) -> None:
     encoder = encoders.build("albef-micro" if fuses else "micro")

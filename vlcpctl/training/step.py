@@ -27,9 +27,11 @@ from vlcpctl.core.seeds import torch_seed
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.models.embed import as_features
 from vlcpctl.training.beside import (
-    PseudoTextEncoder,
-    ReferenceEncoder,
+    BesideEncoder,
     TokenTerms,
+    backward_apart,
+    pseudo_text_encoder,
+    reference_encoder,
     with_pseudo_texts,
 )
 from vlcpctl.training.gradients import GradientSum, LossShare, RunningStatistics
@@ -196,8 +198,8 @@ class OptimizerStep:
         run = self.run
         chunks = run.chunks(batch)
         image, text, tokens = self._encode_all(batch, chunks)
-        pseudo = PseudoTextEncoder(run, batch.pseudo)
-        reference = ReferenceEncoder(run, batch.reference, self.statistics)
+        pseudo = pseudo_text_encoder(run, batch.pseudo)
+        reference = reference_encoder(run, batch.reference, self.statistics)
         beside = reference.encode()
         sides = [image, text, *beside, *pseudo.encode()]
         # The loss is over the features of all processes. `detach` cuts the graph here: backward
@@ -233,7 +235,7 @@ class OptimizerStep:
         return StepValues.of(position, total, terms, token_terms.values()), aux, added
 
     def _backward_reference(
-        self, reference: ReferenceEncoder, leaves: Sequence[Tensor]
+        self, reference: BesideEncoder, leaves: Sequence[Tensor]
     ) -> tuple[Terms, list[Mapping[str, Tensor]]]:
         """Backpropagate from the features of the reference, before those of the batch.
 
@@ -245,7 +247,7 @@ class OptimizerStep:
         if not self.consolidating:
             reference.backward(own)
             return terms, added
-        grads = reference.backward_apart(own)
+        grads = backward_apart(self.run, reference, own)
         if not grads:
             return terms, added
         with torch.no_grad():

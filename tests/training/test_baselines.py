@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.params import blend_
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.buffer import update as buffers
@@ -170,20 +170,6 @@ def test_replayed_pairs_of_der_take_no_part_in_the_contrast(
     train_step(replace(plain, settings=replace(settings, batch_size=2)))
     found, expected = load_file(der.out / WEIGHTS), load_file(plain.out / WEIGHTS)
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("name", ["der", "derpp"])
-def test_a_buffer_without_stored_features_is_refused(
-    world: TrainingWorld, tmp_path: Path, name: str
-) -> None:
-    train_step(request(world, name, 0, tmp_path, buffered=False))
-    step = replace(
-        request(world, name, 1, tmp_path, buffered=False), buffer=world.buffers["herding"][0]
-    )
-    with pytest.raises(UsageError, match="was made without 'vlcpctl buffer --store-features'"):
-        train_step(step)
-    with pytest.raises(UsageError, match=f"method {name} needs --buffer"):
-        train_step(replace(step, buffer=None))
 
 
 def test_features_that_another_checkpoint_computed_are_told(

@@ -202,15 +202,3 @@ def test_texts_without_effect_are_refused(
         train_step(replace(step, previous=None, from_scratch=True))
     with pytest.raises(UsageError, match="--set has no effect on how incclip generates texts"):
         train_step(replace(step, methods=compose("incclip", ["incclip.rate=0.25"])))
-
-
-# What else is refused
-
-
-@pytest.mark.parametrize("wrong", ["incclip.count=5", "incclip.memory_batch=3"])
-def test_texts_and_pairs_must_divide_among_processes(
-    world: TrainingWorld, first: Path, tmp_path: Path, wrong: str
-) -> None:
-    step = second(world, first, tmp_path / "out", wrong, nproc=2)
-    with pytest.raises(UsageError, match="not divisible by 2 processes"):
-        plan_training(step)

@@ -260,27 +260,3 @@ def test_divergence_in_every_process_is_told_once(world: TrainingWorld, tmp_path
     told = (tmp_path / "log.err").read_text()
     assert told.count("the loss diverged at step") == 1
     assert "Traceback" not in told
-
-
-@pytest.mark.parametrize(
-    ("more", "environment", "message"),
-    [
-        (["--nproc", 3], {}, "--batch-size 4 is not divisible by 3 processes; use --batch-size 3"),
-        (["--nproc", 2], {"RANK": 0, "WORLD_SIZE": 4}, "differs from the 4 processes"),
-        (["--nproc", 4, "--nodes", 3], {}, "--nproc 4 is not divisible by --nodes 3"),
-        (["--nproc", 4, "--nodes", 2], {}, "--nodes 2 needs --rendezvous HOST:PORT"),
-        (["--nproc", 2, "--rendezvous", "a:1"], {}, "has no effect without --nodes"),
-    ],
-)
-def test_processes_that_do_not_fit_are_refused_before_any_starts(
-    world: TrainingWorld,
-    tmp_path: Path,
-    more: list[object],
-    environment: dict[str, int],
-    message: str,
-) -> None:
-    words = _words(world, tmp_path / "out", *more)
-    pid = start_child(lambda _: run_line(words, tmp_path / "log"), **environment)
-    assert exit_code_of(pid) == 2
-    assert message in (tmp_path / "log.err").read_text()
-    assert not list(tmp_path.glob("out*"))

@@ -81,24 +81,6 @@ def test_the_warnings_are_printed_and_recorded(
     assert f"  warning: {warning}" in list(lines(describe(second.out)))
 
 
-def test_a_task_that_is_given_twice_is_refused(second: TrainRequest) -> None:
-    from vlcpctl.core.errors import UsageError
-
-    (task,) = second.tasks
-    with pytest.raises(UsageError, match=r"contains the same task as .*; give it once"):
-        make_plan(replace(second, tasks=(task, task)))
-
-
-def test_a_buffer_of_a_later_task_is_refused(second: TrainRequest, world: TrainingWorld) -> None:
-    from vlcpctl.core.errors import UsageError
-
-    later = make_buffer(world.tasks[2], second.out.parent / "later")
-    first = replace(second, tasks=(world.tasks[0],), previous=None)
-    for step in (first, second):
-        with pytest.raises(UsageError, match="later contains pairs of 02-part-2, later in the str"):
-            make_plan(replace(step, buffer=later))
-
-
 def make_buffer(task: Path, out: Path, previous: Path | None = None) -> Path:
     from support.commands import buffer
 

@@ -24,13 +24,11 @@ from vlcpctl.testing.battery import (
     make_world,
     request,
     require_exact_resume,
-    with_fusion_model,
 )
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.adapters import AdapterOptimizer, Adapters
 from vlcpctl.training.lora import LoraSize, adapted_names, parse_lora
 from vlcpctl.training.optimizers import new_optimizer
-from vlcpctl.training.plan import make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.settings import Settings
 from vlcpctl.training.train_step import train_step
@@ -163,45 +161,6 @@ def test_a_run_with_another_rank_is_another_run(
 def test_another_form_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not RANK or RANK,ALPHA"):
         parse_lora(text)
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ("dha", "method dha, whose hooks change the weights themselves"),
-        ("afec", "method afec, which trains a second model"),
-        ("incclip", "fixed rank cannot hold that; give --set incclip.clip=false"),
-    ],
-)
-def test_methods_that_an_adapter_cannot_hold_are_refused(
-    world: TrainingWorld, first: Path, tmp_path: Path, names: str, message: str
-) -> None:
-    step = _second(world, first, tmp_path / "01", names)
-    with pytest.raises(UsageError, match=message):
-        make_plan(step)
-
-
-def test_without_a_model_that_has_learned_it_is_refused(
-    world: TrainingWorld, tmp_path: Path
-) -> None:
-    step = request(world, "seqf", 0, tmp_path, buffered=False)
-    with pytest.raises(UsageError, match="--lora needs --previous"):
-        make_plan(replace(step, settings=replace(step.settings, lora="2")))
-
-
-def test_a_rank_above_the_width_is_refused(
-    world: TrainingWorld, first: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError, match="the rank is above 8, the smaller side of "):
-        make_plan(_second(world, first, tmp_path / "01", lora="9"))
-
-
-def test_a_fusion_model_is_refused_by_name(world: TrainingWorld, tmp_path: Path) -> None:
-    fusion = with_fusion_model(world)
-    train_step(request(fusion, "seqf", 0, tmp_path, buffered=False))
-    step = request(fusion, "seqf", 1, tmp_path, buffered=False)
-    with pytest.raises(UsageError, match=r"the image encoder of .* has none; train all"):
-        make_plan(replace(step, settings=replace(step.settings, lora="2")))
 
 
 @pytest.mark.parametrize("name", ["adamw", "sgd", "lamb"])

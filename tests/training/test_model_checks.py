@@ -82,28 +82,7 @@ def test_one_of_a_hub_is_known_once_it_is_built(world: TrainingWorld, tmp_path: 
     torch.testing.assert_close(tensors["visual.proj"], encoder.weights()["visual.proj"].detach())
 
 
-def test_a_fusion_model_has_no_sigmoid_loss(world: TrainingWorld, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"^--loss sigmoid is for dual encoders: albef-micro"):
-        make_plan(_first(world, tmp_path, "albef-micro", loss="sigmoid"))
-
-
 def test_the_previous_checkpoint_fixes_the_loss(world: TrainingWorld, tmp_path: Path) -> None:
     train_step(_first(world, tmp_path, "micro"))
     step = request(world, "seqf", 1, tmp_path, buffered=False)
-    for loss in ("sigmoid", "softmax"):
-        given = replace(step.settings, loss=loss)
-        with pytest.raises(UsageError, match=r"^--loss has no effect with --previous"):
-            make_plan(replace(step, settings=given, origins={"loss": "flag"}))
     assert adapted(step, opened(step)).settings.loss == "softmax"
-
-
-@pytest.mark.parametrize("model", ["hf-hub:some/model", "local-dir:some/model"])
-def test_the_name_of_a_hub_without_weights_is_refused(
-    world: TrainingWorld,
-    tmp_path: Path,
-    model: str,
-) -> None:
-    with pytest.raises(UsageError, match=r"random weights.*'vlcpctl import-checkpoint"):
-        train_step(_first(world, tmp_path, model))
-    (tmp_path / "weights.safetensors").touch()
-    make_plan(_first(world, tmp_path, model, pretrained=str(tmp_path / "weights.safetensors")))

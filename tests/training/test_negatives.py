@@ -15,7 +15,6 @@ from support.naive_negatives import both_directions, one_direction, united
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Terms
-from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Run
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.methods.ctp import Ctp
@@ -148,22 +147,6 @@ def test_validation_uses_the_negatives_of_training(world: TrainingWorld, tmp_pat
         rows = (step.out / "metrics.jsonl").read_text().splitlines()
         found[negatives] = [row["val_loss"] for row in map(json.loads, rows) if "val_loss" in row]
     assert found["distinct"][0] < found["all"][0] - 0.01
-
-
-def test_groups_and_a_queue_of_earlier_tasks_are_refused(
-    world: TrainingWorld, tmp_path: Path
-) -> None:
-    """Each task numbers its groups from 0: those of earlier tasks would be taken for its own."""
-    step = request(world, "ctp", 0, tmp_path, buffered=False)
-    kept = _with(step, "ctp", "ctp.keep_queue=true", f"ctp.queue={QUEUE}", steps=1)
-    with pytest.raises(UsageError, match="--negatives distinct cannot be used with ctp's queue"):
-        plan.make_plan(kept)
-    for fits in (
-        _with(kept, "ctp", "ctp.keep_queue=true", negatives="all"),
-        _with(kept, "ctp", "ctp.keep_queue=true", "ctp.queue=0"),
-        _with(kept, "ewc+ctp"),  # whose importances are kept, too
-    ):
-        plan.make_plan(fits)
 
 
 def _warnings(step: TrainRequest) -> tuple[str, ...]:

@@ -36,17 +36,6 @@ def _third(world: TrainingWorld, root: Path, names: str, out: Path) -> TrainRequ
     return replace(request(world, names, 2, root, buffered=False), out=out)
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_where_no_method_needs_it_it_is_refused(
-    world: TrainingWorld, root: Path, tmp_path: Path, number: int
-) -> None:
-    step = request(world, "seqf" if number else "zscl", number, root, buffered=False)
-    step = replace(step, out=tmp_path / "out", reference=world.tasks[0])
-    said = "with --method seqf" if number else "in a first task"
-    with pytest.raises(UsageError, match=f"--reference has no effect {said}; leave it out"):
-        make_plan(step)
-
-
 def test_pairs_that_are_evaluated_are_named(
     world: TrainingWorld, root: Path, tmp_path: Path
 ) -> None:

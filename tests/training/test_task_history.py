@@ -13,7 +13,6 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.files.inputs import MOST_TASKS
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
-from vlcpctl.training.checks import check_buffer
 from vlcpctl.training.history import TaskHistory
 
 
@@ -135,17 +134,3 @@ def test_the_start_of_an_average_is_that_of_its_checkpoints(stream: list[Task]) 
     for run in ("ctp", "merge-average"):
         found = TaskHistory(stream[:1], run, average).start()
         assert found == {"start": "im", "start_config": None}
-
-
-def test_a_buffer_with_pairs_of_the_task_itself_is_refused(
-    stream: list[Task], tmp_path: Path
-) -> None:
-    from support.commands import buffer
-
-    buffer(stream[0].path, tmp_path / "held", size="2", quiet=True)
-    held = open_task(tmp_path / "held")
-    check_buffer((stream[1],), held)
-    with pytest.raises(
-        UsageError, match=r"contains pairs of .*00-part-0, which this run trains on"
-    ):
-        check_buffer((stream[1], stream[0]), held)

@@ -200,37 +200,6 @@ def test_a_diverging_loss_names_the_step_the_term_and_the_last_good_state(
         train_step(step)
 
 
-def test_a_later_task_without_its_parent_is_refused(world: TrainingWorld, tmp_path: Path) -> None:
-    step = replace(request(world, "seqf", 1, tmp_path, buffered=False), previous=None)
-    with pytest.raises(UsageError, match="is task 1 of its stream and there is no --previous"):
-        train_step(step)
-
-
-def test_joint_starts_from_a_model_that_has_seen_nothing(
-    world: TrainingWorld, tmp_path: Path
-) -> None:
-    train_step(_first(world, tmp_path))
-    step = replace(request(world, "joint", 1, tmp_path, buffered=False), previous=tmp_path / "00")
-    with pytest.raises(UsageError, match="joint needs a model that was not trained on any task"):
-        train_step(replace(step, origins={}))
-
-
-def test_a_buffer_of_another_policy_is_refused(world: TrainingWorld, tmp_path: Path) -> None:
-    train_step(_first(world, tmp_path))
-    step = request(world, "icarl", 1, tmp_path, buffered=False)
-    with pytest.raises(UsageError, match=r"icarl needs a buffer made with .*herding.* 'reservoir'"):
-        train_step(replace(step, buffer=world.buffers["reservoir"][0]))
-
-
-def test_a_task_is_not_trained_twice(world: TrainingWorld, tmp_path: Path) -> None:
-    train_step(_first(world, tmp_path))
-    step = replace(
-        _first(world, tmp_path), origins={}, previous=tmp_path / "00", out=tmp_path / "again"
-    )
-    with pytest.raises(UsageError, match="was already trained on"):
-        train_step(step)
-
-
 def test_memory_of_a_method_is_missing_rather_than_zero(
     world: TrainingWorld, tmp_path: Path
 ) -> None:

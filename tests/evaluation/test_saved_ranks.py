@@ -24,7 +24,6 @@ def test_ranks_are_read_by_gallery_and_direction(tmp_path: Path) -> None:
     file = SavedRanks.open(_write(tmp_path / "r"))
     (found,) = file.read({("c0", "d")})
     assert (found.checkpoint, found.data, found.split) == ("c0", "d", "test")
-    assert found.protocols == {("retrieval", "cross-modal")}
     np.testing.assert_array_equal(found.ways["i2t"].rank, [1, 3, 11])
     assert found.ways["t2i"].keys.to_pylist() == ["a", "a", "b", "c"]
     np.testing.assert_array_equal(found.ways["t2i"].captions, [0, 1, 0, 0])

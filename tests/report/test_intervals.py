@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from vlcpctl.evaluation.rank_files import GalleryRanks, QueryRanks
+from vlcpctl.evaluation.rank_files import GalleryRanks, QueryRanks, SavedRanks
 from vlcpctl.metrics.accuracy import accuracies, tally
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.report import intervals as module
@@ -40,7 +40,7 @@ def _ranks(
         captions = np.arange(len(keys)) if way == "t2i" else np.full(len(keys), -1)
         classes = None if labels is None else pa.array(labels)
         found[way] = QueryRanks(keys, captions, classes, np.asarray(rank, dtype=np.int64))
-    return GalleryRanks(Path("r"), frozenset(), ("c", "[]"), "c", "d", "test", found)
+    return GalleryRanks(SavedRanks(Path("r"), "", {}), "c", "d", "test", found)
 
 
 def _retrieval(i2t: Sequence[int], t2i: Sequence[int], captions: int = 1) -> GalleryRanks:

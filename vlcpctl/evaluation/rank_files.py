@@ -21,12 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise, product
 from operator import or_
 from pathlib import Path
-from typing import Any, final
+from typing import Any, BinaryIO, final
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,7 @@ from vlcpctl.files import rows as read_rows
 from vlcpctl.files.digests import ALGORITHM, RESTORE, changed_prefix, prefix_digest
 from vlcpctl.files.finished import already_written
 from vlcpctl.files.ids import canonical_json, content_id
-from vlcpctl.files.inputs import open_regular, parse_json, reading
+from vlcpctl.files.inputs import open_regular, parse_json
 from vlcpctl.files.outputs import new_file
 from vlcpctl.files.parquet_files import read_about, read_columns, table_writer, write_about
 
@@ -61,9 +61,9 @@ _COLUMNS = pa.schema(
 )
 _VALUES_SHOWN = 3
 _GROUP_ROWS = 1 << 16  # of a row group, which is all that is held in memory
-_GALLERY = ("checkpoint", "data", "split")  # what names one own gallery of a checkpoint
-_QUERY = ("direction", "query", "query_caption")  # what names a query of a gallery
-_MOST_ROWS = 10**8  # of a file that is read
+_WAY = ("checkpoint", "data", "split", "direction")  # of an own gallery of a checkpoint
+_QUERY = ("query", "query_caption")
+_WRONG = ("wrong", "wrong_caption")
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,6 @@ class Named:
             return self.names.take(places), pa.nulls(len(rows), _INDEX)
         return self.names.take(places), self.captions.take(places)
 
-    def followed_by(self, other: Named) -> Named:
-        """These names, and behind them others of the same kind."""
-        names = pa.concat_arrays([self.names, other.names])
-        if self.captions is None:
-            return Named(names)
-        return Named(names, pa.concat_arrays([self.captions, other.captions]))
-
 
 @final
 class RankFile:
@@ -100,7 +93,6 @@ class RankFile:
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Open the file, which appears at its path when the block ends without an error."""
-        about: dict[str, Any] = {"schema": SCHEMA, "identity": self.identity}
         with (
             new_file(self.out, holds_ranks) as temporary,
             temporary.open("wb") as sink,
@@ -109,10 +101,7 @@ class RankFile:
             self._writer = writer
             yield
             self._flush()
-            sink.flush()
-            size = sink.tell()  # all but the footer
-            digest = {"bytes": size, ALGORITHM: prefix_digest(temporary, size)}
-            write_about(writer, METADATA, {**about, "digest": digest})
+            _seal(writer, sink, temporary, {"schema": SCHEMA, "identity": self.identity})
 
     def add(
         self,
@@ -131,18 +120,14 @@ class RankFile:
         of_row["data"] = row.fields.get("data_content", of_row["data"])
         for start in range(0, len(rank_Q), _GROUP_ROWS):
             rows = np.arange(start, min(start + _GROUP_ROWS, len(rank_Q)))
-            query, query_caption = queries.at(rows)
-            wrong, wrong_caption = gallery.at(wrong_Q[rows])
             no_rank = wrong_Q[rows] < 0
             found = {
                 **{name: [value] * len(rows) for name, value in of_row.items()},
                 "direction": [direction] * len(rows),
-                "query": query,
-                "query_caption": query_caption,
+                **dict(zip(_QUERY, queries.at(rows), strict=True)),
                 "label": pa.nulls(len(rows), _TEXT) if labels is None else labels.take(rows),
                 "rank": rank_Q[rows],
-                "wrong": wrong,
-                "wrong_caption": wrong_caption,
+                **dict(zip(_WRONG, gallery.at(wrong_Q[rows]), strict=True)),
                 "wrong_rank": pa.array(wrong_rank_Q[rows], _WHOLE, mask=no_rank),
             }
             self._waiting.append(pa.RecordBatch.from_pydict(found, _COLUMNS))
@@ -177,44 +162,16 @@ def plan_ranks(
         identity["gallery_checkpoint"] = known[0]["gallery_checkpoint"]
     # The lists name what differs; the whole rows decide.
     identity["rows"] = content_id(known)
-    if not already_written(out, identity, holds_ranks, _identity_of, force=force):
+
+    def identity_of(path: Path) -> dict[str, Any] | None:
+        return (_about(path) or {}).get("identity")
+
+    if not already_written(out, identity, holds_ranks, identity_of, force=force):
         return RankFile(out, identity)
-    changed = changed_prefix(out, (_metadata(out) or {}).get("digest", {}))
+    changed = changed_prefix(out, (_about(out) or {}).get("digest", {}))
     if changed is not None:
         raise OutputExists(f"{changed}; --force replaces it")
     return None
-
-
-@dataclass(frozen=True)
-class GalleryRanks:
-    """The ranks of a checkpoint on the own gallery of one data set, by direction.
-
-    `protocols` are those of the evaluation: an evaluator and a protocol each. `searched` is what
-    the gallery has beside the data. `is_reduced` is whether `vlcpctl forget` has removed queries
-    from the file.
-    """
-
-    path: Path
-    protocols: frozenset[tuple[str, str]]
-    searched: read_rows.Searched
-    checkpoint: str
-    data: str
-    split: str
-    ways: Mapping[str, QueryRanks]
-    is_reduced: bool = False
-
-    def may_be_of(self, row: read_rows.Row) -> bool:
-        """Whether they are of an evaluation like that of a row, of a gallery that has the same."""
-        return (row.evaluator, row.protocol) in self.protocols and self.searched == row.searched
-
-    def shared_with(self, other: GalleryRanks) -> GalleryRanks:
-        """These ranks, only of the queries that the other ranks have, too."""
-        ways = {
-            way: found.shared_with(other.ways[way])
-            for way, found in self.ways.items()
-            if way in other.ways
-        }
-        return replace(self, ways=ways)
 
 
 @dataclass(frozen=True)
@@ -241,11 +198,7 @@ class QueryRanks:
         key_N = pa.concat_arrays([self.keys, other.keys]).dictionary_encode().indices.to_numpy()
         caption_N = np.concatenate([self.captions, other.captions])
         code_N = key_N.astype(np.int64) * (caption_N.max(initial=0) + 2) + caption_N
-        return self.at(np.isin(code_N[: len(self.rank)], code_N[len(self.rank) :]))
-
-    def at(self, is_kept: np.ndarray) -> QueryRanks:
-        """The queries where `is_kept` (Q,) is true."""
-        rows = np.flatnonzero(is_kept)
+        rows = np.flatnonzero(np.isin(code_N[: len(self.rank)], code_N[len(self.rank) :]))
         return QueryRanks(
             self.keys.take(rows),
             self.captions[rows],
@@ -256,53 +209,67 @@ class QueryRanks:
 
 
 @dataclass(frozen=True)
+class GalleryRanks:
+    """The ranks of a checkpoint on the own gallery of one data set, by direction, in a file."""
+
+    file: SavedRanks
+    checkpoint: str
+    data: str
+    split: str
+    ways: Mapping[str, QueryRanks]
+
+    def may_be_of(self, row: read_rows.Row) -> bool:
+        """Whether they are of an evaluation like that of a row, of a gallery that has the same."""
+        identity = self.file.identity
+        options = identity.get("options", [])
+        searched = read_rows.searched(
+            identity.get("gallery_checkpoint") or self.checkpoint,
+            options[0] if isinstance(options, list) and len(options) == 1 else {},
+        )
+        protocols = product(identity.get("evaluator", ()), identity.get("protocol", ()))
+        return (row.evaluator, row.protocol) in protocols and searched == row.searched
+
+    def shared_with(self, other: GalleryRanks) -> GalleryRanks:
+        """These ranks, only of the queries that the other ranks have, too."""
+        ways = {
+            way: found.shared_with(other.ways[way])
+            for way, found in self.ways.items()
+            if way in other.ways
+        }
+        return replace(self, ways=ways)
+
+
+@dataclass(frozen=True)
 class SavedRanks:
     """A file of ranks that --save-ranks wrote, found intact; `digest` is that of its data.
 
-    `is_reduced` is whether `vlcpctl forget` has removed queries.
+    `identity` has the values of the fields of its rows. `is_reduced` is whether `vlcpctl forget`
+    has removed queries.
     """
 
     path: Path
     digest: str
-    protocols: frozenset[tuple[str, str]]
+    identity: Mapping[str, Any]
     is_reduced: bool = False
-    gallery_checkpoint: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path) -> SavedRanks:
         """The file. Raises BadInput if it is not a file of ranks or has changed."""
-        about = _metadata(path)
+        about = _about(path)
         if about is None:
             open_regular(path).close()  # or names what cannot be read
             raise BadInput(f"{path} is not a file of ranks, which --save-ranks writes")
-        digest = about.get("digest")
-        changed = changed_prefix(path, digest if isinstance(digest, dict) else {})
+        changed = changed_prefix(path, about.get("digest", {}))
         if changed is not None:
             raise BadInput(f"{changed}; write it again with --save-ranks and --force")
-        evaluators, protocols = (
-            _identity_list(about, "evaluator"),
-            _identity_list(about, "protocol"),
-        )
-        return cls(
-            path,
-            about["digest"][ALGORITHM],
-            frozenset(product(evaluators, protocols)),
-            not {REMOVED, "was"}.isdisjoint(about),  # version 0.3 recorded the digests before
-            *_gallery_of(about),
-        )
-
-    @property
-    def rows(self) -> int:
-        """The number of ranks in the file."""
-        return read_about(self.path, METADATA)[1]
+        is_reduced = not {REMOVED, "was"}.isdisjoint(about)  # version 0.3: the digests before
+        return cls(path, about["digest"][ALGORITHM], about.get("identity", {}), is_reduced)
 
     @cached_property
     def checkpoints(self) -> frozenset[str]:
         """The checkpoints that the file has ranks of. Raises BadInput as `read` does."""
-        self._check()
         table = read_columns(self.path, ["checkpoint"], read_dictionary=["checkpoint"])
-        return frozenset(table["checkpoint"].unique().to_pylist()) - {None}
+        return frozenset(table["checkpoint"].unique().to_pylist())
 
     def read(
         self, places: Collection[tuple[str, str]], *, has_answers: bool = False
@@ -325,57 +292,32 @@ class SavedRanks:
             return []
         while len(terms) > 1:  # a balanced tree: Arrow's parser recurses
             terms = [reduce(or_, terms[at : at + 2]) for at in range(0, len(terms), 2)]
-        return self._galleries(
-            (pc.field("gallery") == "own") & terms[0],
-            ("wrong", "wrong_caption") if has_answers else (),
-        )
-
-    def _check(self) -> None:
-        """Raise BadInput if the file is too large or lacks columns."""
-        if self.rows > _MOST_ROWS:
-            raise BadInput(f"{self.path} has more than {_MOST_ROWS} ranks")
-        with reading(self.path):
-            columns = pq.read_schema(self.path)
-        if not columns.equals(_COLUMNS):
-            raise BadInput(f"{self.path} does not have the columns of a file of ranks")
-
-    def _galleries(self, wanted: pc.Expression, more: Sequence[str] = ()) -> list[GalleryRanks]:
-        """The ranks where a condition is true, with these additional columns."""
-        columns = [*_GALLERY, *_QUERY, "label", "rank", *more]
-        table = read_columns(self.path, columns, filters=wanted)
-        order = [(name, "ascending") for name in (*_GALLERY, *_QUERY)]
+        columns = [*_WAY, *_QUERY, "label", "rank", *(_WRONG if has_answers else ())]
+        table = read_columns(self.path, columns, filters=(pc.field("gallery") == "own") & terms[0])
+        order = [(name, "ascending") for name in (*_WAY, *_QUERY)]
         table = table.take(pc.sort_indices(table, sort_keys=order)).combine_chunks()
-        groups = _parts(table, _GALLERY)
-        return [self._gallery(names, part) for names, part in groups]
-
-    def _gallery(self, names: tuple[str, ...], table: pa.Table) -> GalleryRanks:
-        ways = {way: self._ranks(part) for (way,), part in _parts(table, ("direction",))}
-        checkpoint, data, split = names
-        has = read_rows.searched(self.gallery_checkpoint or checkpoint, self.options)
-        return GalleryRanks(
-            self.path, self.protocols, has, checkpoint, data, split, ways, self.is_reduced
-        )
+        found: dict[tuple[str, str, str], dict[str, QueryRanks]] = {}
+        starts = np.flatnonzero(_is_new(table, _WAY)).tolist()
+        for start, end in pairwise([*starts, len(table)]):
+            checkpoint, data, split, way = (str(table[name][start]) for name in _WAY)
+            ranks = self._ranks(table.slice(start, end - start))
+            found.setdefault((checkpoint, data, split), {})[way] = ranks
+        return [GalleryRanks(self, *gallery, ways) for gallery, ways in found.items()]
 
     def _ranks(self, table: pa.Table) -> QueryRanks:
         rank = table["rank"]
         if rank.null_count or table["query"].null_count or pc.min(rank).as_py() < 1:
             raise BadInput(f"{self.path} has a query without a rank")
         # Data given twice, from two directories, has each query twice.
-        table = table.filter(pa.array(_is_new(table, _QUERY[1:])))
-        captions = pc.fill_null(table["query_caption"], -1).to_numpy().astype(np.int64)
-        labels = None if table["label"].null_count else table["label"].combine_chunks()
-        keys = table["query"].combine_chunks()
-        wrong = None
-        if "wrong" in table.column_names:
-            wrong = Named(*(table[name].combine_chunks() for name in ("wrong", "wrong_caption")))
-        return QueryRanks(keys, captions, labels, table["rank"].to_numpy(), wrong)
-
-
-def _parts(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[tuple[str, ...], pa.Table]]:
-    """The parts of a table, sorted by these columns, in which they have one value each."""
-    starts = [*np.flatnonzero(_is_new(table, names)).tolist(), len(table)]
-    for start, end in pairwise(starts):
-        yield tuple(str(table[name][start]) for name in names), table.slice(start, end - start)
+        table = table.filter(pa.array(_is_new(table, _QUERY))).combine_chunks()
+        column = {name: table[name].combine_chunks() for name in table.column_names}
+        return QueryRanks(
+            column["query"],
+            pc.fill_null(column["query_caption"], -1).to_numpy().astype(np.int64),
+            None if column["label"].null_count else column["label"],
+            column["rank"].to_numpy(),
+            Named(*(column[name] for name in _WRONG)) if "wrong" in column else None,
+        )
 
 
 def _is_new(table: pa.Table, names: Sequence[str]) -> np.ndarray:
@@ -398,48 +340,32 @@ def named_in(path: Path) -> set[str]:
     return {name for column in columns for name in column.unique().to_pylist()}
 
 
-def rows_about(path: Path, keys: Collection[str]) -> tuple[np.ndarray, np.ndarray]:
-    """(N,) bool twice: the rows whose query has one of these keys, and whose wrong answer does.
-
-    Raises BadInput if the file cannot be read.
-    """
-    wanted = pa.array(sorted(keys), _TEXT)
-    table = read_columns(path, ["query", "wrong"])
-    query_N, wrong_N = (
-        pc.is_in(column.cast(_TEXT), value_set=wanted).to_numpy() for column in table.columns
-    )
-    return query_N, wrong_N
-
-
 def write_without(path: Path, out: Path, keys: Collection[str]) -> None:
     """Write ranks again without the queries of some pairs, and without their names as answers.
 
     The ranks of other queries stay what they are; the metadata counts those `removed`. Raises
     BadInput if the file cannot be read or was changed since it was written.
     """
-    about = _metadata(path) or {}
+    about = _about(path) or {}
     changed = changed_prefix(path, about.get("digest", {}))
     if changed is not None:
         raise BadInput(f"{changed}{RESTORE}")
-    query_N, wrong_N = rows_about(path, keys)
-    table = read_columns(path)
-    for name in ("wrong", "wrong_caption"):
+    table, gone = read_columns(path), pa.array(sorted(keys), _TEXT)
+    is_query, is_wrong = (pc.is_in(table[name], value_set=gone) for name in ("query", "wrong"))
+    for name in _WRONG:
         place = table.schema.get_field_index(name)
         empty = pa.scalar(None, table.schema.field(name).type)
-        table = table.set_column(place, name, pc.if_else(pa.array(wrong_N), empty, table[name]))
-    table = table.filter(pa.array(~query_N)).replace_schema_metadata(None)
-    removed = about.get(REMOVED, 0) + int(query_N.sum())
+        table = table.set_column(place, name, pc.if_else(is_wrong, empty, table[name]))
+    table = table.filter(pc.invert(is_query)).replace_schema_metadata(None)
     with out.open("wb") as sink, table_writer(sink, table.schema) as writer:
         writer.write_table(table, row_group_size=_GROUP_ROWS)
-        sink.flush()
-        size = sink.tell()
-        digest = {"bytes": size, ALGORITHM: prefix_digest(out, size)}
-        write_about(writer, METADATA, {**about, "digest": digest, REMOVED: removed})
+        removed = about.get(REMOVED, 0) + (pc.sum(is_query).as_py() or 0)
+        _seal(writer, sink, out, {**about, REMOVED: removed})
 
 
 def holds_ranks(path: Path) -> bool:
     """Whether a file is one of ranks, which `--force` may replace."""
-    return _metadata(path) is not None
+    return _about(path) is not None
 
 
 def _different(values: Iterator[Any]) -> list[Any] | dict[str, Any]:
@@ -448,29 +374,15 @@ def _different(values: Iterator[Any]) -> list[Any] | dict[str, Any]:
     return found if len(found) <= _VALUES_SHOWN else {"of": len(found), "id": content_id(found)}
 
 
-def _identity_of(path: Path) -> dict[str, Any] | None:
-    found = (_metadata(path) or {}).get("identity")
-    return found if isinstance(found, dict) else None
+def _seal(writer: pq.ParquetWriter, sink: BinaryIO, path: Path, about: Mapping[str, Any]) -> None:
+    """Record facts in the footer of a file that is being written, and the digest of the rest."""
+    sink.flush()
+    size = sink.tell()
+    digest = {"bytes": size, ALGORITHM: prefix_digest(path, size)}
+    write_about(writer, METADATA, {**about, "digest": digest})
 
 
-def _identity_list(about: Mapping[str, Any], name: str) -> list[str]:
-    """The different values of a field of the rows; empty if the footer does not list them."""
-    identity = about.get("identity")
-    found = identity.get(name) if isinstance(identity, dict) else None
-    return [str(value) for value in found] if isinstance(found, list) else []
-
-
-def _gallery_of(about: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """The checkpoint of the galleries, if it was given, and the options of the rows, if known."""
-    identity = about.get("identity")
-    known = identity if isinstance(identity, dict) else {}
-    checkpoint, options = known.get("gallery_checkpoint"), known.get("options")
-    one = options[0] if isinstance(options, list) and len(options) == 1 else {}
-    is_text = isinstance(checkpoint, str)
-    return checkpoint if is_text else None, one if isinstance(one, dict) else {}
-
-
-def _metadata(path: Path) -> dict[str, Any] | None:
+def _about(path: Path) -> dict[str, Any] | None:
     """What the file's footer records about it; None if it is not a file of ranks."""
     try:
         found = parse_json(read_about(path, METADATA)[0] or b"null")

@@ -48,9 +48,9 @@ class RanksOfRows:
         places = ((row.checkpoint, data, row.split) for data in row.of_ranks)
         found = [one for place in places for one in self._found.get(place, ())]
         found = [one for one in found if one.may_be_of(row) and one.ways]
-        whole = [one for one in found if not one.is_reduced and agrees(one, row)]
-        for one in (*whole, *(one for one in found if one.is_reduced)):
-            self.used.add(one.path)
+        whole = [one for one in found if not one.file.is_reduced and agrees(one, row)]
+        for one in (*whole, *(one for one in found if one.file.is_reduced)):
+            self.used.add(one.file.path)
             return one
         if found:
             self.notes[
@@ -97,7 +97,7 @@ class RankIntervals:
             one, other = self._ranks.of(before), self._ranks.of(last)
             if one is None or other is None:
                 return {}
-            if one.is_reduced or other.is_reduced:
+            if one.file.is_reduced or other.file.is_reduced:
                 one, other = one.shared_with(other), other.shared_with(one)
                 self._ranks.notes[
                     f"'vlcpctl forget' has removed queries from the ranks of {curve.run.name!r} or "

@@ -26,7 +26,7 @@ from vlcpctl.core.params import copy_of
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.files.tensors import write_tensors
 from vlcpctl.training.lora import LoraSize, adapted_names
-from vlcpctl.training.optimizers import Group, Optimizer
+from vlcpctl.training.optimizers import Optimizer
 
 
 @final
@@ -89,32 +89,19 @@ class Adapters:
 
 
 @final
-class AdapterOptimizer:
+class AdapterOptimizer(Optimizer):
     """An optimizer of adapters that the training step uses as one of the model's weights.
 
     Its groups contain the weights as well, so that their gradients are set to None and unscaled
     with fp16; only the adapters are updated.
     """
 
-    halted: Tensor | None = None
-    found_inf: Tensor | None = None
-    grad_scale: Tensor | None = None
-
     def __init__(self, inner: Optimizer, adapters: Adapters) -> None:
+        super().__init__([], {})
         self.inner, self.adapters = inner, adapters
-        self.state = inner.state
-        self.param_groups: list[Group] = [
-            *inner.param_groups,
-            {"params": [*adapters.everything.values()]},
-        ]
-        # GradScaler asks for the second name, and then leaves it to `step` to suppress an update.
-        self.suppresses = self._step_supports_amp_scaling = inner.suppresses
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Set the gradients of the weights and the adapters to None, or to 0."""
-        self.inner.zero_grad(set_to_none)
-        for weight in self.adapters.everything.values():
-            weight.grad = None if set_to_none or weight.grad is None else weight.grad.zero_()
+        self.state, self.suppresses = inner.state, inner.suppresses
+        # The very groups of the inner one, whose learning rates are set through these.
+        self.param_groups = [*inner.param_groups, {"params": [*adapters.everything.values()]}]
 
     @torch.no_grad()
     def step(self) -> None:

@@ -147,7 +147,7 @@ class OptimizerStep:
         these steps; from that step on no update changes the weights.
         """
         trains = self.run.position.plan.trains
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         if self.inversion is not None and batch.buffer_batch is not None:
             batch = with_pseudo_texts(self.run, batch, self.inversion)
         with torch.no_grad():
@@ -210,7 +210,7 @@ class OptimizerStep:
         self.scaler.scale(total).backward()
         # Also for weights that the loss uses directly, such as the temperature: see `has_weights`.
         if not self.share.has_weights:
-            self.optimizer.zero_grad(set_to_none=True)
+            self.optimizer.zero_grad()
         # A loss may leave out a side of the reference, but none of the others.
         penalties, added = self._backward_reference(reference, leaves[2:first])
         own = [self.share.own_rows(_gradient(leaf)) for leaf in [*leaves[:2], *leaves[first:]]]

@@ -7,16 +7,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.production import PASSES, first_words, make_place
+from support.production import PASSES, first_words, make_place, week
 from support.program import ProgramResult, run_program
+from support.stub import Stub
+
+from vlcpctl.production import week as module
 
 Run = Callable[..., ProgramResult]
 
 
 @pytest.fixture
-def run(capfd: pytest.CaptureFixture[str]) -> Run:
+def real(capfd: pytest.CaptureFixture[str]) -> Run:
     """Runs `vlcpctl WORDS` in this process."""
     return lambda *words: run_program(capfd, *words)
+
+
+@pytest.fixture
+def run(real: Run, after_one: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Likewise, but no line of a week trains or loads a model."""
+    monkeypatch.setattr(module, "run_lines", Stub(week(after_one, 1) / "checkpoint"))
+    return real
 
 
 @pytest.fixture(scope="session")

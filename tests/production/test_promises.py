@@ -58,26 +58,26 @@ def test_a_week_from_an_object_store_is_that_from_local_copies(
 
 
 def test_a_reference_reaches_the_training_without_test_images(
-    run: Run, place: Path, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    real: Run, place: Path, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs = pa.concat_tables([pq.read_table(place / f"week-{n}.parquet") for n in (2, 3)])
     pairs = pairs.append_column("split", pa.array(["train"] * len(pairs)))
     pq.write_table(pairs, tmp_path / "ref.parquet")
     words = ["ref.parquet", "-o", "ref", "--by", "all:ref", "--split-column", "split", "-q"]
     monkeypatch.chdir(tmp_path)
-    assert run("split", *words).code == 0
+    assert real("split", *words).code == 0
     method = [*PASSES, "-q", "--method", "gift"]
-    refused = run(*week_words(place, state, 2), *method, "--reference", "ref/00-ref")
+    refused = real(*week_words(place, state, 2), *method, "--reference", "ref/00-ref")
     check_refused(refused, "update", 3, "--reference")
     assert not (state / "attempts/0003/draw-0/checkpoint").exists()
     (advised,) = re.findall("'vlcpctl (split [^']*)'", refused.err)
-    assert run(*shlex.split(advised), "-q").code == 0
-    done = run(*week_words(place, state, 2), *method, "--reference", "NEW/00-ref")
+    assert real(*shlex.split(advised), "-q").code == 0
+    done = real(*week_words(place, state, 2), *method, "--reference", "NEW/00-ref")
     assert done.code == 0, done.err
     made = CheckpointManifest.read(week(state, 2) / "checkpoint")
     assert made.identity["reference"] == open_task(tmp_path / "NEW/00-ref").id
     (tmp_path / "NEW").rename(tmp_path / "moved")
-    check_refused(run(*week_words(place, state, 3)), "update", 3, "--reference")
+    check_refused(real(*week_words(place, state, 3)), "update", 3, "--reference")
 
 
 def test_a_method_file_is_given_with_each_call_and_its_bytes_decide(
@@ -98,14 +98,14 @@ def test_a_method_file_is_given_with_each_call_and_its_bytes_decide(
     assert State.read(state).counting[-1] == 4
 
 
-def test_sets_of_classes_are_guards(run: Run, place: Path, state: Path) -> None:
+def test_sets_of_classes_are_guards(real: Run, place: Path, state: Path) -> None:
     guard = ["--guard-classes", place / "silver/00-silver", "--guard", "none"]
-    done = run(*week_words(place, state, 2), *guard, "--fail-if", "acc1@data=00-silver:lt:0", "-q")
+    done = real(*week_words(place, state, 2), *guard, "--fail-if", "acc1@data=00-silver:lt:0", "-q")
     assert done.code == 0, done.err
     (verdict,) = State.read(state).head()[-1].verdicts
     assert (verdict["data"], verdict["metric"]) == ("00-silver", "acc1")
     gate = ["--fail-if", "acc1@data=00-silver:ge:0", "-q"]
-    assert run(*week_words(place, state, 3), *gate).code == 7
+    assert real(*week_words(place, state, 3), *gate).code == 7
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ def test_sets_of_classes_are_guards(run: Run, place: Path, state: Path) -> None:
     ],
 )
 def test_after_a_line_that_failed_the_corrected_one_goes_on(
-    run: Run, place: Path, state: Path, more: tuple[str, ...], code: int, word: str
+    real: Run, place: Path, state: Path, more: tuple[str, ...], code: int, word: str
 ) -> None:
     before = actions(state)
-    failed = run(*week_words(place, state, 2), *more, "-q")
+    failed = real(*week_words(place, state, 2), *more, "-q")
     assert (failed.code, word in failed.err) == (code, True), failed.err
     assert actions(state) == [*before, "started"]
-    assert run(*week_words(place, state, 2), *PASSES, "-q").code == 0
+    assert real(*week_words(place, state, 2), *PASSES, "-q").code == 0
     assert list(check_state(state, deep=False)) == []
 
 

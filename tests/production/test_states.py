@@ -100,7 +100,7 @@ def test_events_that_are_not_of_one_time_are_refused(run: Run, place: Path, stat
 
 
 def test_a_state_of_0_3_is_refused_with_the_line_that_continues_it(
-    run: Run, place: Path, state: Path, tmp_path: Path
+    real: Run, place: Path, state: Path, tmp_path: Path
 ) -> None:
     """What a version 0.3 wrote, with the model and buffer of here."""
     old = tmp_path / "old"
@@ -115,14 +115,14 @@ def test_a_state_of_0_3_is_refused_with_the_line_that_continues_it(
         "weeks": [{"number": 1}],
     }
     (old / "state.json").write_text(json.dumps(recorded))
-    refused = run(*week_words(place, old, 2))
+    refused = real(*week_words(place, old, 2))
     check_refused(refused, "update", 3, "--init")
-    assert run("inspect", old).code == run("check", old).code == 3
+    assert real("inspect", old).code == real("check", old).code == 3
     line = re.findall("vlcpctl (update NEW_DATA.*)", refused.err)[0]
     words = line.replace("NEW_DATA", str(place / "week-2.parquet")).split()
     assert {"--init", "--buffer-from", "--guard"} <= {*words}
     settings = ["--preset", "tiny", "--batch-size", "4", "--steps", "3", *PASSES, "-q"]
-    done = run(*words, *settings, "--set", "buffer.size=8", "--holdout", "test=0.3")
+    done = real(*words, *settings, "--set", "buffer.size=8", "--holdout", "test=0.3")
     assert done.code == 0, done.err
     found = State.read(tmp_path / "old-2")
     before = open_task(week(state, 1) / "buffer")

@@ -9,6 +9,7 @@ import gc
 import shutil
 import signal
 from collections import Counter
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -17,12 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.production import FAILS, PASSES, actions, events, killed_at, week_words, write_week
+from support.program import ProgramResult
 from support.stub import Stub
 
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.production.check import check_state
 from vlcpctl.production.state import State, has_pairs
 
+Run = Callable[..., ProgramResult]
 PAIRS = 12  # of a week
 POINTS = 24  # at which a call is killed, or it ends before
 UNCLEAR = ("--fail-if", "rm@data=00-golden:lt:45", "--set", "update.retries=1")
@@ -165,9 +168,11 @@ class Years:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("weeks", "often"), [(52, 1), (150, 10)])
 def test_what_always_holds_of_a_state(
-    place: Path, state: Path, tmp_path: Path, weeks: int, often: int
+    run: Run, place: Path, state: Path, tmp_path: Path, weeks: int, often: int
 ) -> None:
     """With one of all kinds in so many weeks; the others are accepted, and have short reports."""
+    assert run(*week_words(place, state, 2), "-q").code == 0  # imports what each child needs
+    assert run("update", "--state", state, "--rollback", "1").code == 0
     gc.freeze()  # what a fork then need not copy
     years = Years(tmp_path, place, state, weeks, is_short=often > 1)
     # Half of the evaluations, and each week has test images.

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from vlcpctl import cli
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core import console
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.rank_files import Named
@@ -68,7 +69,8 @@ class Stub:
         is_bad = "--lr" in words and "--attempt" not in words
         made = replace(CheckpointManifest.read(self.like), run=value_of(words, "--run"))
         step, buffer = len(before.tasks), read_task(Path(value_of(words, "--buffer")))
-        of_line = {"attempt": "--attempt" in words, "steps": value_of(words, "--steps")}
+        names = ("--attempt", "--steps", "--lr")
+        of_line = {name: value_of(words, name) for name in names if name in words}
         made = replace(
             made,
             step=step,
@@ -99,9 +101,10 @@ def _without_names(words: Sequence[str], option: str) -> Iterator[str]:
 
 
 def _run(words: Sequence[str]) -> None:
-    """Be the program, whose evaluations load no model."""
-    sys.argv = ["vlcpctl", *words]
+    """Be the program, whose evaluations load no model; what it sets for its messages is undone."""
     with (
+        patch.object(sys, "argv", ["vlcpctl", *words]),
+        patch.object(console, "_state", console._State()),
         patch.object(Evaluator, "started", _started),
         patch.object(Retrieval, "measure", _measure),
     ):

@@ -92,7 +92,7 @@ class Update(UpdateOptions, Json):
             console.emit(json.dumps(found if self.redo else found[0], ensure_ascii=False))
         elif made[-1].accepted:
             console.emit(made[-1].checkpoint)
-        made[-1].refuse()
+        made[-1].refuse(quiet=self.quiet)
 
     def _roll_back(self) -> None:
         from vlcpctl.production.hooks import refuse_in_hook

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,9 @@ from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.data.splitting.plan import plan_of
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.files.ids import canonical_json, content_id
-from vlcpctl.files.stores import stored
+from vlcpctl.files.stores import protocol_of, stored
 from vlcpctl.production.settings import Settings
-from vlcpctl.production.state import State, shown_path
+from vlcpctl.production.state import Sections, State, shown_path
 
 
 def content_of(data: Sequence[str], settings: Settings, state: State) -> str:
@@ -38,16 +38,19 @@ def content_of(data: Sequence[str], settings: Settings, state: State) -> str:
     return content_id(sorted(canonical_json(one) for one in found.values()))
 
 
-def list_urls(recorded: Iterable[tuple[str, str]]) -> None:
+def list_urls(sections: Sections) -> None:
     """List what is at the URLs that settings have, so that it can be read.
 
     Raises BadInput if nothing is there any more, and else as `stored` does.
     """
-    for option, url in recorded:
-        try:
-            stored(url)
-        except BadInput as error:
-            raise BadInput(f"{error}; --{option} gives its new place") from error
+    every = [pair for values in sections.values() for pair in values.items()]
+    for option, value in every:
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, str) and protocol_of(one):
+                try:
+                    stored(one)
+                except BadInput as error:
+                    raise BadInput(f"{error}; --{option} gives its new place") from error
 
 
 def all_left_out(

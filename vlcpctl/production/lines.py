@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from vlcpctl.data.buffer.policies import NEEDS_FEATURES, WITHOUT_ASKING, most_co
 from vlcpctl.data.splitting.leaving_out import SELF, stop_lists_in
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.files.manifest import kind_of
+from vlcpctl.files.outputs import new_part
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.guards import class_tasks, galleries_of, guard_ids, guard_patterns
 from vlcpctl.production.options import UpdateOptions
@@ -29,8 +31,9 @@ Words = list[str]
 GUARDS, START, CLASSES = "guards", "start", "-classes"
 BEFORE, WEEKS = "before", "weeks"
 INDEX: Final = ("index-kept", "index-grown", "index-rebuilt")  # what becomes of the deployed index
-PRETRAINED: Final = "open_clip:"
+MACHINE = ("device", "workers", "threads")
 
+_OTHER_SEED = 1 << 20  # is added to that of a run, of which no other row has it
 _RECENT = 12  # the last weeks, which every checkpoint is evaluated on
 _OLDER = 40  # the most earlier weeks that a model is evaluated on besides
 
@@ -74,12 +77,12 @@ class Lines:
         weeks = [state.task(self.head[one]) for one in self.evaluated]
         lines = [
             *self._split(f"week-{made.week:04d}", self.left_out()),
-            [*self._retrieval([task], before, place, BEFORE), *self._sample()],
+            [*self._retrieval([task], before, place, BEFORE), *self._own("sample")],
             *self._guards(start, place, START, self.unmeasured),
             self._train(task),
             *self._merge(task),
             self._buffer(self.buffer_of(last)),
-            [*self._retrieval([*weeks, task], new, out, WEEKS), *self._sample()],
+            [*self._retrieval([*weeks, task], new, out, WEEKS), *self._own("sample")],
             *self._guards(new, out, GUARDS),
             *self._roll_out(task),
         ]
@@ -148,7 +151,7 @@ class Lines:
                 *(("--not-test-images", one) for one in (*self.tests().values(), *itself))
             )
         # An image that no decoder reads would end the training, whatever --max-skip allows.
-        yield [*words, "--decode", *self._seed()]
+        yield [*words, "--decode", *self._own("seed")]
 
     def _train(self, task: Path) -> Words:
         how, last = self.settings, self.head[-1]
@@ -167,7 +170,7 @@ class Lines:
             ("--attempt", self.made.draw or None),
         )
         words += how.words("train-step", self.state.root, [] if has_replay else ["replay"])
-        return [*words, *self._seed(), *self._machine(), *self._log()]
+        return [*words, *self._own("seed", *MACHINE), *self._log]
 
     def _merge(self, task: Path) -> Iterator[Words]:
         """What makes the checkpoint to deploy, if it is not the trained one itself."""
@@ -181,7 +184,7 @@ class Lines:
         out = ["-o", str(state.made(self.made, "checkpoint")), "--run", str(how.own("run"))]
         words = ["merge", *map(str, models), *out, *merge_words(how.deploy, len(list(merging)))]
         words += ["--batch-norm-from", str(task)] if has_batch_norms(self._start) else []
-        yield words + _options(("--threads", how.own("threads")))
+        yield words + self._own("threads")
 
     def _buffer(self, previous: Path | None) -> Words:
         how, size = self.settings, self.settings.sections["buffer"]["size"]
@@ -195,9 +198,9 @@ class Lines:
         if how.buffer_needs_checkpoint:
             is_latest = how.start_from == LATEST  # the next week continues what is trained
             of = self.state.trained if is_latest else lambda one: self.state.made(one, "checkpoint")
-            words += ["--checkpoint", str(of(self.made)), *self._machine(workers=False)]
+            words += ["--checkpoint", str(of(self.made)), *self._own("device", "threads")]
         words += ["--store-features"] if how.stores_features else []
-        return words + self._seed()
+        return words + self._own("seed")
 
     def _retrieval(
         self, tasks: Sequence[Path], checkpoints: Sequence[Path], out: Path, name: str
@@ -205,7 +208,7 @@ class Lines:
         """An evaluation with the ranks that intervals are computed from."""
         words = ["eval-retrieval", *map(str, tasks)]
         words += _options(*(("--checkpoint", one) for one in checkpoints))
-        return [*words, *_rows_and_ranks(out, name), *self._machine(), *self._log()]
+        return [*words, *_rows_and_ranks(out, name), *self._own(*MACHINE), *self._log]
 
     def _guards(
         self,
@@ -227,7 +230,7 @@ class Lines:
             words += _options(*(("--checkpoint", one) for one in checkpoints))
             words += _options(("--data", self.settings.own("data")))
             words += _rows_and_ranks(out, f"{name}{CLASSES}")
-            yield words + self._machine() + self._log()
+            yield words + self._own(*MACHINE) + self._log
 
     def _roll_out(self, task: Path) -> Iterator[Words]:
         """What users of the deployed index get if it stays, gets the new items, or is built again.
@@ -285,13 +288,17 @@ class Lines:
             new_rows = [*(one.replace(own, first) for one in new_rows), str(self.second)]
             new_ranks += [one.replace(own, first) for one in new_ranks if own in one]
         ranks += new_ranks
+        known, root = {one for each in self.head for one in each.measured}, self.state.root
+        # If there were other guards in earlier weeks, those of now are named.
+        is_all = known <= {*guard_ids(root, how)}
+        patterns = [] if is_all else guard_patterns(root, how)
         words = ["forgetting-report", *rows, *new_rows]
         # Only this run: a start that was trained on tasks is a run of its own, in the same rows.
         words += ["-o", str(self.state.made(self.made, "report")), "--run", str(how.own("run"))]
         words += [] if self.request.quiet else ["-q"]  # the page is shown instead
         words += _options(
             *(("--ranks", one) for one in ranks),
-            *(("--guard", one) for one in self._patterns()),
+            *(("--guard", one) for one in patterns),
             *(("--fail-if", one) for one in how.gates),
             ("--undefined", how.undefined if how.undefined != "error" else None),
             ("--false-alarms", f"{how.false_alarms:.6g}" if ranks and how.gates else None),
@@ -324,23 +331,12 @@ class Lines:
         """The rows of the second training as those of another seed, see `write_second_seed`."""
         return self.state.made(self.made, "second.ndjson")
 
-    def _patterns(self) -> list[str]:
-        """Patterns of the guards, if there were others in earlier weeks."""
-        known = {one for attempt in self.head for one in attempt.measured}
-        is_all = known <= {*guard_ids(self.state.root, self.settings)}
-        return [] if is_all else guard_patterns(self.state.root, self.settings)
-
-    def _sample(self) -> Words:
-        return _options(("--sample", self.settings.own("sample")))
-
-    def _seed(self) -> Words:
-        return _options(("--seed", self.settings.own("seed")))
-
+    @property
     def _log(self) -> Words:
         return _options(*(("--log", one) for one in self.request.log))
 
-    def _machine(self, *, workers: bool = True) -> Words:
-        names = ("device", *(["workers"] if workers else []), "threads")
+    def _own(self, *names: str) -> Words:
+        """The options of these names, as the section `update` has them."""
         return _options(*((f"--{name}", self.settings.own(name)) for name in names))
 
 
@@ -349,6 +345,25 @@ def counting_files(state: State, attempt: Attempt) -> list[Path]:
     places = state.place(attempt), state.made(attempt, "")
     rows = [one for place in places for one in sorted(place.glob("rows/*.ndjson"))]
     return [*rows, *(one for place in places for one in sorted(place.glob("ranks/*.parquet")))]
+
+
+def write_second_seed(lines: Lines) -> None:
+    """Write `second.ndjson` beside the second training, if it is one; nothing for a first one.
+
+    It has the rows of the accepted weeks and those of this training with another seed. The report
+    takes them beside the rows of the first training, and averages over both.
+    """
+    state, made, found = lines.state, lines.made, list[str]()
+    if not made.draw:
+        return
+    for path in (*(path for _, path in lines.counting), *counting_files(state, made)):
+        for line in path.read_text().splitlines() if path.suffix == ".ndjson" else ():
+            row = json.loads(line)
+            if row.get("run") == lines.settings.own("run") and row.get("step") is not None:
+                row = {**row, "seed": int(row["seed"]) + _OTHER_SEED}
+                found.append(json.dumps(row, ensure_ascii=False) + "\n")
+    with new_part(lines.second) as temporary:
+        temporary.write_text("".join(found), encoding="utf-8")
 
 
 def evaluated_weeks(last: int) -> list[int]:
@@ -372,7 +387,7 @@ def evaluated_weeks(last: int) -> list[int]:
 
 def is_imported(init: str) -> bool:
     """Whether --init is not a checkpoint of ours, which import-checkpoint makes one."""
-    return init.startswith(PRETRAINED) or kind_of(Path(init)) != "checkpoint"
+    return init.startswith("open_clip:") or kind_of(Path(init)) != "checkpoint"
 
 
 def value_of(words: Sequence[str], option: str) -> str:

@@ -32,7 +32,7 @@ from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.training.settings import RunOptions
 from vlcpctl.training.settings import Settings as Training
 
-POLICIES = ("reservoir", "ring", "herding", "kmeans", "random")
+POLICIES = ("reservoir", "ring", "herding", "kmeans", "random")  # those of `data`, slow to import
 
 
 def week_number(text: str) -> int | None:
@@ -58,152 +58,6 @@ def _index_week(text: str) -> str:
     if text != "none" and week_number(text) is None:
         raise ValueError(f"{text!r} is not the number of a week, and not none")
     return text
-
-
-class Own(Options):
-    """The section `update` of update.toml: what is not a setting of one command alone."""
-
-    refuses_idle = False
-
-    run: str | None = option("Name of the run in rows and reports, given with --init", "NAME")
-    guard: PathTexts = several(
-        "Task outside the stream on whose test split the model must not get worse; repeat for "
-        "more, or give 'none' for no guards",
-        "TASK",
-        INPUT,
-        usual=True,
-        stored=True,
-    )
-    guard_classes: PathTexts = several(
-        "Data set of zero-shot classification on which the model must not get worse, as "
-        "eval-zeroshot takes it: a task with labels, a folder or a name; repeat for more, or "
-        "give 'none' for no such guards",
-        "DATASET",
-        INPUT,
-        offers="data_sets",
-        stored=True,
-    )
-    distractors: PathTexts = several(
-        "Task whose images and captions are added to the gallery of every --guard, because "
-        "small galleries hide losses; repeat for more, or give 'none'",
-        "TASK",
-        INPUT,
-        stored=True,
-    )
-    reference: MaybePathText = option(
-        "Task outside the stream with pairs, beside those of each week, on which zscl, snd or "
-        "gift keeps what the model of last week can do",
-        "TASK",
-        INPUT,
-        resets=True,
-        stored=True,
-    )
-    data: MaybePathText = option(
-        "Directory with the data sets that are given by name", "DIR", INPUT
-    )
-    index_week: MaybeAmount = option(
-        "Week whose model the index of users was built with; none: users have no index",
-        "WEEK|none",
-        INPUT,
-        parse=_index_week,
-    )
-    drop_leaks: bool | None = option(
-        "Leave out training pairs that have a test image of a guard, of an accepted week or of "
-        "their own week, or end with exit code 3 before the training",
-        None,
-        DATA,
-        otherwise="--refuse-leaks",
-        opposite="--refuse-leaks",
-        usual=True,
-    )
-    start_from: str | None = option(
-        "What a week is trained from: latest, as trained last; merged, what --deploy has "
-        "merged; or base, the start",
-        "WHICH",
-        METHOD,
-    )
-    deploy: str | None = option(
-        "What is judged and deployed: latest, as trained; ema or ema:DECAY, the moving average "
-        "of what was deployed and what was trained; or merged, the mean of the start and of all "
-        "weeks",
-        "WHICH",
-        METHOD,
-    )
-    retries: int | None = option(
-        "How often a rejected week is trained again with other draws, unless it clearly lost "
-        "more than a bound allows; the last verdict counts",
-        "0|1",
-        METHOD,
-        within="[0, 1]",
-    )
-    sample: int | None = option(
-        "Most images of the test split of a week that are evaluated", "N", DATA, within="[1, inf)"
-    )
-    keep: MaybeAmount = option(
-        "Weeks that keep weights, buffer and pairs for training, at the end; older ones keep their "
-        "rows, report and test images",
-        "N|all",
-        otherwise="all",
-        parse=_keep,
-        offers=("all",),
-        resets=True,
-    )
-    seed: int | None = option("Seed of all random choices", "N", EXECUTION, within="[0, inf)")
-    device: str | None = option("Device to compute on", "NAME", EXECUTION)
-    workers: int | None = option("Processes that decode images", "N", EXECUTION, within="[0, 1024]")
-    threads: MaybeAmount = option(
-        "CPU threads; auto: as many as a line has cores", "auto|N", EXECUTION, parse=_threads
-    )
-    cache: MaybePathText = option("Directory for data that is read from an object store", "DIR")
-
-
-class OfTraining(Options):
-    """What `train-step` takes beside its settings."""
-
-    method: str | None = option(
-        "Method, or several joined with +; 'vlcpctl methods' lists them",
-        "NAME[+NAME...]",
-        METHOD,
-        otherwise="ctp",
-        short="-m",
-        offers="joined_methods",
-        resets=True,
-        usual=True,
-    )
-    preset: str | None = option(
-        "Training budget: update, tiny or another preset of train-step",
-        "NAME",
-        METHOD,
-        otherwise="update",
-        offers="presets",
-        resets=True,
-    )
-    set: Texts = several("Hyper-parameter of a method", "METHOD.PARAMETER=VALUE", METHOD)
-    fresh_state: bool = like(RunOptions, "fresh_state")
-
-
-class OfBuffer(Options):
-    """What `buffer` takes."""
-
-    size: MaybeAmount = option("Size of the replay buffer: images, or a share of each week", "N|P%")
-    policy: str | None = option("Rule that chooses the pairs", "NAME", choices=POLICIES)
-
-
-class OfReport(Options):
-    """What `forgetting-report` takes."""
-
-    fail_if: Texts = several(
-        "Condition that rejects a week, as forgetting-report takes it; repeat for more, or give "
-        "'none' for no condition",
-        "METRIC:OP:VALUE",
-        METHOD,
-        otherwise="worst_drop:gt:2 and step_drop:gt:2, with a guard, worst_week:gt:5 and "
-        "bwt_gem.rm:lt:-2; 'default' takes them again",
-        offers="conditions",
-        usual=True,
-    )
-    undefined: str | None = option("See forgetting-report", "POLICY", choices=("error", "pass"))
-    false_alarms: float | None = option("See forgetting-report", "A", within="(0, inf)")
 
 
 def _hook(text: str) -> str:
@@ -269,12 +123,58 @@ class UpdateOptions(Options):
         METHOD,
         usual=True,
     )
-    guard: PathTexts = like(Own, "guard")
-    guard_classes: PathTexts = like(Own, "guard_classes")
-    distractors: PathTexts = like(Own, "distractors")
-    reference: MaybePathText = like(Own, "reference")
-    fail_if: Texts = like(OfReport, "fail_if")
-    method: str | None = like(OfTraining, "method")
+    guard: PathTexts = several(
+        "Task outside the stream on whose test split the model must not get worse; repeat for "
+        "more, or give 'none' for no guards",
+        "TASK",
+        INPUT,
+        usual=True,
+        stored=True,
+    )
+    guard_classes: PathTexts = several(
+        "Data set of zero-shot classification on which the model must not get worse, as "
+        "eval-zeroshot takes it: a task with labels, a folder or a name; repeat for more, or "
+        "give 'none' for no such guards",
+        "DATASET",
+        INPUT,
+        offers="data_sets",
+        stored=True,
+    )
+    distractors: PathTexts = several(
+        "Task whose images and captions are added to the gallery of every --guard, because "
+        "small galleries hide losses; repeat for more, or give 'none'",
+        "TASK",
+        INPUT,
+        stored=True,
+    )
+    reference: MaybePathText = option(
+        "Task outside the stream with pairs, beside those of each week, on which zscl, snd or "
+        "gift keeps what the model of last week can do",
+        "TASK",
+        INPUT,
+        resets=True,
+        stored=True,
+    )
+    fail_if: Texts = several(
+        "Condition that rejects a week, as forgetting-report takes it; repeat for more, or give "
+        "'none' for no condition",
+        "METRIC:OP:VALUE",
+        METHOD,
+        otherwise="worst_drop:gt:2 and step_drop:gt:2, with a guard, worst_week:gt:5 and "
+        "bwt_gem.rm:lt:-2; 'default' takes them again",
+        offers="conditions",
+        usual=True,
+    )
+    method: str | None = option(
+        "Method, or several joined with +; 'vlcpctl methods' lists them",
+        "NAME[+NAME...]",
+        METHOD,
+        otherwise="ctp",
+        short="-m",
+        offers="joined_methods",
+        resets=True,
+        usual=True,
+    )
     method_file: Paths = several(
         "Python file that defines methods of your own, which --method can name; repeat for more. "
         "Its code is run, so that each call gives it",
@@ -282,7 +182,14 @@ class UpdateOptions(Options):
         METHOD,
         otherwise="built-in methods and installed plug-ins",
     )
-    preset: str | None = like(OfTraining, "preset")
+    preset: str | None = option(
+        "Training budget: update, tiny or another preset of train-step",
+        "NAME",
+        METHOD,
+        otherwise="update",
+        offers="presets",
+        resets=True,
+    )
     set: Texts = several(
         "Set a setting of DIR/update.toml, or a hyper-parameter of a method; VALUE may be none, "
         "which takes it back; repeat for more",
@@ -301,40 +208,35 @@ class UpdateOptions(Options):
         Training, "lr", default=None, resets=True, usual=True
     )
     batch_size: Takes[int | None, int | Literal["none"] | None] = like(
-        Training,
-        "batch_size",
-        default=None,
-        text="Pairs per batch; more than the week has are refused",
-        resets=True,
+        Training, "batch_size", default=None, resets=True
     )
-    holdout: str | None = like(
-        SplitOptions,
-        "holdout",
-        text="Held-out splits of each week: shares (test=0.1) or images (test=500)",
-        otherwise="test=0.1",
-        resets=True,
-    )
-    split_column: str | None = like(
-        SplitOptions,
-        "split_column",
-        text="Column with the split of each pair, as split takes it",
-        otherwise="use --holdout",
-        resets=True,
-    )
-    keep_columns: Names = like(
-        SplitOptions,
-        "keep_columns",
-        text="Columns of the data to keep in the index, as split takes them",
-        resets=True,
-    )
+    holdout: str | None = like(SplitOptions, "holdout", resets=True)
+    split_column: str | None = like(SplitOptions, "split_column", resets=True)
+    keep_columns: Names = like(SplitOptions, "keep_columns", resets=True)
     image_column: str | None = like(SplitOptions, "image_column", resets=True)
     caption_column: str | None = like(SplitOptions, "caption_column", resets=True)
     image_root: PathTexts = like(SplitOptions, "image_root")
     max_skip: MaybeAmount = like(
         SplitOptions, "max_skip", default=None, otherwise="0.1%", resets=True
     )
-    drop_leaks: bool | None = like(Own, "drop_leaks")
-    keep: MaybeAmount = like(Own, "keep")
+    drop_leaks: bool | None = option(
+        "Leave out training pairs that have a test image of a guard, of an accepted week or of "
+        "their own week, or end with exit code 3 before the training",
+        None,
+        DATA,
+        otherwise="--refuse-leaks",
+        opposite="--refuse-leaks",
+        usual=True,
+    )
+    keep: MaybeAmount = option(
+        "Weeks that keep weights, buffer and pairs for training, at the end; older ones keep their "
+        "rows, report and test images",
+        "N|all",
+        otherwise="all",
+        parse=_keep,
+        offers=("all",),
+        resets=True,
+    )
     cache: MaybePath = option(
         "Directory to keep data that is read from an object store; it is recorded",
         "DIR",
@@ -365,3 +267,55 @@ class UpdateOptions(Options):
     quiet: bool = switch("Print only the result, no progress or notes", short="-q")
     force: bool = switch("Make the week from scratch: what --state has of it is discarded")
     dry_run: bool = printing("Check the settings, print the lines and write nothing", usual=True)
+
+
+class OnlyInFile(Options):
+    """The settings of update.toml that no option of `update` has; --set gives them, too."""
+
+    refuses_idle = False
+
+    run: str | None = option("Name of the run in rows and reports, given with --init", "NAME")
+    data: MaybePathText = option(
+        "Directory with the data sets that are given by name", "DIR", INPUT
+    )
+    index_week: MaybeAmount = option(
+        "Week whose model the index of users was built with; none: users have no index",
+        "WEEK|none",
+        INPUT,
+        parse=_index_week,
+    )
+    start_from: str | None = option(
+        "What a week is trained from: latest, as trained last; merged, what --deploy has "
+        "merged; or base, the start",
+        "WHICH",
+        METHOD,
+    )
+    deploy: str | None = option(
+        "What is judged and deployed: latest, as trained; ema or ema:DECAY, the moving average "
+        "of what was deployed and what was trained; or merged, the mean of the start and of all "
+        "weeks",
+        "WHICH",
+        METHOD,
+    )
+    retries: int | None = option(
+        "How often a rejected week is trained again with other draws, unless it clearly lost "
+        "more than a bound allows; the last verdict counts",
+        "0|1",
+        METHOD,
+        within="[0, 1]",
+    )
+    sample: int | None = option(
+        "Most images of the test split of a week that are evaluated", "N", DATA, within="[1, inf)"
+    )
+    seed: int | None = option("Seed of all random choices", "N", EXECUTION, within="[0, inf)")
+    device: str | None = option("Device to compute on", "NAME", EXECUTION)
+    workers: int | None = option("Processes that decode images", "N", EXECUTION, within="[0, 1024]")
+    threads: MaybeAmount = option(
+        "CPU threads; auto: as many as a line has cores", "auto|N", EXECUTION, parse=_threads
+    )
+    set: Texts = several("Hyper-parameter of a method", "METHOD.PARAMETER=VALUE", METHOD)
+    fresh_state: bool = like(RunOptions, "fresh_state")
+    size: MaybeAmount = option("Size of the replay buffer: images, or a share of each week", "N|P%")
+    policy: str | None = option("Rule that chooses the pairs", "NAME", choices=POLICIES)
+    undefined: str | None = option("See forgetting-report", "POLICY", choices=("error", "pass"))
+    false_alarms: float | None = option("See forgetting-report", "A", within="(0, inf)")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -23,9 +24,7 @@ def state_facts(state: State) -> dict[str, Any]:
     what is wrong with it. Raises BadInput if the settings or the events cannot be read.
     """
     head, current = state.head(), state.root / "current"
-    deployed = current if current.exists() else None
-    if current.is_symlink():
-        deployed = state.root / current.readlink()
+    leads = state.root / current.readlink() if current.is_symlink() else current
     others = [one for one in state.attempts.values() if one.id not in state.counting]
     last = head[-1] if head else None
     pending = [one for one in others if last and one.parent == last.id and not one.counted]
@@ -33,7 +32,7 @@ def state_facts(state: State) -> dict[str, Any]:
     return {
         "path": str(state.root),
         "kind": "state",
-        "current": None if deployed is None else str(deployed),
+        "current": str(leads) if os.path.lexists(current) else None,
         "problem": state.fault_of_current(),
         "accepted": str(state.made(last, "checkpoint")) if last else None,
         "week": state.last,
@@ -75,19 +74,25 @@ def state_lines(state: State, facts: Mapping[str, Any]) -> Iterator[str]:
         yield from wrapped(line, len(line) - len(line.lstrip()) + 4)
 
 
-def _below(head: Sequence[Attempt], facts: Mapping[str, Any]) -> Iterator[str]:
+def _below(head: list[Attempt], facts: Mapping[str, Any]) -> Iterator[str]:
     for section, values in facts["settings"].items():
         said = ", ".join(f"{name} {text_of(value)}" for name, value in values.items())
         yield f"  {section}: {said}"
     rows = [("week", "pairs", "checkpoint", "conditions", "data")]
-    rows += [_row(one) for one in [*head[:1], *head[1:][-_WEEKS:]]]
+    for one in [*head[:1], *head[1:][-_WEEKS:]]:
+        leaked = sum(one.dropped.get("leaked", {}).values())
+        data = ", ".join(one.names) + (f", {leaked} leaks left out" if leaked else "")
+        about = (str(one.week), str(one.pairs)) if one.week else ("start", "")
+        rows.append((*about, one.checkpoint[:12], _verdicts(one, 1), data))
     widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]] + [0]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         yield "  " + "  ".join(cells)
     for one in head[1:][-_WEEKS:]:
-        if said := ", ".join(_measured(one)):
-            yield f"  week {one.week}: {said}"
+        known = [] if one.learned is None else [f"learned {one.learned}"]
+        known += [] if one.match is None else [f"captions match {one.match}"]
+        if known:
+            yield f"  week {one.week}: {', '.join(known)}"
     if facts["deleted"]:
         pairs = counted(facts["deleted"], "deleted pair")
         yield f"  left out from now on: {pairs} ({facts['path']}/deleted)"
@@ -97,23 +102,6 @@ def _below(head: Sequence[Attempt], facts: Mapping[str, Any]) -> Iterator[str]:
     events = facts["events"]
     yield f"  the last of {counted(len(events), 'event')}:"
     yield from (f"    {_event(each)}" for each in events[-_EVENTS:])
-
-
-def _row(one: Attempt) -> tuple[str, str, str, str, str]:
-    """The line of the start or a week in the table."""
-    leaked = sum(one.dropped.get("leaked", {}).values())
-    data = ", ".join(one.names) + (f", {leaked} leaks left out" if leaked else "")
-    week, pairs = (str(one.week), str(one.pairs)) if one.week else ("start", "")
-    return week, pairs, one.checkpoint[:12], _verdicts(one, 1), data
-
-
-def _measured(one: Attempt) -> Iterator[str]:
-    """What a week has learned, and whether its captions match its images."""
-    if (found := one.learned) is not None:
-        ends = "" if found.low is None else f" (95 % {found.low:.1f} to {found.high:.1f})"
-        yield f"learned {found.points:+.1f} points{ends}"
-    if one.match is not None:
-        yield f"captions match {one.match}"
 
 
 def _verdicts(one: Attempt, most: int = 2) -> str:

@@ -7,11 +7,11 @@ is written at --init, edited by hand or by the options of an update, and never r
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_origin
 
 from vlcpctl.checkpoints.merge_rules import Average, Ema
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name, unreadable
@@ -30,11 +30,10 @@ from vlcpctl.core.words import printable
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, check_policy
 from vlcpctl.data.splitting.holdout import parse_holdout
 from vlcpctl.data.splitting.request import SplitOptions
-from vlcpctl.files.stores import protocol_of
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.metrics.chance import PER_REPORT, WEEKS_A_YEAR
-from vlcpctl.production.options import OfBuffer, OfReport, OfTraining, Own, UpdateOptions
+from vlcpctl.production.options import OnlyInFile, UpdateOptions
 from vlcpctl.production.state import Sections, relative_to_root, shown_path
 from vlcpctl.report.gates import Gate, parse_gate
 from vlcpctl.training.methods import compose_with, parse_hyper, settings_of_methods
@@ -56,6 +55,11 @@ NEW: Final[Mapping[str, Mapping[str, Any]]] = {
     "buffer": {"size": "20000"},
     "forgetting-report": {"fail-if": list(GATES), "false-alarms": round(1 / WEEKS_A_YEAR, 7)},
 }
+_OF_UPDATE = (
+    *("run", "guard", "guard_classes", "distractors", "reference", "data", "index_week"),
+    *("drop_leaks", "start_from", "deploy", "retries", "sample", "keep", "seed", "device"),
+    *("workers", "threads", "cache"),
+)
 _OF_SPLIT = (
     *("holdout", "holdout_most", "split_column", "keep_columns", "image_column"),
     *("caption_column", "image_root", "max_skip"),
@@ -82,21 +86,21 @@ _EITHER = (
 _DECIDES = ("run", "start-from", "deploy", "seed", "drop-leaks")  # of the section update
 
 
-def _rows(kind: type[Options], names: Iterable[str] = ()) -> dict[str, tuple[Option, Any]]:
-    found = options_of(kind)
-    return {
-        spelled(name, found[name][0]).removeprefix("--"): found[name] for name in names or found
-    }
+def _rows(names: Iterable[str], *kinds: type[Options]) -> dict[str, tuple[Option, Any]]:
+    """The options of these names by their spelling, each of the first class that has it."""
+    every = [options_of(kind) for kind in kinds]
+    found = {name: next(one[name] for one in every if name in one) for name in names}
+    return {spelled(name, one[0]).removeprefix("--"): one for name, one in found.items()}
 
 
 SECTIONS: Final = {
-    "update": _rows(Own),
-    "split": _rows(SplitOptions, _OF_SPLIT),
-    "train-step": _rows(OfTraining)
-    | _rows(Training, [one for one in SETTINGS if one not in OF_MODEL])
-    | _rows(RunOptions, MACHINE_OPTIONS.values()),
-    "buffer": _rows(OfBuffer),
-    "forgetting-report": _rows(OfReport),
+    "update": _rows(_OF_UPDATE, UpdateOptions, OnlyInFile),
+    "split": _rows(_OF_SPLIT, SplitOptions),
+    "train-step": _rows(("method", "preset", "set", "fresh_state"), OnlyInFile, UpdateOptions)
+    | _rows([one for one in SETTINGS if one not in OF_MODEL], Training)
+    | _rows(MACHINE_OPTIONS.values(), RunOptions),
+    "buffer": _rows(("size", "policy"), OnlyInFile),
+    "forgetting-report": _rows(("fail_if", "undefined", "false_alarms"), UpdateOptions, OnlyInFile),
 }
 
 
@@ -137,11 +141,6 @@ class Settings:
         """The data sets of `guard-classes`: paths, and names of what has no path."""
         found = [(one, shown_path(root, one)) for one in self.own("guard-classes", [])]
         return [path if path.exists() else word for word, path in found]
-
-    @property
-    def has_guards(self) -> bool:
-        """Whether data outside the stream are evaluated."""
-        return bool(self.own("guard") or self.own("guard-classes"))
 
     @cached_property
     def methods(self) -> tuple[Method, ...]:
@@ -203,23 +202,21 @@ class Settings:
         is_counted = parse_holdout(how["holdout"]).counted
         return how.get("holdout-most", _SHARE if is_counted else None)
 
+    def _conditions(self, *, on_match: bool) -> list[str]:
+        every: list[str] = self.sections["forgetting-report"].get("fail-if", [])
+        return [one for one in every if one.startswith(f"{MATCH}:") == on_match]
+
     @property
     def match_gates(self) -> list[Gate]:
         """The conditions on `week_match`, which no report has."""
-        return [parse_gate(text, [MATCH]) for text in self._fail_if if _is_of_match(text)]
-
-    @property
-    def _fail_if(self) -> list[str]:
-        found: list[str] = self.sections["forgetting-report"].get("fail-if", [])
-        return found
+        return [parse_gate(text, [MATCH]) for text in self._conditions(on_match=True)]
 
     @property
     def gates(self) -> list[str]:
         """The conditions of the report; of the default ones, those that data are there for."""
-        recorded = [one for one in self._fail_if if not _is_of_match(one)]
-        if self.has_guards or recorded != list(GATES):
-            return recorded
-        return [one for one in recorded if not one.startswith(_ON_GUARDS)]
+        found = self._conditions(on_match=False)
+        is_usual = found == list(GATES) and not (self.own("guard") or self.own("guard-classes"))
+        return [one for one in found if not (is_usual and one.startswith(_ON_GUARDS))]
 
     @property
     def parsed_gates(self) -> list[Gate]:
@@ -229,8 +226,7 @@ class Settings:
     @property
     def undefined(self) -> str:
         """What a condition on forgetting does in the first week, where there is none yet."""
-        recorded = [one for one in self._fail_if if not _is_of_match(one)]
-        usual = "pass" if recorded == list(GATES) else "error"
+        usual = "pass" if self._conditions(on_match=False) == list(GATES) else "error"
         return str(self.sections["forgetting-report"].get("undefined", usual))
 
     @property
@@ -264,10 +260,6 @@ class Settings:
             parse_gate(gate, _KEYS if self.own("guard-classes") else _RETRIEVAL)
         _ = self.match_gates  # they can be parsed
         check_deployment(self.start_from, self.deploy)
-
-
-def _is_of_match(condition: str) -> bool:
-    return condition.startswith(f"{MATCH}:")
 
 
 def check_deployment(start_from: str, deploy: str) -> None:
@@ -322,17 +314,12 @@ def given_by(request: UpdateOptions) -> Sections:
             continue
         if not (equals and dot):
             raise UsageError(f"--set {text!r} is not of the form SECTION.NAME=VALUE")
-        given = value.split(",") if _is_list(section, name) else value
+        _, kind = SECTIONS[section].get(name, (None, str))
+        given = value.split(",") if get_origin(kind) is list else value
         found.setdefault(section, {})[name] = _recorded(request.state, section, name, given)
     if hypers:
-        no = hypers == [NONE]
-        found.setdefault("train-step", {})["set"] = None if no else hypers
+        found.setdefault("train-step", {})["set"] = None if hypers == [NONE] else hypers
     return found
-
-
-def _is_list(section: str, name: str) -> bool:
-    rows = SECTIONS[section]
-    return name in rows and "list" in str(rows[name][1])
 
 
 def _recorded(root: Path, section: str, name: str, value: Any) -> Any:
@@ -417,15 +404,15 @@ def read_settings(root: Path) -> Sections:
     return with_given({one: {**usual.get(one, {}), **values.get(one, {})} for one in SECTIONS}, {})
 
 
-def urls_of(sections: Sections) -> list[tuple[str, str]]:
-    """What of the settings is in an object store: the option, and the URL."""
-    named = [
-        (name, one)
-        for values in sections.values()
-        for name, value in values.items()
-        for one in (value if isinstance(value, list) else [value])
-    ]
-    return [(name, one) for name, one in named if isinstance(one, str) and protocol_of(one)]
+def changes_between(before: Mapping[str, Mapping[str, Any]], after: Sections) -> Sections:
+    """What update.toml gets: the values that differ, None for those that go."""
+    found: Sections = {}
+    for section, values in after.items():
+        was = before.get(section, {})
+        for name in dict.fromkeys([*values, *was]):
+            if was.get(name) != values.get(name):
+                found.setdefault(section, {})[name] = values.get(name)
+    return found
 
 
 def shown_settings(sections: Sections) -> dict[str, str]:
@@ -435,8 +422,3 @@ def shown_settings(sections: Sections) -> dict[str, str]:
         for section, values in sections.items()
         for name, value in values.items()
     }
-
-
-def names_of(data: Sequence[str]) -> tuple[str, ...]:
-    """Sources by the last two parts of their paths."""
-    return tuple(printable("/".join(Path(one).absolute().parts[-2:])) for one in data)

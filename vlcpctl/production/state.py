@@ -33,7 +33,7 @@ from typing import Any, Self
 import vlcpctl
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say
-from vlcpctl.core.errors import BadInput, OutputExists, missing
+from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.core.words import shown
 from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.data.tasks.facts import read_task
@@ -99,6 +99,10 @@ class Learned:
         """What was learned, in points."""
         return self.after - self.before
 
+    def __str__(self) -> str:
+        ends = "" if self.low is None else f" (95 % {self.low:.1f} to {self.high:.1f})"
+        return f"{self.points:+.1f} points{ends}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
@@ -155,15 +159,6 @@ class Attempt:
         return [one.sentence() for one in self.found() if one.holds]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Record:
-    """The content of state.json; `event` is that of the last change."""
-
-    head: tuple[int, ...]
-    attempts: tuple[Attempt, ...]
-    event: dict[str, Any]
-
-
 class State:
     """A state directory. `root` is used as it was given, so that lines stay relative."""
 
@@ -182,10 +177,8 @@ class State:
         """
         path = root / "state.json"
         if not path.is_file():
-            if root.exists():
-                raise BadInput(f"{root} is not a state directory; --init starts one")
-            said = missing(root)
-            raise BadInput(f"{said}{' ' if said.endswith('?') else '; '}--init starts a state")
+            what = "is not a state directory" if root.exists() else "does not exist"
+            raise BadInput(f"{root} {what}; --init starts one")
         found = read_json_object(path, most_bytes=_MOST_BYTES)
         if found.get("schema") == _SCHEMA_0_3:
             raise BadInput(_after_0_3(root, found))
@@ -194,13 +187,13 @@ class State:
                 f"{path} has schema {found.get('schema')!r:.80}; this version reads {SCHEMA}"
             )
         check_seal(path, found, _RESTORE)
-        names = ("head", "attempts", "event")
-        record = converted({name: found.get(name) for name in names}, _Record, path)
         state = cls(root, observe)
-        state.attempts = {one.id: one for one in record.attempts}
-        state.counting, state.event = record.head, record.event
-        weeks = [state.attempts[one].week for one in record.head if one in state.attempts]
-        if weeks != list(range(len(record.head))):
+        attempts = converted(found.get("attempts"), tuple[Attempt, ...], path)
+        state.attempts = {one.id: one for one in attempts}
+        state.counting = converted(found.get("head"), tuple[int, ...], path)
+        state.event = converted(found.get("event"), dict[str, Any], path)
+        weeks = [state.attempts[one].week for one in state.counting if one in state.attempts]
+        if weeks != list(range(len(state.counting))):
             raise BadInput(f"{path}: the head has no start, or not each week{_RESTORE}")
         return state
 
@@ -217,7 +210,9 @@ class State:
     def change(self, action: str, attempt: Attempt | None = None, **more: Any) -> None:
         """Save the state together with what was done, and complete the change."""
         about = {} if attempt is None else {"attempt": attempt.id, "week": attempt.week}
-        who = {"time": now(), "user": _user(), "host": socket.gethostname()}
+        who = {"time": now(), "user": str(os.getuid()), "host": socket.gethostname()}
+        with suppress(KeyError, OSError):  # of a container without names
+            who["user"] = getpass.getuser()
         given = {name: one for name, one in more.items() if one not in (None, "", [], {})}
         number = self.event["number"] + 1
         self.event = {"number": number, **who, "action": action, **about, **given}
@@ -361,10 +356,12 @@ class State:
         last, current = self.attempts[self.counting[-1]], self.root / "current"
         self.verify(last)
         target = self.made(last, "checkpoint")
-        if current.is_symlink() and os.path.realpath(current) == os.path.realpath(target):
+        if self.fault_of_current() is None:
             return
-        if os.path.lexists(current) and not self.is_ours(current):
-            aside = _free(current)
+        is_ours = current.is_symlink() and current.readlink().parts[0] == "attempts"
+        if os.path.lexists(current) and not is_ours:
+            names = (f"current.old{number or ''}" for number in range(1000))
+            aside = next(self.root / one for one in names if not os.path.lexists(self.root / one))
             current.rename(aside)
             say(f"{current} was not the link that update makes, and is now {aside}")
         temporary = self.hidden.writing
@@ -396,10 +393,6 @@ class State:
         what = f"a link to {current.readlink()}" if current.is_symlink() else "no link"
         return f"{current} is {what}, not the link to {target}"
 
-    def is_ours(self, current: Path) -> bool:
-        """Whether `current` is a link to a checkpoint of an attempt."""
-        return current.is_symlink() and current.readlink().parts[0] == "attempts"
-
 
 @contextmanager
 def opened(
@@ -410,12 +403,10 @@ def opened(
     If the block ends without an error, `current` is what the state says. With `starts`, there may
     be none yet. Raises as `State.read` does.
     """
-    if not starts or (root / "state.json").is_file():
+    if not starts or is_state(root):
         State.read(root)  # before a lock is made in what is not a state directory
     with naming_output(root), Output(root, inside=True).locked():
-        state = (
-            State.read(root, observe) if (root / "state.json").is_file() else State(root, observe)
-        )
+        state = State.read(root, observe) if is_state(root) else State(root, observe)
         for place in ("", "attempts/*/", "attempts/*/draw-*/"):
             for left in root.glob(f"{place}.*.tmp-*"):
                 left.unlink()
@@ -476,22 +467,19 @@ def shown_path(root: Path, recorded: str) -> Path:
         return place_of(recorded)
     whole = Path(os.path.normpath(Path(os.path.realpath(root)) / recorded))
     here = Path.cwd()
-    return word_of(whole.relative_to(here)) if whole.is_relative_to(here) else whole
-
-
-def word_of(path: Path) -> Path:
-    """A path that no command line takes for an option: whole if it starts with a dash."""
-    return Path(os.path.abspath(path)) if str(path).startswith("-") else path
+    near = whole.relative_to(here) if whole.is_relative_to(here) else whole
+    return whole if str(near).startswith("-") else near  # which no line takes for an option
 
 
 def require_free(root: Path) -> None:
     """Raise OutputExists if a state cannot be started in a directory: it has other files."""
-    if is_state(root) or not os.path.lexists(root):
-        return
-    names = {path.name for path in root.iterdir()} if root.is_dir() else {"a file"}
     hidden = Output(root, inside=True)
     own = {"lost+found", "deleted", *([hidden.hidden.name] if hidden.is_ours() else [])}
-    if any(not name.startswith(".state.json.tmp-") for name in names - own):
+    is_free = not os.path.lexists(root) or (
+        root.is_dir()
+        and all(x.name in own or x.name.startswith(".state.json.tmp-") for x in root.iterdir())
+    )
+    if not is_free and not is_state(root):
         raise OutputExists(
             f"{root} already exists and is not a state directory; choose another --state"
         )
@@ -500,18 +488,6 @@ def require_free(root: Path) -> None:
 def now() -> str:
     """The time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # in a container
-        return str(os.getuid())
-
-
-def _free(path: Path) -> Path:
-    names = (path.with_name(f"{path.name}.old{number or ''}") for number in range(1000))
-    return next(one for one in names if not os.path.lexists(one))
 
 
 def _after_0_3(root: Path, found: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.console import say, warn
+from vlcpctl.core.console import log, say, warn
 from vlcpctl.core.errors import (
     BadInput,
     GateFailed,
@@ -28,9 +28,9 @@ from vlcpctl.core.errors import (
     missing,
     some_names,
 )
-from vlcpctl.core.words import printable
+from vlcpctl.core.words import counted, printable, wrapped
 from vlcpctl.data.splitting.leaving_out import Counts, read_stop_list, sentence, stop_lists_in
-from vlcpctl.data.tasks.facts import read_stream, read_task
+from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.receipt import unfinished_under
 from vlcpctl.files.ids import content_id
@@ -53,17 +53,15 @@ from vlcpctl.production.guards import find_guards, guard_ids, require_unchanged,
 from vlcpctl.production.hooks import ACCEPT, REJECT, run_hook
 from vlcpctl.production.keep import keep
 from vlcpctl.production.leaks import refuse_leaks
-from vlcpctl.production.lines import Lines, is_imported
+from vlcpctl.production.lines import Lines, is_imported, write_second_seed
 from vlcpctl.production.options import UpdateOptions, week_number
 from vlcpctl.production.page import PAGE, write_page
-from vlcpctl.production.second import write_second_seed
 from vlcpctl.production.settings import (
     NEW,
     Settings,
+    changes_between,
     given_by,
-    names_of,
     read_settings,
-    urls_of,
     with_given,
 )
 from vlcpctl.production.state import (
@@ -135,8 +133,11 @@ class Outcome:
             "left_out": self.dropped,
         }
 
-    def refuse(self) -> None:
-        """Raise HookFailed if a hook failed, and GateFailed if the week was rejected."""
+    def refuse(self, *, quiet: bool) -> None:
+        """Raise HookFailed if a hook failed, and GateFailed if the week was rejected.
+
+        With `quiet`, why it was rejected is printed here: the lines of the page were not.
+        """
         week = self.attempt.week
         if self.hook:
             which = ACCEPT if self.accepted else REJECT
@@ -145,9 +146,11 @@ class Outcome:
                 f"{self.hook}; the same command runs it again"
             )
         if not self.accepted:
-            raise GateFailed(
-                f"week {week} is rejected: {'; '.join(self.attempt.against)}; see {self.page}"
-            )
+            against = self.attempt.against
+            said = [f"week {week} is rejected:", *(f"  {one}" for one in against)]
+            for text in [*said, f"  see {self.page}"] if quiet else ():
+                log("\n".join(wrapped(printable(text), 4)))
+            raise GateFailed(f"week {week} is rejected by {counted(len(against), 'condition')}")
 
 
 def update(
@@ -156,8 +159,7 @@ def update(
     """Make the next week from new data, and accept or reject it.
 
     Data that were accepted before are not trained on again. `observe` is called at the points
-    between which a kill matters. Raises LineFailed, or BadInput for a state
-    that cannot be read.
+    between which a kill matters. Raises LineFailed, or BadInput for a state that cannot be read.
     """
     require_free(request.state)
     with opened(request.state, observe, starts=request.init is not None) as state:
@@ -185,7 +187,7 @@ def rollback(request: UpdateOptions, observe: Observe = lambda _point: None) -> 
         head, week = state.head(), int(request.rollback or 0)
         require_week(state, week)
         if week < state.last:
-            changes = _changes(read_settings(state.root), head[week].settings)
+            changes = changes_between(read_settings(state.root), head[week].settings)
             weeks, why = [*range(week + 1, len(head))], request.reason
             state.count("rolled back", head[: week + 1], weeks=weeks, changes=changes, reason=why)
         keep(state)
@@ -209,25 +211,25 @@ def dry_run(request: UpdateOptions) -> Iterator[str]:
     exists = request.init is None or (request.state / "state.json").is_file()
     state = State.read(request.state) if exists else State(request.state)
     call = Call(state, request, run_lines)
+    number = max(state.attempts, default=0) + 1
     if request.redo is not None:
-        first, todo = call.weeks_of(str(request.redo))
+        first, todo = call.weeks_of(request.redo)
         yield f"# {some_names([f'week {one.week}' for one in todo])} again, from week {first - 1}"
         head = call.check_redo(first, request.redo)
-        data: list[str] = [str(state.task(todo[0]))]
+        data: Sequence[str] = [str(state.task(todo[0]))]
     else:
-        head, data = state.head(), list(request.sources)
+        head, data = state.head(), request.sources
         if not head:
             start = call.new(0, "", (str(request.init), *request.buffer_from), [])
-            start = replace(start, id=max(state.attempts, default=0) + 1)
-            state.attempts[start.id] = start
+            head = [replace(start, id=number)]
+            state.attempts[number] = head[0]
             yield "# the start"
             if not is_imported(str(request.init)):
-                copied = ["cp", "-a", str(request.init), str(state.made(start, "checkpoint"))]
+                copied = ["cp", "-a", str(request.init), str(state.made(head[0], "checkpoint"))]
                 yield f"# {shlex.join(copied)}"
-            yield from map(str, call.lines([], start, request.buffer_from).of_start())
-            head = [start]
+            yield from map(str, call.lines([], head[0], request.buffer_from).of_start())
+            number += 1
         call.check(state.head())
-    number = max(state.attempts, default=0) + 1
     made = replace(call.new(len(head), "", (), head), id=number)
     yield f"# week {made.week}"
     yield from map(str, call.lines(head, made, data).of_week())
@@ -242,15 +244,15 @@ class Call:
         self.state, self.request, self.run = state, request, run
         self.given = given_by(request)
         before: Mapping[str, Mapping[str, Any]] = NEW
+        own = self.given.get("update", {})
         if state.counting:
             before = read_settings(state.root)
         elif request.init is None:
             raise UsageError(f"{state.root} is not a state directory; --init CHECKPOINT starts one")
-        own = {} if state.counting else {"run": self._run_name()}
-        own |= self.given.get("update", {})
+        else:
+            own = {"run": self._run_name(), **own}
         sections = with_given(before, {**self.given, "update": own})
-        before = before if state.counting else {}
-        self.changes = _changes(before, sections)
+        self.changes = changes_between(before if state.counting else {}, sections)
         self.settings = Settings(sections, tuple(request.method_file))
 
     def _run_name(self) -> str:
@@ -273,19 +275,22 @@ class Call:
         content = content_of(data, self.settings, state)
         known = next((one for one in state.head()[1:] if one.data == content), None)
         if known is not None:
-            return self._accepted_before(known)
+            others = changes_between(known.settings, with_given(known.settings, self.given))
+            return self._no_week(f"this data is already week {known.week}", others, known)
         if not state.counting:
             self._start()
             self.check(state.head())
-        head = state.head()
-        made = self.new(len(head), content, names_of(data), head)
         self._require_reason(content)
-        lines = self.lines(head, made, data)
-        if counts := all_left_out(data, self.settings, state.root, lines.left_out()):
-            return self._nothing_new(counts)
+        head = state.head()
+        names = tuple(printable("/".join(Path(one).absolute().parts[-2:])) for one in data)
+        made = self.new(len(head), content, names, head)
+        left_out = self.lines(head, made, data).left_out()
+        if counts := all_left_out(data, self.settings, state.root, left_out):
+            why = sentence(counts, sum(sum(one.values()) for one in counts.values()))
+            last = replace(head[-1], verdicts=(), warnings=(), lost=())
+            return self._no_week(f"{why}: nothing is new", self.changes, last, counts)
         made = self.make(head, made)
         if made.status == PASSED:
-            self._require_same_deletions(made)
             self._count("accepted", [*head, made])
             how = made.outcome if made.verdicts else "accepted unjudged: no --fail-if is set"
             say(f"{state.root}: week {made.week} is {how}; its page is {self._page(made)}")
@@ -296,14 +301,8 @@ class Call:
         state = self.state
         first, todo = self.weeks_of(word)
         if self._are_made(first, todo):
-            if others := _names_of_changes(self.changes):
-                raise OutputExists(
-                    f"these weeks are made so already, so that {', '.join(others)} would not be "
-                    "applied: give it with the data of the next week"
-                )
-            say(f"{state.root}: these weeks are made so already")
-            keep(state)
-            return [self._outcome(state.head()[-1])]
+            why = "these weeks are made so already"
+            return [self._no_week(why, self.changes, state.head()[-1])]
         head = self.check_redo(first, word)
         outcomes = []
         for old in todo:
@@ -312,16 +311,14 @@ class Call:
                 continue
             made = self.new(len(head), old.data, old.names, head, again=old)
             data = [str(state.task(old))]
-            if all_left_out(
-                data, self.settings, state.root, self.lines(head, made, data).left_out()
-            ):
+            left_out = self.lines(head, made, data).left_out()
+            if all_left_out(data, self.settings, state.root, left_out):
                 raise UsageError(f"all pairs of {state.place(old)} are accepted, or were deleted")
             made = self.make(head, made, old)
             outcomes.append(self._outcome(made, hooks=made.status != PASSED))
             if made.status != PASSED:
                 say(f"nothing in {state.root} is replaced")
                 return outcomes
-            self._require_same_deletions(made)
             head.append(made)
         if not outcomes:
             raise UsageError(f"--redo {word}: there is no pair to train on left")
@@ -335,30 +332,26 @@ class Call:
         """
         state = self.state
         found = state.with_key(wanted.key)
-        if found is not None and self.request.force and found.id not in state.counting:
+        if found is not None and found.id in state.counting:
+            return found
+        if found is not None and self.request.force:
             state.discard(state.place(found))
             found = state.put(replace(wanted, id=found.id))
         if found is None:
             self._warn_of_rejected(wanted)
-            made = state.begin(wanted)
-        elif found.id in state.counting or self._is_made(found, wanted):
-            counts = found.id in state.counting  # then it was not made by this call
-            return found if counts else state.put(replace(found, settings=wanted.settings))
-        else:
-            made = self._again(found, wanted)
+            found = state.begin(wanted)
+        elif self._is_made(found, wanted):
+            return state.put(replace(found, settings=wanted.settings))
+        made = self._again(found, wanted)
         state.place(made).mkdir(parents=True, exist_ok=True)
-        data: Sequence[str] | None = self.request.sources
+        data = self.request.sources if source is None else None  # it has them
         if made.again:
             data = [str(state.task(state.attempts[made.again]))]
-        elif source is not None:
-            data = None  # it has them
         say(f"{state.root}: making week {made.week} from {', '.join(made.names)}")
         while True:
-            lines = self.lines(head, made, data)
-            judged = self._judged(lines)
-            if judged.status != MAKING:
-                return judged
-            made = judged
+            made = self._judged(self.lines(head, made, data))
+            if made.status != MAKING:
+                return made
 
     def new(
         self,
@@ -369,14 +362,16 @@ class Call:
         again: Attempt | None = None,
     ) -> Attempt:
         """The attempt that the settings ask for; it is not recorded, and has no number."""
-        settings = self.settings
+        root, settings = self.state.root, self.settings
         if again is not None:  # pairs keep their split
             kept = {**settings.sections, "split": again.settings["split"]}
             settings = Settings(kept, settings.files)
-        guards = find_guards(self.state.root, settings)
-        files = {relative_to_root(self.state.root, str(one)): one for one in settings.files}
-        digests = {name: load_method_file(path).digest for name, path in files.items()}
-        left_out = [read_stop_list(one).content for one in stop_lists_in(self.state.root)]
+        guards = find_guards(root, settings)
+        digests = {
+            relative_to_root(root, str(path)): load_method_file(path).digest
+            for path in settings.files
+        }
+        left_out = self._deletions()
         reference = settings.own("reference")
         deciding = {
             "parent": head[-1].id if head else 0,
@@ -388,8 +383,6 @@ class Call:
             "left_out": sorted(left_out),
         }
         known = {one for attempt in head for one in attempt.measured}
-        ids = guard_ids(self.state.root, settings)
-        judged_on = [settings.own(name) for name in _EVALUATION]
         return Attempt(
             id=0,
             key=content_id(deciding),
@@ -400,9 +393,9 @@ class Call:
             settings=settings.sections,
             files=digests,
             guards=guards,
-            evaluation=content_id([guards, judged_on]),
-            measured=tuple(one for one in ids if one not in known),
-            left_out=tuple(left_out),
+            evaluation=content_id([guards, [settings.own(name) for name in _EVALUATION]]),
+            measured=tuple(one for one in guard_ids(root, settings) if one not in known),
+            left_out=left_out,
             again=again.id if again is not None else 0,
             reason=self.request.reason,
         )
@@ -414,7 +407,7 @@ class Call:
     def check(self, head: Sequence[Attempt]) -> None:
         """Raise UsageError, BadInput or OutputExists if the week after `head` cannot be made."""
         state, settings = self.state, self.settings
-        list_urls(urls_of(settings.sections))
+        list_urls(settings.sections)
         settings.check()
         guards = find_guards(state.root, settings)
         receipt = unfinished_under(state.root)
@@ -426,23 +419,40 @@ class Call:
         if self.request.junit is not None:
             check_junit_path(self.request.junit, state.root)
         say_sights(state.root, settings, head[-1] if head else None)
-        if not head:
-            self._require_buffer(bool(self.request.buffer_from))
-            return
-        last = head[-1]
-        require_unchanged(guards, last, self.given.get("update", {}).keys())
+        has_buffer = head[-1].has_data if head else bool(self.request.buffer_from)
+        needs = [one.name for one in settings.methods if one.needs(first=False).buffer]
+        if needs and not has_buffer:
+            raise UsageError(
+                f"method {needs[0]} replays a buffer, which the first week does not have: "
+                "start with --buffer-from DATA, or use a method that needs none, such as ctp"
+            )
+        if head:
+            require_unchanged(guards, head[-1], self.given.get("update", {}).keys())
+            self._check_after(head)
+
+    def _check_after(self, head: Sequence[Attempt]) -> None:
+        """Raise as `check` for what does not go with the accepted weeks."""
+        state, settings, last = self.state, self.settings, head[-1]
         if settings.own("run") != head[0].settings["update"]["run"]:
             raise UsageError(f"the run of {state.root} is {head[0].settings['update']['run']}")
         week = settings.index_week or 0
         if week >= len(head):
             raise UsageError(f"index-week {week}: {state.root} has weeks 0 to {len(head) - 1}")
         _require_whole(state, week, f"index-week {week}")
-        self._require_same_buffer(last)
-        self._require_buffer(last.week > 0 or state.made(last, "buffer").exists())
+        path = state.made(last, "buffer")
+        if path.exists():
+            held, size = open_task(path).buffer, settings.sections["buffer"]["size"]
+            was = held.policy, held.seed, held.count is None, held.features is not None
+            seed, is_share = settings.own("seed", 0), size.endswith("%")
+            wanted = settings.policy, seed, is_share, settings.stores_features
+            if was != wanted:
+                raise UsageError(
+                    f"the buffer of {state.root} has policy, seed, a size in % and features "
+                    f"{was}, not {wanted}, which cannot change: start another --state"
+                )
         for one in {head[0].id, last.id, head[week].id}:
             state.verify(state.attempts[one])
-        lost = _left_out_of(last.settings, settings)
-        if lost:
+        if lost := _lost(last.settings, settings.sections):
             warn(
                 f"this week is not judged by {', '.join(lost)}: an option that is given again "
                 "replaces all of its earlier values; repeat those that should stay"
@@ -465,49 +475,35 @@ class Call:
     def _start(self) -> None:
         """Make what is missing of the start, and let it count."""
         state, request = self.state, self.request
-        for data in request.buffer_from:
-            if not Path(data).exists():
-                raise BadInput(f"--buffer-from {missing(data)}")
-        init = str(request.init)
-        if not request.buffer_from:
+        init, data = str(request.init), list(request.buffer_from)
+        if absent := next((one for one in data if not Path(one).exists()), None):
+            raise BadInput(f"--buffer-from {missing(absent)}")
+        if not data:
             warn(
                 f"{state.root} starts without --buffer-from: the first week replays nothing that "
                 "the model has learned before, and may lose it"
             )
         state.root.mkdir(parents=True, exist_ok=True)
-        wanted = self.new(0, _source(request), (init, *request.buffer_from), [])
-        earlier = (
-            content_of(request.buffer_from, self.settings, state) if request.buffer_from else ""
-        )
+        wanted = self.new(0, _source(request), (init, *data), [])
+        earlier = content_of(data, self.settings, state) if data else ""
         wanted = replace(wanted, key=content_id([wanted.key, earlier, request.model]))
         made = state.with_key(wanted.key) or state.begin(wanted)
         say(f"{state.root}: making the start")
         checkpoint = state.made(made, "checkpoint")
         if not is_imported(init) and not checkpoint.exists():
-            _copy(Path(init), checkpoint, state)
-        lines = self.lines([], made, list(request.buffer_from))
-        failed = self._run(lines, lines.of_start())
-        if failed is not None:
-            line, code = failed
-            raise LineFailed(
-                f"the start is not made: line {line.number}, {line.words[0]}, ended with code "
-                f"{code}; {_what_to_do(code)}",
-                code,
-            )
+            making = state.hidden.writing
+            shutil.copytree(init, making)  # users may edit theirs
+            checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            making.rename(checkpoint)
+        lines = self.lines([], made, data)
+        if failed := self._run(lines, lines.of_start()):
+            raise _why_failed("the start is not made", *failed)
         content = CheckpointManifest.read(checkpoint).content
         if not is_imported(init) and content != wanted.data:
             raise BadInput(f"{init} has changed while it was being copied; try again")
-        made = state.put(
-            replace(
-                state.attempts[made.id],
-                settings=wanted.settings,
-                guards=wanted.guards,
-                measured=wanted.measured,
-                checkpoint=content,
-                status=PASSED,
-            )
-        )
-        state.count("start", [made], changes=self.changes)
+        same = {name: getattr(wanted, name) for name in ("settings", "guards", "measured")}
+        made = replace(state.attempts[made.id], **same, checkpoint=content, status=PASSED)
+        state.count("start", [state.put(made)], changes=self.changes)
         state.point()
         self.changes = {}
 
@@ -517,23 +513,22 @@ class Call:
         A rejected training that did not clearly lose more than a bound is made once more, and the
         mean of both is judged.
         """
-        state, made = self.state, lines.made
-        todo = lines.of_week()
-        state.discard(state.made(made, "report"))  # conditions may differ
+        state, todo = self.state, lines.of_week()
+        state.discard(state.made(lines.made, "report"))  # conditions may differ
         failed = self._run(lines, todo[:-1])
         if failed is None:
             write_second_seed(lines)
             failed = self._run(lines, todo[-1:])
-        made = state.attempts[made.id]
+        made = state.attempts[lines.made.id]
         if failed is not None and (failed[0].words[0], failed[1]) != (_REPORT, _REJECTED):
-            raise LineFailed(self._why_failed(lines, *failed), failed[1])
+            raise _why_failed(f"week {made.week} is not accepted", *failed)
         path = state.made(made, "report")
         stream = read_stream(state.place(made) / "stream")
         verdicts = converted(
             read_manifest(path, "report")["verdicts"], tuple[dict[str, Any], ...], path
         )
         verdicts += tuple(judge_match(made.match, self.settings))
-        is_rejected = failed is not None or any(one["holds"] for one in verdicts)
+        is_rejected = any(one["holds"] for one in verdicts)
         judged = replace(
             made,
             status=REJECTED if is_rejected else PASSED,
@@ -563,7 +558,8 @@ class Call:
 
     def _recorded(self, lines: Lines, before: Attempt, judged: Attempt) -> Attempt:
         """The judged attempt with its warnings and page; that it is rejected is an event, once."""
-        state, lines = self.state, replace(lines, made=judged)
+        state = self.state
+        lines = replace(lines, made=judged)
         judged = replace(judged, warnings=(*warnings_of(lines), *of_emptied(lines)))
         for line in write_page(replace(lines, made=judged)):
             say(line)
@@ -586,15 +582,7 @@ class Call:
             state.observe(f"line {line.number}")
             began, name = time.monotonic(), line.words[0]
             if name == "train-step":
-                found = match_of(lines)
-                if found is None and self.settings.match_gates:
-                    raise BadInput(
-                        f"{lines.state.task(lines.made)} has fewer than two test images, so that "
-                        "week_match is not known: hold out more, or leave out that --fail-if"
-                    )
-                state.put(replace(state.attempts[number], match=found))
-                for text in doubts(found, lines.head):
-                    warn(f"week {lines.made.week}: {text}")
+                self._look_at_captions(lines)
             failed = self.run([line])
             made = state.attempts[number]
             took = made.seconds.get(name, 0.0) + time.monotonic() - began
@@ -606,21 +594,45 @@ class Call:
             state.observe(f"after line {line.number}")
         return None
 
+    def _look_at_captions(self, lines: Lines) -> None:
+        """Record how captions match images. Raises BadInput if that is a condition and unknown."""
+        state, made = self.state, lines.made
+        found = match_of(lines)
+        if found is None and self.settings.match_gates:
+            raise BadInput(
+                f"{state.task(made)} has fewer than two test images, so that week_match is not "
+                "known: hold out more, or leave out that --fail-if"
+            )
+        state.put(replace(state.attempts[made.id], match=found))
+        for text in doubts(found, lines.head):
+            warn(f"week {made.week}: {text}")
+
     def _count(self, action: str, head: list[Attempt]) -> None:
-        """Let these weeks count, with the settings of this call, and bound the disk."""
-        state = self.state
+        """Let these weeks count, with the settings of this call, and bound the disk.
+
+        Raises OutputExists if pairs were deleted while a week was made.
+        """
+        state, left_out = self.state, self._deletions()
+        for made in head:
+            if made.id not in state.counting and made.left_out != left_out:
+                raise OutputExists(
+                    f"pairs were deleted while week {made.week} was made; run the same command "
+                    "again, which makes it without them"
+                )
         state.count(action, head, changes=self.changes, reason=self.request.reason)
         state.point()
         keep(state)
 
+    def _deletions(self) -> tuple[str, ...]:
+        """The ids of the deletions whose pairs are left out."""
+        return tuple(read_stop_list(one).content for one in stop_lists_in(self.state.root))
+
     def _is_made(self, found: Attempt, wanted: Attempt) -> bool:
         """Whether an attempt has passed by the same conditions, and is whole."""
-        report = "forgetting-report"
-        has_all = all(
-            self.state.made(found, name).exists() for name in ("checkpoint", "buffer", "report")
-        )
+        names = ("checkpoint", "buffer", "report")
+        has_all = all(self.state.made(found, name).exists() for name in names)
         is_same = found.evaluation == wanted.evaluation
-        is_same = is_same and found.settings[report] == wanted.settings[report]
+        is_same = is_same and found.settings[_REPORT] == wanted.settings[_REPORT]
         return is_same and found.status == PASSED and has_all
 
     def _again(self, found: Attempt, wanted: Attempt) -> Attempt:
@@ -632,16 +644,9 @@ class Call:
             for place in (state.place(found), *state.place(found).glob("draw-*")):
                 for name in ("rows", "ranks", "report"):
                     state.discard(place / name)
-        return state.put(
-            replace(
-                found,
-                settings=wanted.settings,
-                guards=wanted.guards,
-                evaluation=wanted.evaluation,
-                measured=wanted.measured,
-                reason=wanted.reason or found.reason,
-            )
-        )
+        same = ("settings", "guards", "evaluation", "measured")
+        found = replace(found, **{name: getattr(wanted, name) for name in same})
+        return state.put(replace(found, reason=wanted.reason or found.reason))
 
     def _are_made(self, first: int, todo: Sequence[Attempt]) -> bool:
         """Whether these weeks, with these settings, are those that count, and no others."""
@@ -664,19 +669,20 @@ class Call:
         state, number = self.state, week_number(word)
         head, last = state.head(), state.last
         names = {f"attempts/{one.id:04d}": one for one in state.attempts.values() if one.week}
-        named = names[word].id if word in names else -1
-        number = next((x.week for x in head[1:] if named in (x.id, x.again)), number)
+        named = names.get(word)
+        if named is not None:
+            number = next((x.week for x in head[1:] if named.id in (x.id, x.again)), None)
         if number is not None and 1 <= number <= last:
             return number, head[number:]
-        others = [
-            one
-            for one in state.attempts.values()
-            if one.week and one.status != MAKING and one.id not in state.counting
-        ]
-        names = {f"attempts/{one.id:04d}": one for one in others}
-        found = names.get(word) or next((x for x in reversed(others) if x.week == number), None)
+        others = {
+            name: one
+            for name, one in names.items()
+            if one.status != MAKING and one.id not in state.counting
+        }
+        of_week = (one for one in reversed(others.values()) if one.week == number)
+        found = others.get(word) or next(of_week, None)
         if found is None:
-            known = [*([f"weeks 1 to {last}"] if last else []), *names]
+            known = [*([f"weeks 1 to {last}"] if last else []), *others]
             raise UsageError(
                 f"--redo {word}: {state.root} has no such week; it has {some_names(known)}"
             )
@@ -684,7 +690,7 @@ class Call:
             raise UsageError(f"--redo {word}: --keep has removed its pairs")
         todo = [found]
         while found.counted and (
-            after := [x for x in others if x.parent == todo[-1].id and x.counted]
+            after := [x for x in others.values() if x.parent == todo[-1].id and x.counted]
         ):
             todo.append(after[-1])
         return last + 1, todo
@@ -704,33 +710,21 @@ class Call:
         self.check(head)
         return head
 
-    def _accepted_before(self, known: Attempt) -> Outcome:
-        """The outcome of data that were accepted before."""
-        given = with_given(known.settings, self.given)
-        others = _names_of_changes(_changes(known.settings, given))
-        why = f"{self.state.root}: this data is already accepted as week {known.week}"
-        if others:
+    def _no_week(
+        self, why: str, changes: Sections, last: Attempt, dropped: Counts | None = None
+    ) -> Outcome:
+        """The outcome of a call that makes no week; a setting that is given is refused."""
+        if changes:
+            others = sorted(f"--{name}" for values in changes.values() for name in values)
             raise OutputExists(
-                f"{why}, so that {', '.join(others)} would not be applied; leave it out, or give "
+                f"{self.state.root}: {why}, so that {', '.join(others)} would not be applied; give "
                 "it with the data of another week"
             )
-        say(f"{why}; nothing is trained or judged again")
+        say(f"{self.state.root}: {why}; no week is made")
         if self.request.junit is not None:
-            write_junit(known.found(), self.request.junit)
+            write_junit(last.found(), self.request.junit)
         keep(self.state)
-        return self._outcome(known)
-
-    def _nothing_new(self, counts: Counts) -> Outcome:
-        """The outcome of data without a new pair: the last accepted week stays what it is."""
-        total = sum(count for names in counts.values() for count in names.values())
-        why = f"{self.state.root}: {sentence(counts, total)}: nothing is new, and no week is made"
-        if others := _names_of_changes(self.changes):
-            raise OutputExists(f"{why}, so that {', '.join(others)} would not be applied")
-        say(why)
-        if self.request.junit is not None:
-            write_junit([], self.request.junit)
-        last = replace(self.state.head()[-1], verdicts=(), warnings=(), lost=())
-        return self._outcome(last, counts, hooks=False)
+        return self._outcome(last, dropped, hooks=dropped is None)
 
     def _outcome(
         self, made: Attempt, dropped: Counts | None = None, *, hooks: bool = True
@@ -750,83 +744,26 @@ class Call:
 
     def _require_reason(self, content: str) -> None:
         """Refuse data that were rolled back, unless a reason is given to take them again."""
-        taken = [
-            one
-            for one in self.state.attempts.values()
-            if one.data == content and one.counted and one.id not in self.state.counting
-        ]
-        if taken and self.request.reason is None:
-            last = taken[-1]
-            raise OutputExists(
-                f"this data was accepted as week {last.week} and rolled back; --reason TEXT makes "
-                f"a week of it again, as does --redo attempts/{last.id:04d} without NEW_DATA"
-            )
-
-    def _require_same_deletions(self, made: Attempt) -> None:
-        """Refuse to accept a week if pairs were deleted while it was made."""
-        lists = map(read_stop_list, stop_lists_in(self.state.root))
-        if tuple(one.content for one in lists) != made.left_out:
-            raise OutputExists(
-                f"pairs were deleted while week {made.week} was made; run the same command again, "
-                "which makes it without them"
-            )
-
-    def _require_buffer(self, has_buffer: bool) -> None:
-        for method in self.settings.methods:
-            if method.needs(first=False).buffer and not has_buffer:
-                raise UsageError(
-                    f"method {method.name} replays a buffer, which the first week does not have: "
-                    "start with --buffer-from DATA, or use a method that needs none, such as ctp"
-                )
-
-    def _require_same_buffer(self, last: Attempt) -> None:
-        """Raise UsageError if the last buffer cannot be updated with these settings."""
-        path, now_ = self.state.made(last, "buffer"), self.settings
-        if not path.exists():
-            return
-        buffer, before = open_task(path).buffer, last.settings
-        size, sizes = before["buffer"]["size"], now_.sections["buffer"]["size"]
-        pairs = {
-            "buffer.policy": (buffer.policy, now_.policy),
-            "update.seed": (before["update"].get("seed", 0), now_.own("seed", 0)),
-            "buffer.size in %": (size.endswith("%"), sizes.endswith("%")),
-            "stored features": (buffer.features is not None, now_.stores_features),
-        }
-        for name, (was, wanted) in pairs.items():
-            if was != wanted:
-                raise UsageError(
-                    f"{name}: the buffer of {self.state.root} was made with {was}, not {wanted}, "
-                    "which cannot change; keep it, or start another --state"
+        state = self.state
+        for one in reversed(state.attempts.values()):
+            is_taken_back = one.counted and one.id not in state.counting
+            if is_taken_back and one.data == content and self.request.reason is None:
+                raise OutputExists(
+                    f"this data was accepted as week {one.week} and rolled back; --reason TEXT "
+                    f"makes a week of it again, as does --redo attempts/{one.id:04d} without "
+                    "NEW_DATA"
                 )
 
     def _warn_of_rejected(self, wanted: Attempt) -> None:
         """Name the rejected weeks whose data are in no accepted week."""
         known = {wanted.data, *(one.data for one in self.state.head())}
         lost = {one.data: one for one in self.state.attempts.values() if one.status == REJECTED}
-        found = [one for data, one in lost.items() if data not in known]
-        found = [one for one in found if has_pairs(self.state, one)]
-        for one in found if not wanted.again else ():
-            warn(
-                f"week {one.week} of {one.judged[:10]} ({', '.join(one.names)}) was rejected and "
-                f"is in no later week; --redo attempts/{one.id:04d} trains it again"
-            )
-
-    def _why_failed(self, lines: Lines, line: CommandLine, code: int) -> str:
-        state, made = self.state, lines.made
-        which = f"line {line.number}, {line.words[0]}"
-        said = f"week {made.week} is not accepted: {which}, ended with code {code}"
-        if code == _UNDEFINED and line.words[0] == _REPORT:
-            return (
-                f"{said}: if a condition is undefined, run the same command with other conditions "
-                "or with --set forgetting-report.undefined=pass, and the week is judged again"
-            )
-        task = state.task(made)
-        if task.exists() and "test" not in read_task(task).splits:
-            return (
-                f"{said}: no image of this week is in split test; --holdout test=N holds out N "
-                "images, or correct the column of --split-column"
-            )
-        return f"{said}; {_what_to_do(code)}"
+        for data, one in lost.items() if not wanted.again else ():
+            if data not in known and has_pairs(self.state, one):
+                warn(
+                    f"week {one.week} of {one.judged[:10]} ({', '.join(one.names)}) was rejected "
+                    f"and is in no later week; --redo attempts/{one.id:04d} trains it again"
+                )
 
 
 def run_lines(lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
@@ -842,37 +779,17 @@ def run_lines(lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
     return runner.failed
 
 
-def _changes(before: Mapping[str, Mapping[str, Any]], now_: Sections) -> Sections:
-    """What update.toml gets: the values that differ, None for those that go."""
-    found: Sections = {}
-    for section, values in now_.items():
-        was = before.get(section, {})
-        for name in (*values, *(one for one in was if one not in values)):
-            if was.get(name) != values.get(name):
-                found.setdefault(section, {})[name] = values.get(name)
-    return found
-
-
-def _names_of_changes(changes: Sections) -> list[str]:
-    """The options, sorted."""
-    return sorted(f"--{name}" for values in changes.values() for name in values)
-
-
-def _left_out_of(before: Sections, settings: Settings) -> list[str]:
+def _lost(before: Sections, now_: Sections) -> list[str]:
     """What the last week was judged by and this one is not: conditions and guards.
 
     Another condition on the same metric leaves nothing out, and neither does `none` for all.
     """
-    gates = {
-        gate.partition(":")[0]: gate for gate in before["forgetting-report"].get("fail-if", [])
-    }
-    kept = {
-        gate.partition(":")[0] for gate in settings.sections["forgetting-report"].get("fail-if", [])
-    }
-    lost = [gate for name, gate in gates.items() if kept and name not in kept]
-    for option in ("guard", "guard-classes"):
-        now_ = settings.own(option)
-        lost += [one for one in before["update"].get(option, []) if now_ and one not in now_]
+    lost = []
+    for section, option in ((_REPORT, "fail-if"), ("update", "guard"), ("update", "guard-classes")):
+        was, kept = (one[section].get(option, []) for one in (before, now_))
+        end = ":" if option == "fail-if" else "\0"
+        same = {one.split(end)[0] for one in kept}
+        lost += [one for one in was if kept and one.split(end)[0] not in same]
     return lost
 
 
@@ -892,15 +809,12 @@ def _source(request: UpdateOptions) -> str:
     return init if is_imported(init) else content_at(Path(init), "checkpoint")
 
 
-def _copy(source: Path, target: Path, state: State) -> None:
-    """Copy a checkpoint, which appears whole; users may edit theirs."""
-    making = state.hidden.writing
-    shutil.copytree(source, making)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    making.rename(target)
-
-
-def _what_to_do(code: int) -> str:
-    is_interrupted = code == Interrupted.exit_code or code > _SIGNAL
-    first = "" if is_interrupted else "correct what its error names, then "
-    return f"{first}run the same command again to continue"
+def _why_failed(what: str, line: CommandLine, code: int) -> LineFailed:
+    advice = "run the same command again to continue"
+    if line.words[0] == _REPORT and code == _UNDEFINED:
+        advice = "--set forgetting-report.undefined=pass, or other conditions, judge it again"
+    elif code <= _SIGNAL and code != Interrupted.exit_code:
+        advice = f"correct what its error names, then {advice}"
+    return LineFailed(
+        f"{what}: line {line.number}, {line.words[0]}, ended with code {code}; {advice}", code
+    )

@@ -269,40 +269,35 @@ def test_slow_models_take_or_average_the_statistics_of_batch_norm(
     assert in_child(step) == 0
 
 
-def test_resizing_by_torch_is_another_run_and_pillow_the_same_as_ever(
-    world: TrainingWorld, tmp_path: Path
+@pytest.mark.parametrize(
+    ("setting", "value", "told"),
+    [
+        ("resize", "torch", "resize was not set and is now 'torch'"),
+        ("jpeg_decode", "scaled", "jpeg_decode was 'exact' and is now 'scaled'"),
+    ],
+)
+def test_other_pixels_make_another_run(
+    world: TrainingWorld, tmp_path: Path, setting: str, value: str, told: str
 ) -> None:
     task = make_task(tmp_path / "task", 12, pair=lambda n: make_pair(n, size=64, kind="JPEG"))
     step = replace(_first(world, tmp_path), tasks=(task,))
     train_step(step)
-    assert "resize" not in read_manifest(step.out, "checkpoint")["identity"]["settings"]
-    torchs = _with(step, resize="torch")
-    with pytest.raises(OutputExists, match=r"settings\.resize was not set and is now 'torch'"):
-        train_step(torchs)
-    train_step(replace(torchs, out=tmp_path / "torch"))
-    found, before = load_file(tmp_path / "torch" / WEIGHTS), load_file(step.out / WEIGHTS)
+    other = _with(step, **{setting: value})
+    with pytest.raises(OutputExists, match=rf"settings\.{told}"):
+        train_step(other)
+    train_step(replace(other, out=tmp_path / "other"))
+    plain, made = (read_manifest(one, "checkpoint") for one in (step.out, tmp_path / "other"))
+    assert "resize" not in plain["identity"]["settings"]  # as before there was a choice
+    assert made["identity"]["settings"][setting] == value
+    found, before = load_file(tmp_path / "other" / WEIGHTS), load_file(step.out / WEIGHTS)
     assert not all(torch.equal(found[name], before[name]) for name in before)
 
 
-def test_scaled_decoding_makes_another_run(world: TrainingWorld, tmp_path: Path) -> None:
-    task = make_task(tmp_path / "task", 12, pair=lambda n: make_pair(n, size=64, kind="JPEG"))
-    step = replace(_first(world, tmp_path), tasks=(task,))
-    train_step(step)
-    exact = load_file(step.out / WEIGHTS)
-    scaled = _with(step, jpeg_decode="scaled")
-    with pytest.raises(
-        OutputExists, match=r"settings\.jpeg_decode was 'exact' and is now 'scaled'"
-    ):
-        train_step(scaled)
-    train_step(replace(scaled, out=tmp_path / "scaled"))
-    manifest = read_manifest(tmp_path / "scaled", "checkpoint")
-    assert manifest["identity"]["settings"]["jpeg_decode"] == "scaled"
-    assert "jpeg_decode" in manifest["origins"]
-    found = load_file(tmp_path / "scaled" / WEIGHTS)
-    assert not all(torch.equal(found[name], exact[name]) for name in exact)
-    small = make_task(tmp_path / "small", 12, pair=lambda n: make_pair(n, size=31, kind="JPEG"))
+def test_scaled_decoding_leaves_small_images_alone(world: TrainingWorld, tmp_path: Path) -> None:
+    task = make_task(tmp_path / "small", 12, pair=lambda n: make_pair(n, size=31, kind="JPEG"))
     losses = []
-    for name, how in (("small-exact", step), ("small-scaled", scaled)):
-        train_step(replace(how, tasks=(small,), out=tmp_path / name))
-        losses.append([row["loss"] for row in _rows(tmp_path / name)])
+    for decoding in ("exact", "scaled"):
+        step = _with(_first(world, tmp_path), jpeg_decode=decoding)
+        train_step(replace(step, tasks=(task,), out=tmp_path / decoding))
+        losses.append([row["loss"] for row in _rows(tmp_path / decoding)])
     assert losses[0] == losses[1]

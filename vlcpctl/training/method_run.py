@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from vlcpctl.checkpoints.checkpoint import ParentCheckpoint
 from vlcpctl.core.batch import Batch, Features, Tokens, Weights
-from vlcpctl.core.errors import BadInput, Incompatible
-from vlcpctl.core.method import Method, RowLoss, Slot
+from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.method import Method, RowLoss
 from vlcpctl.core.params import copy_of
 from vlcpctl.files.tensors import read_tensors, require_same_names
 from vlcpctl.models.execution import evaluating
@@ -144,7 +144,7 @@ def start_slots(run: TrainRun, carried: Slots, path: Path | None = None) -> None
         context = MethodRun(run, method.name)
         run.slots[method.name] = {}
         for slot in method.slots(first=context.first):
-            values = _started(slot, method, context)
+            values = slot.start(context)
             found = carried.get(method.name, {}).get(slot.name)
             if found is not None:
                 try:
@@ -155,21 +155,6 @@ def start_slots(run: TrainRun, carried: Slots, path: Path | None = None) -> None
                     name: value.to(values[name].device) for name, value in copy_of(found).items()
                 }
             run.slots[method.name][slot.name] = values
-
-
-def _started(slot: Slot, method: Method, context: MethodRun) -> Weights:
-    """The initial tensors of a slot. Raises BadInput if a method of the user's gives no tensors."""
-    values: object = slot.start(context)
-    wrong = [] if isinstance(values, dict) else [type(values).__name__]
-    if isinstance(values, dict):
-        others = {name: one for name, one in values.items() if not torch.is_tensor(one)}
-        wrong = [f"{type(one).__name__} as {name!r}" for name, one in others.items()]
-    if wrong or not isinstance(values, dict):
-        raise BadInput(
-            f"method {method.name}: the start of slot {slot.name!r} must return tensors by name, "
-            f"not {wrong[0]}"
-        )
-    return values
 
 
 def carried_slots(

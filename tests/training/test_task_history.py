@@ -9,9 +9,7 @@ import pytest
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import config_id
-from vlcpctl.core.errors import UsageError
 from vlcpctl.data.tasks.task import Task, open_task
-from vlcpctl.files.inputs import MOST_TASKS
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
 from vlcpctl.training.history import TaskHistory
 
@@ -45,21 +43,6 @@ def test_in_one_stream_a_task_has_its_own_step(stream: list[Task]) -> None:
         assert history.body()["task_steps"] == [0, 1]
     assert TaskHistory(stream, "ctp", None).steps() == [0, 1, 2]
     assert TaskHistory(stream, "ctp", None).body()["step"] == 2
-
-
-def test_a_run_is_counted_to_the_last_task_that_a_checkpoint_can_record(
-    stream: list[Task], tmp_path: Path
-) -> None:
-    full = _parent("other", MOST_TASKS - 2)
-    last = TaskHistory(stream[:1], "ctp", full)
-    last.require_room()
-    made = replace(full, **last.body())
-    made.write(tmp_path, {}, {})
-    assert CheckpointManifest.read(tmp_path).step == MOST_TASKS - 1
-    with pytest.raises(UsageError, match=r"would be step 10000 of run 'ctp'.*another --run"):
-        TaskHistory(stream[1:2], "ctp", _parent("other", MOST_TASKS - 1)).require_room()
-    TaskHistory(stream[1:2], "other run", _parent("other", MOST_TASKS - 1)).require_room()
-    assert MOST_TASKS >= 10_000
 
 
 @pytest.mark.parametrize("step", [None, 5])

@@ -282,7 +282,9 @@ def _check_lora(request: TrainRequest) -> None:
             "--lora needs --previous: adapters change a model that has learned; 'vlcpctl "
             "import-checkpoint' makes a checkpoint of a pretrained one"
         )
-    _check_adapted_methods(request.methods)
+    for method in request.methods:
+        if why := _not_held(method):
+            raise UsageError(f"--lora cannot be used with method {method.name}, {why}")
     shapes = adapted_shapes(previous)
     for tower in ("image", "text"):
         if not adapted_names(shapes, tower):
@@ -298,22 +300,13 @@ def _check_lora(request: TrainRequest) -> None:
         )
 
 
-def _check_adapted_methods(methods: Sequence[Method]) -> None:
-    for method in methods:
-        if type(method).replace_gradients is not Method.replace_gradients:
-            raise UsageError(
-                f"--lora cannot be used with method {method.name}, which replaces the gradients of "
-                "the weights: adapters would change the weights in other directions than these; "
-                "train all weights, without --lora"
-            )
-        if method.overwrites:
-            raise UsageError(
-                f"--lora cannot be used with method {method.name}, whose hooks change the weights "
-                "themselves: an adapter of fixed rank cannot hold that"
-                f"{method.overwrites_unless and f'; give --set {method.overwrites_unless}'}"
-            )
-        if any(phase.weights for phase in method.phases(first=False)):
-            raise UsageError(
-                f"--lora cannot be used with method {method.name}, which trains a second model "
-                "beside this one"
-            )
+def _not_held(method: Method) -> str:
+    """Why adapters of fixed rank cannot hold what a method does to the weights; "" if they can."""
+    if type(method).replace_gradients is not Method.replace_gradients:
+        return "which replaces the gradients of the weights; train all weights, without --lora"
+    if method.overwrites:
+        advice = method.overwrites_unless and f"; give --set {method.overwrites_unless}"
+        return f"whose hooks change the weights themselves{advice}"
+    if any(phase.weights for phase in method.phases(first=False)):
+        return "which trains a second model beside this one"
+    return ""

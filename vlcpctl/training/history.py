@@ -19,7 +19,6 @@ from vlcpctl.core.errors import UsageError, some_names
 from vlcpctl.data.loading.groups import pair_groups
 from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.tasks.task import Split, Task, shared_with_evaluation, stream_entries
-from vlcpctl.files.inputs import MOST_TASKS
 from vlcpctl.methods.plugins.registry import facts_of
 from vlcpctl.training.request import TrainRequest
 
@@ -92,15 +91,6 @@ class TaskHistory:
                 *(task.name for task in self.tasks),
             ],
         }
-
-    def require_room(self) -> None:
-        """Raise UsageError if the run would count more tasks than a checkpoint can record."""
-        last = self.body()["step"]
-        if last >= MOST_TASKS:
-            raise UsageError(
-                f"the task would be step {last} of run {self.run!r}, and the last possible one is "
-                f"{MOST_TASKS - 1}; continue under another --run"
-            )
 
     def left_out(self) -> Iterator[str]:
         """A warning if tasks between the parent's last one and these were skipped."""

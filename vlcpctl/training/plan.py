@@ -169,7 +169,6 @@ def _planned(request: TrainRequest, inputs: Inputs, identity: dict[str, Any]) ->
     )
     check_steps(request, sampler.splits, phases)
     history = TaskHistory(inputs.tasks, request.run, inputs.previous)
-    history.require_room()
     reference = reference_source(request, inputs.reference)
     pairs = reference.sampler.buffer if reference else None
     return TrainPlan(

@@ -257,7 +257,6 @@ def state_tensors(optimizer: Optimizer, weights: Mapping[str, Tensor]) -> dict[s
         f"{name}/{field}": value.detach()
         for name, weight in weights.items()
         for field, value in optimizer.state.get(weight, {}).items()
-        if value is not None
     }
 
 

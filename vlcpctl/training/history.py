@@ -136,7 +136,7 @@ class TaskHistory:
 def warnings_of(
     request: TrainRequest,
     history: TaskHistory,
-    splits: Sequence[Split],
+    sampler: PairSampler,
     buffer: Task | None,
     reference: Split | None,
 ) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ def warnings_of(
     index of the stream cannot be read.
     """
     parent, tasks = history.parent, history.tasks
-    found = [*history.left_out(), *_leaks(tasks, splits, buffer)]
+    found = [*history.left_out(), *_leaks(tasks, sampler.splits, buffer)]
     if reference is not None:
         found += _shared(reference, tasks, "the pairs of --reference")
     # A run may start from a model of another run and stream: nothing of it is to be continued.
@@ -156,6 +156,12 @@ def warnings_of(
     if buffer is not None:
         found += _of_buffer(tasks, buffer, parent, is_start=is_start)
         found += _of_features(request, buffer, parent)
+    share, size = sampler.replay_share, request.settings.batch_size
+    if share is not None and not round(share * size):
+        found.append(
+            f"no pair of the buffer is replayed: {share:g} of a batch of {size} rounds to 0; "
+            "use a larger share or a larger --batch-size"
+        )
     return tuple(found)
 
 

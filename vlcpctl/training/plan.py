@@ -181,7 +181,7 @@ def _planned(request: TrainRequest, inputs: Inputs, identity: dict[str, Any]) ->
         pseudo_text_source(request, inputs),
         teacher_targets(request, inputs, sampler.splits),
         reference,
-        warnings_of(request, history, sampler.splits, inputs.buffer, pairs),
+        warnings_of(request, history, sampler, inputs.buffer, pairs),
     )
 
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names
 from vlcpctl.core.words import printable
-from vlcpctl.data.sources.pairs import is_unicode
+from vlcpctl.data.sources.values import is_unicode
 from vlcpctl.data.splitting.leaving_out import read_known
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.deletion.places import TRIMMED, Artifact

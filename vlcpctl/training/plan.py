@@ -44,7 +44,7 @@ from vlcpctl.training.teachers import (
 
 if TYPE_CHECKING:
     from vlcpctl.data.precomputed.features import StoredProjections
-    from vlcpctl.data.precomputed.targets import TeacherTargets
+    from vlcpctl.data.precomputed.targets import Targets
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class TrainPlan:
     sampler: PairSampler
     phases: tuple[PhasePlan, ...]
     pseudo_texts: PseudoTextSource | None
-    taught: TeacherTargets | None
+    taught: Targets | None
     reference: ReferenceSource | None
     warnings: tuple[str, ...]  # about what the run continues from, which its result records
 
@@ -256,7 +256,7 @@ def _of_methods(plan: TrainPlan) -> Iterator[str]:
             "weights train"
         )
     if plan.taught is not None:
-        yield targets_line(plan.taught.targets, request.methods)
+        yield targets_line(plan.taught, request.methods)
     if plan.pseudo_texts is not None:
         yield f"{plan.pseudo_texts.method}: {plan.pseudo_texts}"
     if plan.reference is not None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import torch
 
     from vlcpctl.data.precomputed.pseudo_texts import PseudoTexts
-    from vlcpctl.data.precomputed.targets import TargetsDirectory
+    from vlcpctl.data.precomputed.targets import Targets
 
 # Of the training step. 2: fused optimizers; states without this fact come from the loops before.
 ARITHMETIC = 2
@@ -115,7 +115,7 @@ class Inputs:
     teacher: CheckpointManifest | None
     buffer: Task | None
     reference: Task | None
-    targets: TargetsDirectory | None
+    targets: Targets | None
     pseudo_texts: PseudoTexts | None
 
     @property

@@ -25,7 +25,7 @@ from vlcpctl.training.request import Inputs, TrainRequest
 
 if TYPE_CHECKING:
     from vlcpctl.data.precomputed.pseudo_texts import PseudoTexts
-    from vlcpctl.data.precomputed.targets import TargetsDirectory, TeacherTargets
+    from vlcpctl.data.precomputed.targets import Targets
 
 
 def weight_users(methods: Sequence[Method]) -> list[str]:
@@ -38,7 +38,7 @@ def weight_users(methods: Sequence[Method]) -> list[str]:
     ]
 
 
-def targets_line(targets: TargetsDirectory, methods: Sequence[Method]) -> str:
+def targets_line(targets: Targets, methods: Sequence[Method]) -> str:
     """The line of the plan about the targets."""
     views = "1 view" if targets.views == 1 else f"{targets.views} views"
     what = f"targets: {views} per image; the teacher is"
@@ -49,7 +49,7 @@ def targets_line(targets: TargetsDirectory, methods: Sequence[Method]) -> str:
 
 def teacher_targets(
     request: TrainRequest, inputs: Inputs, splits: Sequence[Split]
-) -> TeacherTargets | None:
+) -> Targets | None:
     """The targets of the rows of these splits; None without --targets.
 
     Raises Incompatible unless they were computed by the teacher for all pairs of the run, BadInput
@@ -79,11 +79,11 @@ def teacher_targets(
                 "distill' on every task and the buffer of this run"
             )
     targets.verify()
-    return targets.of(splits)
+    return targets.of_splits(splits)
 
 
 def check_targets(
-    targets: TargetsDirectory, transform: ImageTransform, width: int, methods: Sequence[Method]
+    targets: Targets, transform: ImageTransform, width: int, methods: Sequence[Method]
 ) -> None:
     """Raise Incompatible if targets do not fit the model: its image transform, its width (D).
 

@@ -244,7 +244,7 @@ def _tracking(plan: TrainPlan, saved: SavedProgress) -> Trackers:
 
 def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> TrainRun:
     request, device = plan.request, torch_device(plan.request.device)
-    targets = plan.taught.targets if plan.taught else None
+    targets = plan.taught
     encoder = _encoder(request, parent)
     set_arithmetic(tf32=request.tf32, times_convolutions=request.cudnn == BENCHMARK)
     place(encoder.module, device)

@@ -37,13 +37,6 @@ def test_an_image_and_the_text_of_its_name_are_a_pair(tmp_path: Path) -> None:
     assert (second.source_key, second.captions) == ("sub/b.v2", ["three"])
 
 
-def test_a_description_gives_columns(tmp_path: Path) -> None:
-    described = json.dumps({"caption": "c", "week": 3, "split": "query", "label": "cat"})
-    fill(tmp_path, a_jpg=IMAGE, a_json=described)
-    (pair,) = read_pairs(tmp_path, value="week", split="split")
-    assert (pair.captions, pair.value, pair.split, pair.label) == (["c"], 3, "query", "cat")
-
-
 def test_what_cannot_be_a_pair_is_named_not_passed_over(tmp_path: Path) -> None:
     fill(tmp_path, a_gif=b"GIF89a", a_txt="a", b_txt="alone", c_png=IMAGE, d_jpg=IMAGE, d_txt="d")
     (tmp_path / "link.png").symlink_to("nowhere")
@@ -243,50 +236,6 @@ def test_failed_downloads_do_not_excuse_other_errors(tmp_path: Path) -> None:
         TooManySkipped, match=r"2 of 5 samples cannot be used \(no image 2\).*000000008"
     ):
         make_stream(given, tmp_path / "stream")
-
-
-def test_what_is_no_file_in_a_folder_is_a_flaw(tmp_path: Path) -> None:
-    directory = fill(tmp_path / "d", a_png=IMAGE, a_txt="a caption")
-    os.mkfifo(directory / "pipe.png")
-    (directory / "zero.png").symlink_to("/dev/zero")
-    (directory / "link.png").symlink_to("nowhere")
-    (directory / "loop.png").symlink_to("loop.png")
-    (directory / "text.png").write_bytes(make_image(1, 8))
-    os.mkfifo(directory / "text.txt")
-    flaws = {pair.place: str(pair.flaw) for pair in read_pairs(directory)}
-    assert flaws.pop("a") == "None"
-    assert set(flaws) == {"pipe", "zero", "link", "loop", "text"}
-    assert "not a regular file" in flaws["pipe"]
-    assert "not a regular file" in flaws["zero"]
-    assert "No such file" in flaws["link"]
-    assert "symbolic links" in flaws["loop"]
-    assert "not a regular file" in flaws["text"]
-
-
-def test_a_loop_of_directories_ends(tmp_path: Path) -> None:
-    directory = fill(tmp_path / "d", a_png=IMAGE, a_txt="a caption")
-    (directory / "again").symlink_to(directory)
-    (directory / "sub").mkdir()
-    (directory / "sub" / "up").symlink_to("..")
-    assert len(read_pairs(directory)) == 1
-
-
-@pytest.mark.parametrize("suffix", ["tar", "parquet", "json", "csv", "txt", ""])
-def test_a_source_that_is_no_file_is_refused_at_once(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"x.{suffix}"
-    os.mkfifo(path)
-    assert "not a regular file" in str(refusal(lambda: read_pairs(path), path))
-    assert "not a regular file" in str(refusal(lambda: read_pairs(Path("/dev/null")), Path("null")))
-    path.unlink()
-    path.symlink_to(path.name)
-    assert "symbolic links" in str(refusal(lambda: read_pairs(path), path))
-
-
-def test_a_pipe_in_a_directory_of_shards_is_refused(tmp_path: Path) -> None:
-    directory = tmp_path / "d"
-    write_tar(directory / "a.tar", img2dataset_members(1))
-    os.mkfifo(directory / "b.tar")
-    assert "not a regular file" in str(refusal(lambda: read_pairs(directory), directory / "b.tar"))
 
 
 def test_a_name_that_is_not_utf_8_is_refused_before_any_work(tmp_path: Path) -> None:

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from support.hostile import check_memory, mutated, refusal
 from support.pair_files import read_pairs
-from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.sources.find import find_inputs
-from vlcpctl.data.sources.pairs import Columns, pairs
-from vlcpctl.data.sources.source import RECORD_LENGTH
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.task import open_stream
@@ -103,44 +97,6 @@ def test_a_bad_line_is_skipped_with_its_number_and_the_rest_is_read(
     assert words in str(pairs[1].flaw)
 
 
-@pytest.mark.parametrize(
-    ("lines", "words"),
-    [
-        ([], "lists no images"),
-        ([b"", b" "], "lists no images"),
-        ([b"{", b"["], "l.jsonl, line 1: character 1: Expecting property name"),
-        ([b"{}"], "no image column"),
-        (['{"image": "a"}'.encode("utf-16")], "line 1: it is not UTF-8"),
-        ([b'{"image": "' + b"x" * RECORD_LENGTH + b'"}'], "line 1: a line that does not end"),
-        ([{f"c{n}": 0 for n in range(10_001)}], "the limit is 10000"),
-    ],
-)
-def test_lines_that_are_no_list_are_refused(tmp_path: Path, lines: list[Any], words: str) -> None:
-    path = write(tmp_path / "l.jsonl", *lines)
-    assert words in str(refusal(lambda: read_pairs(path), path))
-
-
-def test_memory_does_not_grow_with_the_lines(tmp_path: Path) -> None:
-    path = tmp_path / "l.jsonl"
-    with path.open("w") as file:
-        for number in range(4_000):
-            record = {"image": f"{number}.png", "caption": "x" * 5000}
-            file.write(json.dumps(record) + "\n")
-    assert path.stat().st_size > 20e6
-
-    ((source,),) = (one.files for one in find_inputs([str(path)]))
-    check_memory(lambda: sum(1 for _ in pairs(source, Columns())), 15)
-
-
-def test_any_lines_end_in_pairs_or_one_line(tmp_path: Path) -> None:
-    draw = np.random.default_rng(0)
-    whole = write(tmp_path / "x.jsonl", {"image": "0.png", "caption": ["c"], "g": 1.5e3}, {"a": 1})
-    data = whole.read_bytes()
-    for _ in range(200):
-        whole.write_bytes(mutated(data, draw))
-        refusal(lambda: read_pairs(whole), whole)
-
-
 def test_lists_of_splits_in_a_directory_are_a_source(tmp_path: Path) -> None:
     for number, name in enumerate(("validation", "train", "test", "notes")):
         write(tmp_path / f"{name}.jsonl", {"image": f"{number}.png", "caption": name})
@@ -151,13 +107,3 @@ def test_lists_of_splits_in_a_directory_are_a_source(tmp_path: Path) -> None:
     (tmp_path / "train.json").write_text("[]")
     with pytest.raises(BadInput, match=r"contains both train\.json and test\.jsonl"):
         find_inputs([str(tmp_path)])
-
-
-def test_bad_lines_count_against_max_skip(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path = write(tmp_path / "l.jsonl", {"image": "0.png", "caption": "a"}, b"{")
-    words = ("split", path, "-o", tmp_path / "stream", "--by", "source", "-q")
-    said = "(malformed line 1), more than --max-skip 0.1%"
-    check_refused(run_program(capfd, *words), "split", 6, "line 2: character 1", said)
-    assert run_program(capfd, *words, "--max-skip", "1", "--holdout", "none").code == 0

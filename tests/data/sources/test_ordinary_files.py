@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from support.pair_files import read_pairs
 
-from vlcpctl.core.errors import BadInput
 from vlcpctl.data.sources.find import find_inputs
 from vlcpctl.data.sources.pairs import Columns, names_files
 from vlcpctl.testing.tiny_stream import make_image
@@ -203,35 +202,6 @@ def test_the_content_of_a_list_decides_and_not_its_suffix(
 def test_one_line_of_json_is_a_record(tmp_path: Path) -> None:
     (pair,) = read_pairs(written(tmp_path, "one.json", json.dumps(ROWS[0])))
     assert pair.captions == ["on a"]
-
-
-NO_CAPTIONS = {**COCO, "annotations": [{"image_id": 1, "bbox": [1, 2, 3, 4]}]}
-MARK = 'image,caption\na.png,"two\nlines"\nb.png,"b\nc.png,c\n'
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("instances.json", json.dumps(NO_CAPTIONS), "captions_*.json"),
-        ("image_info.json", json.dumps({**COCO, "annotations": []}), "'annotations'"),
-        ("t.csv", "image,caption\na.png,caf\xe9\n".encode("latin-1"), "iconv -f latin1"),
-        ("t.csv", "caf\xe9,image\na,a.png\n".encode("latin-1"), "iconv -f latin1"),
-        ("t.tsv", "image\tcaption\na.png\tb\n".encode("utf-16"), "iconv -f utf-16"),
-        ("l.json", json.dumps(ROWS).encode("utf-16"), "iconv -f utf-16"),
-        ("l.jsonl", lines(ROWS).encode("utf-16"), "iconv -f utf-16"),
-        ("t.csv", "a.png,a cat\nb.png,a dog\n", "header"),
-        ("t.tsv", "a cat\thttp://x/y\nb\tc\n", "header"),
-        ("t.csv", "1;D/A.JPG;a cat\n" * 2, "header"),
-        ("t.csv", "path_of,words\na.png,a cat\n", "--image-column"),
-        ("t.csv", MARK, "line 4"),
-    ],
-)
-def test_a_refusal_says_what_to_do(
-    tmp_path: Path, name: str, content: str | bytes, said: str
-) -> None:
-    with pytest.raises(BadInput) as caught:
-        read_pairs(written(tmp_path, name, content))
-    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
-from support.hostile import mutated, refusal
 from support.pair_files import read_pairs
 from support.saved_datasets import (
     CLASSES,
@@ -67,71 +63,6 @@ def test_the_split_of_one_data_set_is_in_its_state(tmp_path: Path) -> None:
         read_pairs(tmp_path / "ds", split="split")
 
 
-def _with_state(**state: object) -> dict[str, Any]:
-    return {"_data_files": [{"filename": "data-00000-of-00001.arrow"}], **state}
-
-
-BAD_STATES: dict[str, tuple[object, str]] = {
-    "outside": (_with_state(_data_files=[{"filename": "../x.arrow"}]), "is not a name beside it"),
-    "absolute": (_with_state(_data_files=[{"filename": "/etc/passwd"}]), "is not a name beside it"),
-    "a number": (_with_state(_data_files=3), "is not a name beside it"),
-    "missing": (_with_state(_data_files=[{"filename": "no.arrow"}]), "does not exist, but"),
-    "nothing": ({}, "is malformed: None is not a name"),
-    "a list": ([], "state.json: "),
-    "deep": ("[" * 10**5, "state.json is not readable JSON"),
-    "no rows": (_with_state(_data_files=[]), "ds has no rows"),
-    "a mapping": (_with_state(_indices_data_files=[{"filename": "i.arrow"}]), "an old version"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_STATES)
-def test_a_malformed_state_is_refused(tmp_path: Path, name: str) -> None:
-    source = save_dataset(tmp_path / "ds", [table(1)])
-    content, words = BAD_STATES[name]
-    text = content if isinstance(content, str) else json.dumps(content)
-    (source / "state.json").write_text(text)
-    assert words in str(refusal(lambda: read_pairs(source), source))
-
-
-def test_an_unfinished_or_misleading_dict_is_refused(tmp_path: Path) -> None:
-    source = save_dataset_dict(tmp_path / "ds", {"train": [table(1)]})
-    (source / "train" / "state.json").rename(source / "train" / "gone")
-    assert "save_to_disk has not finished" in str(refusal(lambda: read_pairs(source), source))
-    (source / "dataset_dict.json").write_text(json.dumps({"splits": ["../.."]}))
-    assert "is not a name beside it" in str(refusal(lambda: read_pairs(source), source))
-    (source / "dataset_dict.json").unlink()
-    said = str(refusal(lambda: read_pairs(source), source))
-    assert "no data set that save_to_disk has finished" in said
-
-
-def _damaged(data: bytes, how: str) -> bytes:
-    return {
-        "cut in a batch": data[:-400],
-        "cut in a batch, with an end": data[:-400] + data[-8:],
-        "cut after the schema": data[:64],
-        "without its end": data[:-8],
-        "followed by another": data + data,
-        "empty": b"",
-        "text": b"hello, arrow",
-        "an end alone": data[-8:],
-        "for random access": b"ARROW1\0\0" + data + b"ARROW1",
-    }[how]
-
-
-@pytest.mark.parametrize(
-    "how",
-    [
-        *("cut in a batch", "cut in a batch, with an end", "cut after the schema"),
-        *("without its end", "followed by another", "empty", "text", "an end alone"),
-        "for random access",
-    ],
-)
-def test_a_damaged_file_is_refused(tmp_path: Path, how: str) -> None:
-    path = write_arrow(tmp_path / "x.arrow", table(20))
-    path.write_bytes(_damaged(path.read_bytes(), how))
-    assert refusal(lambda: read_pairs(path), path)
-
-
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
 def test_compressed_batches_and_dictionaries_are_read(tmp_path: Path, codec: str) -> None:
     plain = read_pairs(write_arrow(tmp_path / "x.arrow", table(20)), value="label")
@@ -141,34 +72,3 @@ def test_compressed_batches_and_dictionaries_are_read(tmp_path: Path, codec: str
     content = pa.table({"image": [make_image(0, 8)] * 3, "text": texts})
     pairs = read_pairs(write_arrow(tmp_path / "z.arrow", content, rows=2))
     assert [pair.captions for pair in pairs] == [["a"], ["b"], ["a"]]
-
-
-def test_offsets_outside_their_buffer_are_refused(tmp_path: Path) -> None:
-    content = pa.table({"image": [make_image(0, 8)] * 3, "text": ["a", "b", "c"]})
-    path = write_arrow(tmp_path / "x.arrow", content)
-    data = bytearray(path.read_bytes())
-    length = len(make_image(0, 8))
-    offsets = np.array([0, length, 2 * length, 3 * length], "<i4").tobytes()
-    place = data.index(offsets)
-    for wrong in ([0, length, 2 * length, 2**30], [-(2**30), 1, 2, 3], [0, length, 5, 3 * length]):
-        data[place : place + 16] = np.array(wrong, "<i4").tobytes()
-        path.write_bytes(data)
-        assert "is damaged after row 0" in str(refusal(lambda: read_pairs(path), path))
-
-
-def test_text_that_is_no_utf_8_and_types_that_are_no_json_are_refused(tmp_path: Path) -> None:
-    path = write_arrow(tmp_path / "x.arrow", table(2))
-    data = path.read_bytes()
-    path.write_bytes(data.replace(b"caption 0001", b"caption \xff\xff\xff\xff"))
-    assert "UTF8" in str(refusal(lambda: read_pairs(path), path))
-    path.write_bytes(data.replace(b'{"info": ', b'{"info"; '))
-    assert "types of its columns are not readable" in str(refusal(lambda: read_pairs(path), path))
-
-
-def test_any_file_ends_in_pairs_or_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "x.arrow"
-    data = write_arrow(path, table(5, owner=pa.array(list("abcde")))).read_bytes()
-    draw = np.random.default_rng(0)
-    for _ in range(200):
-        path.write_bytes(mutated(data[:-8], draw) + data[-8:])
-        refusal(lambda: read_pairs(path, keep=("owner",)), path)

@@ -36,13 +36,13 @@ def test_a_further_part_does_not_move_the_first() -> None:
 @pytest.mark.parametrize("text", ["test=1.0", "test=0.75,val=0.25", "val=1."])
 def test_shares_that_sum_to_one_hold_out_every_image(text: str) -> None:
     holdout = parse_holdout(text)
-    assert holdout.leaves_no_train
+    assert not holdout.counted
     assert {holdout.split_of(sha) for sha in HASHES} == set(holdout.parts)
 
 
 def test_a_whole_number_is_a_number_of_images() -> None:
     assert parse_holdout("test=2").counted
-    assert parse_holdout("test=1").leaves_no_train
+    assert not parse_holdout("test=1").counted
 
 
 def test_a_percentage_is_a_share() -> None:

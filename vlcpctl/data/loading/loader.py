@@ -35,7 +35,7 @@ from vlcpctl.data.tasks.task import Split
 if TYPE_CHECKING:
     from vlcpctl.data.loading.masking import Masking
     from vlcpctl.data.precomputed.features import StoredProjections
-    from vlcpctl.data.precomputed.targets import TeacherTargets
+    from vlcpctl.data.precomputed.targets import Targets
 
 CACHE_BYTES = 256 * 2**20
 PIECE_BYTES: Final = 32 * 2**20  # about 220 images of 224 pixels
@@ -113,7 +113,7 @@ class PlannedBatches(Dataset[Batch]):
     buffer_source: int = -1  # index of the buffer in `splits`; -1 without one
     masking: Masking | None = None
     stored: StoredProjections | None = None  # those of the buffer's pairs, for DER
-    targets: TeacherTargets | None = None  # precomputed; they determine the views' seed
+    targets: Targets | None = None  # precomputed; they determine the views' seed
     groups: Sequence[np.ndarray] | None = None  # of the rows of each split, (N,) int64 each
     cache: int = CACHE_BYTES  # the most bytes of decoded images to keep; 0: none
 

@@ -11,8 +11,8 @@ Shapes: S samples, V views of each image, n pairs of a batch, D channels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -40,11 +40,15 @@ _COLUMNS = pa.schema(
 
 
 @dataclass(frozen=True)
-class TargetsDirectory:
+class Targets:
     """A directory of targets; embeddings are read from disk only when they are used."""
 
     path: Path
     manifest: dict[str, Any]
+    # Of the splits that `of_splits` was given: for each, (N,) int32, its rows' indices among the S
+    # samples; and (S,), the row of each sample's first caption among the text embeddings.
+    places: tuple[np.ndarray, ...] = ()
+    texts_S: np.ndarray | None = None
 
     @property
     def content(self) -> str:
@@ -93,8 +97,8 @@ class TargetsDirectory:
         """
         verify_files(self.path, self.manifest["digests"], advice=RESTORE)
 
-    def of(self, splits: Sequence[Split]) -> TeacherTargets:
-        """The targets of the rows of these splits.
+    def of_splits(self, splits: Sequence[Split]) -> Targets:
+        """The targets with the places of the rows of these splits, for `of`.
 
         Raises Incompatible if a pair has none, and BadInput if a file cannot be read.
         """
@@ -103,42 +107,24 @@ class TargetsDirectory:
             keys_S = Keys.of_array(table["key"].cast(pa.large_string()).combine_chunks())
         except ValueError as error:
             raise BadInput(f"{self.path / SAMPLES}: {error}; run 'vlcpctl check'") from error
-        places = []
-        for split in splits:
-            place_N = split.keys.places_in(keys_S)
+        places = tuple(split.keys.places_in(keys_S) for split in splits)
+        for split, place_N in zip(splits, places, strict=True):
             missing = np.flatnonzero(place_N < 0)
             if len(missing):
-                advice = (
-                    "'vlcpctl forget' has removed pairs from the targets, remove them from the "
-                    "data, too"
-                    if "id" in self.manifest
-                    else "run 'vlcpctl distill' on all tasks used"
-                )
+                advice = "run 'vlcpctl distill' on all tasks used"
+                if "id" in self.manifest:
+                    advice = "'vlcpctl forget' has removed pairs from the targets, remove them "
+                    advice += "from the data, too"
                 raise Incompatible(
                     f"{self.path} has no targets for {len(missing)} of the {len(split)} pairs in "
                     f"{split.path}, such as {split.keys[int(missing[0])]}; {advice}"
                 )
-            places.append(place_N)
         ends_S = table["captions"].to_numpy().cumsum()
-        return TeacherTargets(self, places, np.concatenate([[0], ends_S[:-1]]))
-
-
-@dataclass(frozen=True)
-class TeacherTargets:
-    """Targets of open splits, looked up by row."""
-
-    targets: TargetsDirectory
-    places: list[np.ndarray]  # for each split, (N,) int32: its rows' indices among the S samples
-    texts_S: np.ndarray  # row of each sample's first caption among the text embeddings
-
-    @property
-    def seed(self) -> int:
-        """The seed of the views' augmentation."""
-        return self.targets.seed
+        return replace(self, places=places, texts_S=np.concatenate([[0], ends_S[:-1]]))
 
     def view(self, visit: int) -> int:
         """The view, 0..V-1, to use on the `visit`-th use of an image: the views repeat in turn."""
-        return visit % self.targets.views
+        return visit % self.views
 
     def of(
         self, source: np.ndarray, row: np.ndarray, caption: np.ndarray, visit: np.ndarray
@@ -147,16 +133,15 @@ class TeacherTargets:
 
         The arguments are (n,) each, as in `BatchPlan`.
         """
+        assert self.texts_S is not None, "`of_splits` was called"
         pairs = zip(source.tolist(), row.tolist(), strict=True)
-        place = np.array(
-            [self.places[split][row_of_split] for split, row_of_split in pairs], dtype=np.int64
-        )
-        image = place * self.targets.views + visit % self.targets.views
-        return self.targets.images[image], self.targets.texts[self.texts_S[place] + caption]
+        place = np.array([self.places[split][at] for split, at in pairs], dtype=np.int64)
+        image = place * self.views + visit % self.views
+        return self.images[image], self.texts[self.texts_S[place] + caption]
 
 
-def open_targets(path: Path) -> TargetsDirectory:
-    """Open a directory of targets, without reading its embeddings; see `TargetsDirectory.verify`.
+def open_targets(path: Path) -> Targets:
+    """Open a directory of targets, without reading its embeddings; see `Targets.verify`.
 
     Raises BadInput if it is not one, its manifest has changed since it was written, or version 0.3
     made it.
@@ -164,7 +149,7 @@ def open_targets(path: Path) -> TargetsDirectory:
     manifest = read_manifest(path, "targets")
     if "files" in manifest:
         raise BadInput(f"{path} has targets of version 0.3; make them again with 'vlcpctl distill'")
-    return TargetsDirectory(path, manifest)
+    return Targets(path, manifest)
 
 
 def store_of(directory: Path, views: int) -> Store:
@@ -199,8 +184,3 @@ def write_targets(
         made = {"identity": identity, "scale": facts["scale"], "samples": digest_of(table)}
         content = content_id({**made, **{name: digests[name] for name in (IMAGES, TEXTS)}})
         write_manifest(directory, "targets", identity, content, {**facts, "digests": digests})
-
-
-def keys_of(path: Path) -> Iterator[str]:
-    """The keys of the samples of a directory of targets. Raises BadInput as `open_targets` does."""
-    yield from open_targets(path).store.samples()

@@ -19,9 +19,9 @@ from vlcpctl.data.sources.folders import (
     split_of_directories,
     walk,
 )
-from vlcpctl.data.sources.lists import JSON, JSON_LINES, TABLES, begin_list, listed
-from vlcpctl.data.sources.pairs import has_image_column
-from vlcpctl.data.sources.source import IMAGES, OTHER_IMAGES, TEXTS, Source
+from vlcpctl.data.sources.lists import JSON, JSON_LINES, begin_list, listed
+from vlcpctl.data.sources.pairs import pick
+from vlcpctl.data.sources.source import IMAGES, OTHER_IMAGES, TABLES, TEXTS, Source
 from vlcpctl.data.sources.tars import tar
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.index import SPLITS, split_named
@@ -80,15 +80,14 @@ def _files_of(source: str) -> list[Source]:
     path = Path(source)
     if path.is_dir():
         return _files_in(path)
-    if path.exists():
-        return [_opened(path)]
-    found = matching(source)
+    found = [source] if path.exists() else matching(source)
     if not found:
         raise BadInput(missing(source))
     return [_opened(Path(name)) for name in found]
 
 
 def _files_in(directory: Path) -> list[Source]:
+    """The files of a directory: a task's splits, what `datasets` saved, lists, shards or images."""
     _check(directory)
     if kind_of(directory) == "stream" and is_artifact(directory):
         stream = read_stream(directory)
@@ -97,11 +96,15 @@ def _files_in(directory: Path) -> list[Source]:
             raise BadInput(
                 f"{directory} is a stream that was made in place; give its tasks: {tasks}"
             )
-    found = _splits_in(directory) or _saved_files(directory)
-    if found:
+    if (directory / MANIFESTS["task"]).is_file():
+        return [
+            Source(directory / f"{name}.parquet", "task", tables.task, tables.begin_parquet, name)
+            for name in open_task(directory).manifest.splits
+        ]
+    if found := _saved_files(directory):
         return found
     # Read once: there may be millions. A staging directory is hidden, as is what --force replaced.
-    names = list(walk(directory))
+    names = [name for _, _, name in walk(directory)]
     lists = _lists_of_splits(directory, names)
     return [_list(path) for path in lists] or _shards(directory, names) or _images(directory, names)
 
@@ -121,23 +124,15 @@ def _list(path: Path) -> Source:
     return Source(path, "list", listed, begin_list, split=split)
 
 
-def _parquet(path: Path) -> Source:
-    return Source(path, "table", tables.parquet, tables.begin_parquet)
-
-
-def _arrow(path: Path, split: str | None = None) -> Source:
-    return Source(path, "table", tables.arrow, tables.begin_arrow, split)
-
-
-def _opened(path: Path) -> Source:
+def _opened(path: Path, split: str | None = None) -> Source:
     """A file, by its content and, for tars and lists, its name."""
     _check(path)
     with open_regular(path) as file:
         start = file.read(4)
     if start == b"PAR1":
-        return _parquet(path)
+        return Source(path, "table", tables.parquet, tables.begin_parquet)
     if path.suffix == ".arrow":
-        return _arrow(path)
+        return Source(path, "table", tables.arrow, tables.begin_arrow, split)
     if path.suffix == ".parquet":
         raise BadInput(f"{path} is not a Parquet file: it starts with {start!r}")
     if ".tar" in path.suffixes or path.suffix == ".tgz":
@@ -163,57 +158,43 @@ def _check(path: Path) -> None:
 # -- directories
 
 
-def _splits_in(directory: Path) -> list[Source]:
-    """The splits of a task in their order; none without a task. Raises BadInput if damaged."""
-    if not (directory / MANIFESTS["task"]).is_file():
-        return []
-    return [
-        Source(path, "task", tables.task, tables.begin_parquet, name)
-        for name in open_task(directory).manifest.splits
-        for path in [directory / f"{name}.parquet"]
-    ]
-
-
 def _saved_files(directory: Path) -> list[Source]:
     """The files of a data set saved by `save_to_disk` in this directory; none without one.
 
     Its `state.json` names its files; `dataset_dict.json` names a directory for each split. Raises
     BadInput if either is malformed or names files that are not there.
     """
+    places: list[tuple[Path, str | None]] = []
     if (directory / _DICT).is_file():
-        names = read_json_object(directory / _DICT).get("splits")
-        splits = _plain_names(directory / _DICT, names)
-        found = [file for name in splits for file in _files_of_split(directory / name, name)]
+        splits = read_json_object(directory / _DICT).get("splits")
+        places += [(directory / one, one) for one in _plain_names(directory / _DICT, splits)]
     elif (directory / _STATE).is_file() and (directory / "dataset_info.json").is_file():
-        found = _files_of_split(directory, None)
+        places.append((directory, None))
     else:
         return []
+    found = [file for place, split in places for file in _files_of_split(place, split)]
     if not found:
         raise BadInput(f"{directory} has no rows: it was saved without data files")
     return found
 
 
 def _files_of_split(directory: Path, split: str | None) -> list[Source]:
-    if not (directory / _STATE).is_file():
+    path = directory / _STATE
+    if not path.is_file():
         raise BadInput(
             f"{directory} has no {_STATE}: save_to_disk has not finished; save the data set again"
         )
-    state = read_json_object(directory / _STATE)
+    state = read_json_object(path)
     if any(state.get(name) for name in _INDICES):
         raise BadInput(
             f"{directory} was saved by an old version of datasets, with an order of rows apart "
             "from the data; load it with datasets and save it again"
         )
-    files = state.get("_data_files")
+    files, own = state.get("_data_files"), state.get("_split")
     files = files if isinstance(files, list) else [None]
     names = [file.get("filename") if isinstance(file, dict) else None for file in files]
-    own = state.get("_split")
     split = split or (own if isinstance(own, str) else None)
-    found = [_arrow(directory / one, split) for one in _plain_names(directory / _STATE, names)]
-    for file in found:
-        if not file.path.exists():
-            raise BadInput(f"{file.path} does not exist, but {_STATE} beside it lists it")
-    return found
+    return [_opened(directory / one, split) for one in _plain_names(path, names)]
 
 
 def _plain_names(path: Path, names: object) -> list[str]:
@@ -231,10 +212,10 @@ def _lists_of_splits(directory: Path, names: list[str]) -> list[Path]:
     own = [name for name in names if "/" not in name]
     if any(name.endswith((".tar", ".parquet")) for name in own):
         return []
-    found = [directory / name for name in own if name.endswith(".json")]
-    found += directory.glob("json/*.json")  # also through a link, which `walk` does not follow
+    # Also through a link, which `walk` does not follow.
+    found = [*_ending(directory, own, *JSON), *directory.glob("json/*.json")]
     found = [path for path in found if path.stem in SPLITS]
-    lines = sorted(directory / name for name in own if name.endswith(tuple(JSON_LINES)))
+    lines = _ending(directory, own, *JSON_LINES)
     lines = [path for path in lines if split_named(path.stem) is not None]
     if found and lines:
         raise _several(directory, found[0], lines[0])
@@ -255,10 +236,9 @@ def _shards(directory: Path, names: list[str]) -> list[Source]:
     ]
     if tars and parquets:
         raise _several(directory, tars[0], parquets[0])
-    if not tars and all(path.name in METADATA for path in parquets):
-        described_images = _image_folders(directory, names)
-        if described_images:
-            return described_images
+    is_described = not tars and all(path.name in METADATA for path in parquets)
+    if is_described and (found := _image_folders(directory, names)):
+        return found
     _check_complete(directory, names, tars or parquets)
     return [_opened(path) for path in tars or parquets]
 
@@ -267,13 +247,9 @@ def _image_folders(directory: Path, names: list[str]) -> list[Source]:
     """The tables of an `imagefolder`, wherever in the directory; none if it has no such tables."""
     found: list[Source] = []
     for path in _ending(directory, names, *METADATA):
-        if path.name not in METADATA:
-            continue
-        _check(path)
-        table = _parquet(path) if path.suffix == ".parquet" else _list(path)
-        if columns_of_files(path, table.start.names):
+        if path.name in METADATA and columns_of_files(path, (file := _opened(path)).start.names):
             split = split_of_directories(path.relative_to(directory))
-            found.append(replace(table, split=split, is_folder=True))
+            found.append(replace(file, split=split, is_folder=True))
     kinds = {one.path.name: one.path for one in found}
     if len(kinds) > 1:  # which may describe the same images
         raise _several(directory, *list(kinds.values())[:2])
@@ -296,7 +272,7 @@ def _images(directory: Path, names: list[str]) -> list[Source]:
     texts = {stem for stem, kind in parts if kind in TEXTS}
     images = [stem for stem, kind in parts if kind in IMAGES]
     others = any(kind in OTHER_IMAGES for _, kind in parts)
-    if (images or others) and not any(stem in texts for stem in images):
+    if (images or others) and texts.isdisjoint(images):
         lists = _ending(directory, names, *JSON, *JSON_LINES, *TABLES)
         lists = [path for path in lists if _lists_images(path)]
         if len(lists) == 1:
@@ -316,7 +292,7 @@ def _lists_images(path: Path) -> bool:
     if path.suffix not in {".json", ".txt"}:
         return path.is_file()
     try:
-        return has_image_column(_list(path))
+        return pick(path, _list(path).start.names, "image") != ""
     except BadInput:
         return False
 

@@ -14,9 +14,6 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
-import numpy as np
-import xxhash
-
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.words import shortened
 from vlcpctl.data.images.header import MAX_BYTES
@@ -49,44 +46,42 @@ def folder(path: Path, wants: Wants) -> Iterator[Row]:
 
     Raises BadInput if a sample has two files with the same extension.
     """
-    for stem, group in groupby(_walk(path), key=itemgetter(0)):
+    for stem, group in groupby(walk(path), key=itemgetter(0)):
         files = [(suffix[1:].lower(), name) for _, suffix, name in group]
         names = dict(files)
         if len(names) < len(files):
             shown = shortened(", ".join(name for _, name in files))
             raise BadInput(f"{path} has two files for the same part of a sample: {shown}")
         if not _IS_SAMPLE.isdisjoint(names):  # else statistics, lists of classes
-            yield _text(stem), _sample(path, names, wants)
+            key = _text(stem)
+            yield key, _sample(path, key, names, wants)
 
 
-def _sample(path: Path, names: dict[str, str], wants: Wants) -> Record:
+def _sample(path: Path, key: str, names: dict[str, str], wants: Wants) -> Record:
     kind = next((kind for kind in IMAGES if kind in names), None)
     other = next((names[kind] for kind in OTHER_IMAGES if kind in names), None)
     if other is not None and kind is None:
         return {FLAW: (NO_IMAGE, f"{shortened(other)} is not one of JPEG, PNG and WebP")}
-    image, flaw, texts = None, None, {}
+    image: bytes | str = "the sample has no image"
+    texts: dict[str, bytes | str] = {}
     for one, name in names.items():
+        place = f"{path}/{name}"
         if one in TEXTS:
-            data, why = read_file(f"{path}/{name}", name, TEXT_BYTES, wants.log)
-            texts[one] = data, why or ""
+            texts[one] = read_file(place, name, TEXT_BYTES, wants.log)
         elif one == kind and wants.images:
-            image, flaw = read_file(f"{path}/{name}", name, MAX_BYTES, wants.log)
+            image = read_file(place, name, MAX_BYTES, wants.log)
         elif wants.images:  # another image, or a file of another kind: its bytes are not used
-            read_file(f"{path}/{name}", name, MAX_BYTES if one in IMAGES else -1, wants.log)
-    return record_of(texts, image, flaw or "the sample has no image")
+            read_file(place, name, MAX_BYTES if one in IMAGES else -1, wants.log)
+    return record_of(key, texts, image)
 
 
-def walk(root: Path, without: Collection[str] = ()) -> Iterator[str]:
+def walk(root: Path, without: Collection[str] = ()) -> Iterator[tuple[str, str, str]]:
     """The files below a directory, relative to it, those of one sample together.
 
-    Hidden files are left out, and directories below the root that have a file named in `without`.
-    Raises BadInput for a directory that cannot be read.
+    Of each: its name up to the last dot, the rest, and the name. Hidden files are left out, and
+    directories below the root that have a file named in `without`. Raises BadInput for a directory
+    that cannot be read.
     """
-    return (name for _, _, name in _walk(root, without))
-
-
-def _walk(root: Path, without: Collection[str] = ()) -> Iterator[tuple[str, str, str]]:
-    """As `walk`: each name up to its last dot, the rest, and the name."""
 
     def refuse(error: OSError) -> None:
         raise BadInput(unreadable(error.filename, error)) from error
@@ -123,21 +118,14 @@ def _text(name: str) -> str:
 # -- imagefolder
 
 
-def not_listed(table: Path, listed: Iterable[str | None]) -> Iterator[Row]:
-    """A row with a flaw for each image of a table's directory that is not listed in the table."""
-    # Eight bytes for each name: a table may have millions.
-    known = np.sort(np.fromiter((_digest(name) for name in listed if name), np.uint64))
-    for _, suffix, name in _walk(table.parent, METADATA):
-        if suffix[1:].lower() not in IMAGES + OTHER_IMAGES:
-            continue
-        place = np.searchsorted(known, digest := _digest(name))
-        if place == len(known) or known[place] != digest:
-            yield _text(name), {FLAW: (NOT_LISTED, f"{table.name} has no row for it")}
-
-
-def _digest(name: str) -> np.uint64:
-    found = xxhash.xxh3_64_intdigest(os.path.normpath(name).encode(errors="surrogatepass"))
-    return np.uint64(found)
+def not_listed(table: Path, listed: Iterable[str | None]) -> Iterator[tuple[str, str]]:
+    """The name of each image of a table's directory that the table does not list, and why not."""
+    # As numbers: a table may have millions of names.
+    known = {hash(os.path.normpath(name)) for name in listed if name}
+    for _, suffix, name in walk(table.parent, METADATA):
+        is_image = suffix[1:].lower() in IMAGES + OTHER_IMAGES
+        if is_image and hash(os.path.normpath(name)) not in known:
+            yield _text(name), f"{table.name} has no row for it"
 
 
 def columns_of_files(table: Path, names: Sequence[str]) -> list[str]:

@@ -26,9 +26,10 @@ from vlcpctl.core.words import size as in_words
 from vlcpctl.data.sources.source import (
     FIRST_ROWS,
     FLAW,
-    IMAGES,
+    IMAGE_SUFFIXES,
     MOST_COLUMNS,
     RECORD_LENGTH,
+    TABLES,
     Record,
     Row,
     Start,
@@ -36,11 +37,12 @@ from vlcpctl.data.sources.source import (
 )
 from vlcpctl.files.inputs import open_regular, open_text
 
-TABLES = frozenset({".csv", ".tsv", ".txt"})
 JSON, JSON_LINES = frozenset({".json"}), frozenset({".jsonl", ".ndjson"})
 _SEPARATORS = "\t,;|"
-IMAGE_SUFFIXES = tuple(f".{kind}" for kind in IMAGES)
-MALFORMED = "malformed line"
+_MALFORMED = "malformed line"
+_FURTHER_ROWS = (
+    "a value in quotation marks has line breaks and separators, and may hold further rows"
+)
 _NO_RECORD = "expected a record in braces"
 _PARTS_OF_COCO = frozenset(
     {"images", "annotations", "info", "licenses", "type", "dataset", "categories"}
@@ -50,7 +52,43 @@ _LINE_END = re.compile(r"[\r\n]")
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 
-def not_utf8(error: UnicodeDecodeError) -> str:
+def listed(path: Path, wants: Wants) -> Iterator[Row]:
+    """The records of a list, one for each row, line or listed image; `wants` is not needed.
+
+    A row or line that is malformed has a flaw: those after it can still be read. Raises BadInput if
+    the list is.
+    """
+    del wants
+    found: Iterator[Row]
+    if path.suffix in TABLES:
+        found = enumerate(_table(path))
+    elif _is_lines(path):
+        found = enumerate(_lines(path))
+    else:
+        found = _whole(path)
+    for place, record in found:
+        yield place, _described(record)
+
+
+def begin_list(path: Path) -> Start:
+    """The columns of the first record, in JSON Lines of the first 100; and the first 100 records.
+
+    Raises BadInput if there are none, if none is readable, or beyond `MOST_COLUMNS`.
+    """
+    records = [record for _, record in islice(listed(path, Wants()), FIRST_ROWS)]
+    if not records:
+        raise BadInput(f"{path} lists no images")
+    # Writers of JSON Lines leave out fields without a value.
+    naming = records if path.suffix not in TABLES and _is_lines(path) else records[:1]
+    names = list(dict.fromkeys(name for record in naming for name in record if name != FLAW))
+    if len(names) > MOST_COLUMNS:
+        raise BadInput(f"{path} has {len(names)} columns, the limit is {MOST_COLUMNS}")
+    if not names and FLAW in records[0]:
+        raise BadInput(f"{path}, {records[0][FLAW][1]}")
+    return Start(names, records)
+
+
+def _not_utf8(error: UnicodeDecodeError) -> str:
     """What a file is that is not UTF-8, with the command that converts it, for messages."""
     marks = (BOM_UTF16_LE, BOM_UTF16_BE)
     encoding = "utf-16" if error.object.startswith(marks) else "latin1"
@@ -60,76 +98,24 @@ def not_utf8(error: UnicodeDecodeError) -> str:
     )
 
 
-def is_table(path: Path) -> bool:
-    """Whether a list is a table of text."""
-    return path.suffix in TABLES
-
-
-def listed(path: Path, wants: Wants) -> Iterator[Row]:
-    """The records of a list, one for each row, line or listed image; `wants` is not needed.
-
-    A row or line that is malformed has a flaw: those after it can still be read. Raises BadInput if
-    the list is.
-    """
-    del wants
-    if is_table(path):
-        rows = _table(path)
-    elif is_lines(path):
-        rows = _lines(path)
-    else:
-        yield from _whole(path)
-        return
-    for number, record in enumerate(rows):
-        yield number, _described(record)
-
-
-def begin_list(path: Path) -> Start:
-    """The columns of the first record, in JSON Lines of the first 100; and the first 100 records.
-
-    Raises BadInput if there are none, if none is readable, or beyond `MOST_COLUMNS`.
-    """
-    # Writers of JSON Lines leave out fields without a value.
-    naming = 1 if is_table(path) or not is_lines(path) else FIRST_ROWS
-    names: dict[str, None] = {}
-    records: list[Record] = []
-    for _, record in islice(listed(path, Wants()), FIRST_ROWS):
-        if len(records) < naming:
-            names.update(dict.fromkeys(name for name in record if name != FLAW))
-        records.append(record)
-        if len(names) > MOST_COLUMNS:
-            raise BadInput(f"{path} has {len(names)} columns, the limit is {MOST_COLUMNS}")
-    if not records:
-        raise BadInput(f"{path} lists no images")
-    if not names and FLAW in records[0]:
-        raise BadInput(f"{path}, {records[0][FLAW][1]}")
-    return Start(list(names), records)
-
-
 # -- CSV and TSV
-
-
-def _first_line(path: Path) -> str:
-    with open_text(path, newline="") as file:
-        try:
-            return file.readline(2**16)
-        except UnicodeDecodeError as error:
-            raise BadInput(f"{path} is {not_utf8(error)}") from error
 
 
 def _table(path: Path) -> Iterator[Record]:
     """One record per row; empty values are None."""
-    header = _first_line(path)
-    separator = max(_SEPARATORS, key=header.count)
-    # A program that quotes values between tabs may quote all of them, those of the header too.
-    is_quoted = separator != "\t" or header.startswith('"')
-    csv.field_size_limit(RECORD_LENGTH)  # the default, 131072, is less than some captions have
-    with open_text(path, newline="") as file:
-        lines = _RowLines(file)
-        rows = csv.reader(lines, delimiter=separator, strict=True)
-        if not is_quoted:
-            rows = csv.reader(lines, delimiter=separator, strict=True, quoting=csv.QUOTE_NONE)
-        last = 0  # the line with the end of the last row
-        try:
+    last = 0  # the line with the end of the last row
+    try:
+        with open_text(path, newline="") as file:
+            header = file.readline(2**16)
+        separator = max(_SEPARATORS, key=header.count)
+        # A program that quotes values between tabs may quote all of them, those of the header too.
+        is_quoted = separator != "\t" or header.startswith('"')
+        csv.field_size_limit(RECORD_LENGTH)  # the default, 131072, is less than some captions have
+        with open_text(path, newline="") as file:
+            lines = _RowLines(file)
+            rows = csv.reader(
+                lines, delimiter=separator, strict=True, quoting=0 if is_quoted else 3
+            )
             names = next(rows, [])
             twice = [name for name, count in Counter(names).items() if name and count > 1]
             if twice:
@@ -138,16 +124,16 @@ def _table(path: Path) -> Iterator[Record]:
             for row in rows:
                 first, last, lines.of_row = last + 1, rows.line_num, 0
                 values = row if is_quoted else list(map(_without_marks, row))
-                if last > first and (why := _further_rows(values, separator)):
-                    found = f"lines {first} to {last}: {why}"
-                    yield {**dict.fromkeys(names), FLAW: (MALFORMED, found)}
+                if last > first and _may_hold_rows(values, separator):
+                    found = f"lines {first} to {last}: {_FURTHER_ROWS}"
+                    yield {**dict.fromkeys(names), FLAW: (_MALFORMED, found)}
                 elif values:
                     yield _row(names, values, separator)
-        except csv.Error as error:
-            why = f"{error}; a quotation mark of its row may lack its partner"
-            raise BadInput(f"{path}, line {last + 1}: {why}") from error
-        except UnicodeDecodeError as error:
-            raise BadInput(f"{path} is {not_utf8(error)}") from error
+    except csv.Error as error:
+        why = f"{error}; a quotation mark of its row may lack its partner"
+        raise BadInput(f"{path}, line {last + 1}: {why}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is {_not_utf8(error)}") from error
 
 
 def _row(names: list[str], values: list[str], separator: str) -> Record:
@@ -156,7 +142,7 @@ def _row(names: list[str], values: list[str], separator: str) -> Record:
         values = [values[0], separator.join(values[1:])]
     if len(values) != len(names):
         found = f"{len(values)} values where the first line names {len(names)} columns"
-        return {**dict.fromkeys(names), FLAW: (MALFORMED, found)}
+        return {**dict.fromkeys(names), FLAW: (_MALFORMED, found)}
     return {name: value or None for name, value in zip(names, values, strict=True)}
 
 
@@ -166,17 +152,15 @@ def _without_marks(value: str) -> str:
     return inner.replace('""', '"') if '""' in inner and _QUOTED.fullmatch(value) else value
 
 
-def _further_rows(values: list[str], separator: str) -> str | None:
-    """Why a row of several lines may hold further rows in a value, or None.
+def _may_hold_rows(values: list[str], separator: str) -> bool:
+    """Whether a row of several lines may hold further rows in a value.
 
     A quotation mark that lacks its partner pairs with that of a later row. What is between them
     has the names of images, unless no value of the table looks like one.
     """
     wide = [value for value in values if separator in value and _LINE_END.search(value)]
     inner = [cell for value in wide for cell in re.split(rf"[{separator}\r\n]", value)]
-    if not wide or (_names_image(values) and not _names_image(inner)):
-        return None
-    return "a value in quotation marks has line breaks and separators, and may hold further rows"
+    return bool(wide) and not (_names_image(values) and not _names_image(inner))
 
 
 def _names_image(values: list[str]) -> bool:
@@ -201,26 +185,10 @@ class _RowLines:
             yield line
 
 
-def number_in(value: Any) -> Any:
-    """The number that a text spells, so that 9 sorts before 10; any other value unchanged.
-
-    >>> number_in("9"), number_in("0.5"), number_in("007"), number_in("2024-01-01")
-    (9, 0.5, '007', '2024-01-01')
-    """
-    for kind in (int, float) if isinstance(value, str) else ():
-        try:
-            number = kind(value)
-        except ValueError:
-            continue
-        if str(number) == value and abs(number) < 2**63:
-            return number
-    return value
-
-
 # -- JSON Lines
 
 
-def is_lines(path: Path) -> bool:
+def _is_lines(path: Path) -> bool:
     """Whether a file has JSON Lines. Its start says so; only if that is malformed, its suffix.
 
     Programs write lists and lines under either suffix, such as `Dataset.to_json("train.json")`.
@@ -253,19 +221,12 @@ def _lines(path: Path) -> Iterator[Record]:
             if number == 1:
                 line = line.removeprefix(BOM_UTF8)
             if line := line.strip():
-                yield _line(line, number)
-
-
-def _line(line: bytes, number: int) -> Record:
-    try:
-        value = _decoded(line)
-    except (ValueError, RecursionError) as error:
-        why = _malformed(error)
-    else:
-        if isinstance(value, dict):
-            return value
-        why = _NO_RECORD
-    return {FLAW: (MALFORMED, f"line {number}: {why}")}
+                try:
+                    value, why = _decoded(line), _NO_RECORD
+                except (ValueError, RecursionError) as error:
+                    value, why = None, _malformed(error)
+                is_record = isinstance(value, dict)
+                yield value if is_record else {FLAW: (_MALFORMED, f"line {number}: {why}")}
 
 
 def _decoded(data: bytes) -> Any:
@@ -281,7 +242,7 @@ def _decoded(data: bytes) -> Any:
 
 def _malformed(error: ValueError | RecursionError) -> str:
     if isinstance(error, UnicodeDecodeError):
-        return f"it is {not_utf8(error)}"
+        return f"it is {_not_utf8(error)}"
     if isinstance(error, json.JSONDecodeError):
         return f"character {error.pos}: {error.msg}"
     return str(error)  # digits by the thousand, brackets
@@ -308,13 +269,8 @@ def _whole(path: Path) -> Iterator[Row]:
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path}, {_malformed(error)}") from error
     del data
-    yield from _records(path, found)
-
-
-def _records(path: Path, found: Any) -> Iterator[Row]:
     if isinstance(found, list):
-        for number, record in enumerate(found):
-            yield number, _described(_record(path, number, record))
+        yield from ((number, _record(path, number, one)) for number, one in enumerate(found))
     elif not isinstance(found, dict):
         raise BadInput(f"{path} is not a JSON list of pairs: it is {shortened(repr(found))}")
     elif next(iter(found), None) in _PARTS_OF_COCO:
@@ -346,7 +302,7 @@ def _images(path: Path, found: dict[str, Any]) -> Iterator[Row]:
     for number, one in enumerate(images if isinstance(images, list) else [images]):
         image = _record(path, number, one)
         if "sentences" in image:
-            yield number, _described(image)
+            yield number, image
             continue
         if captions is None:
             captions = _annotations(path, found.get("annotations"))

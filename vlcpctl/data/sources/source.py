@@ -8,7 +8,6 @@ Fixed limits, and why none needs to be larger:
   TEXT_BYTES        bytes of a .txt, .cls or .json member
   GROUP_BYTES       bytes to which a row group of a Parquet file decompresses, if that is more than
                     `GROUP_RATIO` times the size of the file
-  ROW_BYTES         bytes of one row of an Arrow stream besides its image
   MOST_COLUMNS      columns of a table
   and those of an image (`images.header`): every later command decodes it with the same bounds
 """
@@ -34,29 +33,34 @@ RECORD_LENGTH = 1 << 24
 TEXT_BYTES = 1 << 22
 GROUP_BYTES = 1 << 26
 GROUP_RATIO = 20  # text compresses less; zeros compress a thousandfold
-ROW_BYTES = 1 << 28
 MOST_COLUMNS = 10_000
 FIRST_ROWS = 100  # that tell what a column holds
 
 IMAGES = ("webp", "png", "jpg", "jpeg")  # in the order in which CLIP_benchmark tries them
+IMAGE_SUFFIXES = tuple(f".{kind}" for kind in IMAGES)
 # Images in these formats are reported as skipped; other files are ignored.
 OTHER_IMAGES = ("gif", "bmp", "tif", "tiff", "heic", "heif", "avif", "jxl")
 TEXTS = ("txt", "json", "cls")
+TABLES = frozenset({".csv", ".tsv", ".txt"})  # suffixes of tables of text
+# The first of these names that a source has is the column of a role, ignoring case.
+USUAL = {
+    "image": (
+        *("image", "jpg", "jpeg", "png", "webp", "img", "image_path", "filepath", "file_path"),
+        *("path", "file_name", "filename"),
+    ),
+    "caption": ("caption", "captions", "text", "texts", "title", "txt", "sentence", "sentences"),
+    "label": ("label", "class", "cls", "category", "cate_name"),
+    "key": ("key", "__key__", "id", "image_id", "item_id", "uid"),
+}
 
-# In a record beside its columns: why it cannot be used, as (reason, detail); and, of a sample of
-# files, what its members hold, such as the bytes of the image, or why they cannot be used.
-FLAW, IMAGE, OFFSET, TXT, CLS = ".flaw", ".image", ".offset", ".txt", ".cls"
+# In a record beside its columns: why it cannot be used, as (reason, detail). And of samples of
+# files: the bytes of the image, or why there are none; the tar and the offset in it; the key,
+# captions and label, which are those of the .txt and the .cls or usual fields of the .json.
+FLAW, IMAGE, WHY, WHERE = ".flaw", ".image", ".why", ".where"
+KEY, CAPTIONS, TXT, LABEL, CLS = ".key", ".captions", ".txt", ".label", ".cls"
 
 Record = dict[str, Any]
 Row = tuple[int | str, Record]  # the number of the row or the name of the sample, and its values
-
-
-class Typed(NamedTuple):
-    """A value of a typed table that is neither text nor integer: a number, date or truth value."""
-
-    value: str | int | float  # that decides the task
-    text: str
-    kept: str
 
 
 class FileLog:
@@ -117,36 +121,34 @@ def _mark(path: Path) -> tuple[int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def read_file(
-    path: Path | str, name: str, limit: int, log: FileLog | None
-) -> tuple[bytes | None, str | None]:
-    """(bytes, None) of a regular file of at most `limit` bytes; else (None, reason).
+def read_file(path: Path | str, name: str, limit: int, log: FileLog | None) -> bytes | str:
+    """The bytes of a regular file of at most `limit` bytes; else, as text, why there are none.
 
     `name` is used in reasons and in the log.
     """
     if log is not None and not log.reads and Path(path).is_file():
         log.add(name, _state_of(path), b"")
-        return b"", None
-    before, data, flaw = None, None, None
+        return b""
+    before = None
+    found: bytes | str
     try:
         descriptor, before = descriptor_of(path)
         try:
             size = before.st_size
-            if size > limit:
-                flaw = f"{shortened(name)} has {size} bytes, the limit is {limit}"
-            else:
-                data = os.read(descriptor, size)
-                while len(data) < size and (more := os.read(descriptor, size - len(data))):
-                    data += more
+            found = f"{shortened(name)} has {size} bytes, the limit is {limit}"
+            if size <= limit:
+                found = os.read(descriptor, size)
+                while len(found) < size and (more := os.read(descriptor, size - len(found))):
+                    found += more
         finally:
             os.close(descriptor)
     except (BadInput, OSError) as error:
         cause = error.__cause__ or error
-        flaw = f"{shortened(name)} is not a regular file"
-        flaw = unreadable(shortened(name), cause) if isinstance(cause, OSError) else flaw
+        found = f"{shortened(name)} is not a regular file"
+        found = unreadable(shortened(name), cause) if isinstance(cause, OSError) else found
     if log is not None:
-        log.add(name, before or _state_of(path), data)
-    return data, flaw
+        log.add(name, before or _state_of(path), found if isinstance(found, bytes) else None)
+    return found
 
 
 def _state_of(path: Path | str) -> os.stat_result | None:

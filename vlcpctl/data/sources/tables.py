@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,13 +28,12 @@ from vlcpctl.data.sources.source import (
     GROUP_RATIO,
     IMAGE,
     MOST_COLUMNS,
-    ROW_BYTES,
     Row,
     Start,
-    Typed,
     Wants,
 )
 from vlcpctl.data.sources.tars import ERROR, STATUS, failed_download
+from vlcpctl.data.sources.values import Typed, kept_text
 from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.inputs import arrow_source, open_regular, parse_json, reading
@@ -116,9 +116,8 @@ def _prefetched(items: Iterator[T]) -> Iterator[T]:
 
 def arrow(path: Path, wants: Wants) -> Iterator[Row]:
     """The rows of an Arrow stream, mapped into memory. Raises BadInput if it is damaged."""
-    with _mapped(path) as source, reading(path):
-        stream = pa.ipc.open_stream(source)
-        yield from _rows(path, stream.schema, _pieces(path, source, stream, wants.names))
+    with _stream(path) as (source, stream):
+        yield from _rows(path, stream.schema, _pieces(path, source, stream, list(wants.names)))
 
 
 def begin_arrow(path: Path) -> Start:
@@ -126,14 +125,14 @@ def begin_arrow(path: Path) -> Start:
 
     Raises BadInput if it is damaged.
     """
-    with _mapped(path) as source, reading(path):
-        stream = pa.ipc.open_stream(source)
+    with _stream(path) as (source, stream):
         names = _names(path, stream.schema)
         return Start(names, rows=sum(one.num_rows for one in _batches(path, source, stream)))
 
 
-def _mapped(path: Path) -> pa.MemoryMappedFile:
-    """The file, of which a batch of any size takes no memory until it is used."""
+@contextmanager
+def _stream(path: Path) -> Iterator[tuple[pa.MemoryMappedFile, pa.RecordBatchStreamReader]]:
+    """The file, of which a batch of any size takes no memory until it is used, and its stream."""
     with open_regular(path) as file:  # refuses what would block
         file.seek(-min(len(_END), os.fstat(file.fileno()).st_size), os.SEEK_END)
         end = file.read()
@@ -144,11 +143,12 @@ def _mapped(path: Path) -> pa.MemoryMappedFile:
         )
     if end != _END:
         raise BadInput(f"{path} has no end-of-stream mark: it is truncated or not an Arrow stream")
-    return pa.memory_map(str(whole(path)))
+    with pa.memory_map(str(whole(path))) as source, reading(path):
+        yield source, pa.ipc.open_stream(source)
 
 
 def _batches(
-    path: Path, source: pa.MemoryMappedFile, stream: pa.ipc.RecordBatchStreamReader
+    path: Path, source: pa.MemoryMappedFile, stream: pa.RecordBatchStreamReader
 ) -> Iterator[pa.RecordBatch]:
     """The record batches, whose values have not been checked."""
     row = 0
@@ -165,33 +165,16 @@ def _batches(
 
 
 def _pieces(
-    path: Path,
-    source: pa.MemoryMappedFile,
-    stream: pa.ipc.RecordBatchStreamReader,
-    names: Sequence[str],
+    path: Path, source: pa.MemoryMappedFile, stream: pa.RecordBatchStreamReader, names: list[str]
 ) -> Iterator[pa.RecordBatch]:
     """Slices of the batches, whatever their sizes, in which no offset points outside its buffer."""
     row = 0
     for batch in _batches(path, source, stream):
         with reading(path, f"{path} is damaged after row {row}"):
-            part = batch.select(list(names))
+            part = batch.select(names)
             part.validate(full=True)
         row += len(part)
-        left = [part]
-        while left:
-            part = left.pop()
-            half = len(part) // 2
-            if half and (len(part) > _BATCH_ROWS or part.nbytes > _BATCH_BYTES):
-                left += [part.slice(half), part.slice(0, half)]
-                continue
-            texts = [field.name for field in part.schema if not _holds_bytes(field.type)]
-            if part.nbytes > ROW_BYTES and (size := part.select(texts).nbytes) > ROW_BYTES:
-                raise BadInput(f"{path} has a row with {size} bytes besides its image")
-            yield part
-
-
-def _holds_bytes(kind: pa.DataType) -> bool:
-    return bool(_is_binary(kind) or pa.types.is_struct(kind))
+        yield from (part.slice(at, _BATCH_ROWS) for at in range(0, len(part), _BATCH_ROWS))
 
 
 # -- tasks
@@ -237,10 +220,8 @@ def _rows(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> I
         columns = []
         for name, column in zip(names, batch.columns, strict=True):
             kind = shortened(" ".join(str(column.type).split()))
-            where = (
-                f"{path}, column {shortened(name)!r} ({kind}), rows {row} to {row + len(batch) - 1}"
-            )
-            with reading(path, where):
+            rows = f"rows {row} to {row + len(batch) - 1}"
+            with reading(path, f"{path}, column {shortened(name)!r} ({kind}), {rows}"):
                 found = _values(column)
             if name in classes:
                 found = [_class_of(value, classes[name]) for value in found]
@@ -259,38 +240,39 @@ def _values(column: pa.Array) -> list[Any]:
         # Equal values are one object, however many rows.
         known = _values(column.dictionary)
         return [None if one is None else known[one] for one in column.indices.to_pylist()]
-    if _is_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
-        return list(column.to_pylist())
-    if _is_binary(kind):
-        return _views(column.cast(pa.large_binary()) if pa.types.is_binary_view(kind) else column)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if pa.types.is_binary_view(kind):
+        return _values(column.cast(pa.large_binary()))
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        # Slices of Arrow's own buffer, so that images are not copied.
+        offsets, data = column.buffers()[1:]
+        of = np.int64 if pa.types.is_large_binary(kind) else np.int32
+        ends = np.frombuffer(offsets, of, len(column) + 1, column.offset * np.dtype(of).itemsize)
+        view = memoryview(b"" if data is None else data).cast("B")
+        found: list[Any] = [view[start:end] for start, end in pairwise(ends.tolist())]
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         ends = column.offsets.to_pylist()
         first = ends[0]  # the offsets of a slice count from the start of what it is a slice of
         inner = _values(column.values.slice(first, ends[-1] - first))
-        return [
-            inner[start - first : end - first] if there else None
-            for (start, end), there in zip(
-                pairwise(ends), column.is_valid().to_pylist(), strict=True
-            )
+        found = [inner[start - first : end - first] for start, end in pairwise(ends)]
+    elif pa.types.is_struct(kind):
+        parts = {
+            field.name: _values(part)
+            for field, part in zip(kind, column.flatten(), strict=True)
+            if not pa.types.is_null(field.type)
+        }
+        found = [
+            dict(zip(parts, values, strict=True)) for values in zip(*parts.values(), strict=True)
         ]
-    if pa.types.is_struct(kind):
-        fields = [field.name for field in kind if not pa.types.is_null(field.type)]
-        parts = dict(zip([field.name for field in kind], column.flatten(), strict=True))
-        rows = zip(*(_values(parts[name]) for name in fields), strict=True)
-        found = [dict(zip(fields, values, strict=True)) for values in rows]
-        return _with_nulls(found, column)
-    return _typed(column)
-
-
-def _with_nulls(values: list[Any], column: pa.Array) -> list[Any]:
+    else:
+        return _scalars(column)
     if not column.null_count:
-        return values
-    valid = column.is_valid().to_pylist()
-    return [one if there else None for one, there in zip(values, valid, strict=True)]
+        return found
+    there = column.is_valid().to_pylist()
+    return [one if valid else None for one, valid in zip(found, there, strict=True)]
 
 
-def _typed(column: pa.Array) -> list[Any]:
-    """Numbers, dates and truth values; NaN is missing."""
+def _scalars(column: pa.Array) -> list[Any]:
+    """Text and integers as they are; of numbers, dates and truth values `Typed`; NaN is missing."""
     kind = column.type
     is_number = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind)
@@ -304,40 +286,11 @@ def _typed(column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(kind):
         kept = [text and _ZEROS.sub("", text) for text in texts]
     elif pa.types.is_floating(kind):  # Arrow writes 1e9 for 10**9
-        kept = [str(int(x)) if x is not None and _is_whole(x) else repr(x) for x in values]
+        kept = list(map(kept_text, values))
     return [
-        None if text is None else Typed(*three, short)
-        for text, three, short in zip(texts, zip(values, texts, strict=True), kept, strict=True)
+        None if text is None else Typed(value, text, short)
+        for value, text, short in zip(values, texts, kept, strict=True)
     ]
-
-
-def _is_whole(number: float) -> bool:
-    """Whether a number is whole, and the only whole one that its float stands for."""
-    return number.is_integer() and abs(number) < 2**53
-
-
-def _views(column: pa.Array) -> list[Any]:
-    """The bytes of each row, as slices of Arrow's own buffer, so that images are not copied."""
-    kind = np.int64 if pa.types.is_large_binary(column.type) else np.int32
-    _, offsets, data = column.buffers()
-    if data is None:
-        return _with_nulls([b""] * len(column), column)
-    start = column.offset * np.dtype(kind).itemsize
-    ends = np.frombuffer(offsets, kind, len(column) + 1, start).tolist()
-    view = memoryview(data).cast("B")
-    return _with_nulls([view[start:end] for start, end in pairwise(ends)], column)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
-    )
 
 
 def _class_names(path: Path, schema: pa.Schema) -> Mapping[str, Sequence[str]]:
@@ -362,9 +315,9 @@ def _class_names(path: Path, schema: pa.Schema) -> Mapping[str, Sequence[str]]:
             kind = kind.value_type
         label = feature if isinstance(feature, dict) else {}
         names = label.get("names") if label.get("_type") == "ClassLabel" else None
-        texts = [one for one in names if isinstance(one, str)] if isinstance(names, list) else []
-        if texts and texts == names and pa.types.is_integer(kind):
-            found[field.name] = texts
+        is_texts = isinstance(names, list) and all(isinstance(one, str) for one in names)
+        if names and is_texts and pa.types.is_integer(kind):
+            found[field.name] = names
     return found
 
 

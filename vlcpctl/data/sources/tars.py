@@ -10,6 +10,8 @@ import json
 import os
 import zlib
 from collections.abc import Iterator, Mapping
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -17,19 +19,25 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.core.words import shortened
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.source import (
+    CAPTIONS,
     CLS,
     FLAW,
     IMAGE,
     IMAGES,
-    OFFSET,
+    KEY,
+    LABEL,
     OTHER_IMAGES,
     TEXT_BYTES,
     TEXTS,
     TXT,
+    USUAL,
+    WHERE,
+    WHY,
     Record,
     Row,
     Wants,
 )
+from vlcpctl.data.sources.values import text_of
 from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD, NO_IMAGE
 from vlcpctl.data.tasks.tars import BLOCK
 from vlcpctl.files.inputs import open_regular
@@ -43,7 +51,6 @@ _MAX_DIGITS = 20
 _SPARSE = "GNU.sparse"
 _ZEROS = bytes(BLOCK)
 _ADLER = 65521  # the modulus of a checksum whose lower half is one more than the sum of all bytes
-_PARTS = frozenset((*IMAGES, *TEXTS))
 _LOOK_LIKE_IMAGES = frozenset(IMAGES + OTHER_IMAGES)
 
 
@@ -220,81 +227,91 @@ def tar(path: Path, wants: Wants) -> Iterator[Row]:
 
     Raises BadInput if the tar is damaged or a sample has two members with the same extension.
     """
-    most = {**dict.fromkeys(TEXTS, TEXT_BYTES)}
+    most = dict.fromkeys(TEXTS, TEXT_BYTES)
     most |= dict.fromkeys(IMAGES, MAX_BYTES if wants.images else -1)
+    place = Path(os.path.abspath(path))
     with open_regular(path, buffering=2**20) as file:
         walk = Tar(path, file)
-        parts: dict[str, tuple[Member, bytes | None]] = {}
-        others: list[str] = []
-        before: tuple[int, str] | None = None
-        for member in walk:
-            if (member.archive, member.sample) != before:
-                if before is not None:
-                    yield from _sample(before[1], parts, others)
-                parts, others, before = {}, [], (member.archive, member.sample)
-            extension = member.extension
-            if extension in _PARTS:
-                if extension in parts:
-                    raise BadInput(f"{path} has two members named {shortened(member.name)!r}")
-                wanted = member.is_regular and member.size <= most[extension]
-                parts[extension] = member, walk.data(member) if wanted else None
-            elif extension.rpartition(".")[2] in _LOOK_LIKE_IMAGES:
-                others.append(member.name)
-        if before is not None:
-            yield from _sample(before[1], parts, others)
+        for (_, key), members in groupby(walk, key=attrgetter("archive", "sample")):
+            parts: dict[str, tuple[Member, bytes | None]] = {}
+            others: list[str] = []
+            for member in members:
+                extension = member.extension
+                if extension in most:
+                    if extension in parts:
+                        raise BadInput(f"{path} has two members named {shortened(member.name)!r}")
+                    wanted = member.is_regular and member.size <= most[extension]
+                    parts[extension] = member, walk.data(member) if wanted else None
+                elif extension.rpartition(".")[2] in _LOOK_LIKE_IMAGES:
+                    others.append(member.name)
+            yield from _sample(place, key, parts, others)
 
 
 def _sample(
-    key: str, parts: dict[str, tuple[Member, bytes | None]], others: list[str]
+    path: Path, key: str, parts: dict[str, tuple[Member, bytes | None]], others: list[str]
 ) -> Iterator[Row]:
     """The record of a sample; or, without an image in it, one for each member that looks so."""
-    member, image = next((parts[kind] for kind in IMAGES if kind in parts), (None, None))
-    if others and member is None:
+    kind = next((kind for kind in IMAGES if kind in parts), None)
+    if others and kind is None:
         for name in others[:1] if parts else others:
             yield key if parts else name, {FLAW: (NO_IMAGE, _why_not(name))}
     elif parts:  # else a directory, or a file that is not part of a pair
-        flaw = "the sample has no image"
-        if member is not None and not member.is_regular:
-            flaw = f"{shortened(member.name)} is a link or a device, not a file"
-        elif member is not None and image is None:
-            flaw = f"{shortened(member.name)} has {member.size} bytes, the limit is {MAX_BYTES}"
-        texts = {kind: _text(kind, *parts[kind]) for kind in TEXTS if kind in parts}
-        record = record_of(texts, image, flaw)
-        if member is not None:
-            record[OFFSET] = member.offset
+        found = {one: _content(one, *part) for one, part in parts.items()}
+        record = record_of(key, found, found.get(kind or "", "the sample has no image"))
+        if kind is not None:
+            record[WHERE] = path, parts[kind][0].offset
         yield key, record
 
 
-def _text(kind: str, member: Member, data: bytes | None) -> tuple[bytes | None, str]:
-    if data is not None or not member.is_regular:
-        return data, f"its .{kind} is not a file"
-    return data, f"it has {member.size} bytes, the limit is {TEXT_BYTES}"
+def _content(kind: str, member: Member, data: bytes | None) -> bytes | str:
+    """The bytes of a member, or why they were not read."""
+    if data is not None:
+        return data
+    if kind in TEXTS and not member.is_regular:
+        return f"its .{kind} is not a file"
+    if not member.is_regular:
+        return f"{shortened(member.name)} is a link or a device, not a file"
+    limit = TEXT_BYTES if kind in TEXTS else MAX_BYTES
+    return f"{shortened(member.name)} has {member.size} bytes, the limit is {limit}"
 
 
-def record_of(
-    texts: Mapping[str, tuple[bytes | None, str]], image: bytes | None, flaw: str
-) -> Record:
-    """The record of a sample: its .json, and with names of their own the other members.
+def record_of(key: str, parts: Mapping[str, bytes | str], image: bytes | str) -> Record:
+    """The record of a sample: the fields of its .json, and what its other members mean.
 
-    `texts` has by extension the bytes, or None and why they were not read; without an image, `flaw`
-    says why.
+    `parts` has by extension the bytes of its texts; as text, there or as `image`, why they were not
+    read.
     """
     read: dict[str, str] = {}
     try:
-        for kind, (data, unread) in texts.items():
-            if data is None:
-                raise ValueError(unread)
-            if data:
+        for kind in TEXTS:
+            data = parts.get(kind)
+            if isinstance(data, bytes) and data:
                 read[kind] = data.decode()
+        if unread := [why for kind in TEXTS if isinstance(why := parts.get(kind), str)]:
+            raise ValueError(unread[0])
         record = _parsed(read.get("json"))
     except (ValueError, RecursionError) as error:
         return {FLAW: (NO_IMAGE, f"cannot read its .txt, .cls or .json: {error}")}
     # The two fields together are img2dataset's: others have a status as well.
     if ERROR in record and (why := failed_download(record.get(STATUS), record[ERROR])):
         return {FLAW: (FAILED_DOWNLOAD, why)}
-    record[TXT], record[CLS] = read.get("txt"), read.get("cls")
-    record[IMAGE] = flaw if image is None else image
+    text, label, listed = read.get("txt"), read.get("cls"), record.get("captions")
+    if text is None:
+        found: Any = _usual(record, "caption")
+    else:
+        # CLIP_benchmark writes one caption per line. img2dataset writes a single caption, line
+        # breaks included, and repeats it in the .json.
+        found = text if isinstance(record.get("caption"), str) else text.split("\n")
+    record[TXT], record[CAPTIONS] = found, listed if isinstance(listed, list) else found
+    record[CLS] = record.get("cls") if label is None else label
+    record[LABEL] = _usual(record, "label") if label is None else label.strip()
+    record[KEY] = text_of(record.get("source_key")) or key
+    record[IMAGE], record[WHY] = (None, image) if isinstance(image, str) else (image, None)
     return record
+
+
+def _usual(record: Record, part: str) -> Any:
+    return next((record[name] for name in USUAL[part] if name in record), None)
 
 
 def failed_download(status: object, error: object) -> str | None:

@@ -31,11 +31,6 @@ class Holdout:
     counted: bool
     most: Fraction | None = None  # share of a task's images that counts may take
 
-    @property
-    def leaves_no_train(self) -> bool:
-        """Whether the shares take all images."""
-        return not self.counted and sum(self.parts.values()) == 1
-
     def split_of(self, sha256: str) -> str:
         """The split of an image; only for parts that are shares."""
         where, end = position(sha256), 0.0

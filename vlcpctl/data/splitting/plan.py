@@ -11,9 +11,10 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.options import options_of
 from vlcpctl.data.sources.find import NamedSource, find_inputs
 from vlcpctl.data.sources.identity import identify, identity_of
-from vlcpctl.data.sources.pairs import Columns, is_unicode, pairs, too_large
+from vlcpctl.data.sources.pairs import Columns, pairs, too_large
 from vlcpctl.data.sources.source import FileLog, Source
 from vlcpctl.data.sources.tars import tar
+from vlcpctl.data.sources.values import is_unicode
 from vlcpctl.data.splitting.holdout import Holdout, parse_holdout, parse_most
 from vlcpctl.data.splitting.labels import LabelsFrom, PredictedLabels, labels_from
 from vlcpctl.data.splitting.leaving_out import (

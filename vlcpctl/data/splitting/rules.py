@@ -24,7 +24,7 @@ from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.core.seeds import generator
 from vlcpctl.core.words import shortened
-from vlcpctl.data.sources.pairs import kept_text
+from vlcpctl.data.sources.values import kept_text
 from vlcpctl.data.tasks.samples import Pair, UnusablePair
 from vlcpctl.files.inputs import MOST_TASKS
 

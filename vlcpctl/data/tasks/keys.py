@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
+from itertools import chain
 from typing import overload
 
 import numpy as np
@@ -147,42 +147,64 @@ def rows_in(sorted_N: Sorted, keys_B: Sorted) -> NDArray[np.int64]:
 class SeenKeys:
     """A growing set of keys of 16 bytes: the latest in a set, the others in sorted runs.
 
-    Two runs of about the same size become one, so that there are few.
+    Two runs of about the same size become one, so that there are few. Nearly every new key has a
+    bit that no key in a run has set, and need not be looked for there.
     """
 
     def __init__(self, latest: int = _LATEST) -> None:
         self._most, self._latest = latest, set[bytes]()
         self._runs: list[list[Sorted]] = [[] for _ in range(_PARTS)]  # the largest first
+        self._count, self._bits = 0, np.zeros(0, np.uint8)
 
     def add_new(self, keys: list[bytes]) -> set[bytes]:
         """Add keys; returns those that were not in the set before."""
         fresh = set(keys) - self._latest
-        if fresh and any(self._runs):
-            ordered = sorted(fresh)
-            new_B = [self._is_new(part, some) for part, some in enumerate(_parts(ordered))]
-            fresh = set(compress(ordered, np.concatenate(new_B)))
+        if fresh and self._count:
+            fresh -= self._in_runs(fresh)
         self._latest |= fresh
         if len(self._latest) > self._most:
-            latest, self._latest = sorted(self._latest), set()
-            for runs, new in zip(self._runs, _parts(latest), strict=True):
-                runs.append(new)
-                while len(runs) > 1 and len(runs[-2]) < 2 * len(runs[-1]):
-                    runs[-2:] = [np.concatenate(runs[-2:])]
-                    runs[-1].sort(kind="stable")  # which merges what is sorted in linear time
+            self._add_run()
         return fresh
 
-    def _is_new(self, part: int, keys_B: Sorted) -> np.ndarray:
-        is_new = np.ones(len(keys_B), dtype=bool)
-        for run in self._runs[part] if len(keys_B) else ():
-            is_new &= rows_in(run, keys_B) < 0
-        return is_new
+    def _in_runs(self, keys: set[bytes]) -> set[bytes]:
+        some = np.frombuffer(b"".join(keys), SORTABLE)
+        place, bit = self._bits_of(some)
+        some = np.sort(some[(self._bits[place] & bit) > 0])
+        found = set[bytes]()
+        for runs, part in zip(self._runs, _parts(some), strict=True):
+            for run in runs if len(part) else ():
+                found.update(map(bytes, part[rows_in(run, part) >= 0].view(f"V{KEY_BYTES}")))
+        return found
+
+    def _add_run(self) -> None:
+        latest = np.sort(np.frombuffer(b"".join(self._latest), SORTABLE))
+        self._count, self._latest = self._count + len(latest), set()
+        for runs, new in zip(self._runs, _parts(latest), strict=True):
+            runs.append(new.copy())
+            while len(runs) > 1 and len(runs[-2]) < 2 * len(runs[-1]):
+                runs[-2:] = [np.concatenate(runs[-2:])]
+                runs[-1].sort(kind="stable")  # which merges what is sorted in linear time
+        if len(self._bits) < self._count:  # 8 to 16 bits for each key
+            self._bits = np.zeros(1 << self._count.bit_length(), np.uint8)
+            for run in chain.from_iterable(self._runs):
+                self._set_bits(run)
+        else:
+            self._set_bits(latest)
+
+    def _set_bits(self, keys_N: Sorted) -> None:
+        for at in range(0, len(keys_N), _ROWS_AT_ONCE):
+            np.bitwise_or.at(self._bits, *self._bits_of(keys_N[at : at + _ROWS_AT_ONCE]))
+
+    def _bits_of(self, keys_N: Sorted) -> tuple[np.ndarray, np.ndarray]:
+        """(N,) the byte with each key's bit, and the bit in it."""
+        first_N = np.ascontiguousarray(keys_N).view(np.uint64)[::2]
+        place_N = (first_N >> np.uint64(3)) & np.uint64(len(self._bits) - 1)
+        return place_N, np.left_shift(1, first_N & np.uint64(7)).astype(np.uint8)
 
 
-def _parts(ordered: list[bytes]) -> list[Sorted]:
-    """The keys by their first bits, each part a copy of its own."""
-    keys = np.array(ordered, SORTABLE)
-    edges = np.searchsorted(keys, np.array(_STARTS, SORTABLE))[1:]
-    return [part.copy() for part in np.split(keys, edges)]
+def _parts(ordered: Sorted) -> list[Sorted]:
+    """Sorted keys by their first bits."""
+    return np.split(ordered, np.searchsorted(ordered, np.array(_STARTS, SORTABLE))[1:])
 
 
 def unhex(texts: pa.StringArray, width: int) -> bytes | None:

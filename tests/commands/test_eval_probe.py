@@ -14,7 +14,7 @@ from support.checkpoints import save_encoder
 from support.commands import eval_probe as run
 from support.eval_rows import rows_in
 
-from vlcpctl.core.errors import BadInput, Diverged, TooManySkipped, UsageError
+from vlcpctl.core.errors import BadInput, Diverged, TooManySkipped
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.evaluation.classification import linear_probe
@@ -170,7 +170,7 @@ def test_data_that_cannot_be_probed_is_refused(place: Path, tmp_path: Path) -> N
     some = labelled("a", "b", None)
     for data, how, kind, word in (
         (labelled(None), {}, BadInput, "'vlcpctl split'"),
-        (labelled("a"), {}, UsageError, "one class"),
+        (labelled("a"), {}, BadInput, "one class"),
         (some, {"strength": 1e-2}, TooManySkipped, "2 of 6"),
         (labelled("a", "b"), {"held_out": 1e-6}, BadInput, "held out"),
         (first(place), {"split": "val"}, BadInput, "'val'"),

@@ -18,7 +18,7 @@ from vlcpctl.evaluation.classification.probe import LinearProbe
 from vlcpctl.evaluation.classification.zeroshot import Zeroshot
 from vlcpctl.evaluation.evaluator import Evaluator
 from vlcpctl.evaluation.retrieval.evaluator import Retrieval
-from vlcpctl.evaluation.spatial.evaluator import Spatial
+from vlcpctl.evaluation.spatial import Spatial
 from vlcpctl.files.finished import already_made
 from vlcpctl.files.outputs import new_file
 from vlcpctl.files.rows import is_row_file

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vlcpctl.evaluation.embedding_cache import Cached, EmbeddingCache, prune, samples_of
+from vlcpctl.evaluation.embedding_cache import EmbeddingCache, prune, samples_of
 from vlcpctl.files.outputs import Output
 
 VECTORS = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -16,7 +16,7 @@ KEY = {"of": "something", "number": 1, "checkpoint": "a"}
 def stored(directory: Path, key: dict[str, object] = KEY) -> Path:
     cache = EmbeddingCache(directory)
     before = set(directory.glob("*/*"))
-    cache.put(key, Cached(VECTORS, ["key 0", "key 1"], {"b": 1, "a": [2]}))
+    cache.put(key, VECTORS, ["key 0", "key 1"], {"b": 1, "a": [2]})
     (entry,) = {*directory.glob("*/*")} - before
     return entry
 
@@ -25,12 +25,13 @@ def test_what_is_stored_is_found_mapped_and_aligned(tmp_path: Path) -> None:
     entry = stored(tmp_path)
     found = EmbeddingCache(tmp_path).get(KEY)
     assert found is not None
-    assert isinstance(found.embeddings, np.memmap)
+    vectors, facts = found
+    assert isinstance(vectors, np.memmap)
     # Products of vectors at other addresses may differ in the last bits.
-    assert found.embeddings.ctypes.data % 64 == 0
-    assert np.array_equal(found.embeddings, VECTORS)
-    assert found.facts == {"b": 1, "a": [2]}
-    assert samples_of(entry) == list(found.samples) == ["key 0", "key 1"]
+    assert vectors.ctypes.data % 64 == 0
+    assert np.array_equal(vectors, VECTORS)
+    assert facts == {"b": 1, "a": [2]}
+    assert samples_of(entry) == ["key 0", "key 1"]
     assert EmbeddingCache(tmp_path).get({**KEY, "number": 2}) is None
 
 

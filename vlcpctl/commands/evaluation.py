@@ -122,7 +122,7 @@ class Evaluate(Quiet):
             return
         planned = [row for session in sessions for row in session.rows]
         has = out is not None and has_rows(out, planned, force=self.force)
-        has_more = evaluator.ranks is not None or any(map(evaluator.more, sessions))
+        has_more = evaluator.ranks is not None or any(one.embeddings for one in sessions)
         if out is not None and has and not has_more:
             rows = self._read()
             drop_parts(out)

@@ -58,7 +58,7 @@ class SpatialReport(Evaluate, Stored):
 
     def evaluator(self) -> Evaluator:
         from vlcpctl.data.tasks.task import open_task
-        from vlcpctl.evaluation.spatial.evaluator import Spatial
+        from vlcpctl.evaluation.spatial import Spatial
 
         return self.made(
             Spatial,

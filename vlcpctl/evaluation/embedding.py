@@ -5,8 +5,9 @@ The batches are shared by the processes of a pool, and by shards; a batch is nev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,35 +17,38 @@ from vlcpctl.core.console import progress
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.eval_batches import EvalImages, read_views
 from vlcpctl.data.precomputed.store import VectorFile, write_vectors
-from vlcpctl.distributed.pool import Compute
-from vlcpctl.evaluation.embedding_cache import Cached, Key
+from vlcpctl.evaluation.embedding_cache import Key
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.samples import Samples
 from vlcpctl.evaluation.search.galleries import Embeddings
 from vlcpctl.evaluation.search.vectors import AnyVectors, Gathered, Vectors
 from vlcpctl.files.ids import content_id
+from vlcpctl.files.parts import Result
 from vlcpctl.models.embed import image_vectors, pair_vectors, require_finite, text_vectors
 from vlcpctl.models.encoders import Encoder
 
-Batch = tuple[Vectors, dict[int, str]]  # (B, D), and why things of it are left out, by number
+Flaws = Mapping[int, str]  # why things have no embedding, by their number among all
+Batch = tuple[Vectors, Flaws]  # (B, D) of those that have one
+Read = Callable[[Encoder, Sequence[int]], Iterator[Tensor]]  # batches (B, H, W, 3) of bytes
 
 
 class Embedded(NamedTuple):
-    """Embeddings (N, D) float32, and why further things have none, by their number among all."""
+    """Embeddings (N, D) float32, and why further things have none."""
 
     vectors: AnyVectors
-    flaws: Mapping[int, str]
+    flaws: Flaws
 
 
 @dataclass(frozen=True)
 class Things:
     """`count` things of one `kind` to embed: `batches` computes those with some numbers.
 
-    `what` names the model and the data in messages; `samples` are the keys of what the things are
-    of. With `skips`, those that cannot be read are left out; without `caches`, the cache is not
-    asked.
+    `about` identifies them in the cache, where the checkpoint and the arithmetic come to it; `what`
+    names the data in messages; `samples` are the keys of what the things are of. With `skips`,
+    those that cannot be read are left out; without `caches`, the cache is not asked.
     """
 
+    about: Mapping[str, Any]
     batches: Callable[[range], Iterator[Batch]]
     count: int
     what: str
@@ -62,19 +66,20 @@ def embed(session: Session, samples: Samples) -> Embeddings:
     """
 
     def embed_it() -> Embeddings:
-        slug, keys, view = samples.task.slug, samples.split.keys, session.encoder.transform
+        slug, keys = samples.task.slug, samples.split.keys
         images, texts = samples.captioned.images, samples.captioned.texts
-        what, data, split = f"{session.checkpoint} on {slug}", samples.task.content, samples.name
-        firsts, own = [keys[row] for row in images.first_D.tolist()], keys[: len(samples)]
-        of_images = images_of(data, split, firsts, view)
-        work = ImageBatches.of(session, samples, images.first_D, of_images)
-        each_image = Things(_plain(session, work), len(images.names), what, "images", firsts)
-        each_text = texts_of(session, texts.names, what, "texts", own)
+        data, split, own = samples.task.content, samples.name, keys[: len(samples)]
+        firsts = [keys[row] for row in images.first_D.tolist()]
+        about = images_of(data, split, firsts, session.encoder.transform)
+        work = partial(_images, _read(session, samples, images.first_D, about))
+        batches = partial(session.results, work)
+        each_image = Things(about, batches, len(images.names), slug, "images", firsts)
+        each_text = texts_of(
+            session, texts.names, _of("texts", data, split, own), slug, "texts", own
+        )
         with session.timed("embed", task=slug, images=each_image.count, texts=each_text.count):
-            return Embeddings(
-                embedded(session, of_images, each_image).vectors,
-                embedded(session, _of("texts", data, split, own), each_text).vectors,
-            )
+            found = (embedded(session, one).vectors for one in (each_image, each_text))
+            return Embeddings(*found)
 
     return session.once(samples, embed_it)
 
@@ -84,32 +89,35 @@ def fuse(session: Session, samples: Samples) -> AnyVectors:
 
     def fuse_it() -> AnyVectors:
         slug, pairs = samples.task.slug, samples.classified.pairs
-        encoder, keys = session.fusion_encoder, samples.split.keys
+        keys, size = samples.split.keys, session.evaluator.batch_size
         firsts = [keys[row] for row in pairs.first_D.tolist()]
         about = _of("pairs", samples.task.content, samples.name, firsts)
-        about |= {"transform": encoder.transform.facts()}
-        texts = text_batches([pair[1] for pair in pairs.names], session.evaluator.batch_size)
-        work = PairBatches(ImageBatches.of(session, samples, pairs.first_D, about), texts)
-        what = f"{session.checkpoint} on {slug} ({samples.name})"
-        things = Things(_plain(session, work), len(pairs.names), what, "pairs", firsts)
+        about |= {"transform": session.encoder.transform.facts()}
+        texts = [pair[1] for pair in pairs.names]
+        work = partial(_pairs, _read(session, samples, pairs.first_D, about), texts, size)
+        batches = partial(session.results, work)
+        what = f"{slug} ({samples.name})"
+        things = Things(about, batches, len(texts), what, "pairs", firsts)
         with session.timed("embed", task=slug, split=samples.name, pairs=things.count):
-            return embedded(session, about, things).vectors
+            return embedded(session, things).vectors
 
     return session.once(samples, fuse_it)
 
 
 def texts_of(
     session: Session,
-    texts: Sequence[Any],
+    texts: Sequence[str],
+    about: Mapping[str, Any],
     what: str,
     kind: str,
     samples: Sequence[str] = (),
-    *,
-    caches: bool = True,
 ) -> Things:
-    """Texts to embed by the checkpoint of a session."""
-    work = text_batches(texts, session.evaluator.batch_size)
-    return Things(_plain(session, work), len(texts), what, kind, samples, caches=caches)
+    """Texts to embed by the checkpoint of a session; the cache is not asked for those of no data.
+
+    See `Things`.
+    """
+    batches = partial(session.results, partial(_texts, texts, session.evaluator.batch_size))
+    return Things(about, batches, len(texts), what, kind, samples, caches=bool(samples))
 
 
 def images_of(
@@ -127,66 +135,78 @@ def _of(what: str, data: str, split: str, samples: Sequence[str]) -> dict[str, A
     return {"what": what, "data": data, "split": split, "samples": content_id(list(samples))}
 
 
-def _plain(
-    session: Session, compute: Compute[Encoder, Vectors]
-) -> Callable[[range], Iterator[Batch]]:
-    """The batches of items of which none is left out."""
-    return lambda numbers: ((part, {}) for part in session.results(compute, numbers))
+def _read(session: Session, samples: Samples, rows: np.ndarray, about: Mapping[str, Any]) -> Read:
+    """What reads batches of the images at these rows, which `about` identifies."""
+    evaluator = session.evaluator
+    images = EvalImages(samples.split, rows, session.encoder.transform, evaluator.batch_size)
+    images.kept = evaluator.kept(about)
+    return partial(_views, images, evaluator.worker_count)
 
 
-def embedded(session: Session, about: Mapping[str, Any], things: Things) -> Embedded:
-    """Things embedded by the checkpoint of a session; `about` identifies them among all.
+# What a pool computes: pickled functions of a model and the numbers of batches.
+
+
+def _views(
+    images: EvalImages, workers: int, encoder: Encoder, numbers: Sequence[int]
+) -> Iterator[Tensor]:
+    return read_views(images, workers, numbers, pins=encoder.device.type == "cuda")
+
+
+def _images(read: Read, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Batch]:
+    yield from ((part, {}) for part in image_vectors(encoder, read(encoder, numbers)))
+
+
+def _texts(
+    texts: Sequence[str], size: int, encoder: Encoder, numbers: Sequence[int]
+) -> Iterator[Batch]:
+    batches = (list(texts[number * size :][:size]) for number in numbers)
+    yield from ((part, {}) for part in text_vectors(encoder, batches))
+
+
+def _pairs(
+    read: Read, texts: Sequence[str], size: int, encoder: Encoder, numbers: Sequence[int]
+) -> Iterator[Batch]:
+    assert encoder.family == "fusion"  # the plan has refused any other
+    batches = (list(texts[number * size :][:size]) for number in numbers)
+    both = zip(read(encoder, numbers), batches, strict=True)
+    yield from ((part, {}) for part in pair_vectors(encoder, both))
+
+
+def embedded(session: Session, things: Things) -> Embedded:
+    """Things embedded by the checkpoint of a session.
 
     They are read from the cache if it has them, else from shards or computed, and stored there. A
     shard stores its share, and returns nothing. Raises Diverged for non-finite embeddings.
     """
     evaluator = session.evaluator
-    of_model = {"checkpoint": session.manifest.content, **about}
+    cache = evaluator.cache if things.caches else None
+    stored = None if cache is None else cache.get(key_in_cache(session, things.about))
+    found = None
+    # Labelled images that cannot be decoded are left out there; here they may be refused.
+    if stored is not None and (things.skips or not stored[1]):
+        vectors, facts = stored
+        found = Embedded(vectors, {int(row): why for row, why in facts.get("flaws", ())})
     if evaluator.embeds_share:
-        _keep_share(session, of_model, about, things)
+        _keep_share(session, things, found)
         return Embedded(_none(session), {})
-    found = _stored(session, about, things)
     if found is not None:
         return found
-    if evaluator.shards is None:
-        found = _computed(session, things)
-    else:
-        found = _joined(session, of_model, things)
-    if evaluator.cache is not None and things.caches and not evaluator.searches_share:
+    shards = evaluator.shards
+    found = _computed(session, things) if shards is None else _joined(session, things)
+    if cache is not None and (shards is None or shards.index is None):
         facts = {"flaws": [[row, why] for row, why in found.flaws.items()]} if found.flaws else {}
-        evaluator.cache.put(
-            key_in_cache(session, about), Cached(found.vectors[:], things.samples, facts)
-        )
+        cache.put(key_in_cache(session, things.about), found.vectors[:], things.samples, facts)
     return found
 
 
 def _computed(session: Session, things: Things) -> Embedded:
-    numbers = range(-(-things.count // session.evaluator.batch_size))
-    flaws: dict[int, str] = {}
-    parts = []
-    for part, bad in _batches(session, things, numbers):
+    parts, flaws = [], dict[int, str]()
+    for part, bad in _batches(session, things, range(_count(session, things))):
         parts.append(part)
         flaws |= bad
-    found = _without(np.concatenate(parts) if parts else _none(session), flaws)
-    require_finite(found[:], f"{things.what}, {things.kind}")
+    found = np.concatenate(parts) if parts else _none(session)
+    _require_finite(session, things, found)
     return Embedded(found, flaws)
-
-
-def _without(vectors_ND: AnyVectors, flaws: Iterable[int]) -> AnyVectors:
-    kept = np.setdiff1d(np.arange(len(vectors_ND)), list(flaws))
-    return vectors_ND if len(kept) == len(vectors_ND) else vectors_ND[kept]
-
-
-def _stored(session: Session, about: Mapping[str, Any], things: Things) -> Embedded | None:
-    """What the cache has; None if it has nothing of this, or there is none."""
-    cache = session.evaluator.cache
-    if cache is None or not things.caches:
-        return None
-    found = cache.get(key_in_cache(session, about))
-    # Labelled images that cannot be decoded are left out there; here they may be refused.
-    if found is None or (found.facts and not things.skips):
-        return None
-    return Embedded(found.embeddings, {int(row): why for row, why in found.facts.get("flaws", ())})
 
 
 def key_in_cache(session: Session, about: Mapping[str, Any]) -> Key:
@@ -194,131 +214,80 @@ def key_in_cache(session: Session, about: Mapping[str, Any]) -> Key:
     return {"checkpoint": session.manifest.content, **session.evaluator.numeric(), **about}
 
 
-def _keep_share(
-    session: Session, of_model: Mapping[str, Any], about: Mapping[str, Any], things: Things
-) -> None:
+def _in_shards(session: Session, things: Things) -> dict[str, Any]:
+    return {"checkpoint": session.manifest.content, **things.about}
+
+
+def _keep_share(session: Session, things: Things, stored: Embedded | None) -> None:
     """Store what a shard has of the things, from the cache or computed."""
     shards, size = session.evaluator.shards, session.evaluator.batch_size
     assert shards is not None
-    count = -(-things.count // size)
+    about, count = _in_shards(session, things), _count(session, things)
 
-    def results(numbers: range) -> Iterator[tuple[Vectors, dict[int, str]]]:
-        stored = _stored(session, about, things)
+    def results(numbers: range) -> Iterator[Batch]:
         if stored is None:
             for part, bad in _batches(session, things, numbers):
-                require_finite(part, f"{things.what}, {things.kind}")
+                _require_finite(session, things, part)
                 yield part, bad
             return
-        whole = np.zeros((things.count, session.encoder.width), np.float32)
-        whole[np.setdiff1d(np.arange(things.count), list(stored.flaws))] = stored.vectors[:]
+        kept = np.setdiff1d(np.arange(things.count), list(stored.flaws))
         for number in numbers:
             rows = range(number * size, min((number + 1) * size, things.count))
-            bad = {row: stored.flaws[row] for row in rows if row in stored.flaws}
-            yield whole[rows.start : rows.stop], bad
+            own = slice(*np.searchsorted(kept, [rows.start, rows.stop]))
+            yield (
+                stored.vectors[own],
+                {row: stored.flaws[row] for row in rows if row in stored.flaws},
+            )
 
     if things.skips:
-        shards.keep_arrays(
-            of_model,
-            count,
-            lambda numbers: (
-                (part, np.array([*bad], np.int64), np.array([*bad.values()], np.str_))
-                for part, bad in results(numbers)
-            ),
-        )
+
+        def arrays(numbers: range) -> Iterator[Result]:
+            for part, bad in results(numbers):
+                yield part, np.array([*bad], np.int64), np.array([*bad.values()], np.str_)
+
+        shards.keep_arrays(about, count, arrays)
         return
     share = shards.share(count)
     rows = max(0, min(share.stop * size, things.count) - share.start * size)
     shape = rows, session.encoder.width
     vectors = (part for part, _ in results(share))
-    shards.keep_share(
-        of_model, ".npy", lambda file: write_vectors(file, vectors, shape, np.float32)
-    )
+    shards.keep_share(about, ".npy", lambda file: write_vectors(file, vectors, shape, np.float32))
 
 
-def _joined(session: Session, of_model: Mapping[str, Any], things: Things) -> Embedded:
+def _joined(session: Session, things: Things) -> Embedded:
     """What all shards have stored, mapped if nothing is left out."""
-    shards = session.evaluator.shards
+    shards, about = session.evaluator.shards, _in_shards(session, things)
     assert shards is not None
     if not things.skips:
-        files = shards.files(of_model)
+        files = shards.files(about)
         mapped = [(VectorFile(file, np.float32).mapped(), None) for file in files]
         return Embedded(Gathered(mapped), {})
     parts, flaws = [_none(session)], dict[int, str]()
-    for part, rows, whys in shards.arrays(
-        of_model, -(-things.count // session.evaluator.batch_size)
-    ):
+    for part, rows, whys in shards.arrays(about, _count(session, things)):
         parts.append(part)
         flaws |= dict(zip(rows.tolist(), whys.tolist(), strict=True))
-    return Embedded(_without(np.concatenate(parts), flaws), flaws)
+    return Embedded(np.concatenate(parts), flaws)
 
 
 def _batches(session: Session, things: Things, numbers: range) -> Iterator[Batch]:
     """The batches with these numbers, with progress."""
     size = session.evaluator.batch_size
     count = max(min(numbers.stop * size, things.count) - numbers.start * size, 0)
-    with progress(f"{things.what}: {things.kind}", count, things.kind) as bar:
+    what = f"{session.checkpoint} on {things.what}: {things.kind}"
+    with progress(what, count, things.kind) as bar:
         for part, bad in things.batches(numbers):
             yield part, bad
-            bar.advance(len(part))
+            bar.advance(len(part) + len(bad))
+
+
+def _require_finite(session: Session, things: Things, part: Vectors) -> None:
+    require_finite(part, f"{session.checkpoint} on {things.what}, {things.kind}")
+
+
+def _count(session: Session, things: Things) -> int:
+    """The number of batches."""
+    return -(-things.count // session.evaluator.batch_size)
 
 
 def _none(session: Session) -> Vectors:
     return np.empty((0, session.encoder.width), dtype=np.float32)
-
-
-@dataclass(frozen=True)
-class ImageBatches:
-    """Embeds batches of images: (B, D) float32 each."""
-
-    images: EvalImages
-    workers: int
-
-    @classmethod
-    def of(
-        cls, session: Session, samples: Samples, rows: np.ndarray, about: Mapping[str, Any]
-    ) -> ImageBatches:
-        """The images of samples at these rows, which `about` identifies."""
-        evaluator, view = session.evaluator, session.encoder.transform
-        images = EvalImages(samples.split, rows, view, evaluator.batch_size)
-        images.kept = evaluator.kept(about)
-        return cls(images, evaluator.worker_count)
-
-    def __call__(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Vectors]:
-        """Raises BadInput if an image cannot be read or decoded."""
-        yield from image_vectors(encoder, self.read(encoder, numbers))
-
-    def read(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Tensor]:
-        """The batches of images, (B, H, W, 3) bytes each, pinned for a GPU."""
-        pins = encoder.device.type == "cuda"
-        return read_views(self.images, self.workers, numbers, pins=pins)
-
-
-@dataclass(frozen=True)
-class TextBatches:
-    """Embeds batches of texts, by their numbers: (B, D) float32 each."""
-
-    batches: Sequence[list[str]]
-
-    def __call__(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Vectors]:
-        yield from text_vectors(encoder, (self.batches[number] for number in numbers))
-
-
-@dataclass(frozen=True)
-class PairBatches:
-    """Fuses batches of images with batches of texts: (B, C) float32 each."""
-
-    images: ImageBatches
-    texts: TextBatches
-
-    def __call__(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Vectors]:
-        """Raises BadInput if an image cannot be read or decoded."""
-        assert encoder.family == "fusion"
-        texts = (self.texts.batches[number] for number in numbers)
-        images = self.images.read(encoder, numbers)
-        yield from pair_vectors(encoder, zip(images, texts, strict=True))
-
-
-def text_batches(texts: Sequence[str], size: int) -> TextBatches:
-    """Batches of `size` texts in their order; the last may have fewer."""
-    starts = range(0, len(texts), size)
-    return TextBatches([list(texts[start : start + size]) for start in starts])

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -32,15 +31,7 @@ EMBEDDINGS, SAMPLES = "embeddings.npy", "samples.parquet"
 _COLUMNS = pa.schema([pa.field("key", pa.string(), nullable=False)])
 
 Key = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Cached:
-    """Embeddings (N, D) float32, keys of their samples, and facts that are stored with them."""
-
-    embeddings: np.ndarray
-    samples: Sequence[str]
-    facts: Mapping[str, Any] = field(default_factory=dict)
+Facts = Mapping[str, Any]
 
 
 @final
@@ -61,8 +52,8 @@ class EmbeddingCache:
                 with suppress(OutputExists, OSError), output.locked(wait_s=0):
                     pass
 
-    def get(self, key: Key) -> Cached | None:
-        """The embeddings of a key; None if they are not stored.
+    def get(self, key: Key) -> tuple[np.ndarray, Facts] | None:
+        """The embeddings (N, D) of a key, and facts about them; None if they are not stored.
 
         An entry that is damaged is not used: a warning names it.
         """
@@ -72,23 +63,24 @@ class EmbeddingCache:
         try:
             manifest = read_manifest(place, KIND)
             verify_files(place, manifest["digests"], use_cache=False)
-            mapped = VectorFile(place / EMBEDDINGS, np.float32).mapped()
-            return Cached(mapped, samples_of(place), manifest["facts"])
+            return VectorFile(place / EMBEDDINGS, np.float32).mapped(), manifest["facts"]
         except BadInput as error:
             warn(f"{error}; computing the embeddings again")
             return None
 
-    def put(self, key: Key, found: Cached) -> None:
-        """Store embeddings; a directory that cannot be written to is named in a warning, once."""
+    def put(self, key: Key, vectors: np.ndarray, samples: Sequence[str], facts: Facts) -> None:
+        """Store embeddings (N, D) float32, the keys of their samples, and facts about them.
+
+        A directory that cannot be written to is named in a warning, once.
+        """
         place = self._place(key)
         try:
             with rewriting(place) as entry:
                 entry.mkdir()
-                shape = found.embeddings.shape
-                write_vectors(entry / EMBEDDINGS, [found.embeddings], shape, np.float32)
-                table = pa.table([pa.array(found.samples, pa.string())], schema=_COLUMNS)
+                write_vectors(entry / EMBEDDINGS, [vectors], vectors.shape, np.float32)
+                table = pa.table([pa.array(samples, pa.string())], schema=_COLUMNS)
                 _samples(entry).write(table, {}, 0)
-                about = {"facts": found.facts, "digests": digests_of(entry)}
+                about = {"facts": facts, "digests": digests_of(entry)}
                 write_manifest(entry, KIND, key, place.name, about)
         except OutputExists:  # another process stores the same
             return

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from vlcpctl import __version__
 from vlcpctl.checkpoints.manifest import CheckpointManifest
@@ -30,7 +30,6 @@ from vlcpctl.files.parts import MissingShard, Parts, Result, refuse_parts
 if TYPE_CHECKING:  # they import torch
     from vlcpctl.data.loading.eval_batches import Kept
     from vlcpctl.models.encoders import Encoder, SavedEncoder
-    from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 
 FP32 = "fp32"
 _SHARE = 4  # of free memory, views of images take one part in so many
@@ -62,14 +61,12 @@ class Evaluator(ABC):
     nproc: int = 1  # processes that embed
     embedding_cache: Path | None = None
 
-    queries: ClassVar[str] = "query"  # what --save-ranks has a row for
-
     # What is open while rows are measured.
     pool: Pool = field(default=ALONE, init=False)
     cache: EmbeddingCache | None = field(default=None, init=False)
     note: Note = field(default_factory=lambda: lambda _: None, init=False)
     ranks: RankFile | None = field(default=None, init=False)  # those still to be saved
-    is_embedded: bool = field(default=False, init=False)  # so that a shard searches
+    embeds_share: bool = field(default=False, init=False)  # of a shard
     _room: int = field(default=0, init=False)  # bytes of views of images that a process keeps
 
     @abstractmethod
@@ -86,14 +83,6 @@ class Evaluator(ABC):
     def finish(self, session: Session) -> None:
         """Called after the last row of a checkpoint; does nothing unless overridden."""
         return
-
-    def line(self, session: Session, row: Row) -> str:
-        """A row as a line of the plan."""
-        return f"{session.label}: {row.fields['task']}"
-
-    def more(self, session: Session) -> Path | None:
-        """What is still to be made of a checkpoint besides rows; nothing unless overridden."""
-        return None
 
     def embedded(self) -> dict[str, Any]:
         """The identity of what shards embed."""
@@ -131,20 +120,6 @@ class Evaluator(ABC):
             raise UsageError(f"--tf32 has no effect with --precision {self.precision}")
         usual = {"precision": FP32, "tf32": False}
         return {name: vars(self)[name] for name in usual if vars(self)[name] != usual[name]}
-
-    @property
-    def embeds_share(self) -> bool:
-        """Whether this is a shard that embeds its share."""
-        return self._has_share and not self.is_embedded
-
-    @property
-    def searches_share(self) -> bool:
-        """Whether this is a shard that searches its share."""
-        return self._has_share and self.is_embedded
-
-    @property
-    def _has_share(self) -> bool:
-        return self.shards is not None and self.shards.index is not None
 
     @property
     def worker_count(self) -> int:
@@ -199,7 +174,7 @@ class Evaluator(ABC):
 class Session:
     """A checkpoint of an evaluation: its rows, what was computed with it, and how to compute more.
 
-    Rows may compare it with an earlier checkpoint, `before`.
+    `embeddings` is the directory where its embeddings are still to be saved, if any.
     """
 
     def __init__(
@@ -208,10 +183,10 @@ class Session:
         checkpoint: Path,
         manifest: CheckpointManifest,
         rows: Sequence[Row] = (),
-        before: Path | None = None,
     ) -> None:
         self.evaluator, self.checkpoint, self.manifest = evaluator, checkpoint, manifest
-        self.rows, self.before = rows, before
+        self.rows = rows
+        self.embeddings: Path | None = None
         self._kept: dict[Hashable, Any] = {}
 
     @property
@@ -228,13 +203,6 @@ class Session:
     def encoder(self) -> Encoder:
         """The model of the checkpoint in eval mode on the device, loaded at first use."""
         return self.evaluator.pool.load(self._source, self.evaluator.device)
-
-    @property
-    def fusion_encoder(self) -> FusionEncoder:
-        """The model as a fusion model; the plan has refused any other."""
-        encoder = self.encoder
-        assert encoder.family == "fusion"
-        return encoder
 
     @property
     def _source(self) -> SavedEncoder:
@@ -290,11 +258,15 @@ def plan_lines(evaluator: Evaluator, sessions: Iterable[Session]) -> Iterator[st
     if (several := len(evaluator.checkpoints)) > 1:
         yield f"images decoded once for {several} checkpoints, within 1/{_SHARE} of free memory"
     for session in sessions:
-        yield from (evaluator.line(session, row) for row in session.rows)
-        if (more := evaluator.more(session)) is not None:
-            yield f"{session.label}: embeddings to {more}"
+        for row in session.rows:
+            about, since = row.fields, row.fields.get("since")
+            then = f" since {since['run']} step {since['step']}" if since else ""
+            tasks = ", ".join(about["tasks"])
+            yield f"{session.label}{then}: {about['gallery']} gallery of {tasks}"
+        if session.embeddings is not None:
+            yield f"{session.label}: embeddings to {session.embeddings}"
     if evaluator.ranks is not None:
-        yield f"ranks of every {evaluator.queries} to {evaluator.ranks.out}"
+        yield f"ranks to {evaluator.ranks.out}"
 
 
 def evaluate(evaluator: Evaluator, sessions: Sequence[Session]) -> Iterator[dict[str, Any]]:
@@ -327,13 +299,14 @@ def shards_before_rows(evaluator: Evaluator, sessions: Sequence[Session]) -> boo
         shards.check(identity, numeric)
         return True
     with shards.claimed(identity, numeric), evaluator.started():
+        evaluator.embeds_share = True
         for session in sessions:
             evaluator.embed(session)
             session.drop()
         was_complete = shards.complete()
         say(f"{shards.out}: shard {shards.index} of {shards.count} is complete")
         if was_complete:
-            evaluator.is_embedded = True
+            evaluator.embeds_share = False
             try:
                 has_searched = [evaluator.search(session) for session in sessions]
             except MissingShard as error:

@@ -66,7 +66,23 @@ class RunCheckpoint:
 
     def steps(self, places: Sequence[TaskPlace]) -> list[int | None]:
         """The step of each task in the stream of the run; None for data outside of it."""
-        return steps_of(self.chain, places)
+        learned = _learned(self.chain)
+        steps = [learned.get(_learned_id(learned, place) or "") for place in places]
+        offsets = _offsets(self.chain, learned, places)
+        taken = {step for step in learned.values() if step is not None}
+        found: dict[int, int] = {}  # the number of each future task by its step
+        for number, place in enumerate(places):
+            offset = offsets.get(place.stream)
+            if _learned_id(learned, place) or place.step is None or offset is None:
+                continue
+            step = place.step + offset
+            if step < 0 or step in taken:  # the run has learned another task in its place
+                continue
+            if step not in found or place.stream == self.chain.stream:
+                found[step] = number
+        for step, number in found.items():
+            steps[number] = step
+        return steps
 
     @property
     def digits(self) -> int:
@@ -82,27 +98,6 @@ def run_checkpoints(manifests: Sequence[CheckpointManifest]) -> list[RunCheckpoi
         RunCheckpoint(one, _chain_of(one, manifests, starts), start)
         for one, start in zip(manifests, starts, strict=True)
     ]
-
-
-def steps_of(chain: CheckpointManifest, places: Sequence[TaskPlace]) -> list[int | None]:
-    """The step of each task in the stream of a run, given its last checkpoint; None if outside."""
-    learned = _learned(chain)
-    steps = [learned.get(_learned_id(learned, place) or "") for place in places]
-    offsets = _offsets(chain, learned, places)
-    taken = {step for step in learned.values() if step is not None}
-    found: dict[int, int] = {}  # the number of each future task by its step
-    for number, place in enumerate(places):
-        offset = offsets.get(place.stream)
-        if _learned_id(learned, place) or place.step is None or offset is None:
-            continue
-        step = place.step + offset
-        if step < 0 or step in taken:  # the run has learned another task in its place
-            continue
-        if step not in found or place.stream == chain.stream:
-            found[step] = number
-    for step, number in found.items():
-        steps[number] = step
-    return steps
 
 
 def _learned(chain: CheckpointManifest) -> dict[str, int | None]:

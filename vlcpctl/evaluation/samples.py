@@ -10,6 +10,13 @@ from vlcpctl.data.tasks.task import Split, Task
 from vlcpctl.evaluation.search.galleries import Captioned, Classified, Distinct
 
 
+def require_split(task: Task, split: str) -> None:
+    """Raise BadInput for a task without samples in a split."""
+    if not task.counts.get(split):
+        known = ", ".join(name for name, count in task.counts.items() if count)
+        raise BadInput(f"{task.path} has no split {split!r} (it has: {known}); see --split")
+
+
 @final
 class Samples:
     """The samples of a split; with a limit only the first, with `lowest` those with lowest keys."""

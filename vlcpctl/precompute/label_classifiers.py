@@ -17,7 +17,7 @@ from vlcpctl.data.classification import benchmarks
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES, prompts_of, read_templates
 from vlcpctl.data.images.transforms import eval_view
 from vlcpctl.data.splitting.labels import Classifier, LabelsFrom
-from vlcpctl.evaluation.classification.class_vectors import class_vectors
+from vlcpctl.evaluation.classification.labelled_sets import class_vectors
 from vlcpctl.models import encoders
 from vlcpctl.models.embed import embed_images, require_finite
 from vlcpctl.models.encoders import Encoder, NewModelOptions

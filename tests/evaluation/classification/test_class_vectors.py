@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vlcpctl.evaluation.classification.class_vectors import class_embeddings
+from vlcpctl.evaluation.classification.labelled_sets import class_embeddings
 
 
 @given(st.integers(0, 10**6))

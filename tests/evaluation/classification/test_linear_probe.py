@@ -123,4 +123,4 @@ def test_a_fit_that_diverged_is_known_and_hits_nothing() -> None:
 
 
 def test_classes_without_images_get_no_place() -> None:
-    assert number_of(np.array([4, 1, 1]), 6).tolist() == [-1, 0, -1, -1, 1, -1]
+    assert number_of(np.array([4, 1, 1]), 6, "").tolist() == [-1, 0, -1, -1, 1, -1]

@@ -24,7 +24,7 @@ GALLERIES = sorted({name.split("/")[1] for name in ARRAYS.files if name.startswi
 def together(vectors: np.ndarray, classes: np.ndarray) -> ClassSearch:
     """Every item is a query among all others."""
     unit = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    return ClassSearch(unit, unit, classes, classes, np.arange(len(unit)))
+    return ClassSearch.of(unit, unit, classes, classes, np.arange(len(unit)))
 
 
 def of_the_authors(name: str) -> ClassSearch:
@@ -37,7 +37,7 @@ def of_the_authors(name: str) -> ClassSearch:
     itself = np.array([rows.get(one, -1) for one in asked])
     # A search of the unit vectors with a row of scores finds these very scores.
     units = np.eye(len(ids), dtype=np.float32)
-    return ClassSearch(ARRAYS[f"map/{name}/scores"], units, class_Q, class_G, itself)
+    return ClassSearch.of(ARRAYS[f"map/{name}/scores"], units, class_Q, class_G, itself)
 
 
 def found_in(search: ClassSearch, variant: str = DEFAULT_VARIANT) -> dict[str, Any]:

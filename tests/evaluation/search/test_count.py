@@ -146,7 +146,7 @@ def test_a_collapsed_model_hits_nothing() -> None:
     found = ranks(searched(same, same, [[row] for row in range(300)]), "cpu", TOP)
     assert [set(one[0].tolist()) for one in found] == [{TOP}, {0}]
     one, classes = unit(same), np.arange(300) // 100
-    both = ClassSearch(one, one, classes, classes, np.arange(300))
+    both = ClassSearch.of(one, one, classes, classes, np.arange(300))
     worst, best = hits(both, "cpu", TOP, range(300))
     assert not worst.any()
     assert best.all()
@@ -291,10 +291,10 @@ def class_crowd(seed: int, spread: float, *, size: int = 300, inside: bool = Tru
     classes = np.minimum(random.geometric(0.15, size), 20)
     rows = random.permutation(size)[:60]
     if inside:
-        return ClassSearch(gallery[rows], gallery, classes[rows], classes, rows)
+        return ClassSearch.of(gallery[rows], gallery, classes[rows], classes, rows)
     asked = unit(gallery[:60] + spread * random.standard_normal(gallery[:60].shape))
     outside = np.full(len(asked), -1)
-    return ClassSearch(asked, gallery, random.integers(1, 25, len(asked)), classes, outside)
+    return ClassSearch.of(asked, gallery, random.integers(1, 25, len(asked)), classes, outside)
 
 
 def lists_by_definition(search: ClassSearch, top: int, band: float) -> list[list[bool]]:
@@ -328,13 +328,13 @@ def test_hits_are_those_of_the_full_matrix(spread: float, *, inside: bool) -> No
 
 def test_a_tie_puts_the_wrong_item_first_and_the_query_is_in_no_place() -> None:
     gallery = unit([[1, 0], [1, 0], [1, 3e-3], [1, 0.5], [1, 1.0]])
-    search = ClassSearch(
+    search = ClassSearch.of(
         gallery[:1], gallery, np.array([7]), np.array([7, 8, 7, 7, 8]), np.zeros(1)
     )
     worst, best = hits(search, "cpu", 4, range(1))
     assert worst.tolist() == [[[False, True, True, False]]]  # row 2 is 4.5e-6 below row 1
     assert best.tolist() == [[[True, False, True, False]]]
-    alone = ClassSearch(gallery[:1], gallery, np.array([9]), np.zeros(5, int), np.array([-1]))
+    alone = ClassSearch.of(gallery[:1], gallery, np.array([9]), np.zeros(5, int), np.array([-1]))
     assert not hits(alone, "cpu", 4, range(1)).any()
 
 

@@ -9,8 +9,14 @@ import pytest
 
 from vlcpctl.evaluation.retrieval.cross_modal import TOP, Found
 from vlcpctl.evaluation.search.count import ranks
-from vlcpctl.evaluation.search.distractors import with_distractors
-from vlcpctl.evaluation.search.galleries import DUPLICATES, Captioned, Embeddings, Gallery, gather
+from vlcpctl.evaluation.search.galleries import (
+    DUPLICATES,
+    Captioned,
+    Embeddings,
+    Gallery,
+    gather,
+    with_distractors,
+)
 
 Samples = Sequence[tuple[str, Sequence[str]]]
 OWN: Samples = [("a", ["cat", "a cat"]), ("b", ["dog"]), ("c", ["dog"])]
@@ -38,16 +44,17 @@ def embedded(part: Captioned, angles: dict[str, float]) -> Embeddings:
 
 def chosen(duplicates: str, *parts: Samples) -> Gallery:
     own, *others = map(captioned, (OWN, *parts))
-    return with_distractors(gather([own], duplicates), [own], others, duplicates)
+    return with_distractors(gather([own], duplicates), others, duplicates)
 
 
 def names(found: Gallery, *parts: Samples) -> tuple[list[str], list[str]]:
     """The images and texts of the distractors."""
-    images, texts = found.ends_M2[-1]
-    return (
-        [parts[part - 1][row][0] for part, row in found.image_E2[images:].tolist()],
-        [parts[part - 1][row][1][place] for part, row, place in found.text_E3[texts:].tolist()],
-    )
+    images, texts = [], []
+    for number, part in enumerate(parts, 1):
+        images += [part[row][0] for row in found.sample_rows[number].tolist()]
+        places = zip(*found.parts[number].places(found.caption_rows[number]), strict=True)
+        texts += [part[row][1][place] for row, place in places]
+    return images, texts
 
 
 def test_pairs_that_share_an_image_or_a_caption_are_left_out_with_all_they_have() -> None:
@@ -65,14 +72,14 @@ def test_what_several_parts_share_is_one_entry_and_left_out_of_all() -> None:
     more: Samples = [("z", ["bird", "tom"]), ("y", ["owl"]), ("x", ["hen"])]
     found = chosen("unite", MORE, more)
     assert names(found, MORE, more) == (["y", "z"], ["bird", "fox", "owl", "hen"])
-    assert [len(rows) for rows in found.text_rows] == [3, 2, 2]
+    assert [len(rows) for rows in found.caption_rows] == [3, 2, 2]
 
 
 def test_a_distractor_that_ties_with_an_answer_makes_it_wrong() -> None:
     own: Samples = [("a", ["cat"]), ("b", ["dog"])]
     angles = {"a": 0.0, "cat": 0.0, "b": 1.0, "dog": 1.0, "q": 0.0, "fox": 2.0}
     part, more = captioned(own), captioned([("q", ["fox"])])
-    gallery = with_distractors(gather([part], "unite"), [part], [more], "unite")
+    gallery = with_distractors(gather([part], "unite"), [more], "unite")
     vectors = [embedded(one, angles) for one in (part, more)]
     searches = gallery.searches(gallery.vectors(vectors[:1]), gallery.vectors(vectors))
     arrays = {way: ranks(one, "cpu", TOP) for way, one in searches.items()}

@@ -33,10 +33,17 @@ def pairs(duplicates: str, *parts: tuple[list[str], list[list[str]]]) -> list[tu
     images, texts = vectors.image_ID[:][:, 0], vectors.text_TD[:][:, 0]
     assert gallery.ends_M2[-1].tolist() == [len(images), len(texts)]
     # Entries come from the first sample, or caption, with their content.
-    for (part, row), image in zip(gallery.image_E2.tolist(), images, strict=True):
-        assert ord(parts[part][0][row]) == image
-    for (part, row, caption), text in zip(gallery.text_E3.tolist(), texts, strict=True):
-        assert len(parts[part][1][row][caption]) == text
+    names = [
+        ord(part[0][row])
+        for part, rows in zip(parts, gallery.sample_rows, strict=True)
+        for row in rows.tolist()
+    ]
+    lengths = [
+        len(part[1][row][place])
+        for part, one, rows in zip(parts, captioned, gallery.caption_rows, strict=True)
+        for row, place in zip(*one.places(rows), strict=True)
+    ]
+    assert (names, lengths) == (images.tolist(), texts.tolist())
     return [(chr(int(images[image])), int(texts[text])) for image, text in gallery.pairs_P2]
 
 
@@ -73,9 +80,9 @@ def test_galleries_start_with_those_of_fewer_parts() -> None:
             own = gather(parts[:number], duplicates)
             assert np.array_equal(whole.ends_M2[:number], own.ends_M2)
             assert np.array_equal(whole.pairs_P2[whole.part_P < number], own.pairs_P2)
-            images, texts = own.ends_M2[-1]
-            assert np.array_equal(whole.image_E2[:images], own.image_E2)
-            assert np.array_equal(whole.text_E3[:texts], own.text_E3)
+            for name in ("sample_rows", "caption_rows"):
+                starts = zip(vars(whole)[name], vars(own)[name], strict=False)
+                assert all(np.array_equal(*both) for both in starts)
 
 
 def fused(*samples: str) -> tuple[Classified, Vectors]:

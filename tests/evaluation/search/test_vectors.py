@@ -25,7 +25,7 @@ import torch
 
 from vlcpctl.data.precomputed.store import VectorFile
 from vlcpctl.evaluation.search.count import exact_ranks, ranks
-from vlcpctl.evaluation.search.galleries import Embeddings, Gallery
+from vlcpctl.evaluation.search.galleries import Embeddings, both_ways
 from vlcpctl.evaluation.search.vectors import Gathered
 
 def anonymous():
@@ -36,7 +36,8 @@ def search(rows):
     pairs = np.stack([np.arange(rows)] * 2, axis=1)
     some = [Gathered([(one, np.arange(rows)[:-1]), (one, np.array([rows - 1]))]) for one in sides]
     both = Embeddings(*some)
-    for search in Gallery.of(pairs, (rows, rows)).searches(both, both).values():
+    ends = np.array([[rows, rows]])
+    for search in both_ways(both, both, pairs, 0 * pairs[:, 0], ends).values():
         own = search.of_rows(np.arange(200))
         ranks(own, "cpu", 10), exact_ranks(own, "cpu")
 

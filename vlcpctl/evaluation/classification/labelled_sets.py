@@ -1,16 +1,20 @@
-"""Labelled data sets under evaluation: opened once for all checkpoints, and embedded by each."""
+"""Labelled data sets under evaluation: their images, and a vector for each class.
+
+A data set is opened once for all checkpoints, and embedded by each.
+Shapes: N images, B of a batch, C classes, P prompts, D dimensions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, final
 
 import numpy as np
 from torch import Tensor
 
-from vlcpctl.core.console import warn
+from vlcpctl.core.console import progress, warn
 from vlcpctl.core.devices import copied_ahead
 from vlcpctl.core.errors import BadInput, TooManySkipped
 from vlcpctl.core.transform import ImageTransform
@@ -26,10 +30,12 @@ from vlcpctl.data.tasks.samples import Tolerance
 from vlcpctl.evaluation.embedding import Batch, Things, embedded, images_of
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.search.vectors import AnyVectors, Ids, Vectors
-from vlcpctl.models.embed import embed_images
+from vlcpctl.models.embed import embed_images, require_finite, text_vectors
 from vlcpctl.models.encoders import Encoder
 
 _FLAWS_SHOWN = 5
+_PROMPTS = 1 << 12  # summed at once
+_SHORTEST = 1e-12  # smallest length to divide by, as in torch's normalize
 Part = tuple[Ids, Vectors, list[Flaw]]  # rows (B,), embeddings (B, D), images left out
 
 
@@ -57,19 +63,17 @@ def embed_batch(encoder: Encoder, pixels: Tensor) -> Vectors:
 USUAL = Way("images", own_view, embed_batch)
 
 
-@dataclass(frozen=True)
-class LabelledWork:
-    """Embeds batches of labelled images: rows (B,), embeddings (B, D) and flaws."""
-
-    batches: LabelledBatches | AugmentedBatches
-    workers: int
-    way: Way
-
-    def __call__(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Part]:
-        pins = encoder.device.type == "cuda"
-        read = read_views(self.batches, self.workers, numbers, pins=pins)
-        for batch in copied_ahead(read, encoder.device, LabelledBatch.moved):
-            yield batch.rows, self.way.embed(encoder, batch.pixels), batch.flaws
+def parts_of(
+    batches: LabelledBatches | AugmentedBatches,
+    workers: int,
+    way: Way,
+    encoder: Encoder,
+    numbers: Sequence[int],
+) -> Iterator[Part]:
+    """Embed batches of labelled images; what comes before the model is pickled for a pool."""
+    read = read_views(batches, workers, numbers, pins=encoder.device.type == "cuda")
+    for batch in copied_ahead(read, encoder.device, LabelledBatch.moved):
+        yield batch.rows, way.embed(encoder, batch.pixels), batch.flaws
 
 
 @dataclass(frozen=True)
@@ -120,21 +124,20 @@ class LabelledSet:
         about |= {"checkpoint": session.manifest.content, "what": way.what}
         batches = LabelledBatches(self.images, self.count, view, evaluator.batch_size)
         batches.kept = evaluator.kept(about)
-        work = LabelledWork(batches, evaluator.worker_count, way)
+        work = partial(parts_of, batches, evaluator.worker_count, way)
 
         def computed(numbers: range) -> Iterator[Batch]:
-            size = evaluator.batch_size
             results = zip(numbers, session.results(work, numbers), strict=True)
             for number, (rows, image_BD, flaws) in results:
-                own = range(number * size, min((number + 1) * size, self.count))
-                part = np.zeros((len(own), session.encoder.width), np.float32)
-                part[rows - own.start] = image_BD
+                first = number * evaluator.batch_size
+                own = range(first, min(first + evaluator.batch_size, self.count))
                 left_out = np.setdiff1d(own, rows).tolist()
-                yield part, dict(zip(left_out, (flaw.why for flaw in flaws), strict=True))
+                yield image_BD, dict(zip(left_out, (flaw.why for flaw in flaws), strict=True))
 
-        what = f"{session.checkpoint} on {self.name} ({self.split})"
-        things = Things(computed, self.count, what, "images", keys, skips=True)
-        found = embedded(session, about, things)
+        what = f"{self.name} ({self.split})"
+        found = embedded(
+            session, Things(about, computed, self.count, what, "images", keys, skips=True)
+        )
         if evaluator.embeds_share:
             return Images(found.vectors, np.empty(0, np.int64), [], 0)
         flaws = [Flaw(self.images.name(row), why) for row, why in found.flaws.items()]
@@ -165,3 +168,40 @@ class LabelledSet:
         if len(flaws) == total:
             raise BadInput(f"{self.name}: no image is left to evaluate on")
         self.has_warned = True
+
+
+def class_embeddings(prompts: Sequence[Sequence[str]], text_PD: AnyVectors) -> Vectors:
+    """(C, D) float32: per class the mean of its prompts' unit embeddings, normalised again.
+
+    `text_PD` are those of the prompts of all classes, in order (prompt ensembling, Radford et al.,
+    2021, section 3.1.4).
+    """
+    counts_C = np.array([len(own) for own in prompts])
+    class_P = np.repeat(np.arange(len(prompts)), counts_C)
+    sum_CD = np.zeros((len(prompts), text_PD.shape[1]))
+    for start in range(0, len(class_P), _PROMPTS):
+        some = slice(start, start + _PROMPTS)
+        np.add.at(sum_CD, class_P[some], text_PD[some].astype(np.float64))
+    mean_CD = sum_CD / counts_C[:, None]
+    length_C = np.linalg.norm(mean_CD, axis=1, keepdims=True)
+    unit_CD: Vectors = (mean_CD / np.maximum(length_C, _SHORTEST)).astype(np.float32)
+    return unit_CD
+
+
+def class_vectors(
+    encoder: Encoder, prompts: Sequence[Sequence[str]], batch_size: int, what: str
+) -> Vectors:
+    """(C, D) float32 unit vectors for the prompts of C classes by a model.
+
+    `what` names the model and the data in messages. Raises Diverged for non-finite embeddings.
+    """
+    texts = [text for own in prompts for text in own]
+    batches = (texts[start : start + batch_size] for start in range(0, len(texts), batch_size))
+    parts = []
+    with progress(f"{what}: prompts", len(texts), "prompts") as bar:
+        for part in text_vectors(encoder, batches):
+            parts.append(part)
+            bar.advance(len(part))
+    class_CD = class_embeddings(prompts, np.concatenate(parts))
+    require_finite(class_CD, f"{what}, class names")
+    return class_CD

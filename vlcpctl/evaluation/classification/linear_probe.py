@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn.functional import linear
 
-from vlcpctl.core.console import say, warn
+from vlcpctl.core.console import warn
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import BadInput, Diverged
 from vlcpctl.evaluation.classification.labelled_sets import Images, LabelledSet
@@ -92,69 +92,62 @@ def fitted(
     steps = 0
     for kind, gtol in ((torch.float32, max(tolerance, LOOSE)), (torch.float64, tolerance)):
         if kind == torch.float32 or (gtol < LOOSE and steps < MOST_STEPS):
-            objective = _Objective(data, strength, kind)
-            vector, taken = _minimised(objective, vector, gtol, MOST_STEPS - steps)
-            steps += taken
-    found = torch.from_numpy(vector).to(data.feature_ND.device)
-    return Probe(found[:, :-1].contiguous(), found[:, -1].contiguous(), steps)
+            most = {"maxiter": MOST_STEPS - steps, "maxfun": 2 * MOST_STEPS}
+            found = minimize(
+                _loss,
+                vector.ravel(),
+                (data, strength, kind),
+                jac=True,
+                method="L-BFGS-B",
+                options={**most, "gtol": gtol, "ftol": 0.0},
+            )
+            vector, steps = found.x.reshape(vector.shape), steps + int(found.nit)
+    weight = torch.from_numpy(vector).to(data.feature_ND.device)
+    return Probe(weight[:, :-1].contiguous(), weight[:, -1].contiguous(), steps)
 
 
-def _minimised(
-    objective: _Objective, vector: Parameters, gtol: float, most: int
-) -> tuple[Parameters, int]:
-    """The parameters (C, D + 1) at the minimum, and the steps taken."""
-    found = minimize(
-        objective,
-        vector.ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": most, "maxfun": 2 * MOST_STEPS, "gtol": gtol, "ftol": 0.0},
-    )
-    return found.x.reshape(vector.shape), int(found.nit)
-
-
-class _Objective:
+@torch.inference_mode()
+def _loss(
+    flat: Parameters, data: LabelledFeatures, strength: float, kind: torch.dtype
+) -> tuple[float, Parameters]:
     """The loss and its gradient at parameters (C, D + 1), flat, the last column being the biases.
 
     The products with features are computed in the precision `kind`, all sums and the parameters in
     double precision.
     """
-
-    def __init__(self, data: LabelledFeatures, strength: float, kind: torch.dtype) -> None:
-        self.data, self.strength, self.kind = data, strength, kind
-        self.shape = (data.classes, data.feature_ND.shape[1] + 1)
-
-    @torch.inference_mode()
-    def __call__(self, flat: Parameters) -> tuple[float, Parameters]:
-        weight = torch.from_numpy(flat.reshape(self.shape)).to(self.data.feature_ND.device)
-        total = weight.new_zeros(())
-        gradient = torch.zeros_like(weight)
-        matrix_CD, bias_C = weight[:, :-1].to(self.kind), weight[:, -1].to(self.kind)
-        for part in _chunks(self.data):
-            feature_BD, label_B1 = part.feature_ND.to(self.kind), part.label_N[:, None]
-            logit_BC = torch.addmm(bias_C, feature_BD, matrix_CD.T)
-            logit_BC -= logit_BC.amax(dim=1, keepdim=True)
-            own_B1 = logit_BC.gather(1, label_B1)
-            sum_B1 = logit_BC.exp_().sum(dim=1, keepdim=True)
-            total += (sum_B1.log() - own_B1).sum(dtype=torch.float64)
-            # The gradient with respect to the logits: the probabilities less 1 of the own class.
-            logit_BC /= sum_B1
-            logit_BC.scatter_add_(1, label_B1, logit_BC.new_full(label_B1.shape, -1.0))
-            gradient[:, :-1] += logit_BC.T @ feature_BD
-            gradient[:, -1] += logit_BC.sum(dim=0)
-        gradient /= len(self.data.label_N)
-        gradient[:, :-1] += self.strength * weight[:, :-1]
-        penalty = self.strength / 2 * weight[:, :-1].square().sum()
-        loss = total / len(self.data.label_N) + penalty
-        return float(loss), gradient.cpu().numpy().ravel()
+    weight = torch.from_numpy(flat.reshape(data.classes, -1)).to(data.feature_ND.device)
+    total = weight.new_zeros(())
+    gradient = torch.zeros_like(weight)
+    matrix_CD, bias_C = weight[:, :-1].to(kind), weight[:, -1].to(kind)
+    for part in _chunks(data):
+        feature_BD, label_B1 = part.feature_ND.to(kind), part.label_N[:, None]
+        logit_BC = torch.addmm(bias_C, feature_BD, matrix_CD.T)
+        logit_BC -= logit_BC.amax(dim=1, keepdim=True)
+        own_B1 = logit_BC.gather(1, label_B1)
+        sum_B1 = logit_BC.exp_().sum(dim=1, keepdim=True)
+        total += (sum_B1.log() - own_B1).sum(dtype=torch.float64)
+        # The gradient with respect to the logits: the probabilities less 1 of the own class.
+        logit_BC /= sum_B1
+        logit_BC.scatter_add_(1, label_B1, logit_BC.new_full(label_B1.shape, -1.0))
+        gradient[:, :-1] += logit_BC.T @ feature_BD
+        gradient[:, -1] += logit_BC.sum(dim=0)
+    gradient /= len(data.label_N)
+    gradient[:, :-1] += strength * weight[:, :-1]
+    penalty = strength / 2 * weight[:, :-1].square().sum()
+    return float(total / len(data.label_N) + penalty), gradient.cpu().numpy().ravel()
 
 
 @torch.inference_mode()
 def probe_ranks(probe: Probe, data: LabelledFeatures) -> tuple[Ids, Ids]:
     """(N,) rank of each image's class, from 1: at worst (it loses its ties) and at best."""
-    parts = [_ranks(probe.logits(part.feature_ND), part.label_N) for part in _chunks(data)]
-    worst, best = (torch.cat(side).cpu().numpy() for side in zip(*parts, strict=True))
-    return worst, best
+    worst, best = [], []
+    for part in _chunks(data):
+        logit_BC = probe.logits(part.feature_ND)
+        own_B1 = logit_BC.gather(1, part.label_N[:, None])
+        # Negated, so that NaN outranks the class; the count includes the class itself.
+        worst.append((~(logit_BC < own_B1 - BAND)).sum(1))
+        best.append((logit_BC >= own_B1 + BAND).sum(1) + 1)
+    return torch.cat(worst).cpu().numpy(), torch.cat(best).cpu().numpy()
 
 
 def accuracy(probe: Probe, data: LabelledFeatures) -> float:
@@ -191,14 +184,18 @@ def judged(probe: Probe, test: Images, place_C: Ids) -> dict[str, Any]:
     }
 
 
-def number_of(classes: Ids, count: int) -> Ids:
+def number_of(classes: Ids, count: int, what: str) -> Ids:
     """(count,) index of each class among those that occur, -1 for the others.
 
-    >>> number_of(np.array([3, 1, 3]), 5).tolist()
+    Raises BadInput, naming `what`, unless two or more occur.
+
+    >>> number_of(np.array([3, 1, 3]), 5, "run/00").tolist()
     [-1, 0, -1, 1, -1]
     """
     found: Ids = np.full(count, -1, dtype=np.int64)
     present = np.unique(classes)
+    if len(present) < 2:
+        raise BadInput(f"{what}: all training images have one class; a probe needs two or more")
     found[present] = np.arange(len(present))
     return found
 
@@ -206,14 +203,6 @@ def number_of(classes: Ids, count: int) -> Ids:
 def _chunks(data: LabelledFeatures) -> Iterator[LabelledFeatures]:
     pieces = zip(data.feature_ND.split(_CHUNK), data.label_N.split(_CHUNK), strict=True)
     yield from (LabelledFeatures(feature, label, data.classes) for feature, label in pieces)
-
-
-def _ranks(logit_BC: Tensor, label_B: Tensor) -> tuple[Tensor, Tensor]:
-    own_B1 = logit_BC.gather(1, label_B[:, None])
-    # Negated, so that NaN outranks the class; the count includes the class itself.
-    worst = (~(logit_BC < own_B1 - BAND)).sum(1)
-    best = (logit_BC >= own_B1 + BAND).sum(1) + 1
-    return worst, best
 
 
 def measured(
@@ -228,14 +217,15 @@ def measured(
     what = f"{session.checkpoint} on {train_set.name}"
     # Only classes with training images get weights: the others would only be pushed away from every
     # image, and still take part in the softmax.
-    place_C = number_of(train.label_N, len(train_set.data.classes))
+    place_C = number_of(train.label_N, len(train_set.data.classes), what)
     data = labelled(train, place_C, torch_device(session.evaluator.device))
-    if data.classes < 2:
-        raise BadInput(f"{what}: all training images have one class; a probe needs two or more")
     strength = how.strength or _chosen(how, data, train.keys, what)
     probe = fitted(data, strength)
     if not probe.is_finite:
-        raise Diverged(_why(what, f"strength {strength:g}"))
+        raise Diverged(
+            f"{what}: the probe diverged to NaN or infinity at strength {strength:g}; use another "
+            "--strength"
+        )
     if probe.steps >= MOST_STEPS:
         warn(
             f"{what}: L-BFGS did not converge in {MOST_STEPS} steps; it needs fewer with a larger "
@@ -265,26 +255,18 @@ def _chosen(how: LinearProbe, data: LabelledFeatures, keys: list[str], what: str
             f"{what}: of {len(keys)} training images, {len(held.label_N)} are held out to "
             "choose the strength; use another --held-out, or give --strength"
         )
-    found: dict[float, float] = {}
     start: Probe | None = None
-    falls = 0
+    chosen, most, falls = STRENGTHS[0], -1.0, 0
     # From strong to weak, each started from the last: neighbouring optima are close, so that
-    # L-BFGS needs few steps. `max` keeps the first of ties, the strongest.
+    # L-BFGS needs few steps.
     for strength in STRENGTHS:
         probe = fitted(rest, strength, start, LOOSE)
         if not probe.is_finite:
             continue
-        found[strength], start = accuracy(probe, held), probe
-        falls = falls + 1 if found[strength] < max(found.values()) else 0
+        start, score = probe, accuracy(probe, held)
+        falls = falls + 1 if score < most else 0
+        if score > most:
+            chosen, most = strength, score
         if falls == FALLS:
             break
-    if not found:
-        raise Diverged(_why(what, "every strength"))
-    best = max(found, key=found.__getitem__)
-    say(f"{what}: strength {best:g}, {found[best]:.2f} % of {len(held.label_N)} held-out images")
-    return best
-
-
-def _why(what: str, where: str) -> str:
-    """The message for probes with non-finite weights."""
-    return f"{what}: the probe diverged to NaN or infinity at {where}; use another --strength"
+    return chosen

@@ -11,24 +11,25 @@ Shapes: B images of H x W pixels, C classes, D dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, linear
 
-from vlcpctl.core.console import progress, say
+from vlcpctl.core.console import progress
 from vlcpctl.core.devices import to_device, torch_device
-from vlcpctl.core.errors import BadInput, Diverged
+from vlcpctl.core.errors import Diverged
 from vlcpctl.core.seeds import generator
 from vlcpctl.core.transform import EXACT, ImageTransform
 from vlcpctl.data.classification.labelled_images import Flaw
 from vlcpctl.data.loading.eval_batches import AugmentedBatches
-from vlcpctl.evaluation.classification.labelled_sets import LabelledSet, LabelledWork, Way
+from vlcpctl.evaluation.classification.labelled_sets import LabelledSet, Way, parts_of
 from vlcpctl.evaluation.classification.linear_probe import Probe, judged, number_of
 from vlcpctl.evaluation.classification.probe import MODX_BATCH
 from vlcpctl.evaluation.evaluator import Session
@@ -59,9 +60,7 @@ def measured(
     what = f"{session.checkpoint} on {train_set.name}"
     label_N = train_set.images.labels[: train_set.count]
     # Classes without a training image get no weights, as in the other probe.
-    place_C = number_of(label_N, len(train_set.data.classes))
-    if place_C.max() < 1:
-        raise BadInput(f"{what}: all training images have one class; a probe needs two or more")
+    place_C = number_of(label_N, len(train_set.data.classes), what)
     test = test_set.embedded(session, how.tolerance, TEST)
     best, acc1, skipped = None, 0.0, 0
     for epoch, (probe, flaws) in enumerate(_epochs(session, how, train_set, place_C), 1):
@@ -78,10 +77,6 @@ def measured(
         if best is None or acc1 > best["metrics"]["acc1"]:  # of equal ones the first
             best = {**found, "best_epoch": epoch}
     assert best is not None
-    say(
-        f"{what}: {best['metrics']['acc1']:.2f} % at epoch {best['best_epoch']} of "
-        f"{how.epoch_count}, chosen on split {test_set.split}; {acc1:.2f} % at the last one"
-    )
     total = train_set.count + len(train_set.images.flaws)
     counts = {"n_train": total - skipped, "n_skipped": skipped + test.skipped}
     return {**best, **counts, "last_acc1": acc1}
@@ -98,11 +93,19 @@ def _epochs(
         *(how.epoch_count, how.seed),
     )
     # One stream of all epochs, so that workers start once.
-    work = LabelledWork(batches, evaluator.worker_count, TEST)
+    work = partial(parts_of, batches, evaluator.worker_count, TEST)
     parts = session.results(work, range(len(batches)))
-    layer = LinearLayer(int(place_C.max()) + 1, encoder.width, how, device)
     label_N = torch.from_numpy(place_C[train_set.images.labels[:count]]).to(device)
-    what = f"{session.checkpoint} on {train_set.name}"
+    shape = int(place_C.max()) + 1, encoder.width
+    drawn_CD = generator(how.seed, "probe", "weights").normal(0.0, _FIRST_STD, shape)
+    weight_CD = torch.from_numpy(drawn_CD).to(device).requires_grad_()
+    bias_C = torch.zeros_like(weight_CD[:, 0]).requires_grad_()
+    # The decay takes hold of the biases, too.
+    optimizer = torch.optim.SGD(
+        [weight_CD, bias_C], lr=how.rate, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY
+    )
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, how.epoch_count)
+    what, steps = f"{session.checkpoint} on {train_set.name}", 0
     with progress(f"{what}: images", how.epoch_count * count, "images") as bar:
 
         def read(flaws: list[Flaw]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -116,42 +119,13 @@ def _epochs(
         for _ in range(how.epoch_count):
             flaws = list(train_set.images.flaws)
             for feature_BD, label_B in full_batches(read(flaws), MODX_BATCH):
-                layer.learn(feature_BD, label_B)
-            layer.schedule.step()  # lowers the rate for the next epoch
-            yield layer.probe, flaws
+                optimizer.zero_grad()
+                cross_entropy(linear(feature_BD.double(), weight_CD, bias_C), label_B).backward()
+                optimizer.step()
+                steps += 1
+            schedule.step()  # lowers the rate for the next epoch
+            yield Probe(weight_CD.detach().clone(), bias_C.detach().clone(), steps), flaws
     next(parts, None)  # lets the processes end what they have started
-
-
-class LinearLayer:
-    """A linear layer in training, on a device."""
-
-    def __init__(self, classes: int, width: int, how: LinearProbe, device: torch.device) -> None:
-        draw = generator(how.seed, "probe", "weights")
-        drawn_CD = torch.from_numpy(draw.normal(0.0, _FIRST_STD, (classes, width)))
-        self.weight_CD = drawn_CD.to(device).requires_grad_()
-        self.bias_C = torch.zeros_like(self.weight_CD[:, 0]).requires_grad_()
-        # The decay takes hold of the biases, too.
-        self.optimizer = torch.optim.SGD(
-            [self.weight_CD, self.bias_C],
-            lr=how.rate,
-            momentum=MOMENTUM,
-            weight_decay=WEIGHT_DECAY,
-        )
-        self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, how.epoch_count)
-        self.steps = 0
-
-    def learn(self, feature_BD: Tensor, label_B: Tensor) -> None:
-        """Take a step on the mean cross-entropy of a batch of features of any precision."""
-        logit_BC = torch.nn.functional.linear(feature_BD.double(), self.weight_CD, self.bias_C)
-        self.optimizer.zero_grad()
-        cross_entropy(logit_BC, label_B).backward()
-        self.optimizer.step()
-        self.steps += 1
-
-    @property
-    def probe(self) -> Probe:
-        """The layer as it is now; later steps do not change it."""
-        return Probe(self.weight_CD.detach().clone(), self.bias_C.detach().clone(), self.steps)
 
 
 def full_batches(
@@ -217,20 +191,17 @@ def raw_features(encoder: Encoder, images: Tensor) -> Vectors:
     own = encoder.transform.image_size
     edge = round((images.shape[1] - own) / 2)
     cut = images[:, edge : edge + own, edge : edge + own]
-    pixels = normalised(cut, _MEAN, _STD, next(encoder.module.parameters()))
+    like = next(encoder.module.parameters())
+    mean_C, std_C = to_device(torch.tensor((_MEAN, _STD), dtype=torch.float64), like.device).to(
+        like.dtype
+    )
+    scaled = to_device(cut, like.device).to(like.dtype) / 255
+    pixels = scaled.sub(mean_C).div(std_C).permute(0, 3, 1, 2)
     with autocast(encoder):
         features, _ = encoder.features(pixels, None)
     assert features is not None
     found: Vectors = features.float().cpu().numpy()
     return found
-
-
-def normalised(images: Tensor, mean: Sequence[float], std: Sequence[float], like: Tensor) -> Tensor:
-    """Pixels (B, 3, H, W) of bytes (B, H, W, 3), normalised by channel, on the device of `like`."""
-    statistics = torch.tensor((mean, std), dtype=torch.float64)
-    mean_C, std_C = to_device(statistics, like.device).to(like.dtype)
-    scaled = to_device(images, like.device).to(like.dtype) / 255
-    return scaled.sub(mean_C).div(std_C).permute(0, 3, 1, 2)
 
 
 TEST = Way("images of Mod-X's probe", test_view, raw_features)

@@ -72,10 +72,6 @@ class LinearProbe(Evaluator):
         for one in self._data_sets:
             one.check(self.train_split)
             one.check(self.split)
-            if len(one.classes) < 2:
-                raise UsageError(
-                    f"{one.name} has one class, {one.classes[0]!r}; a probe needs two or more"
-                )
         places = [place_of(one, self.train_split, self.split) for one in self._data_sets]
         common = {
             "evaluator": "probe",
@@ -91,13 +87,6 @@ class LinearProbe(Evaluator):
             Session(self, path, one.manifest, own_rows(one, places, common, measured, each))
             for path, one in self.read_checkpoints().items()
         ]
-
-    def line(self, session: Session, row: Row) -> str:
-        """See `Evaluator`."""
-        classes, protocol = row.fields["n_classes"], row.fields["protocol"]
-        cost = f", every training image embedded in each of {self.epoch_count} epochs"
-        what = f"{session.label}: {row.fields['task']}, {classes} classes, by {protocol}"
-        return what + cost if self.is_modx else what
 
     def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """See `Evaluator`; raises TooManySkipped if too many images cannot be read."""
@@ -116,13 +105,9 @@ class LinearProbe(Evaluator):
         """The two splits of each data set, read once for all checkpoints."""
         from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
 
-        return [
-            (
-                LabelledSet(data, self.train_split, self.limit),
-                LabelledSet(data, self.split, self.limit),
-            )
-            for data in self._data_sets
-        ]
+        splits = self.train_split, self.split
+        sets = [[LabelledSet(data, one, self.limit) for one in splits] for data in self._data_sets]
+        return [(train, test) for train, test in sets]
 
     def _check_options(self) -> None:
         if self.train_split == self.split:

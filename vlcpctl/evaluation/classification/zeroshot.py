@@ -5,11 +5,11 @@ The nearest class is predicted. Shapes: C classes, K candidates, N images, D dim
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +21,9 @@ from vlcpctl.data.classification.data_sets import DataSet, TaskData, open_data_s
 from vlcpctl.data.classification.prompts import read_templates
 from vlcpctl.data.tasks.class_names import distinct_labels
 from vlcpctl.data.tasks.samples import Tolerance
-from vlcpctl.evaluation.embedding_cache import Cached
 from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
-from vlcpctl.evaluation.rank_files import Named, RankFile, plan_ranks
+from vlcpctl.evaluation.rank_files import Named, plan_ranks
 from vlcpctl.evaluation.rows import Row, data_fields, own_rows, place_of, row_fields
 from vlcpctl.evaluation.search.vectors import Ids, Vectors
 from vlcpctl.files.ids import content_id
@@ -32,9 +31,8 @@ from vlcpctl.metrics.accuracy import CUTOFFS, accuracies, mean_accuracies, tally
 from vlcpctl.metrics.recall import count_touched
 
 if TYPE_CHECKING:
-    from vlcpctl.evaluation.classification.labelled_sets import Images, LabelledSet
+    from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
 
-_NAMES_SHOWN = 3
 _MEASURED = ("metrics", "n_images", "n_ties", "n_skipped")
 
 
@@ -60,11 +58,6 @@ class ZeroshotData:
         return first
 
     @property
-    def candidate_prompts(self) -> list[list[str]]:
-        """The prompts of each candidate."""
-        return [self.prompts[place] for place in self.first_classes.tolist()]
-
-    @property
     def united(self) -> int:
         """How many classes share their candidate with an earlier class."""
         return len(self.prompts) - len(self.first_classes)
@@ -85,8 +78,6 @@ class Zeroshot(Evaluator):
     split: str = "test"
     tolerance: Tolerance  # of images that cannot be read
 
-    queries: ClassVar[str] = "image"
-
     def plan(self) -> list[Session]:
         """See `Evaluator`."""
         places = [place_of(one.data, self.split) for one in self._data_sets]
@@ -99,15 +90,6 @@ class Zeroshot(Evaluator):
         self.ranks = plan_ranks(self.save_ranks, rows, self.out, force=self.force)
         return sessions
 
-    def line(self, session: Session, row: Row) -> str:
-        """See `Evaluator`."""
-        if len(row.tasks) > 1:
-            return f"{session.label}: {row.fields['task']}"
-        (number,) = row.tasks
-        one = self._data_sets[number]
-        texts = sum(map(len, one.prompts))
-        return f"{session.label}: {one.data.name}, {len(one.prompts)} classes, {texts} prompts"
-
     def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """See `Evaluator`; raises TooManySkipped if too many images cannot be read."""
         found = [self._result(session, number) for number in row.tasks]
@@ -118,13 +100,9 @@ class Zeroshot(Evaluator):
 
     def embedded(self) -> dict[str, Any]:
         """See `Evaluator`."""
-        data = [one.data for one in self._data_sets]
-        tasks = [one.task for one in data if isinstance(one, TaskData)]
-        others = [one for one in data if not isinstance(one, TaskData)]
         return {
             "checkpoints": [CheckpointManifest.read(path).content for path in self.checkpoints],
-            "tasks": [task.content for task in tasks],
-            "data_sets": [one.content(self.split) for one in others],
+            "data": [one.data.content(self.split) for one in self._data_sets],
             "prompts": [one.digest for one in self._data_sets],
             "split": self.split,
             "limit": self.limit,
@@ -146,7 +124,16 @@ class Zeroshot(Evaluator):
             prompts = data.prompts(templates)
             digest = content_id([list(data.classes), prompts])
             found.append(ZeroshotData(data, prompts, digest))
-            _check_united(found[-1])
+            if len(found[-1].first_classes) == 1 < len(prompts):
+                raise BadInput(
+                    f"{data.name}: all {len(prompts)} classes have the same prompts, so there is "
+                    "nothing to choose from; write prompts that differ"
+                )
+            if united := found[-1].united:
+                say(
+                    f"{data.name}: {united} classes with the same prompts as an earlier one are "
+                    "united with it: a hit in either is a hit"
+                )
         return found
 
     @cached_property
@@ -159,20 +146,18 @@ class Zeroshot(Evaluator):
     def _rows(self, checkpoint: RunCheckpoint, places: Sequence[TaskPlace]) -> list[Row]:
         """A row for each data set, and one with the mean over those outside streams."""
         common = {"evaluator": "zeroshot", "split": self.split, "limit": self.limit}
-        how = self.arithmetic_options()
-        each = [
-            {
-                **_protocol(
-                    self.classes if isinstance(one.data, TaskData) else "all",
-                    one.digest,
-                    one.united,
-                    how,
-                ),
-                "n_classes": len(one.prompts),
-                "prompts": one.digest,
-            }
-            for one in self._data_sets
-        ]
+
+        def protocol(which: str, prompts: str, united: int) -> dict[str, Any]:
+            options = {"classes": which, "prompts": prompts, **self.arithmetic_options()}
+            if united:  # a tie with such a class is no miss
+                options["united"] = united
+            return {"protocol": f"{which}-classes", "options": options, "prompts": prompts}
+
+        each = []
+        for one in self._data_sets:
+            which = self.classes if isinstance(one.data, TaskData) else "all"
+            about = protocol(which, one.digest, one.united)
+            each.append({"n_classes": len(one.prompts), **about})
         found = own_rows(checkpoint, places, common, _MEASURED, each)
         # A model without a run yet, evaluated alone, may start any stream: tasks do not count.
         has_run = bool(checkpoint.chain.tasks) or checkpoint.chain.step is not None
@@ -194,8 +179,7 @@ class Zeroshot(Evaluator):
             "task": f"average of {len(members)}",
             "tasks": [one.data.name for one in members],
             **data_fields([places[number] for number in outside]),
-            **_protocol("all", digest, sum(one.united for one in members), how),
-            "prompts": digest,
+            **protocol("all", digest, sum(one.united for one in members)),
         }
         return [*found, Row(tuple(outside), row_fields(checkpoint, average), _MEASURED)]
 
@@ -206,9 +190,8 @@ class Zeroshot(Evaluator):
 
     def _classify(self, session: Session, row: Row, number: int) -> dict[str, Any]:
         """The accuracies on one data set; the ranks are saved, if there is a file for them."""
-        from vlcpctl.evaluation.search.count import counted, exact_ranks
+        from vlcpctl.evaluation.search.count import exact_ranks, ranks
         from vlcpctl.evaluation.search.galleries import Search
-        from vlcpctl.evaluation.search.nearest import device_of
 
         given, opened = self._data_sets[number], self._sets[number]
         class_KD = self._class_vectors(session, given)
@@ -217,10 +200,15 @@ class Zeroshot(Evaluator):
         right = np.stack([np.arange(len(candidate_N)), candidate_N], axis=1)
         search, device = Search.of(images.feature_ND, class_KD, right), session.evaluator.device
         if self.ranks is None:
-            worst, best = counted(search, device_of(device), max(CUTOFFS))
+            worst, best = ranks(search, device, max(CUTOFFS))
         else:
             worst, best, *wrong = exact_ranks(search, device)
-            self._save_ranks(self.ranks, row, images, (1 + worst[0], *(one[0] for one in wrong)))
+            # Of the first class of each candidate.
+            names = pa.array(distinct_labels(given.data.classes), pa.string())
+            answers = Named(names.take(pa.array(given.first_classes)))
+            sides = Named(pa.array(images.keys, pa.string())), answers
+            exact = 1 + worst[0], *(one[0] for one in wrong)
+            self.ranks.add(row, "i2c", sides, exact, names.take(pa.array(images.label_N)))
         worst_N, best_N = 1 + worst[0].astype(np.int64), 1 + best[0].astype(np.int64)
         found = tally(worst_N, images.label_N, len(given.prompts))
         return {
@@ -230,75 +218,31 @@ class Zeroshot(Evaluator):
             "n_skipped": images.skipped,
         }
 
-    def _save_ranks(
-        self, file: RankFile, row: Row, images: Images, exact: tuple[np.ndarray, ...]
-    ) -> None:
-        """Add the ranks of the classes of images."""
-        (number,) = row.tasks
-        given = self._data_sets[number]
-        classes = pa.array(distinct_labels(given.data.classes), pa.string())
-        labels = classes.take(pa.array(images.label_N))
-        candidates = classes.take(pa.array(given.first_classes))
-        sides = Named(pa.array(images.keys, pa.string())), Named(candidates)
-        file.add(row, "i2c", sides, exact, labels)
-
     def _class_vectors(self, session: Session, given: ZeroshotData) -> Vectors:
         """(K, D) the candidates, by the model or from the cache; tasks often share their prompts.
 
         For a shard, its share of the prompts is stored, and none are returned.
         """
-        from vlcpctl.evaluation.classification.class_vectors import class_embeddings
+        from vlcpctl.evaluation.classification.labelled_sets import class_embeddings
         from vlcpctl.evaluation.embedding import embedded, key_in_cache, texts_of
 
-        prompts, cache = given.candidate_prompts, self.cache
-        what = f"{session.checkpoint} on {given.data.name}"
+        prompts = [given.prompts[place] for place in given.first_classes.tolist()]
+        cache = self.cache
         about = {"what": "prompts", "prompts": content_id(prompts)}
 
         def embed_them() -> Vectors:
             key = key_in_cache(session, {**about, "what": "classes"})
             found = None if cache is None or self.embeds_share else cache.get(key)
             if found is not None:
-                return found.embeddings
+                return found[0]
             every = [text for own in prompts for text in own]
-            things = texts_of(session, every, what, "prompts", caches=False)
-            text_PD = embedded(session, about, things).vectors
+            things = texts_of(session, every, about, given.data.name, "prompts")
+            text_PD = embedded(session, things).vectors
             if self.embeds_share:
                 return text_PD[:]
             class_KD = class_embeddings(prompts, text_PD)
             if cache is not None:
-                cache.put(key, Cached(class_KD, ()))
+                cache.put(key, class_KD, (), {})
             return class_KD
 
         return session.once(given.digest, embed_them)
-
-
-def _check_united(found: ZeroshotData) -> None:
-    """Say which classes have the prompts of another, as two pairs of ImageNet's have.
-
-    Raises BadInput if all have the same: a hit in any would be a hit.
-    """
-    if not found.united:
-        return
-    if len(found.first_classes) == 1:
-        raise BadInput(
-            f"{found.data.name}: all {len(found.prompts)} classes have the same prompts, so there "
-            "is nothing to choose from; write prompts that differ"
-        )
-    first = set(found.first_classes.tolist())
-    twins = [name for number, name in enumerate(found.data.classes) if number not in first]
-    shown = ", ".join(twins[:_NAMES_SHOWN]) + (", ..." if len(twins) > _NAMES_SHOWN else "")
-    say(
-        f"{found.data.name}: classes with the same prompts as an earlier one ({len(twins)}: "
-        f"{shown}) are united with it: a hit in either is a hit"
-    )
-
-
-def _protocol(which: str, digest: str, united: int, how: Mapping[str, Any]) -> dict[str, Any]:
-    """The protocol, and the options that decide the numbers: `how` are those of the arithmetic.
-
-    `united` is among them only where classes were united: a tie with such a class is no miss.
-    """
-    options: dict[str, Any] = {"classes": which, "prompts": digest, **how}
-    if united:
-        options["united"] = united
-    return {"protocol": f"{which}-classes", "options": options}

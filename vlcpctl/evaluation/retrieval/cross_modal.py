@@ -24,8 +24,15 @@ from vlcpctl.evaluation.retrieval.pair_probabilities import (
 from vlcpctl.evaluation.rows import Row
 from vlcpctl.evaluation.samples import Samples
 from vlcpctl.evaluation.search.count import exact_ranks, ranks
-from vlcpctl.evaluation.search.distractors import counts, with_distractors
-from vlcpctl.evaluation.search.galleries import Embeddings, Gallery, Search, gather
+from vlcpctl.evaluation.search.galleries import (
+    Embeddings,
+    Gallery,
+    Search,
+    both_ways,
+    distractor_counts,
+    gather,
+    with_distractors,
+)
 from vlcpctl.evaluation.search.vectors import Vectors
 from vlcpctl.files.parts import Result
 from vlcpctl.metrics.recall import CUTOFFS, count_touched, recalls
@@ -66,55 +73,72 @@ class Found:
 class CrossModal:
     """Recalls in galleries of the tasks whose samples are given, each embedded once.
 
-    `distractors` are samples whose images and captions are added to every gallery, embedded as the
-    gallery is or, if `are_new`, by the checkpoint of the session.
+    `index` embeds the galleries in place of each session. `distractors` are samples whose images
+    and captions are added to every gallery, embedded as the gallery is or, if `are_new`, by the
+    checkpoint of the session.
     """
 
     sources: Sequence[Samples]
     duplicates: str
+    index: Session | None = None
     distractors: Sequence[Samples] = ()
     are_new: bool = False
     galleries: dict[tuple[int, ...], Gallery] = field(default_factory=dict)  # for all checkpoints
 
-    def measure(self, session: Session, by: Session, row: Row) -> dict[str, Any]:
-        """The measured fields of a row; the session `by` embeds the gallery.
+    def measure(self, session: Session, row: Row) -> dict[str, Any]:
+        """The measured fields of a row.
 
         The row's ranks are saved, if the evaluation has a file for them.
         """
-        found, parts = self.find(session, by, row)
+        found = self.find(session, row)
         assert found is not None, "only a shard stores what it finds"
-        self._save_ranks(session, row, found, parts)
+        most, parts = (session.largest, len(row.tasks)) if self._grows(row) else (row, 1)
+        gallery = self._gallery(most)
+        if session.evaluator.ranks is not None:
+            names = entry_names([*self._own(most), *self.distractors], gallery)
+            for way, sides in {"i2t": names, "t2i": names[::-1]}.items():
+                worst, _, wrong, wrong_rank = found.at(way, parts)
+                session.evaluator.ranks.add(row, way, sides, (1 + worst, wrong, wrong_rank))
         measured = found.measured(parts)
         if self.distractors:
-            measured |= counts(self._gallery(row.tasks))
-        measured["metrics"] |= self._calibration(session, row)
+            measured |= distractor_counts(gallery)
+        measured["metrics"] |= self._calibration(session, row, most)
         return measured
 
-    def embed(self, session: Session, by: Session, tasks: Iterable[int]) -> None:
+    def embed(self, session: Session, tasks: Iterable[int]) -> None:
         """Embed the samples of tasks, by their numbers, and the distractors as rows need them."""
-        for source in [self.sources[number] for number in tasks]:
-            embed(session, source)
-            embed(by, source)
+        by = self._by(session)
+        for number in tasks:
+            embed(session, self.sources[number])
+            embed(by, self.sources[number])
         for source in self.distractors:
             embed(session if self.are_new else by, source)
+        by.drop()  # a shard keeps nothing
 
-    def find(self, session: Session, by: Session, row: Row) -> tuple[Found | None, int]:
-        """What was counted for a row, whose gallery has so many parts.
+    def find(self, session: Session, row: Row) -> Found | None:
+        """What was counted for the gallery of a row; None for a shard, which stores its share."""
+        if not self._grows(row):
+            return self._count(session, row)
+        return session.once("merged", lambda: self._count(session, session.largest))
 
-        None for a shard, which stores its share. All merged galleries are one that grows, unless
-        there are distractors: what of those is left out differs between the first tasks.
+    def _grows(self, row: Row) -> bool:
+        """Whether the gallery of a row is the start of that of the session's largest row.
+
+        All merged galleries are one that grows, unless there are distractors: what of those is left
+        out differs between the first tasks.
         """
-        if not self._is_growing(row):
-            return self._count(session, by, row), 1
-        found = session.once("merged", lambda: self._count(session, by, session.largest))
-        return found, len(row.tasks)
-
-    def _is_growing(self, row: Row) -> bool:
         return row.fields["gallery"] == "merged" and not self.distractors
 
-    def _count(self, session: Session, by: Session, row: Row) -> Found | None:
-        gallery = self._gallery(row.tasks)
-        own = [self.sources[number] for number in row.tasks]
+    def _by(self, session: Session) -> Session:
+        """The session that embeds the galleries of another one: its own, or one of all."""
+        by = self.index
+        return session if by is None or by.manifest.content == session.manifest.content else by
+
+    def _own(self, row: Row) -> list[Samples]:
+        return [self.sources[number] for number in row.tasks]
+
+    def _count(self, session: Session, row: Row) -> Found | None:
+        gallery, by, own = self._gallery(row), self._by(session), self._own(row)
         queries = gallery.vectors([embed(session, one) for one in own])
         others = [embed(session if self.are_new else by, one) for one in self.distractors]
         searches = gallery.searches(
@@ -125,20 +149,18 @@ class CrossModal:
         found = {way: one for way, one in arrays.items() if one is not None}
         return Found(searches, found) if found else None
 
-    def _gallery(self, tasks: tuple[int, ...]) -> Gallery:
-        """The gallery of tasks, by their numbers, with distractors."""
-        if tasks not in self.galleries:
-            if self.distractors:  # a large one for each row
-                self.galleries.clear()
-            own = [self.sources[number].captioned for number in tasks]
-            found = gather(own, self.duplicates)
+    def _gallery(self, row: Row) -> Gallery:
+        """The gallery of the tasks of a row, with distractors."""
+        if row.tasks not in self.galleries:
+            found = gather([one.captioned for one in self._own(row)], self.duplicates)
             if self.distractors:
+                self.galleries.clear()  # a large one for each row
                 others = [one.captioned for one in self.distractors]
-                found = with_distractors(found.in_one_part(), own, others, self.duplicates)
-            self.galleries[tasks] = found
-        return self.galleries[tasks]
+                found = with_distractors(found, others, self.duplicates)
+            self.galleries[row.tasks] = found
+        return self.galleries[row.tasks]
 
-    def _calibration(self, session: Session, row: Row) -> dict[str, float]:
+    def _calibration(self, session: Session, row: Row, most: Row) -> dict[str, float]:
         """Whether the probabilities of a sigmoid's model hold; empty for others.
 
         On an index, too: neither model's temperature and bias were trained on similarities of both.
@@ -146,29 +168,16 @@ class CrossModal:
         judge = PairProbability.of(session.encoder.weights())
         if judge is None or "gallery_checkpoint" in row.fields:
             return {}
-        device = session.evaluator.device
-        most = session.largest if self._is_growing(row) else row
-        gallery = self._gallery(most.tasks)
-        parts = [*(self.sources[number] for number in most.tasks), *self.distractors]
+        gallery, device = self._gallery(most), session.evaluator.device
         with session.timed("calibration", gallery=row.fields["gallery"], tasks=row.fields["tasks"]):
-            vectors = gallery.vectors([embed(session, one) for one in parts])
-            if not self._is_growing(row):
+            sources = [*self._own(most), *self.distractors]
+            vectors = gallery.vectors([embed(session, one) for one in sources])
+            if not self._grows(row):
                 return calibration_beside(gallery, vectors, judge, device)
             every = session.once(
                 "calibration", lambda: calibrations(gallery, vectors, judge, device)
             )
             return every[len(row.tasks) - 1]
-
-    def _save_ranks(self, session: Session, row: Row, found: Found, parts: int) -> None:
-        file = session.evaluator.ranks
-        if file is None:
-            return
-        tasks = session.largest.tasks if self._is_growing(row) else row.tasks
-        own = [self.sources[number] for number in tasks]
-        names = entry_names([*own, *self.distractors], self._gallery(tasks))
-        for way, (queries, answers) in {"i2t": names, "t2i": names[::-1]}.items():
-            worst, _, wrong, wrong_rank = found.at(way, parts)
-            file.add(row, way, (queries, answers), (1 + worst, wrong, wrong_rank))
 
 
 def _shared(session: Session, row: Row, way: str, search: Search) -> Result | None:
@@ -186,18 +195,19 @@ def _shared(session: Session, row: Row, way: str, search: Search) -> Result | No
 
 
 def entry_names(parts: Sequence[Samples], gallery: Gallery) -> tuple[Named, Named]:
-    """The names of the images and texts of a gallery of these parts.
+    """The names of the images and texts of a gallery of these parts, as files of ranks have them.
 
-    A file of ranks refers to them by these names.
+    Of identical content, they are those of the first sample.
     """
-    keys = pa.concat_arrays([part.split.keys.texts() for part in parts])
-    first_of_part = np.cumsum([0, *(len(part.split.keys) for part in parts)])
-
-    def keys_of(part_and_sample: np.ndarray) -> pa.Array:
-        return keys.take(pa.array(first_of_part[part_and_sample[:, 0]] + part_and_sample[:, 1]))
-
-    captions = pa.array(gallery.text_E3[:, 2], pa.int32())
-    return Named(keys_of(gallery.image_E2)), Named(keys_of(gallery.text_E3), captions)
+    images, texts, captions = [], [], []
+    for number, part in enumerate(parts):
+        keys = part.split.keys.texts()
+        sample_N, place_N = gallery.parts[number].places(gallery.caption_rows[number])
+        images.append(keys.take(pa.array(gallery.sample_rows[number])))
+        texts.append(keys.take(pa.array(sample_N)))
+        captions.append(pa.array(place_N, pa.int32()))
+    image_names, text_names, places = map(pa.concat_arrays, (images, texts, captions))
+    return Named(image_names), Named(text_names, places)
 
 
 def cross_modal(
@@ -207,8 +217,8 @@ def cross_modal(
 
     `pairs_P2` are the rows of images and texts that match.
     """
-    searches = Gallery.of(pairs_P2, (len(image_ID), len(text_TD))).searches(
-        *[Embeddings(image_ID, text_TD)] * 2
-    )
+    both, unique_P2 = Embeddings(image_ID, text_TD), np.unique(pairs_P2, axis=0)
+    ends_M2 = np.array([[len(image_ID), len(text_TD)]])
+    searches = both_ways(both, both, unique_P2, 0 * unique_P2[:, 0], ends_M2)
     arrays = {way: ranks(search, device, TOP) for way, search in searches.items()}
     return Found(searches, arrays).measured()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -15,10 +15,9 @@ from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.rank_files import plan_ranks
 from vlcpctl.evaluation.rows import Row, gallery_rows, place_of
-from vlcpctl.evaluation.samples import Samples
+from vlcpctl.evaluation.samples import Samples, require_split
 from vlcpctl.evaluation.saved_embeddings import write_part
-from vlcpctl.evaluation.search.distractors import COUNTS
-from vlcpctl.evaluation.search.galleries import UNITE
+from vlcpctl.evaluation.search.galleries import COUNTS, UNITE
 from vlcpctl.files.digests import digests_of
 from vlcpctl.files.finished import already_made
 from vlcpctl.files.ids import content_id
@@ -66,14 +65,13 @@ class Retrieval(Evaluator):
     duplicates: str = UNITE
     sample: int | None = None  # of each split, the samples with so many lowest keys; None: all
     save_embeddings: Path | None = None
-    _embeddings: dict[Path, Path] = field(default_factory=dict, init=False)  # still to be saved
 
     def plan(self) -> list[Session]:
         """See `Evaluator`; raises Incompatible for a model that the protocol cannot evaluate."""
         self._check_options()
         for task in (*self.tasks, *(self.distractors or ())):
             for split in self.splits:
-                _check_split(task, split)
+                require_split(task, split)
         checkpoints = self.read_checkpoints()
         self._check_models()
         places = self._places()
@@ -87,63 +85,43 @@ class Retrieval(Evaluator):
                 "there is nothing to evaluate: no checkpoint was trained on tasks that make a "
                 "complete merged gallery; --gallery own does not need the other tasks"
             )
-        self._embeddings = self._plan_embeddings(sessions)
+        for session in sessions if self.save_embeddings else ():
+            assert self.save_embeddings is not None
+            several, out = len(self.checkpoints) > 1, self.save_embeddings
+            out = out / session.checkpoint.name if several else out
+            if not already_made(out, "embeddings", self._identity(session), force=self.force):
+                session.embeddings = out
         self.ranks = plan_ranks(self.save_ranks, rows, self.out, force=self.force)
         return sessions
 
-    def line(self, session: Session, row: Row) -> str:
-        """See `Evaluator`."""
-        text = f"{session.label}: {row.fields['gallery']} gallery of "
-        text += ", ".join(row.fields["tasks"])
-        if self.gallery_checkpoint is not None:
-            text += f" by {self.gallery_checkpoint}"
-        if self.distractors:
-            by = " by the queries' checkpoint" if self.distractors_by == BY_QUERY else ""
-            text += f", distractors{by}: {', '.join(one.slug for one in self.distractors)}"
-        return text
-
-    def more(self, session: Session) -> Path | None:
-        """See `Evaluator`: the directory of saved embeddings."""
-        return self._embeddings.get(session.checkpoint)
-
     def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """See `Evaluator`."""
-        if self.protocol == MULTI_MODAL:
-            return self._multi_modal.measure(session, row)
-        return self._cross_modal.measure(session, self._by(session), row)
+        return self._galleries.measure(session, row)
 
     @cached_property
-    def _cross_modal(self) -> CrossModal:
+    def _galleries(self) -> CrossModal | MultiModal:
+        """What embeds and searches, by the protocol; galleries are kept for all checkpoints."""
         from vlcpctl.evaluation.retrieval.cross_modal import CrossModal
-
-        (sources,), are_new = self._sources, self.distractors_by == BY_QUERY
-        return CrossModal(sources, self.duplicates, self._distractors, are_new)
-
-    @cached_property
-    def _multi_modal(self) -> MultiModal:
         from vlcpctl.evaluation.retrieval.multi_modal import MultiModal
 
-        return MultiModal(self._sources, self.duplicates, self.map_variant or DEFAULT_VARIANT)
-
-    def _by(self, session: Session) -> Session:
-        """The session that embeds the galleries of another one: its own, or one of all."""
-        by = self._gallery
-        return session if by is None or by.manifest.content == session.manifest.content else by
+        if self.protocol == MULTI_MODAL:
+            return MultiModal(self._sources, self.duplicates, self.map_variant or DEFAULT_VARIANT)
+        # The order of distractors is that of their content, not as given.
+        found = {one.content: one for one in self.distractors or ()}
+        (split,) = self.splits
+        more = [Samples(found[content], split, self.limit) for content in sorted(found)]
+        are_new = self.distractors_by == BY_QUERY
+        return CrossModal(self._sources[0], self.duplicates, self._index, more, are_new)
 
     def embedded(self) -> dict[str, Any]:
         """See `Evaluator`; which galleries are made of the embeddings does not matter."""
-        tasks, distractors = self.tasks, self.distractors or ()
-        checkpoints = [CheckpointManifest.read(path).content for path in self.checkpoints]
         return {
-            "checkpoints": checkpoints,
-            "gallery_checkpoint": self._gallery and self._gallery.manifest.content,
-            "tasks": [task.content for task in tasks],
-            "distractors": [task.content for task in distractors],
+            **self._data(),
+            "checkpoints": [CheckpointManifest.read(path).content for path in self.checkpoints],
+            "gallery_checkpoint": self._index and self._index.manifest.content,
+            "distractors": [task.content for task in self.distractors or ()],
             "distractors_by": self.distractors_by,
             "protocol": self.protocol,
-            "split": "+".join(self.splits),
-            "limit": self.limit,
-            "sample": self.sample,
         }
 
     def embed(self, session: Session) -> None:
@@ -151,19 +129,12 @@ class Retrieval(Evaluator):
         numbers = sorted({number for row in session.rows for number in row.tasks})
         if self.save_embeddings is not None:
             numbers = list(range(len(self.tasks)))
-        if self.protocol == MULTI_MODAL:
-            self._multi_modal.embed(session, numbers)
-        else:
-            self._cross_modal.embed(session, self._by(session), numbers)
-            self._by(session).drop()  # a shard keeps nothing
+        self._galleries.embed(session, numbers)
 
     def search(self, session: Session) -> bool:
         """See `Evaluator`."""
         for row in session.rows:
-            if self.protocol == MULTI_MODAL:
-                self._multi_modal.find(session, row)
-            else:
-                self._cross_modal.find(session, self._by(session), row)
+            self._galleries.find(session, row)
         session.drop()
         return True
 
@@ -171,14 +142,13 @@ class Retrieval(Evaluator):
         """Save the embeddings of every task, if --save-embeddings is given."""
         from vlcpctl.evaluation.embedding import embed
 
-        if self._by(session) is not session:
-            self._by(session).drop_model()  # all that it is for has been embedded
-        out = self._embeddings.get(session.checkpoint)
-        if out is None:
+        if self._index is not None:
+            self._index.drop_model()  # all that it is for has been embedded
+        if session.embeddings is None:
             return
         identity = self._identity(session)
         (sources,) = self._sources
-        with new_directory(out, is_artifact) as directory:
+        with new_directory(session.embeddings, is_artifact) as directory:
             for number, source in enumerate(sources):
                 write_part(directory, number, len(sources), embed(session, source), source)
             body = {
@@ -190,8 +160,14 @@ class Retrieval(Evaluator):
 
     @cached_property
     def splits(self) -> tuple[str, ...]:
-        """The split to evaluate on, or the splits of queries and gallery."""
-        return splits_of(self.tasks, self.protocol, self.split)
+        """The split to evaluate on, or the splits of queries and gallery.
+
+        Without an option, multi-modal retrieval takes the latter if every task has them.
+        """
+        has_two = all(set(_TWO_SPLITS) <= set(task.counts) for task in self.tasks)
+        if self.split is None and self.protocol == MULTI_MODAL and has_two:
+            return _TWO_SPLITS
+        return (self.split or _USUAL_SPLIT,)
 
     @cached_property
     def _sources(self) -> list[list[Samples]]:
@@ -202,14 +178,7 @@ class Retrieval(Evaluator):
         ]
 
     @cached_property
-    def _distractors(self) -> list[Samples]:
-        """The splits of distractors; their order is that of their content, not as given."""
-        found = {one.content: one for one in self.distractors or ()}
-        (split,) = self.splits
-        return [Samples(found[content], split, self.limit) for content in sorted(found)]
-
-    @cached_property
-    def _gallery(self) -> Session | None:
+    def _index(self) -> Session | None:
         """The session of the checkpoint of the galleries, if it was given."""
         path = self.gallery_checkpoint
         return None if path is None else Session(self, path, CheckpointManifest.read(path))
@@ -230,10 +199,17 @@ class Retrieval(Evaluator):
         for path in self.checkpoints:
             if self.gallery_checkpoint is not None:
                 require_one_space(path, self.gallery_checkpoint)
-            if self.protocol == MULTI_MODAL:
-                require_fusion(path)
+            if self.protocol == MULTI_MODAL and fusion_configuration(str(path)) is None:
+                raise Incompatible(
+                    f"--protocol multi-modal needs a fusion model, such as albef-tiny: {path} is a "
+                    "dual encoder; use --protocol cross-modal"
+                )
         for task in self.tasks if self.protocol == MULTI_MODAL else ():
-            require_classes(task)
+            if not task.manifest.labels:  # they decide which items are relevant
+                raise BadInput(
+                    f"{task.path} has no class labels, which multi-modal retrieval needs; "
+                    "use 'vlcpctl split --label-column'"
+                )
 
     def _places(self) -> list[TaskPlace]:
         """The places of the tasks; distractors without their deleted pairs are evaluated, too."""
@@ -266,101 +242,43 @@ class Retrieval(Evaluator):
             common["duplicates"] = self.duplicates
         if self.map_variant not in {None, DEFAULT_VARIANT}:
             common["map_variant"] = self.map_variant
-        if self._gallery is not None:
-            common["gallery_checkpoint"] = self._gallery.manifest.content
+        if self._index is not None:
+            common["gallery_checkpoint"] = self._index.manifest.content
         return gallery_rows(checkpoint, places, self.gallery, common, measured)
-
-    def _plan_embeddings(self, sessions: Iterable[Session]) -> dict[Path, Path]:
-        """The directories of the checkpoints' embeddings, without those that are already saved."""
-        found: dict[Path, Path] = {}
-        for session in sessions if self.save_embeddings else ():
-            assert self.save_embeddings is not None
-            several, out = len(self.checkpoints) > 1, self.save_embeddings
-            out = out / session.checkpoint.name if several else out
-            if not already_made(out, "embeddings", self._identity(session), force=self.force):
-                found[session.checkpoint] = out
-        return found
 
     def _identity(self, session: Session) -> dict[str, Any]:
         """The identity of the saved embeddings of a checkpoint."""
+        about = {"checkpoint": session.manifest.content, **self._data()}
+        return {**about, **self.arithmetic_options()}
+
+    def _data(self) -> dict[str, Any]:
         return {
-            "checkpoint": session.manifest.content,
             "tasks": [task.content for task in self.tasks],
             "split": "+".join(self.splits),
             "limit": self.limit,
             **({} if self.sample is None else {"sample": self.sample}),
-            **self.arithmetic_options(),
         }
 
 
-def _check_split(task: Task, split: str) -> None:
-    if split not in task.counts:
-        known = ", ".join(task.counts)
-        raise BadInput(f"{task.path} has no split {split!r} (it has: {known}); see --split")
-    if task.counts[split] == 0:
-        raise BadInput(f"{task.path}: split {split} has no images")
-
-
-def splits_of(tasks: Iterable[Task], protocol: str, split: str | None) -> tuple[str, ...]:
-    """The splits to evaluate on: `split` if given, else (query, gallery) if tasks have them.
-
-    Without either it is `test`. Raises UsageError if only some tasks have query and gallery.
-    """
-    if split is not None or protocol == CROSS_MODAL:
-        return (split or _USUAL_SPLIT,)
-    has_two = {task.path: set(_TWO_SPLITS) <= set(task.counts) for task in tasks}
-    if all(has_two.values()):
-        return _TWO_SPLITS
-    if any(has_two.values()):
-        one, other = (
-            next(path for path in has_two if has_two[path] is has) for has in (True, False)
-        )
-        raise UsageError(
-            f"{one} has splits query and gallery, but {other} does not; "
-            "use --split to name one that all tasks have"
-        )
-    return (_USUAL_SPLIT,)
-
-
-def require_classes(task: Task) -> None:
-    """Raise BadInput for a task without class labels: they decide which items are relevant."""
-    if not task.manifest.labels:
-        raise BadInput(
-            f"{task.path} has no class labels, which multi-modal retrieval needs; "
-            "use 'vlcpctl split --label-column'"
-        )
-
-
-def require_one_space(checkpoint: Path, gallery_checkpoint: Path) -> None:
+def require_one_space(checkpoint: Path, index: Path) -> None:
     """Raise Incompatible for models whose embeddings cannot be those of one index.
 
     Both are dual encoders with embeddings of one size, from images that are prepared alike.
     """
-    paths = (checkpoint, gallery_checkpoint)
-    for path in paths:
+    for path in (checkpoint, index):
         if fusion_configuration(str(path)) is not None:
             raise Incompatible(
                 f"--gallery-checkpoint is for dual encoders, and {path} is a fusion model; leave "
                 "the option out"
             )
-    facts = ((shared_width(str(path)), checkpoint_transform(path)) for path in paths)
-    (width, transform), (gallery_width, gallery_transform) = facts
-    if width != gallery_width:
-        what = f"embeddings of {gallery_width} numbers, {checkpoint} of {width}"
-    elif transform != gallery_transform:
-        what = f"another preparation of images than {checkpoint}"
-    else:
+    widths = [shared_width(str(path)) for path in (checkpoint, index)]
+    has_one_width = widths[0] == widths[1]
+    if has_one_width and checkpoint_transform(checkpoint) == checkpoint_transform(index):
         return
-    raise Incompatible(
-        f"--gallery-checkpoint: {gallery_checkpoint} has {what}, so that they cannot share an "
-        "index; give an earlier checkpoint of the same model"
+    what = (
+        "another preparation of images" if has_one_width else f"embeddings of {widths[1]} numbers"
     )
-
-
-def require_fusion(checkpoint: Path) -> None:
-    """Raise Incompatible for a dual encoder, which has no joint feature of an image and a text."""
-    if fusion_configuration(str(checkpoint)) is None:
-        raise Incompatible(
-            f"--protocol multi-modal needs a fusion model, such as albef-tiny: {checkpoint} is a "
-            "dual encoder; use --protocol cross-modal"
-        )
+    raise Incompatible(
+        f"--gallery-checkpoint: {index} has {what}, unlike {checkpoint}, so that they cannot share "
+        "an index; give an earlier checkpoint of the same model"
+    )

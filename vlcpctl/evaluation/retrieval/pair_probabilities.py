@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vlcpctl.evaluation.search.count import device_of
 from vlcpctl.evaluation.search.galleries import Embeddings, Gallery
-from vlcpctl.evaluation.search.nearest import device_of
 from vlcpctl.evaluation.search.vectors import exact_scores
 from vlcpctl.metrics.calibration import BINS, Judged, calibration, lowest, tally
 

@@ -11,16 +11,17 @@ gallery rows, C those of a tile, D dimensions.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, final
+from functools import cache
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vlcpctl.evaluation.search.galleries import ClassSearch, Search
-from vlcpctl.evaluation.search.nearest import MOST, device_of, has_faiss_for, nearest
-from vlcpctl.evaluation.search.vectors import Ids, Mask, Scores, exact_scores
+from vlcpctl.evaluation.search.vectors import AnyVectors, Ids, Mask, Scores, Vectors, exact_scores
 
 BAND = 1e-5  # scores that differ by less are tied
 ERROR = 4e-6  # bound on the float32 error of inner products of unit vectors; 1.1e-6 was seen
@@ -32,6 +33,9 @@ _OPEN = 0.75  # share of queries still searched, below which the others are left
 _SPARE, _TIED = 2, 16  # candidates beyond `top`, and for right answers tied with the best, at most
 _ROWS, _MEMBERS = 2048, 4096  # queries and items of classes at once
 _TOGETHER = 256  # items of small classes that are multiplied together
+# FAISS on GPUs: most neighbours, and pieces of at most one part in so many of the free memory
+_MOST, _SHARE = 2048, 4
+_SCRATCH_BYTES = 256 << 20  # that FAISS keeps on a GPU; its default is 1.5 GB
 
 Masked = Callable[[Tensor, Ids, int, int], None]  # sets scores (S, C) of right answers to -inf
 Tile = list[tuple[int, int, int]]  # the part, first row and end of what is in a tile
@@ -88,7 +92,7 @@ def by_candidates(search: Search, device: torch.device, top: int) -> tuple[np.nd
     (best_Q, score_A), (owner_A, right_A) = _best_right(search), search.right_A2.T
     size = len(search.gallery_GD)
     tied_Q = np.bincount(owner_A, score_A >= best_Q[owner_A] - 2 * BAND, minlength=len(search))
-    k = min(size, MOST, top + min(int(tied_Q.max()), _TIED) + _SPARE)
+    k = min(size, _MOST, top + min(int(tied_Q.max()), _TIED) + _SPARE)
     score_QK, id_QK = nearest(search.query_QD, search.gallery_GD, k, device)
     asked = np.arange(len(search))[:, None] * size + id_QK
     is_wrong = ~np.isin(asked, owner_A * size + right_A)
@@ -360,6 +364,59 @@ def _answers(search: Search) -> Masked:
     return mask
 
 
+def device_of(device: str) -> torch.device:
+    """Where to compute, given auto, cpu, cuda or cuda:N."""
+    has_gpu = device != "cpu" and torch.cuda.is_available()
+    return torch.device(("cuda" if device == "auto" else device) if has_gpu else "cpu")
+
+
+def has_faiss_for(device: torch.device) -> bool:
+    """Whether FAISS can search on a device, and it is a GPU."""
+    if device.type != "cuda":
+        return False
+    if importlib.util.find_spec("faiss") is None:
+        return False
+    import faiss
+
+    return hasattr(faiss, "StandardGpuResources") and (device.index or 0) < faiss.get_num_gpus()
+
+
+def nearest(
+    query_QD: AnyVectors, gallery_GD: AnyVectors, k: int, device: torch.device
+) -> tuple[Vectors, Ids]:
+    """(Q, k) largest inner products of each query in descending order, and their gallery rows.
+
+    FAISS finds them, on the CPU, too, so that every machine tests it. `k` is at most the size of
+    the gallery, and on a GPU `_MOST`.
+    """
+    import faiss
+
+    sides = [np.ascontiguousarray(one[:], dtype=np.float32) for one in (query_QD, gallery_GD)]
+    if device.type == "cpu":
+        found: tuple[Vectors, Ids] = faiss.knn(*sides, k, faiss.METRIC_INNER_PRODUCT)
+        return found
+    limit = torch.cuda.mem_get_info(device)[0] // _SHARE
+    number = -1 if device == torch.device("cuda") else device.index  # -1: the current one
+    on_gpu: tuple[Vectors, Ids] = faiss.knn_gpu(
+        *(_resources(number), *sides, k),
+        metric=faiss.METRIC_INNER_PRODUCT,
+        device=number,
+        vectorsMemoryLimit=limit,
+        queriesMemoryLimit=limit,
+    )
+    return on_gpu
+
+
+@cache
+def _resources(_gpu: int) -> Any:
+    """What FAISS needs on a GPU, which all searches share: each would reserve memory."""
+    import faiss
+
+    resources = faiss.StandardGpuResources()
+    resources.setTempMemory(_SCRATCH_BYTES)
+    return resources
+
+
 def hits(search: ClassSearch, device: str, top: int, rows: range) -> np.ndarray:
     """(2, M, Q, top) the places of the lists of some queries that hold a right answer.
 
@@ -368,26 +425,20 @@ def hits(search: ClassSearch, device: str, top: int, rows: range) -> np.ndarray:
     """
     found = np.zeros((2, len(search.ends_M), len(rows), top), np.bool_)
     for first in range(rows.start, rows.stop, _ROWS):
-        own = range(first, min(first + _ROWS, rows.stop))
-        block = search.of_rows(own)
-        place = slice(own.start - rows.start, own.stop - rows.start)
-        found[:, :, place] = _hits(block, device_of(device), top)
-    return found
-
-
-def _hits(search: ClassSearch, device: torch.device, top: int) -> np.ndarray:
-    lists = _best_right_lists(search, top)
-    edge_QR = _descending(lists.transpose(1, 0, 2).reshape(lists.shape[1], -1))
-    edge_QR[:, 1:][edge_QR[:, 1:] == edge_QR[:, :-1]] = -np.inf  # each once
-    edge_QR = _descending(edge_QR)[:, : max(1, int(np.isfinite(edge_QR).sum(axis=1).max()))]
-    counts = outranked(search, edge_QR, _classes(search), device, top).counts
-    found = np.zeros((2, len(lists), len(edge_QR), top), np.bool_)
-    for part, best_QR in enumerate(lists):
-        number = (edge_QR[:, None, :] == best_QR[:, :, None]).argmax(axis=2)
-        for hit, count_QR in zip(found[:, part], counts[:, part], strict=True):
-            at = np.arange(top) + np.take_along_axis(count_QR, number, axis=1)
-            query, right = np.nonzero(np.isfinite(best_QR) & (at < top))
-            hit[query, at[query, right]] = True
+        block = search.of_rows(range(first, min(first + _ROWS, rows.stop)))
+        lists = _best_right_lists(block, top)
+        edge_QR = _descending(lists.transpose(1, 0, 2).reshape(lists.shape[1], -1))
+        edge_QR[:, 1:][edge_QR[:, 1:] == edge_QR[:, :-1]] = -np.inf  # each once
+        edge_QR = _descending(edge_QR)
+        edge_QR = edge_QR[:, : max(1, int(np.isfinite(edge_QR).sum(axis=1).max()))]
+        counts = outranked(block, edge_QR, _classes(block), device_of(device), top).counts
+        own = slice(first - rows.start, first - rows.start + len(edge_QR))
+        for part, best_QR in enumerate(lists):
+            number = (edge_QR[:, None, :] == best_QR[:, :, None]).argmax(axis=2)
+            for hit, count_QR in zip(found[:, part, own], counts[:, part], strict=True):
+                at = np.arange(top) + np.take_along_axis(count_QR, number, axis=1)
+                query, right = np.nonzero(np.isfinite(best_QR) & (at < top))
+                hit[query, at[query, right]] = True
     return found
 
 

@@ -8,14 +8,15 @@ Shapes: N samples, C captions, E entries, P pairs, M parts, Q queries, G gallery
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from vlcpctl.evaluation.search.vectors import AnyVectors, Gathered, Ids
+from vlcpctl.evaluation.search.vectors import AnyVectors, Gathered, Ids, Mask
 
 UNITE, SEPARATE = DUPLICATES = ("unite", "separate")
+COUNTS = ("n_distractor_images", "n_distractor_texts", "n_left_out")  # in rows
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,11 @@ class Captioned:
         texts = Distinct.of(text for _, text in pairs)
         return Captioned(Distinct.of(sha256s), texts, ids([row for row, _ in pairs]))
 
+    def places(self, caption_N: Ids) -> tuple[Ids, Ids]:
+        """The samples of some captions, and the index of each among those of its sample."""
+        sample_N = self.sample_C[caption_N]
+        return sample_N, caption_N - np.searchsorted(self.sample_C, sample_N)
+
 
 class Embeddings(NamedTuple):
     """Unit embeddings of the distinct images (I, D) and texts (T, D) of a part, by one model."""
@@ -67,13 +73,12 @@ class Embeddings(NamedTuple):
 
 @final
 class _Entries:
-    """The entries of one kind, part by part: which thing of a part each is, and where parts end."""
+    """The entries of one kind, part by part: which things of a part they are, where parts end."""
 
     def __init__(self, duplicates: str) -> None:
         self.unites = duplicates == UNITE
         self.known: dict[Hashable, int] = {}
         self.things: list[Ids] = []
-        self.rows: list[Ids] = []  # of the embeddings of a part
         self.ends: list[int] = []
 
     def enter(self, found: Distinct) -> Ids:
@@ -87,7 +92,6 @@ class _Entries:
             things = np.arange(len(found.of_N))
             entry_N = before + things
         self.things.append(things)
-        self.rows.append(found.of_N[things])
         self.ends.append(before + len(things))
         return entry_N
 
@@ -139,39 +143,28 @@ class Search:
 class Gallery:
     """Image and text entries of M parts, and which of them match, each pair once.
 
-    `ends_M2` are the numbers of images and texts after each part; entries beyond the last are
-    distractors. `image_rows` and `text_rows` say which embeddings of a part are entries. Where
-    entries come from: (part, sample) for images, (part, sample, caption) for texts; of identical
-    content the first. A pair may come with a later part than both its entries.
+    `sample_rows` and `caption_rows` say which samples, and which captions, of each part are
+    entries: of identical content the first. Behind the M parts, of which `ends_M2` are the numbers
+    of images and texts after each, there may be parts of distractors. A pair may come with a later
+    part than both its entries.
     """
 
-    image_rows: list[Ids]
-    text_rows: list[Ids]
-    image_E2: Ids
-    text_E3: Ids
+    parts: Sequence[Captioned]
+    sample_rows: list[Ids]
+    caption_rows: list[Ids]
     pairs_P2: Ids
     part_P: Ids
     ends_M2: Ids
     left_out: int = 0  # pairs that would be distractors, but share something with the data
 
-    @staticmethod
-    def of(pairs_P2: Ids, sizes: tuple[int, int]) -> Gallery:
-        """A gallery of so many images and texts, in one part, of which these match."""
-        images, texts = (np.arange(size) for size in sizes)
-        where = _in_part(0, images), _in_part(0, texts, 0 * texts)
-        part_P = np.zeros(len(pairs_P2), np.int64)
-        unique_P2 = np.unique(pairs_P2, axis=0)
-        return Gallery([images], [texts], *where, unique_P2, part_P[: len(unique_P2)], ids([sizes]))
-
-    def in_one_part(self) -> Gallery:
-        """The same gallery, as if it had not grown."""
-        return replace(self, part_P=0 * self.part_P, ends_M2=self.ends_M2[-1:])
-
-    def vectors(self, parts: Sequence[Embeddings]) -> Embeddings:
+    def vectors(self, embedded: Sequence[Embeddings]) -> Embeddings:
         """The embeddings of the entries of the first parts, given those of these parts."""
-        rows = list(zip(parts, self.image_rows, self.text_rows, strict=False))
-        images = Gathered([(part.image_ID, image_rows) for part, image_rows, _ in rows])
-        return Embeddings(images, Gathered([(part.text_TD, own) for part, _, own in rows]))
+        own = zip(embedded, self.parts, self.sample_rows, self.caption_rows, strict=False)
+        images, texts = [], []
+        for vectors, part, sample_rows, caption_rows in own:
+            images.append((vectors.image_ID, part.images.of_N[sample_rows]))
+            texts.append((vectors.text_TD, part.texts.of_N[caption_rows]))
+        return Embeddings(Gathered(images), Gathered(texts))
 
     def searches(self, queries: Embeddings, gallery: Embeddings) -> dict[str, Search]:
         """Every image as a query for texts, and the other way round.
@@ -181,13 +174,24 @@ class Gallery:
         """
         ends_M2 = self.ends_M2.copy()
         ends_M2[-1] = len(gallery.image_ID), len(gallery.text_TD)
-        swapped = np.lexsort((self.pairs_P2[:, 0], self.pairs_P2[:, 1]))
-        i2t = Search.of(queries.image_ID, gallery.text_TD, self.pairs_P2)
-        t2i = Search.of(queries.text_TD, gallery.image_ID, self.pairs_P2[swapped, ::-1])
-        return {
-            "i2t": _growing(i2t, self.part_P, ends_M2[:, 1]),
-            "t2i": _growing(t2i, self.part_P[swapped], ends_M2[:, 0]),
-        }
+        return both_ways(queries, gallery, self.pairs_P2, self.part_P, ends_M2)
+
+
+def both_ways(
+    queries: Embeddings, gallery: Embeddings, pairs_P2: Ids, part_P: Ids, ends_M2: Ids
+) -> dict[str, Search]:
+    """Every image as a query for texts, and the other way round, in a gallery that may grow.
+
+    `pairs_P2` are the rows of images and texts that match, in order and each once, `part_P` the
+    part with which each comes, and `ends_M2` the numbers of images and texts after each part.
+    """
+    swapped = np.lexsort(pairs_P2.T)
+    i2t = Search.of(queries.image_ID, gallery.text_TD, pairs_P2)
+    t2i = Search.of(queries.text_TD, gallery.image_ID, pairs_P2[swapped, ::-1])
+    return {
+        "i2t": _growing(i2t, part_P, ends_M2[:, 1]),
+        "t2i": _growing(t2i, part_P[swapped], ends_M2[:, 0]),
+    }
 
 
 def gather(parts: Sequence[Captioned], duplicates: str) -> Gallery:
@@ -203,17 +207,68 @@ def gather(parts: Sequence[Captioned], duplicates: str) -> Gallery:
         pairs.append(np.stack([image_N[part.sample_C], text_C], axis=1))
     unique_P2, first_P = np.unique(np.concatenate(pairs), axis=0, return_index=True)
     part_C = np.repeat(np.arange(len(parts)), [len(one) for one in pairs])
-    return Gallery(
-        images.rows,
-        texts.rows,
-        np.concatenate([_in_part(at, own) for at, own in enumerate(images.things)]),
-        np.concatenate(
-            [_in_part(at, *_captions(parts[at], own)) for at, own in enumerate(texts.things)]
-        ),
-        unique_P2,
-        part_C[first_P],
-        np.stack([ids(images.ends), ids(texts.ends)], axis=1),
+    ends_M2 = np.stack([ids(images.ends), ids(texts.ends)], axis=1)
+    return Gallery(parts, images.things, texts.things, unique_P2, part_C[first_P], ends_M2)
+
+
+def with_distractors(gallery: Gallery, others: Sequence[Captioned], duplicates: str) -> Gallery:
+    """The gallery, which does not grow then, with the entries of other data behind its own.
+
+    A pair whose image, or one of whose captions, the evaluated data has is left out: its captions
+    are right answers to that image, and its image is one to that caption, but the evaluated data
+    does not say so. What it shares with further pairs is left out of those, too.
+
+    As in galleries, identical content is one entry, or with `duplicates` "separate" several.
+    """
+    images, texts, left_out = _shared_with(gallery.parts, others)
+    more = gather(others, duplicates)
+    sample_rows, caption_rows = list(gallery.sample_rows), list(gallery.caption_rows)
+    for part, samples, captions in zip(others, more.sample_rows, more.caption_rows, strict=True):
+        is_image = _are_not_in(images, part.images.names)[part.images.of_N[samples]]
+        is_text = _are_not_in(texts, part.texts.names)[part.texts.of_N[captions]]
+        sample_rows.append(samples[is_image])
+        caption_rows.append(captions[is_text])
+    return replace(
+        gallery,
+        parts=[*gallery.parts, *others],
+        sample_rows=sample_rows,
+        caption_rows=caption_rows,
+        part_P=0 * gallery.part_P,
+        ends_M2=gallery.ends_M2[-1:],
+        left_out=left_out,
     )
+
+
+def distractor_counts(gallery: Gallery) -> dict[str, int]:
+    """The fields of a row that say how many entries were added and pairs left out."""
+    images, texts = gallery.ends_M2[-1].tolist()
+    entries = (sum(map(len, rows)) for rows in (gallery.sample_rows, gallery.caption_rows))
+    added = next(entries) - images, next(entries) - texts
+    return dict(zip(COUNTS, (*added, gallery.left_out), strict=True))
+
+
+def _shared_with(
+    own: Sequence[Captioned], others: Sequence[Captioned]
+) -> tuple[set[Hashable], set[Hashable], int]:
+    """The images and the texts of the samples that share one with own data, and their number."""
+    own_images = {one for part in own for one in part.images.names}
+    own_texts = {one for part in own for one in part.texts.names}
+    images, texts, count = set[Hashable](), set[Hashable](), 0
+    for part in others:
+        shares_N = ~_are_not_in(own_images, part.images.names)[part.images.of_N]
+        is_own_C = ~_are_not_in(own_texts, part.texts.names)[part.texts.of_N]
+        shares_N[part.sample_C[is_own_C]] = True
+        images |= {part.images.names[row] for row in part.images.of_N[shares_N].tolist()}
+        texts |= {
+            part.texts.names[row] for row in part.texts.of_N[shares_N[part.sample_C]].tolist()
+        }
+        count += int(np.count_nonzero(shares_N))
+    return images, texts, count
+
+
+def _are_not_in(known: set[Hashable], names: Sequence[Hashable]) -> Mask:
+    """(N,) bool: which names are not known."""
+    return np.array([one not in known for one in names], dtype=np.bool_)
 
 
 def _growing(whole: Search, part_A: Ids, ends_M: Ids) -> Search:
@@ -254,13 +309,16 @@ class ClassSearch:
     class_Q: Ids
     class_G: Ids
     itself_Q: Ids
-    query_ends: Ids = field(default_factory=lambda: ids([]))
-    ends_M: Ids = field(default_factory=lambda: ids([]))
+    query_ends: Ids
+    ends_M: Ids
 
-    def __post_init__(self) -> None:
-        if not len(self.query_ends):  # one part
-            object.__setattr__(self, "query_ends", ids([len(self.class_Q)]))
-            object.__setattr__(self, "ends_M", ids([len(self.class_G)]))
+    @staticmethod
+    def of(
+        query_QD: AnyVectors, gallery_GD: AnyVectors, class_Q: Ids, class_G: Ids, itself_Q: Ids
+    ) -> ClassSearch:
+        """A search in a gallery of one part."""
+        ends = ids([len(class_Q)]), ids([len(class_G)])
+        return ClassSearch(query_QD, gallery_GD, class_Q, class_G, itself_Q, *ends)
 
     def of_rows(self, rows: range) -> ClassSearch:
         """The search for some of the queries."""
@@ -333,16 +391,6 @@ class _Items:
             self.names += [(pairs[row], items.classes[row]) for row in own.tolist()]
             self.classes += [items.classes[row] for row in own.tolist()]
         self.vectors = Gathered(vectors)
-
-
-def _captions(part: Captioned, numbers: Ids) -> tuple[Ids, Ids]:
-    """The sample of each caption, given its number in the part, and its index in that sample."""
-    samples = part.sample_C[numbers]
-    return samples, numbers - np.searchsorted(part.sample_C, samples)
-
-
-def _in_part(number: int, *columns: Ids) -> Ids:
-    return np.stack([np.full(len(columns[0]), number, dtype=np.int64), *columns], axis=1)
 
 
 def ids(values: Any) -> Ids:

@@ -1,25 +1,40 @@
-"""Spatial disorder between checkpoints: which are compared on which tasks, and their angles.
+"""Spatial disorder: how angles between embeddings change between checkpoints (Mod-X).
 
 Each checkpoint embeds every task once, and its embeddings are dropped after their last use.
+Shapes: I distinct images, T distinct texts, P pairs, Q queries, D dimensions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
+
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.errors import BadInput, Incompatible, UsageError
+from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.rows import Row, checkpoint_fields, own_rows, place_of
-from vlcpctl.evaluation.samples import Samples
+from vlcpctl.evaluation.samples import Samples, require_split
+from vlcpctl.evaluation.search.galleries import UNITE, Captioned, Embeddings, Search, gather
+from vlcpctl.evaluation.search.vectors import Ids, exact_scores
 from vlcpctl.files.rows import run_label
+from vlcpctl.metrics.angles import (
+    CHANGE_BINS,
+    ROTATION_BINS,
+    Angles,
+    pair_changes,
+    rotations,
+    self_angle_changes,
+    shares,
+    tally,
+)
 
 _MEASURED = ("metrics", "degrees", "n_images", "n_texts")
 
@@ -32,44 +47,28 @@ class Spatial(Evaluator):
     tasks: tuple[Task, ...]
     between: str = "neighbours"
     split: str = "test"
-    _by: dict[Path, Session] = field(default_factory=dict, init=False)  # embeds with a checkpoint
-    _left: list[Session] = field(default_factory=list, init=False)  # still to be compared
+    # Still to be compared: by the session with the rows, those that embed the two checkpoints.
+    _compared: dict[Session, tuple[Session, Session]] = field(default_factory=dict, init=False)
 
     def plan(self) -> list[Session]:
         """See `Evaluator`; raises UsageError if the checkpoints cannot be paired."""
         for task in self.tasks:
-            if not task.counts.get(self.split):
-                known = ", ".join(name for name, count in task.counts.items() if count)
-                raise BadInput(
-                    f"{task.path} has no images in split {self.split!r} (it has: {known})"
-                )
+            require_split(task, self.split)
         places = [place_of(task, self.split) for task in self.tasks]
         found = self.read_checkpoints()
         paths, checkpoints = list(found), list(found.values())
-        manifests = [one.manifest for one in checkpoints]
-        self._by = {path: Session(self, path, one.manifest) for path, one in found.items()}
-        sessions = []
-        for before, after in _pairs(paths, manifests, self.between):
+        embedding = [Session(self, path, one.manifest) for path, one in found.items()]
+        for before, after in _pairs(paths, [one.manifest for one in checkpoints], self.between):
             rows = self._rows(checkpoints[before], checkpoints[after], places)
-            sessions.append(Session(self, paths[after], manifests[after], rows, paths[before]))
-        self._left = list(sessions)
-        return sessions
-
-    def line(self, session: Session, row: Row) -> str:
-        """See `Evaluator`."""
-        then, now = (
-            f"{run_label(about['run'], about.get('alpha'))} step {about['step']}"
-            for about in (row.fields["since"], row.fields)
-        )
-        return f"{then} -> {now}: {row.fields['task']}"
+            session = Session(self, paths[after], checkpoints[after].manifest, rows)
+            self._compared[session] = embedding[before], embedding[after]
+        return list(self._compared)
 
     def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """See `Evaluator`; raises Incompatible for embeddings of different width."""
         from vlcpctl.evaluation.embedding import embed
-        from vlcpctl.evaluation.spatial.angles import spatial
 
-        assert session.before is not None
-        by = self._by[session.before], self._by[session.checkpoint]
+        by = self._compared[session]
         (task,) = row.tasks
         # All tasks at once: then the model is dropped.
         before, after = ([embed(one, source) for source in self._sources][task] for one in by)
@@ -78,17 +77,15 @@ class Spatial(Evaluator):
         widths = [one.image_ID.shape[1] for one in (before, after)]
         if widths[0] != widths[1]:
             raise Incompatible(
-                f"{session.before} has embeddings of {widths[0]} channels and "
-                f"{session.checkpoint} of {widths[1]}: angles between them are not defined"
+                f"{by[0].checkpoint} has embeddings of {widths[0]} channels and "
+                f"{by[1].checkpoint} of {widths[1]}: angles between them are not defined"
             )
         return spatial(self._sources[task].captioned, before, after, self.device)
 
     def finish(self, session: Session) -> None:
         """Drop the embeddings that no later comparison needs, to bound memory."""
-        self._left.remove(session)
-        needed = {path for one in self._left for path in (one.before, one.checkpoint)}
-        for path, one in self._by.items():
-            if path not in needed:
+        for one in self._compared.pop(session):
+            if not any(one in pair for pair in self._compared.values()):
                 one.drop()
 
     @cached_property
@@ -117,7 +114,6 @@ def _pairs(
     """The earlier and the later checkpoint of each comparison."""
     if len(manifests) < 2:
         raise UsageError("there is nothing to compare: give at least two checkpoints")
-    _refuse_twins(paths, manifests)
     chains = _chains(manifests)
     if len(manifests) == 2 and len(chains) == 2:
         return [(0, 1)]  # of two runs: in the order given
@@ -129,19 +125,6 @@ def _pairs(
             "leave it out (two runs are compared with one checkpoint of each)"
         )
     return [pair for chain in chains for pair in _along(chain, between)]
-
-
-def _refuse_twins(paths: Sequence[Path], manifests: Sequence[CheckpointManifest]) -> None:
-    """Refuse checkpoints of equal run, seed and step: their rows could not be distinguished."""
-    seen: dict[tuple[str, int, int | None], Path] = {}
-    for path, manifest in zip(paths, manifests, strict=True):
-        run, seed, step = key = (_run_of(manifest), manifest.seed, manifest.step)
-        first = seen.setdefault(key, path)
-        if first != path:
-            raise UsageError(
-                f"{first} and {path} are both run {run!r}, seed {seed}, step {step}: "
-                "their rows could not be distinguished; train one again with another --run"
-            )
 
 
 def _along(chain: list[int], between: str) -> list[tuple[int, int]]:
@@ -176,3 +159,67 @@ def _chains(manifests: Sequence[CheckpointManifest]) -> list[list[int]]:
 def _run_of(manifest: CheckpointManifest) -> str:
     """The run's name in reports."""
     return run_label(manifest.run, manifest.alpha)
+
+
+def spatial(
+    samples: Captioned, before: Embeddings, after: Embeddings, device: str
+) -> dict[str, Any]:
+    """Measure how angles changed from an earlier model to a later one: the fields of a row.
+
+    `metrics` are means in degrees and shares in percent (None without angles), `degrees` counts of
+    angles by degree. Identical content is one sample. A pair counts in `imav_i2t` if the earlier
+    model ranks a text of the image first, and in `imav_t2i` if it ranks an image of the text first;
+    of several right answers, the nearest makes the pair.
+    """
+    images = before.image_ID[:], after.image_ID[:]
+    texts = before.text_TD[:], after.text_TD[:]
+    found = {
+        "sam_image": self_angle_changes(*images),
+        "sam_text": self_angle_changes(*texts),
+        "ram_image": tally(rotations(*images)),
+        "ram_text": tally(rotations(*texts)),
+    }
+    ways = gather([samples], UNITE).searches(before, before)  # a gallery of one part keeps its rows
+    for way, search in ways.items():
+        image_P, text_P = _first_pairs(search, device).T[:: 1 if way == "i2t" else -1]
+        then, now = ((one.image_ID[image_P], one.text_TD[text_P]) for one in (before, after))
+        found[f"imav_{way}"] = tally(pair_changes(then, now))
+    return {
+        "metrics": _metrics(found),
+        "degrees": {name: _trimmed(angles) for name, angles in found.items()},
+        "n_images": len(before.image_ID),
+        "n_texts": len(before.text_TD),
+    }
+
+
+def _metrics(found: Mapping[str, Angles]) -> dict[str, float | None]:
+    metrics: dict[str, float | None] = {}
+    for measure, angles in found.items():
+        ends = ROTATION_BINS if measure.startswith("ram") else CHANGE_BINS
+        metrics[f"{measure}_mean"] = angles.mean if angles.count else None
+        values = shares(angles.counts, ends) if angles.count else [None] * len(ends)
+        for low, high, value in zip((0, *ends), ends, values, strict=False):
+            metrics[f"{measure}_{low}_{high}"] = value
+    return metrics
+
+
+def _first_pairs(search: Search, device: str) -> Ids:
+    """(P, 2) rows of queries with a right answer at rank 1, and of the best of their right answers.
+
+    A tie is never a hit.
+    """
+    from vlcpctl.evaluation.search.count import ranks
+
+    worst, _ = ranks(search, device, top=1)
+    owner_A, right_A = search.right_A2.T
+    score_A = exact_scores(search.query_QD, search.gallery_GD, owner_A, right_A)
+    order = np.lexsort((score_A, owner_A))
+    ends_Q = np.searchsorted(owner_A, np.arange(len(search)), side="right")
+    best_Q = right_A[order][ends_Q - 1]
+    (first,) = np.nonzero(worst[0] == 0)
+    return np.stack([first, best_Q[first]], 1)
+
+
+def _trimmed(angles: Angles) -> list[int]:
+    """The counts without the zeros at the end."""
+    return [int(count) for count in np.trim_zeros(angles.counts, "b")]

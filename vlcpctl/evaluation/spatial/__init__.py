@@ -1,1 +1,0 @@
-"""Angles between the embeddings of two checkpoints."""

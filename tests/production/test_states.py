@@ -134,7 +134,7 @@ def test_deleted_pairs_stay_away_and_the_deletion_is_an_event(
 ) -> None:
     assert run(*week_words(place, state, 2), "--keep-columns", "customer", "-q").code == 0
     toml = state / "update.toml"
-    toml.write_text(toml.read_text().replace('index-week = "0"', 'index-week = "2"'))
+    toml.write_text(toml.read_text().replace('index-week = "none"', 'index-week = "2"'))
     words = ["--where", "customer=customer 1 & co", state, "--ticket", "case 7"]
     done = run("forget", *words)
     assert done.code == 0, done.err
@@ -168,6 +168,7 @@ SET = {  # --set: what it says in update.toml, or the exit code
     "train-step.method-file=x.py": 2,
     "update.on-accept=true": 2,
     "update.retries=2": 2,
+    "update.start-from=first": 2,
     "buffer.policy=best": 2,
     "nothing.x=1": 2,
     "train-step": 2,
@@ -234,7 +235,6 @@ def test_one_of_two_takes_the_place_of_the_other() -> None:
         ("base", "latest", None),
         ("merged", "latest", None),
         ("latest", "mean", None),
-        ("first", "ema", None),
         ("latest", "ema:2", None),
     ],
 )

@@ -34,7 +34,8 @@ def settings_of(state: Path) -> str:
 def test_a_week_is_accepted_and_the_link_names_its_checkpoint(
     real: Run, place: Path, state: Path
 ) -> None:
-    done = real(*week_words(place, state, 2), "-q", "--lr", "0.002")
+    how = ("--lr", "0.002", "--set", "update.index-week=0")
+    done = real(*week_words(place, state, 2), "-q", *how)
     assert (done.code, done.out) == (0, f"{state}/attempts/0003/draw-0/checkpoint\n")
     assert (state / "current").readlink() == Path("attempts/0003/draw-0/checkpoint")
     assert actions(state) == ["started", "start", "started", "accepted", "started", "accepted"]
@@ -42,6 +43,7 @@ def test_a_week_is_accepted_and_the_link_names_its_checkpoint(
     files = week(state, 2).parent.rglob("*.ndjson")
     rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     usual = [row for row in rows if "gallery_checkpoint" not in row]
+    assert len(rows) - len(usual) == 4  # on the index of the start: kept, grown and built again
     # The new checkpoint on both weeks; the start and the last one on the new week, once.
     assert sorted(((row["run"], row["step"], row["task"]) for row in usual), key=str) == [
         ("prod", 0, "00-week-0002"),
@@ -57,7 +59,7 @@ def test_a_week_is_accepted_and_the_link_names_its_checkpoint(
     check_refused(real(*week_words(place, state, 2), "--lr", "0.5"), "update", 4, "--lr")
     shown = real("inspect", state).out
     assert "week 2" in shown
-    assert "(lr is now 0.002)" in " ".join(shown.split())
+    assert "lr is now 0.002" in " ".join(shown.split())
     (parent, *_) = json.loads(real("inspect", state / "current", "--json").out)["parents"]
     assert parent.get("kind") == "checkpoint"
 

@@ -175,8 +175,7 @@ def test_what_always_holds_of_a_state(
     assert run("update", "--state", state, "--rollback", "1").code == 0
     gc.freeze()  # what a fork then need not copy
     years = Years(tmp_path, place, state, weeks, is_short=often > 1)
-    # Half of the evaluations, and each week has test images.
-    how = ("--set", "update.index-week=none", "--set", "split.holdout-most=50%")
+    how = ("--set", "split.holdout-most=50%")  # each week has test images
     years.week(0, *PASSES, *how, "--holdout", "test=4")
     order = [*KINDS, *years.random.choices(KINDS, k=weeks // often)][: weeks // often]
     order = [*order, *["accept"] * (weeks - len(order))]

@@ -65,17 +65,10 @@ class Update(UpdateOptions, Json):
     wait: float | None = like(Shared, "wait", default=None)
 
     def execute(self) -> None:
-        if self.rollback is not None:
-            self._refuse_beside("rollback", {*options_of(Update)} - _BESIDE_ROLLBACK)
-            self._roll_back()
-            return
-        if self.redo is not None:
-            self._refuse_beside("redo", _NOT_BESIDE_REDO)
-        elif not self.sources:
-            raise UsageError("NEW_DATA is missing; see 'vlcpctl update --help'")
+        self._refuse_beside()
         from vlcpctl.files.outputs import check_output_path
         from vlcpctl.production.hooks import refuse_in_hook
-        from vlcpctl.production.week import dry_run, redo, run_lines, update
+        from vlcpctl.production.week import dry_run, redo, rollback, run_lines, update
         from vlcpctl.tracking.trackers import destinations
 
         destinations(self.log)
@@ -86,6 +79,11 @@ class Update(UpdateOptions, Json):
                 console.emit(line)
             return
         refuse_in_hook(self.state)
+        if self.rollback is not None:
+            checkpoint = rollback(self)
+            back = {"week": self.rollback, "checkpoint": str(checkpoint)}
+            console.emit(json.dumps(back, ensure_ascii=False) if self.json else checkpoint)
+            return
         made = [update(self, run_lines)] if self.redo is None else redo(self, run_lines)
         if self.json:
             found = [one.as_json() for one in made]
@@ -94,25 +92,15 @@ class Update(UpdateOptions, Json):
             console.emit(made[-1].checkpoint)
         made[-1].refuse(quiet=self.quiet)
 
-    def _roll_back(self) -> None:
-        from vlcpctl.production.hooks import refuse_in_hook
-        from vlcpctl.production.state import State
-        from vlcpctl.production.week import require_week, rollback
-
-        week = int(self.rollback or 0)
-        if self.dry_run:
-            state = State.read(self.state)
-            require_week(state, week)
-            for one in state.head()[week + 1 :]:
-                console.emit(f"# {state.place(one)}, week {one.week}, is rolled back")
-            return
-        refuse_in_hook(self.state)
-        checkpoint = rollback(self)
-        found = {"week": week, "checkpoint": str(checkpoint)}
-        console.emit(json.dumps(found, ensure_ascii=False) if self.json else checkpoint)
-
-    def _refuse_beside(self, option: str, others: set[str]) -> None:
-        """Raise UsageError for what has no effect beside --rollback or --redo."""
+    def _refuse_beside(self) -> None:
+        """Raise UsageError for what has no effect beside --rollback or --redo, or without data."""
+        option, others = "", set[str]()
+        if self.rollback is not None:
+            option, others = "rollback", {*options_of(Update)} - _BESIDE_ROLLBACK
+        elif self.redo is not None:
+            option, others = "redo", _NOT_BESIDE_REDO
+        elif not self.sources:
+            raise UsageError("NEW_DATA is missing; see 'vlcpctl update --help'")
         for name in sorted(others):
             if value_of(self, name) not in (None, False):
                 row, _ = options_of(Update)[name]

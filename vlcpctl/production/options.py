@@ -287,8 +287,7 @@ class OnlyInFile(Options):
     start_from: str | None = option(
         "What a week is trained from: latest, as trained last; merged, what --deploy has "
         "merged; or base, the start",
-        "WHICH",
-        METHOD,
+        choices=("latest", "merged", "base"),
     )
     deploy: str | None = option(
         "What is judged and deployed: latest, as trained; ema or ema:DECAY, the moving average "

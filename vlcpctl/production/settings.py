@@ -46,7 +46,6 @@ REPLAY: Final = "least=0.25"  # unless a method decides
 MATCH: Final = "week_match"  # in percent
 LATEST: Final = "latest"  # as trained last
 MERGED: Final = "merged"  # the mean since the start; of start-from, what is deployed
-BASE: Final = "base"  # the start
 # What a new state has, so that later versions with other defaults do not change it.
 NEW: Final[Mapping[str, Mapping[str, Any]]] = {
     "update": {"index-week": "0", "retries": 1, "sample": 5000},
@@ -263,13 +262,11 @@ class Settings:
 
 
 def check_deployment(start_from: str, deploy: str) -> None:
-    """Raise UsageError for values of start-from and deploy that do not exist, or do not fit.
+    """Raise UsageError for a value of deploy that does not exist, or start-from that does not fit.
 
     They are two of the axes of TIME (Dziadzio et al., 2025): what is trained and what is deployed
     are both kept, and what is deployed is merged from that of the week before and the trained one.
     """
-    if start_from not in (LATEST, MERGED, BASE):
-        raise UsageError(unknown_name("start-from", start_from, (LATEST, MERGED, BASE)))
     kind, colon, decay = deploy.partition(":")
     if kind not in (LATEST, Ema.name, MERGED) or (colon and kind != Ema.name):
         raise UsageError(unknown_name("deploy", deploy, (LATEST, Ema.name, MERGED)))

@@ -185,21 +185,21 @@ def rollback(request: UpdateOptions, observe: Observe = lambda _point: None) -> 
     """
     with opened(request.state, observe) as state:
         head, week = state.head(), int(request.rollback or 0)
-        require_week(state, week)
-        if week < state.last:
+        if gone := _require_week(state, week):
             changes = changes_between(read_settings(state.root), head[week].settings)
-            weeks, why = [*range(week + 1, len(head))], request.reason
+            weeks, why = [one.week for one in gone], request.reason
             state.count("rolled back", head[: week + 1], weeks=weeks, changes=changes, reason=why)
         keep(state)
         return state.made(state.head()[-1], "checkpoint")
 
 
-def require_week(state: State, week: int) -> None:
-    """Raise UsageError unless a week was accepted and is whole; BadInput if its weights changed."""
+def _require_week(state: State, week: int) -> list[Attempt]:
+    """The weeks after one. Raises UsageError unless it was accepted and is whole, or BadInput."""
     if not 0 <= week <= state.last:
         raise UsageError(f"--rollback {week}: {state.root} has weeks 0 to {state.last}")
     _require_whole(state, week, f"--rollback {week}")
     state.verify(state.head()[week])
+    return state.head()[week + 1 :]
 
 
 def dry_run(request: UpdateOptions) -> Iterator[str]:
@@ -210,6 +210,10 @@ def dry_run(request: UpdateOptions) -> Iterator[str]:
     require_free(request.state)
     exists = request.init is None or (request.state / "state.json").is_file()
     state = State.read(request.state) if exists else State(request.state)
+    if request.rollback is not None:
+        for one in _require_week(state, request.rollback):
+            yield f"# {state.place(one)}, week {one.week}, is rolled back"
+        return
     call = Call(state, request, run_lines)
     number = max(state.attempts, default=0) + 1
     if request.redo is not None:
@@ -225,14 +229,13 @@ def dry_run(request: UpdateOptions) -> Iterator[str]:
             state.attempts[number] = head[0]
             yield "# the start"
             if not is_imported(str(request.init)):
-                copied = ["cp", "-a", str(request.init), str(state.made(head[0], "checkpoint"))]
-                yield f"# {shlex.join(copied)}"
+                paths = str(request.init), str(state.made(head[0], "checkpoint"))
+                yield f"# {shlex.join(['cp', '-a', *paths])}"
             yield from map(str, call.lines([], head[0], request.buffer_from).of_start())
             number += 1
         call.check(state.head())
     made = replace(call.new(len(head), "", (), head), id=number)
-    yield f"# week {made.week}"
-    yield from map(str, call.lines(head, made, data).of_week())
+    yield from (f"# week {made.week}", *map(str, call.lines(head, made, data).of_week()))
     yield f"# if the last line exits with 0, week {made.week} is accepted; with 7, it is rejected"
     yield "# not checked: whether the data are new, have test images, or were made before"
 
@@ -452,11 +455,6 @@ class Call:
                 )
         for one in {head[0].id, last.id, head[week].id}:
             state.verify(state.attempts[one])
-        if lost := _lost(last.settings, settings.sections):
-            warn(
-                f"this week is not judged by {', '.join(lost)}: an option that is given again "
-                "replaces all of its earlier values; repeat those that should stay"
-            )
 
     def _require_start(self) -> None:
         """Raise UsageError if --init or --buffer-from is not what the state was started with."""
@@ -788,20 +786,6 @@ def run_lines(lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
     if runner.failed is None and runner.signal is not None:
         raise LineFailed(f"stopped by signal {runner.signal}", _SIGNAL + runner.signal)
     return runner.failed
-
-
-def _lost(before: Sections, now_: Sections) -> list[str]:
-    """What the last week was judged by and this one is not: conditions and guards.
-
-    Another condition on the same metric leaves nothing out, and neither does `none` for all.
-    """
-    lost = []
-    for section, option in ((_REPORT, "fail-if"), ("update", "guard"), ("update", "guard-classes")):
-        was, kept = (one[section].get(option, []) for one in (before, now_))
-        end = ":" if option == "fail-if" else "\0"
-        same = {one.split(end)[0] for one in kept}
-        lost += [one for one in was if kept and one.split(end)[0] not in same]
-    return lost
 
 
 def _require_whole(state: State, week: int, what: str) -> None:

@@ -76,6 +76,7 @@ BAD_LINES: dict[str, tuple[bytes, str]] = {
         "line 2: Exceeds the limit (4300 digits)",
     ),
     "half a surrogate pair": (rb'{"image": "3.png", "caption": "\ud800"}', "lone surrogate"),
+    "a name of ours": (b'{".flaw": 5, "image": "no.png", "caption": "c"}', "no.png"),
     "two objects": (b"{} {}", "line 2: character 3: Extra data"),
 }
 

@@ -65,7 +65,7 @@ REFUSED: dict[str, list[bytes | tuple[bytes, str]]] = {
         (json.dumps([{"image": "a.png"}]).encode("utf-16"), "iconv -f utf-16"),
     ],
     "x.jsonl": [
-        *(b"", b"\n \n", b"{\n[", b"{}", b'{"image": "' + LONG + b'"}'),
+        *(b"", b"\n \n", b"{\n[", b"{}", b'{".flaw": 5}', b'{"image": "' + LONG + b'"}'),
         json.dumps({f"c{n}": 0 for n in range(10_001)}).encode(),
         ('{"image": "a"}\n'.encode("utf-16"), "iconv -f utf-16"),
     ],

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.pair_files import GROUPS, img2dataset_members, rows, write_parquet, write_tar
+from support.pair_files import GROUPS, rows, write_parquet
 
 from vlcpctl.core.errors import BadInput, OutputExists, TooManySkipped, UsageError
 from vlcpctl.data.splitting.request import SplitOptions
@@ -319,18 +319,6 @@ def test_running_again_is_free_and_other_settings_are_refused(tmp_path: Path) ->
     write_parquet(pairs, rows(8))
     with pytest.raises(OutputExists, match="sources"):
         make_stream(options, out)
-
-
-def test_img2dataset_output_is_read_as_it_is(tmp_path: Path, split: Split) -> None:
-    write_tar(tmp_path / "in/00000.tar", img2dataset_members(5))
-    write_tar(tmp_path / "in/00001.tar", img2dataset_members(5, 5))
-    write_parquet(tmp_path / "in/00000.parquet", [{"url": "x", "key": "1"}])
-    for shard in ("00000", "00001"):
-        (tmp_path / f"in/{shard}_stats.json").write_text("{}")
-    (task,) = split(tmp_path / "in", by="source", holdout="none")
-    train = task.split("train")
-    assert train.column("source_key") == [f"{number:09d}" for number in range(10)]
-    assert train.captions(7) == ["caption 7"]
 
 
 def test_our_own_tars_can_be_split_again(tmp_path: Path, split: Split) -> None:

@@ -20,7 +20,7 @@ from support.processes import exit_code_of, start_child
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks import index
-from vlcpctl.data.tasks.index import SCHEMA, IndexWriter, Rows, wide
+from vlcpctl.data.tasks.index import SCHEMA, IndexWriter, Rows
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.files.digests import digests_of
@@ -250,16 +250,6 @@ def test_a_row_group_has_no_more_rows_than_a_batch(tmp_path: Path) -> None:
     assert [found.key(row) for row in (0, 65_535, 65_536, 69_999)] == [
         f"{row:032x}" for row in (0, 65_535, 65_536, 69_999)
     ]
-
-
-def test_the_wide_types_are_large_ones() -> None:
-    kinds = {
-        pa.string(): pa.large_string(),
-        pa.list_(pa.string()): pa.large_list(pa.large_string()),
-        pa.int32(): pa.int32(),
-    }
-    for kind, large in kinds.items():
-        assert wide(pa.schema([pa.field("c", kind)])).field("c").type == large
 
 
 def test_reading_writes_nothing(tmp_path: Path) -> None:

@@ -65,12 +65,12 @@ def _facts_of(file: Source, columns: Columns) -> Mapping[str, Any]:
     """The facts of the files that a source refers to, from the cache if none was touched."""
     looked = FileLog(file.path, reads=False)
     _walk(file, columns, looked)
-    if (known := looked.recalled()) is not None:
-        return known
-    log = FileLog(file.path)
-    _walk(file, columns, log)
-    log.remember()
-    return log.facts()
+    known = looked.recalled()
+    if known is None:
+        log = FileLog(file.path)
+        _walk(file, columns, log)
+        known = log.finished()
+    return known
 
 
 def _walk(file: Source, columns: Columns, log: FileLog, limit: int | None = None) -> int:

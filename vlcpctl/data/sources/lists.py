@@ -83,8 +83,9 @@ def begin_list(path: Path) -> Start:
     names = list(dict.fromkeys(name for record in naming for name in record if name != FLAW))
     if len(names) > MOST_COLUMNS:
         raise BadInput(f"{path} has {len(names)} columns, the limit is {MOST_COLUMNS}")
-    if not names and FLAW in records[0]:
-        raise BadInput(f"{path}, {records[0][FLAW][1]}")
+    found = records[0].get(FLAW)
+    if not names and isinstance(found, tuple):
+        raise BadInput(f"{path}, {found[1]}")
     return Start(names, records)
 
 

@@ -296,8 +296,9 @@ def _pairs(source: Source, columns: Columns, *, images: bool) -> Iterator[Pair]:
 
 def _of_record(place: int | str, record: Record, roles: _Roles) -> Pair:
     """The pair of a record; its image is what the column has of it."""
-    if FLAW in record:
-        return _flawed(place, *record[FLAW])
+    found = record.get(FLAW)
+    if isinstance(found, tuple):  # a reader's own: JSON has no tuples
+        return _flawed(place, *found)
     captions, no_text = captions_in(record.get(roles.caption))
     if no_text:
         return _flawed(place, NO_TEXT, no_text)

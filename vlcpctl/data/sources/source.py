@@ -98,21 +98,20 @@ class FileLog:
         """Number and bytes of the files that were read, and a digest of names, sizes and bytes."""
         return {"files": self._files, "bytes": self._bytes, ALGORITHM: self._content.hexdigest()}
 
-    def check_unchanged(self) -> None:
-        """Raise BadInput if the source's own file has changed since this log was made."""
+    def finished(self) -> dict[str, Any]:
+        """The facts, when all has been read; they are cached, until one of the files is touched.
+
+        Raises BadInput if the source's own file has changed since this log was made.
+        """
         if not self.source.is_dir() and _mark(self.source) != self._before:
             raise BadInput(f"{self.source} changed while it was being read; run the command again")
-
-    def remember(self) -> None:
-        """Keep the facts in the cache, for `recalled` when none of the files has been touched."""
         if self._files and is_settled(self._newest_ns, self._began):
             record(self._name, self._state.hexdigest(), self.facts())
+        return self.facts()
 
     def recalled(self) -> Mapping[str, Any] | None:
-        """The facts that a log of the same files kept, if none has been touched since.
-
-        Those of no files need not have been kept: a source may contain its images after all.
-        """
+        """The facts that are cached of the same files, if none has been touched since."""
+        # Those of no files are none: a source may contain its images after all.
         return self.facts() if self._is_empty else recall(self._name, self._state.hexdigest())
 
 
@@ -135,8 +134,9 @@ def read_file(path: Path | str, name: str, limit: int, log: FileLog | None) -> b
         descriptor, before = descriptor_of(path)
         try:
             size = before.st_size
-            found = f"{shortened(name)} has {size} bytes, the limit is {limit}"
-            if size <= limit:
+            if size > limit:
+                found = f"{shortened(name)} has {size} bytes, the limit is {limit}"
+            else:
                 found = os.read(descriptor, size)
                 while len(found) < size and (more := os.read(descriptor, size - len(found))):
                     found += more

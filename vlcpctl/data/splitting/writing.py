@@ -110,9 +110,7 @@ class Selection:
             yield kept
 
     def _done(self, file: Source, log: FileLog) -> None:
-        log.check_unchanged()
-        log.remember()
-        self.fingerprints[file] = fingerprint(file, self.plan.columns, log.facts())
+        self.fingerprints[file] = fingerprint(file, self.plan.columns, log.finished())
 
     def inputs(self) -> list[dict[str, Any]]:
         """The fingerprint of each file with pairs, with a hash of the keys of those kept of it."""

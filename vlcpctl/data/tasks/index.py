@@ -447,7 +447,9 @@ def _derived(index: Path, schema: pa.Schema, shards: pa.Array) -> Iterator[pa.Re
             columns["captions"] = columns["captions"].cast(schema.field("captions").type)
             if columns["captions"].flatten().null_count:
                 raise ValueError("a caption is null")
-            yield pa.record_batch(list(columns.values()), schema=schema)
+            made = pa.record_batch(list(columns.values()), schema=schema)
+            made.validate(full=True)  # a text may be no UTF-8
+            yield made
     if batch is None:
         yield pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
 

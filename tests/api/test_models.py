@@ -38,7 +38,7 @@ model = factory.create_model("mine", pretrained_hf=False)
 print(type(model.visual).__name__, type(model.text).__name__)
 import torchvision, torch._dynamo.utils, timm
 print(len(timm.list_models()) > 1000, torch._dynamo.utils.counters is not None)
-from vlcpctl.models.lazy_imports import LazyPackage, StandIn
+from vlcpctl.models.imports import LazyPackage, StandIn
 print([name for name, one in sys.modules.items() if isinstance(one, LazyPackage | StandIn)])
 """
 BEFORE = {

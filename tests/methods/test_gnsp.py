@@ -233,22 +233,6 @@ def test_only_the_layers_move_and_with_others_train_all(
     assert still <= {"logit_scale"}
 
 
-def test_what_other_methods_add_to_gradients_is_projected_too(
-    world: TrainingWorld, first: Path, tmp_path: Path
-) -> None:
-    train_step(request(world, "ewc+gnsp", 0, tmp_path, buffered=False))
-    how = {"optimizer": "sgd", "lr": 0.5, "weight_decay": 0.0}
-    second = _second(world, tmp_path / "00", tmp_path / "01", names="ewc+gnsp", **how)
-    assert _journal(second)[1]["ewc/penalty"] > 0
-    assert max(_outside(tmp_path / "00", second).values()) < 1e-6
-
-
-def test_the_pass_over_inputs_has_no_loss(first: Path) -> None:
-    rows = [row for row in _journal(first) if row["phase"] == "gnsp/inputs"]
-    assert [set(row) for row in rows] == 3 * [{"phase", "step", "loss", "lr"}]
-    assert [row["loss"] for row in rows] == [0.0, 0.0, 0.0]
-
-
 class Caught(Exception):
     """Ends a run whose model a test has seen."""
 

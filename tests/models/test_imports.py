@@ -59,8 +59,8 @@ def test_towers_get_the_libraries_they_need() -> None:
 @pytest.mark.parametrize("wanted", ["utils import counters", "config import verbose"])
 def test_a_stand_in_gives_way_to_the_real_module(wanted: str) -> None:
     lines = (
-        "from vlcpctl.models import imports, lazy_imports; import torch",
-        "with lazy_imports.put_off(imports._stand_ins(imports._COMPILER)):",
+        "from vlcpctl.models import imports; import torch",
+        "with imports.put_off(imports._stand_ins(imports._COMPILER)):",
         f"    from torch._dynamo.{wanted}",
         "import torch._dynamo.utils as utils",
         "print(type(utils).__name__, utils is torch._dynamo.utils, utils.counters is not None)",

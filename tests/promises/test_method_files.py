@@ -68,7 +68,7 @@ def test_the_digest_of_the_file_is_part_of_the_run(
 def test_a_run_of_built_in_methods_is_what_it_was(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     (step, *_) = chain(world, "ctp+ewc", tmp_path / "run")
-    assert list(identity.semantic(step)) == [
+    assert list(identity.semantic(step, identity.opened(step))) == [
         *("run", "method", "hyper", "settings", "seed", "attempt", "tasks", "previous", "teacher"),
         *("buffer", "targets", "pseudo_texts", "from_scratch", "fresh_state", "limit"),
     ]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.params import blend_
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.buffer import update as buffers
@@ -172,62 +172,34 @@ def test_replayed_pairs_of_der_take_no_part_in_the_contrast(
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["der", "derpp"])
-def test_a_buffer_without_stored_features_is_refused(
-    world: TrainingWorld, tmp_path: Path, name: str
-) -> None:
-    train_step(request(world, name, 0, tmp_path, buffered=False))
-    step = replace(
-        request(world, name, 1, tmp_path, buffered=False), buffer=world.buffers["herding"][0]
+def _buffer(world: TrainingWorld, out: Path, *, width: int = 8, made_by: str | None = None) -> Path:
+    """A buffer of the first task with features of so many channels."""
+    update = buffers.BufferRequest(
+        task=open_task(world.tasks[0]),
+        previous=None,
+        policy="ring",
+        size=BufferSize(count=6, text=6),
+        seed=0,
+        checkpoint=made_by,
+        stores_features=True,
     )
-    with pytest.raises(UsageError, match="was made without 'vlcpctl buffer --store-features'"):
-        train_step(step)
-    with pytest.raises(UsageError, match=f"method {name} needs --buffer"):
-        train_step(replace(step, buffer=None))
+    plan, project = buffers.plan_update(update), partial(stored_projections, width=width)
+    buffers.write_buffer(out, update, plan, project, project)  # type: ignore[arg-type]
+    return out
 
 
-def test_features_that_another_checkpoint_computed_are_told(
+def test_features_of_another_checkpoint_are_told_and_of_another_width_refused(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
     train_step(request(world, "der", 0, tmp_path, buffered=False))
     step = request(world, "der", 1, tmp_path, buffered=False)
     assert step.previous is not None
     own = read_manifest(step.previous, "checkpoint")["content"]
-    warnings = {}
-    for name, made_by in (("own", own), ("other", "0" * 32)):
-        update = buffers.BufferRequest(
-            task=open_task(world.tasks[0]),
-            previous=None,
-            policy="ring",
-            size=BufferSize(count=6, text=6),
-            seed=0,
-            checkpoint=made_by,
-            stores_features=True,
-        )
-        project = partial(stored_projections, width=8)
-        plan = buffers.plan_update(update)
-        buffers.write_buffer(tmp_path / name, update, plan, project, project)  # type: ignore[arg-type]
-        warnings[name] = make_plan(replace(step, buffer=tmp_path / name)).warnings
-    assert warnings["own"] == ()
-    (warning,) = warnings["other"]
-    assert warning == (
-        "--buffer was last updated with the features of another checkpoint than --previous: "
-        f"content {'0' * 32}, not {own}"
-    )
-
-
-def test_features_of_another_width_are_refused(world: TrainingWorld, tmp_path: Path) -> None:
-    narrow = buffers.BufferRequest(
-        task=open_task(world.tasks[0]),
-        previous=None,
-        policy="ring",
-        size=BufferSize(count=6, text=6),
-        seed=0,
-        stores_features=True,
-    )
-    plan, project = buffers.plan_update(narrow), partial(stored_projections, width=5)
-    buffers.write_buffer(tmp_path / "narrow", narrow, plan, project, project)  # type: ignore[arg-type]
-    train_step(request(world, "der", 0, tmp_path, buffered=False))
-    step = request(world, "der", 1, tmp_path, buffered=False)
+    made = _buffer(world, tmp_path / "own", made_by=own)
+    assert make_plan(replace(step, buffer=made)).warnings == ()
+    other = _buffer(world, tmp_path / "other", made_by="0" * 32)
+    (warning,) = make_plan(replace(step, buffer=other)).warnings
+    assert f"content {'0' * 32}, not {own}" in warning
+    narrow = _buffer(world, tmp_path / "narrow", width=5)
     with pytest.raises(Incompatible, match="stores features of 5 channels, but the model has 8"):
-        train_step(replace(step, buffer=tmp_path / "narrow"))
+        train_step(replace(step, buffer=narrow))

@@ -75,9 +75,7 @@ def test_turned_off_it_is_er_byte_for_byte(
             ["incclip.lambda_=0"],
             ["incclip.clip=false"],
             ["incclip.kl=reversed"],
-            ["incclip.count=8"],
             ["incclip.iterations=0"],
-            ["incclip.memory_batch=2"],
             ["incclip.s_min=-0.9", "incclip.s_max=-0.5"],
             ["incclip.gamma=1.0"],
             ["incclip.eta=0.1"],
@@ -90,15 +88,6 @@ def test_every_part_tells(
 ) -> None:
     whole = weights_of(train_step(second(world, first, tmp_path / "whole")))
     without = weights_of(train_step(second(world, first, tmp_path / "without", *part)))
-    assert any(not torch.equal(whole[name], without[name]) for name in whole)
-
-
-def test_the_gradient_of_pseudo_texts_reaches_the_weights(
-    world: TrainingWorld, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = weights_of(train_step(second(world, first, tmp_path / "whole")))
-    monkeypatch.setattr(steps.PseudoTextEncoder, "backward", lambda _self, _gradients: None)
-    without = weights_of(train_step(second(world, first, tmp_path / "without")))
     assert any(not torch.equal(whole[name], without[name]) for name in whole)
 
 
@@ -195,9 +184,9 @@ def test_texts_of_another_model_or_buffer_are_refused(
 ) -> None:
     train_step(request(world, "seqf", 0, tmp_path, buffered=False))
     step = given(world, first, tmp_path / "out", texts, "incclip.clip=false")
-    with pytest.raises(Incompatible, match="was made with a different checkpoint than"):
+    with pytest.raises(Incompatible, match="was made with a different checkpoint"):
         train_step(replace(step, previous=tmp_path / "00"))
-    with pytest.raises(Incompatible, match="was made with a different buffer than"):
+    with pytest.raises(Incompatible, match="was made with a different buffer"):
         train_step(replace(step, buffer=world.buffers["herding"][0]))
 
 
@@ -213,15 +202,3 @@ def test_texts_without_effect_are_refused(
         train_step(replace(step, previous=None, from_scratch=True))
     with pytest.raises(UsageError, match="--set has no effect on how incclip generates texts"):
         train_step(replace(step, methods=compose("incclip", ["incclip.rate=0.25"])))
-
-
-# What else is refused
-
-
-@pytest.mark.parametrize("wrong", ["incclip.count=5", "incclip.memory_batch=3"])
-def test_texts_and_pairs_must_divide_among_processes(
-    world: TrainingWorld, first: Path, tmp_path: Path, wrong: str
-) -> None:
-    step = second(world, first, tmp_path / "out", wrong, nproc=2)
-    with pytest.raises(UsageError, match="not divisible by 2 processes"):
-        plan_training(step)

@@ -128,15 +128,6 @@ def _trained(step: TrainRequest, keep: Callable[[TrainRun], dict[str, torch.Tens
     return [load_file(f"{step.out}-{rank}") for rank in range(2)]
 
 
-def test_every_process_has_the_same_queue(
-    world: TrainingWorld, first: Path, tmp_path: Path
-) -> None:
-    step = replace(request(world, "ctp", 1, first, buffered=False), out=tmp_path / "out")
-    one, other = _trained(step, lambda run: run.slots["ctp"]["queue"])
-    assert one["filled"] == 24
-    assert all(torch.equal(one[name], other[name]) for name in one)
-
-
 def test_every_process_has_the_same_batch_norm_statistics(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
@@ -241,15 +232,6 @@ def _killed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_an_error_in_one_process_ends_the_others(world: TrainingWorld, tmp_path: Path) -> None:
-    def act(rank: int) -> None:
-        _failing(1, _broken_file)
-        run_line(_words(world, tmp_path / "out"), tmp_path / f"log-{rank}")
-
-    assert run_together(act) == [1, 3]
-    assert "another process of the run has ended" in (tmp_path / "log-0.err").read_text()
-
-
 @pytest.mark.parametrize(
     ("fail", "code", "message"),
     [
@@ -278,27 +260,3 @@ def test_divergence_in_every_process_is_told_once(world: TrainingWorld, tmp_path
     told = (tmp_path / "log.err").read_text()
     assert told.count("the loss diverged at step") == 1
     assert "Traceback" not in told
-
-
-@pytest.mark.parametrize(
-    ("more", "environment", "message"),
-    [
-        (["--nproc", 3], {}, "--batch-size 4 is not divisible by 3 processes; use --batch-size 3"),
-        (["--nproc", 2], {"RANK": 0, "WORLD_SIZE": 4}, "differs from the 4 processes"),
-        (["--nproc", 4, "--nodes", 3], {}, "--nproc 4 is not divisible by --nodes 3"),
-        (["--nproc", 4, "--nodes", 2], {}, "--nodes 2 needs --rendezvous HOST:PORT"),
-        (["--nproc", 2, "--rendezvous", "a:1"], {}, "has no effect without --nodes"),
-    ],
-)
-def test_processes_that_do_not_fit_are_refused_before_any_starts(
-    world: TrainingWorld,
-    tmp_path: Path,
-    more: list[object],
-    environment: dict[str, int],
-    message: str,
-) -> None:
-    words = _words(world, tmp_path / "out", *more)
-    pid = start_child(lambda _: run_line(words, tmp_path / "log"), **environment)
-    assert exit_code_of(pid) == 2
-    assert message in (tmp_path / "log.err").read_text()
-    assert not list(tmp_path.glob("out*"))

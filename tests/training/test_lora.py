@@ -24,13 +24,11 @@ from vlcpctl.testing.battery import (
     make_world,
     request,
     require_exact_resume,
-    with_fusion_model,
 )
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.adapters import AdapterOptimizer, Adapters
 from vlcpctl.training.lora import LoraSize, adapted_names, parse_lora
 from vlcpctl.training.optimizers import new_optimizer
-from vlcpctl.training.plan import make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.settings import Settings
 from vlcpctl.training.train_step import train_step
@@ -117,20 +115,6 @@ def _second(
     return replace(step, out=out, settings=settings)
 
 
-def test_only_the_adapted_weights_change_and_by_a_matrix_of_that_rank(
-    world: TrainingWorld, first: Path, tmp_path: Path
-) -> None:
-    train_step(_second(world, first, tmp_path / "01", lora="1,2", lr=0.01))
-    old, new = (read_tensors(path / WEIGHTS) for path in (first, tmp_path / "01"))
-    for name in old:
-        if name not in adapted_names(old):
-            assert torch.equal(old[name], new[name]), name
-            continue
-        strengths = torch.linalg.svdvals((new[name] - old[name]).double())
-        assert strengths[0] > 1e-4, name
-        assert strengths[1] < 1e-3 * strengths[0], name
-
-
 def test_the_adapter_beside_the_weights_is_their_change(
     world: TrainingWorld, first: Path, tmp_path: Path
 ) -> None:
@@ -138,6 +122,7 @@ def test_the_adapter_beside_the_weights_is_their_change(
     old, new = (read_tensors(path / WEIGHTS) for path in (first, tmp_path / "01"))
     pairs = read_tensors(tmp_path / "01" / "adapter.safetensors")
     assert len(pairs) == 2 * len(adapted_names(old))
+    assert all(torch.equal(old[name], new[name]) for name in old.keys() - {*adapted_names(old)})
     for name in adapted_names(old):
         change = 3.0 * pairs[f"{name}.lora_B"] @ pairs[f"{name}.lora_A"]
         torch.testing.assert_close(new[name], old[name] + change, rtol=0, atol=1e-7)
@@ -155,12 +140,9 @@ def test_methods_keep_their_state_over_tasks_with_and_without_adapters(
         assert written == (lora is not None and names != "ema")
 
 
-@pytest.mark.parametrize("names", ["seqf", "ctp+ewc"])
-def test_killed_and_resumed_runs_have_the_same_bytes(
-    world: TrainingWorld, names: str, tmp_path: Path
-) -> None:
+def test_killed_and_resumed_runs_have_the_same_bytes(world: TrainingWorld, tmp_path: Path) -> None:
     def steps(root: Path) -> Sequence[TrainRequest]:
-        plain, *later = chain(world, names, root)
+        plain, *later = chain(world, "ctp+ewc", root)
         return [plain, *(replace(one, settings=replace(one.settings, lora="2")) for one in later)]
 
     require_exact_resume(steps, tmp_path)
@@ -179,45 +161,6 @@ def test_a_run_with_another_rank_is_another_run(
 def test_another_form_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not RANK or RANK,ALPHA"):
         parse_lora(text)
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ("dha", "method dha, whose hooks change the weights themselves"),
-        ("afec", "method afec, which trains a second model"),
-        ("incclip", "fixed rank cannot hold that; give --set incclip.clip=false"),
-    ],
-)
-def test_methods_that_an_adapter_cannot_hold_are_refused(
-    world: TrainingWorld, first: Path, tmp_path: Path, names: str, message: str
-) -> None:
-    step = _second(world, first, tmp_path / "01", names)
-    with pytest.raises(UsageError, match=message):
-        make_plan(step)
-
-
-def test_without_a_model_that_has_learned_it_is_refused(
-    world: TrainingWorld, tmp_path: Path
-) -> None:
-    step = request(world, "seqf", 0, tmp_path, buffered=False)
-    with pytest.raises(UsageError, match="--lora needs --previous"):
-        make_plan(replace(step, settings=replace(step.settings, lora="2")))
-
-
-def test_a_rank_above_the_width_is_refused(
-    world: TrainingWorld, first: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError, match="the rank is above 8, the smaller side of "):
-        make_plan(_second(world, first, tmp_path / "01", lora="9"))
-
-
-def test_a_fusion_model_is_refused_by_name(world: TrainingWorld, tmp_path: Path) -> None:
-    fusion = with_fusion_model(world)
-    train_step(request(fusion, "seqf", 0, tmp_path, buffered=False))
-    step = request(fusion, "seqf", 1, tmp_path, buffered=False)
-    with pytest.raises(UsageError, match=r"the image encoder of .* has none; train all"):
-        make_plan(replace(step, settings=replace(step.settings, lora="2")))
 
 
 @pytest.mark.parametrize("name", ["adamw", "sgd", "lamb"])

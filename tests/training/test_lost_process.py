@@ -14,14 +14,14 @@ import torch
 from support.processes import run_line, run_together
 from torch import Tensor
 
-from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.errors import Incompatible
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.distributed.world import World
 from vlcpctl.models.imports import preload
 from vlcpctl.testing.battery import TrainingWorld, kill_at, make_world, request
 from vlcpctl.training import launch
 from vlcpctl.training import train_step as module
-from vlcpctl.training.request import TrainRequest, numeric, semantic
+from vlcpctl.training.request import TrainRequest, numeric, opened, semantic
 from vlcpctl.training.state import ResumeDirectory
 from vlcpctl.training.train_step import train_step
 
@@ -94,16 +94,6 @@ def test_another_number_of_processes_resumes_inexactly(
     assert _losses(step.out) == pytest.approx(_losses(tmp_path / "whole"), rel=1e-5)
 
 
-def test_a_share_of_the_loss_resumes_as_it_started(world: TrainingWorld, tmp_path: Path) -> None:
-    step = request(world, "seqf", 0, tmp_path, buffered=False)
-    step = replace(step, save_every="1", nproc=2)
-    _train(step, dies=True)
-    with pytest.raises(Incompatible, match="local_loss"):
-        _refused(replace(step, local_loss=True))
-    with pytest.raises(UsageError, match="--local-loss has no effect with one process"):
-        train_step(replace(step, nproc=1, local_loss=True))
-
-
 def _train(step: TrainRequest, *, dies: bool = False) -> None:
     """Train in the number of processes of the request, or until the last of them is killed."""
 
@@ -127,7 +117,7 @@ def _train(step: TrainRequest, *, dies: bool = False) -> None:
 def _refused(step: TrainRequest) -> None:
     """Try to resume as process 0 would, which checks before the others may read the state."""
     ResumeDirectory(step.out).claim(
-        semantic(step),
+        semantic(step, opened(step)),
         numeric(step, torch.device("cpu")),
         force=False,
         accept_inexact=step.accept_inexact,

@@ -15,7 +15,6 @@ from support.naive_negatives import both_directions, one_direction, united
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Terms
-from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Run
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.methods.ctp import Ctp
@@ -24,11 +23,11 @@ from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.testing.tiny_stream import make_task, repeating_pair
 from vlcpctl.training import plan
 from vlcpctl.training import train_step as train
+from vlcpctl.training.history import match_warnings, true_matches
 from vlcpctl.training.methods import compose
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.step import OptimizerStep
 from vlcpctl.training.train_step import train_step
-from vlcpctl.training.warnings import distinct_warnings, match_warnings, true_matches
 
 QUEUE = 10
 
@@ -150,22 +149,6 @@ def test_validation_uses_the_negatives_of_training(world: TrainingWorld, tmp_pat
     assert found["distinct"][0] < found["all"][0] - 0.01
 
 
-def test_groups_and_a_queue_of_earlier_tasks_are_refused(
-    world: TrainingWorld, tmp_path: Path
-) -> None:
-    """Each task numbers its groups from 0: those of earlier tasks would be taken for its own."""
-    step = request(world, "ctp", 0, tmp_path, buffered=False)
-    kept = _with(step, "ctp", "ctp.keep_queue=true", f"ctp.queue={QUEUE}", steps=1)
-    with pytest.raises(UsageError, match="--negatives distinct cannot be used with ctp's queue"):
-        plan.make_plan(kept)
-    for fits in (
-        _with(kept, "ctp", "ctp.keep_queue=true", negatives="all"),
-        _with(kept, "ctp", "ctp.keep_queue=true", "ctp.queue=0"),
-        _with(kept, "ewc+ctp"),  # whose importances are kept, too
-    ):
-        plan.make_plan(fits)
-
-
 def _warnings(step: TrainRequest) -> tuple[str, ...]:
     return plan.make_plan(step).all_warnings()
 
@@ -213,10 +196,3 @@ def test_the_number_of_matches_is_what_a_queue_holds_on_average() -> None:
         same = (group[batch[0]] == group[batch[1:]]).sum() + (group[batch[0]] == group[queue]).sum()
         counts.append(same)
     assert true_matches(4, 8, sizes) == pytest.approx(np.mean(counts), rel=0.03)
-
-
-def test_a_group_of_more_than_half_of_the_pairs_is_warned_of() -> None:
-    assert not [*distinct_warnings(np.array([3, 2, 1]))]
-    (warning,) = distinct_warnings(np.array([1, 4, 2]))
-    assert warning.startswith("4 of the 7 training pairs are in one group, as they share images")
-    assert "with --negatives distinct they are not negatives of each other; " in warning

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,8 @@ import torch
 from support.processes import run_together
 
 from vlcpctl.core.batch import Batch, Features
-from vlcpctl.core.errors import Incompatible, OutputExists, UsageError
-from vlcpctl.core.method import Method
+from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.data.tasks.samples import Pair
-from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.files.parts import Parts
 from vlcpctl.methods import TABLE
@@ -26,14 +23,11 @@ from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.distill import distill
 from vlcpctl.testing.battery import (
     TrainingWorld,
-    checkpoint_bytes,
-    in_child,
-    kill_at,
     make_world,
     request,
     with_fusion_model,
 )
-from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
+from vlcpctl.testing.tiny_stream import make_pair, make_task
 from vlcpctl.training import launch
 from vlcpctl.training.method_run import MethodRun
 from vlcpctl.training.methods import compose
@@ -126,27 +120,6 @@ def test_with_a_view_for_each_epoch_a_run_has_the_losses_of_the_live_teacher(
 ) -> None:
     step = second(world, first, names)
     expect_same(step, targets_of(step, tmp_path / "targets"), tmp_path)
-
-
-def test_scaled_decoding_is_taken_from_the_teacher_and_gives_the_losses_of_the_live_one(
-    world: TrainingWorld, tmp_path: Path
-) -> None:
-    stream = make_stream(
-        tmp_path / "stream", 2, 12, pair=lambda n: make_pair(n, size=64, kind="JPEG")
-    )
-    tasks = [task.path for task in open_stream(stream)]
-    world = replace(world, tasks=tasks, flags={**world.flags, "jpeg_decode": "scaled"})
-    train_step(request(world, "seqf", 0, tmp_path, buffered=False))
-    step = second(world, tmp_path, "modx")
-    plan = distill_plan.Distillation(
-        tasks=step.tasks,
-        teacher=tmp_path / "00",
-        out=tmp_path / "targets",
-        views=EPOCHS,
-    )
-    assert plan.identity["transform"]["jpeg_decode"] == "scaled"
-    assert distill(plan, MEANS, Parts(plan.out))
-    expect_same(step, plan.out, tmp_path)
 
 
 @pytest.mark.parametrize("names", ["ctp", "lwf+modx"])
@@ -267,20 +240,6 @@ def test_a_method_that_uses_the_previous_weights_says_so(
     assert bool(used) == step.methods[0].needs(first=False).previous_weights
 
 
-def test_killed_and_resumed_with_targets_equals_never_stopped(
-    world: TrainingWorld, first: Path, tmp_path: Path
-) -> None:
-    step = second(world, first, "modx")
-    targets = targets_of(step, tmp_path / "targets", views=2)
-    step = replace(step, targets=targets, save_every="2")
-    train_step(replace(step, out=tmp_path / "one" / "01"))
-    killed = replace(step, out=tmp_path / "killed" / "01")
-    for point in ("step=3", "step=7", "before-rename"):
-        assert in_child(killed, kill_at(point)) == -signal.SIGKILL
-    assert in_child(killed) == 0
-    assert checkpoint_bytes(tmp_path / "killed") == checkpoint_bytes(tmp_path / "one")
-
-
 @pytest.mark.dist
 def test_two_processes_are_taught_as_one_is(
     world: TrainingWorld, first: Path, tmp_path: Path
@@ -298,15 +257,6 @@ def test_two_processes_are_taught_as_one_is(
     rows = (tmp_path / "two" / "metrics.jsonl").read_text().splitlines()
     for found, expected in zip(map(json.loads, rows), one, strict=True):
         assert found["loss"] == pytest.approx(expected["loss"], rel=1e-5)
-
-
-def test_other_targets_make_another_run(world: TrainingWorld, first: Path, tmp_path: Path) -> None:
-    step = replace(second(world, first, "modx"), out=tmp_path / "run")
-    train_step(replace(step, targets=targets_of(step, tmp_path / "one", views=1)))
-    with pytest.raises(OutputExists, match="targets "):
-        train_step(replace(step, targets=targets_of(step, tmp_path / "two", views=2)))
-    with pytest.raises(OutputExists, match="targets "):
-        train_step(step)
 
 
 def _with(step: TrainRequest, **settings: object) -> TrainRequest:
@@ -359,15 +309,4 @@ def test_words_of_a_fusion_model_are_refused_by_name(
         Incompatible,
         match=f"does not contain the teacher's token predictions, which method {names}",
     ):
-        train_step(step)
-
-
-def test_the_weights_are_not_there_for_a_method_that_has_not_asked(
-    world: TrainingWorld, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step = second(world, first, "modx+ewc")
-    step = replace(step, out=tmp_path / "run", targets=targets_of(step, tmp_path / "targets"))
-    ewc = next(method for method in step.methods if method.name == "ewc")
-    monkeypatch.setattr(type(ewc), "needs", Method.needs)
-    with pytest.raises(AssertionError, match="a method needs a previous model"):
         train_step(step)

@@ -19,7 +19,7 @@ from vlcpctl.testing.battery import TrainingWorld, checkpoint_bytes, request
 from vlcpctl.testing.tiny_stream import make_task, repeating_pair
 from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan
-from vlcpctl.training.request import TrainRequest, semantic
+from vlcpctl.training.request import TrainRequest, opened, semantic
 from vlcpctl.training.train_step import train_step
 
 
@@ -34,17 +34,6 @@ def root(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def _third(world: TrainingWorld, root: Path, names: str, out: Path) -> TrainRequest:
     return replace(request(world, names, 2, root, buffered=False), out=out)
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_where_no_method_needs_it_it_is_refused(
-    world: TrainingWorld, root: Path, tmp_path: Path, number: int
-) -> None:
-    step = request(world, "seqf" if number else "zscl", number, root, buffered=False)
-    step = replace(step, out=tmp_path / "out", reference=world.tasks[0])
-    said = "with --method seqf" if number else "in a first task"
-    with pytest.raises(UsageError, match=f"--reference has no effect {said}; leave it out"):
-        make_plan(step)
 
 
 def test_pairs_that_are_evaluated_are_named(
@@ -63,12 +52,16 @@ def test_pairs_that_are_evaluated_are_named(
     assert warning.startswith("4 of the pairs of --reference are also in split 'test' of task")
 
 
+def _facts(step: TrainRequest) -> dict[str, Any]:
+    return semantic(step, opened(step))
+
+
 def test_only_a_run_that_has_one_records_it(
     world: TrainingWorld, root: Path, tmp_path: Path
 ) -> None:
-    assert "reference" not in semantic(_third(world, root, "seqf", tmp_path / "02"))
+    assert "reference" not in _facts(_third(world, root, "seqf", tmp_path / "02"))
     step = _third(world, root, "zscl", tmp_path / "02")
-    one, other = (semantic(replace(step, reference=task)) for task in world.tasks[:2])
+    one, other = (_facts(replace(step, reference=task)) for task in world.tasks[:2])
     assert one["reference"] == read_manifest(world.tasks[0], "task")["content"]
     assert one != other
 

@@ -9,11 +9,8 @@ import pytest
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import config_id
-from vlcpctl.core.errors import UsageError
 from vlcpctl.data.tasks.task import Task, open_task
-from vlcpctl.files.inputs import MOST_TASKS
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
-from vlcpctl.training.checks import _check_buffer
 from vlcpctl.training.history import TaskHistory
 
 
@@ -46,21 +43,6 @@ def test_in_one_stream_a_task_has_its_own_step(stream: list[Task]) -> None:
         assert history.body()["task_steps"] == [0, 1]
     assert TaskHistory(stream, "ctp", None).steps() == [0, 1, 2]
     assert TaskHistory(stream, "ctp", None).body()["step"] == 2
-
-
-def test_a_run_is_counted_to_the_last_task_that_a_checkpoint_can_record(
-    stream: list[Task], tmp_path: Path
-) -> None:
-    full = _parent("other", MOST_TASKS - 2)
-    last = TaskHistory(stream[:1], "ctp", full)
-    last.require_room()
-    made = replace(full, **last.body())
-    made.write(tmp_path, {}, {})
-    assert CheckpointManifest.read(tmp_path).step == MOST_TASKS - 1
-    with pytest.raises(UsageError, match=r"would be step 10000 of run 'ctp'.*another --run"):
-        TaskHistory(stream[1:2], "ctp", _parent("other", MOST_TASKS - 1)).require_room()
-    TaskHistory(stream[1:2], "other run", _parent("other", MOST_TASKS - 1)).require_room()
-    assert MOST_TASKS >= 10_000
 
 
 @pytest.mark.parametrize("step", [None, 5])
@@ -130,30 +112,8 @@ def test_a_task_that_was_left_out_is_told(stream: list[Task]) -> None:
     assert list(TaskHistory(stream[2:], "ctp", same).left_out()) == said
 
 
-def test_a_task_before_a_learned_one_is_told(stream: list[Task]) -> None:
-    later = _parent(stream[0].manifest.stream, 2)
-    (said,) = TaskHistory(stream[1:2], "ctp", later).out_of_order()
-    assert said.startswith("task 1 of the stream comes before task 2, which the model was already")
-    assert list(TaskHistory(stream[2:], "ctp", _parent(later.stream, 1)).out_of_order()) == []
-    assert list(TaskHistory(stream[:1], "ctp", _parent("elsewhere", 2)).out_of_order()) == []
-
-
 def test_the_start_of_an_average_is_that_of_its_checkpoints(stream: list[Task]) -> None:
     average = replace(_parent("last week", 0), content="av", parents=["a", "b"], start="im")
     for run in ("ctp", "merge-average"):
         found = TaskHistory(stream[:1], run, average).start()
         assert found == {"start": "im", "start_config": None}
-
-
-def test_a_buffer_with_pairs_of_the_task_itself_is_refused(
-    stream: list[Task], tmp_path: Path
-) -> None:
-    from support.commands import buffer
-
-    buffer(stream[0].path, tmp_path / "held", size="2", quiet=True)
-    held = open_task(tmp_path / "held")
-    _check_buffer((stream[1],), held)
-    with pytest.raises(
-        UsageError, match=r"contains pairs of .*00-part-0, which this run trains on"
-    ):
-        _check_buffer((stream[1], stream[0]), held)

@@ -10,7 +10,6 @@ import pytest
 from safetensors.torch import save_file
 
 from vlcpctl.checkpoints import importing
-from vlcpctl.core.errors import UsageError
 from vlcpctl.models import dual_encoder
 from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.training.plan import lines, make_plan
@@ -99,23 +98,3 @@ def test_penalties_have_measured_nothing_of_an_imported_model(
     assert notes(later) == []
     train_step(later)
     assert any(row.get(f"{name}/penalty", 0) > 0 for row in losses(later.out))
-
-
-def test_replay_needs_pairs_of_the_imported_model(
-    world: TrainingWorld, start: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError, match="er needs --buffer: it protects the model of --previous"):
-        make_plan(from_start(world, "er", start, tmp_path))
-
-
-def test_a_start_imported_with_a_step_is_refused_for_that_task(
-    world: TrainingWorld, weights: Path, tmp_path: Path
-) -> None:
-    imported = importing.ImportRequest(
-        source=weights, out=tmp_path / "start", model="micro", step=0
-    )
-    importing.import_checkpoint(imported)
-    with pytest.raises(UsageError, match=r"imported with --step 0, .* import it without --step"):
-        make_plan(from_start(world, "lwf", tmp_path / "start", tmp_path))
-    later = replace(from_start(world, "lwf", tmp_path / "start", tmp_path), tasks=(world.tasks[1],))
-    make_plan(later)  # the next task of a run of another program

@@ -15,9 +15,8 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import HOOKS, Method, Paper
 from vlcpctl.core.options import MaybePath, Paths, Texts, argument, like, option, switch
 from vlcpctl.core.words import as_argument
-from vlcpctl.methods.plugins.registry import MethodRegistry
+from vlcpctl.methods.plugins.registry import MethodRegistry, source_of
 from vlcpctl.methods.plugins.skeleton import write_skeleton
-from vlcpctl.methods.plugins.source import source_of
 from vlcpctl.training.methods import compose
 from vlcpctl.training.presets import INSTEAD, presets_that_set
 

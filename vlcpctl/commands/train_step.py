@@ -123,7 +123,6 @@ class TrainStep(Settings, RunOptions, Planned, Stored):
         """What is asked, with its methods and settings; made without importing torch."""
         from vlcpctl.distributed.ranks import processes
         from vlcpctl.methods.plugins.registry import MethodRegistry
-        from vlcpctl.tracking.trackers import destinations
         from vlcpctl.training.methods import compose, compose_with, preset_of, settings_of_methods
         from vlcpctl.training.presets import INSTEAD, resolve
         from vlcpctl.training.request import TrainRequest
@@ -152,8 +151,15 @@ class TrainStep(Settings, RunOptions, Planned, Stored):
             settings=settings,
             origins=origins | hyper_origins,
             notes=tuple(notes),
-            log=destinations(self.log),
+            log=self._destinations(),
         )
+
+    def _destinations(self) -> tuple[str, ...]:
+        if not self.log:
+            return ()
+        from vlcpctl.tracking.trackers import destinations
+
+        return destinations(self.log)
 
 
 def _preset_of_previous(previous: Path | None) -> str | None:

@@ -1,5 +1,6 @@
-"""How a signal ends the process: unfinished files are removed, then the process exits at once.
+"""What a signal does: it ends the process at once, sets a flag, or is passed on to processes.
 
+Where it ends the process, unfinished files are removed, and then the process exits at once.
 Python's own way, an exception, can be raised where no code can handle it: in an import, in a
 destructor, or while the interpreter shuts down. It is then printed as a traceback, or swallowed.
 """
@@ -10,7 +11,9 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from types import FrameType
+from typing import TypeVar
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -65,6 +68,72 @@ def ending_at_signals() -> Iterator[None]:
         for number, handler in before.items():
             if handler is not None:
                 signal.signal(number, handler)
+
+
+class StopFlag:
+    """Set by the first signal; a second one ends the process at once with 130, 143 or 129."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        """The signal handler: only sets the flag, so that no step is cut in half."""
+        if self.signal is not None:
+            end(number)
+        self.signal = number
+
+
+class SignalForwarder:
+    """Forwards the first signal to the children; a second one kills them and exits."""
+
+    def __init__(self) -> None:
+        from multiprocessing import active_children  # not at the start of every command
+
+        self._children = active_children
+        self.passed = False
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        """The signal handler; in a forked child that has not set its own yet, it just exits."""
+        children = self._children()
+        for child in children:
+            assert child.pid is not None
+            os.kill(child.pid, signal.SIGKILL if self.passed else number)
+        if self.passed or not children:
+            end(number)
+        self.passed = True
+
+
+Handler = TypeVar("Handler", StopFlag, SignalForwarder)
+
+
+def stop_flag() -> AbstractContextManager[StopFlag]:
+    """Within the block, SIGINT, SIGTERM and SIGHUP set the flag that it returns."""
+    return _handling_signals(StopFlag())
+
+
+def forward_signals() -> AbstractContextManager[SignalForwarder]:
+    """Within the block, signals are forwarded to the processes started there."""
+    return _handling_signals(SignalForwarder())
+
+
+@contextmanager
+def _handling_signals(handler: Handler) -> Iterator[Handler]:
+    """Install the handler within the block, then restore the old handlers."""
+    if threading.current_thread() is not threading.main_thread():
+        yield handler  # Python installs and runs signal handlers in the main thread only
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number, old in before.items():
+        if number != signal.SIGHUP or old != signal.SIG_IGN:  # `nohup` is respected
+            signal.signal(number, handler.handle)
+    try:
+        yield handler
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
 
 
 @contextmanager

@@ -22,10 +22,10 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from vlcpctl.core import console
 from vlcpctl.core.devices import torch_device
+from vlcpctl.core.ending import forward_signals
 from vlcpctl.core.errors import UsageError, VlcpError, debugging
 from vlcpctl.core.machine import is_about_limits, limit_text
 from vlcpctl.distributed.ranks import ProcessRanks
-from vlcpctl.distributed.signals import forward_signals
 from vlcpctl.distributed.world import LostProcess
 
 # The launcher reports the first failure it sees. A process that only lost its peer waits this many

@@ -5,6 +5,7 @@ Torch-free on CPUs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from vlcpctl.models.configuration import (
     is_of_a_hub,
 )
 from vlcpctl.training.presets import parse_replay
-from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.request import Inputs, TrainRequest
 from vlcpctl.training.settings import (
     OF_ITS_MODEL,
     OF_MODEL,
@@ -38,24 +39,29 @@ from vlcpctl.training.settings import (
 _LEAST = 2  # pairs of a batch: the contrastive loss of one pair has no gradient
 
 
-def adapted(request: TrainRequest) -> TrainRequest:
+def adapted(request: TrainRequest, inputs: Inputs) -> TrainRequest:
     """The request as it is planned, run and recorded; an adapted one stays as it is.
 
     Raises UsageError if no model or no batch follows from it, and BadInput if an input is not what
     its option needs.
     """
-    return _with_batch(_with_precision(_with_loss(_with_model(request))))
+    request = _with_precision(_with_loss(_with_model(request, inputs.previous)))
+    return _with_batch(request, inputs.tasks, inputs.buffer)
 
 
 def adapted_as_far_as_known(request: TrainRequest) -> TrainRequest:
     """The request to show, whose tasks and model need not exist yet; raises as `adapted` does."""
     if request.previous is not None:
-        request = _with_model(request)
+        request = _with_model(request, CheckpointManifest.read(request.previous))
     if request.model and not is_missing_file(request.model):
         request = _with_loss(request)
     request = _with_precision(request)
-    inputs = [*request.tasks, *([request.buffer] if request.buffer else [])]
-    return _with_batch(request) if all(path.exists() for path in inputs) else request
+    paths = [*request.tasks, *([request.buffer] if request.buffer else [])]
+    if not all(path.exists() for path in paths):
+        return request
+    first, *others = map(open_task, paths)
+    buffer = others.pop() if request.buffer else None
+    return _with_batch(request, [first, *others], buffer)
 
 
 def training_split(task: Task) -> Split:
@@ -64,22 +70,20 @@ def training_split(task: Task) -> Split:
     return task.split("train")
 
 
-def _with_model(request: TrainRequest) -> TrainRequest:
+def _with_model(request: TrainRequest, previous: CheckpointManifest | None) -> TrainRequest:
     """With the settings of the model in --previous; options that it makes idle are refused later.
 
     Raises UsageError if there is neither a previous checkpoint nor a model.
     """
     settings, origins = request.settings, request.origins
-    if request.previous is None:
-        presets = [one for one in origins.values() if one.startswith("preset ")]
+    if request.previous is None or previous is None:
         if not settings.model:
             raise UsageError(
-                f"{presets[0].split(',')[0] if presets else 'the preset'} names no model; give "
-                "--previous with a checkpoint ('vlcpctl import-checkpoint' makes one of a "
-                "pretrained model), or --model"
+                "there is no model to train: give --previous with a checkpoint ('vlcpctl "
+                "import-checkpoint' makes one of a pretrained model), or --model"
             )
         return request
-    facts = model_facts(request.previous, CheckpointManifest.read(request.previous))
+    facts = model_facts(request.previous, previous)
     facts |= {"model": facts["name"]}
     decided = {name: facts[name] for name in OF_MODEL if origins.get(name) != "flag"}
     other = {name: fact for name, fact in decided.items() if not _agrees(name, settings, fact)}
@@ -126,16 +130,10 @@ def _with_loss(request: TrainRequest) -> TrainRequest:
         and origins.get(name) != "flag"
         and getattr(settings, name) != value
     }
-    notes = [
-        f"{origins.get(name, 'default').partition(',')[0]}: --{name.replace('_', '-')} "
-        f"{getattr(settings, name)} is for a softmax, and has no effect with a sigmoid loss"
-        for name in changes
-    ]
     return replace(
         request,
         settings=replace(settings, **changes),
         origins=origins | dict.fromkeys(changes, "sigmoid loss"),
-        notes=(*request.notes, *notes),
     )
 
 
@@ -153,7 +151,7 @@ def _with_precision(request: TrainRequest) -> TrainRequest:
     return replace(request, settings=replace(request.settings, precision=precision))
 
 
-def _with_batch(request: TrainRequest) -> TrainRequest:
+def _with_batch(request: TrainRequest, tasks: Sequence[Task], buffer: Task | None) -> TrainRequest:
     """With a batch that the data can fill, and `asked` before; one given as an option stays.
 
     Raises BadInput if there are fewer than two pairs, and UsageError if there are fewer than
@@ -163,23 +161,22 @@ def _with_batch(request: TrainRequest) -> TrainRequest:
     asked = settings.batch_size
     if origins.get("batch_size") == "flag":
         return request
-    tasks = [open_task(path) for path in request.tasks]
     # All pairs of the first task count, whatever the others repeat: for most data this decides, and
     # no index needs to be read.
     images = int(tasks[0].counts.get("train", 0))
     if min(images, request.limit or images) >= asked:
         return request
     splits = [training_split(task) for task in tasks]
-    buffer = training_split(open_task(request.buffer)) if request.buffer else None
+    held = training_split(buffer) if buffer else None
     replay = parse_replay(settings.replay)
-    pairs, replayable, share = count_pairs(splits, buffer, replay, request.limit)
+    pairs, replayable, share = count_pairs(splits, held, replay, request.limit)
     new = {size: size - replayed_pairs(size, share, replayable) for size in range(1, asked + 1)}
     if new[asked] <= pairs:
         return request
     most = max((size for size, count in new.items() if 0 < count <= pairs), default=0)
     if most < _LEAST:
         raise BadInput(
-            f"{request.tasks[0]} has too few pairs to train on ({pairs}): a contrastive loss "
+            f"{tasks[0].path} has too few pairs to train on ({pairs}): a contrastive loss "
             f"compares at least {_LEAST}; train on it together with other tasks, or a --buffer"
         )
     if most < request.nproc:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import final
 
 import torch
@@ -23,10 +24,9 @@ from torch.nn.init import kaiming_uniform_
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.params import copy_of
 from vlcpctl.core.seeds import torch_seed
+from vlcpctl.files.tensors import write_tensors
 from vlcpctl.training.lora import LoraSize, adapted_names
-from vlcpctl.training.optimizers import Group, Optimizer
-
-FILE = "adapter.safetensors"  # in a checkpoint, beside the merged weights
+from vlcpctl.training.optimizers import Optimizer
 
 
 @final
@@ -76,37 +76,32 @@ class Adapters:
             weight_OI = self.everything[name]
             torch.addmm(start_OI, b_Or, a_rI, alpha=self.size.scale, out=weight_OI)
 
+    def optimizer(self, inner: Optimizer) -> Optimizer:
+        """The optimizer of the model's weights that `inner`, one of the adapters, stands for."""
+        return AdapterOptimizer(inner, self)
+
+    def write(self, directory: Path) -> None:
+        """Write A and B to a checkpoint, beside the merged weights."""
+        write_tensors(directory / "adapter.safetensors", self.tensors)
+
     def _pair(self, name: str) -> tuple[Tensor, Tensor]:
         return self.tensors[f"{name}.lora_A"], self.tensors[f"{name}.lora_B"]
 
 
 @final
-class AdapterOptimizer:
+class AdapterOptimizer(Optimizer):
     """An optimizer of adapters that the training step uses as one of the model's weights.
 
     Its groups contain the weights as well, so that their gradients are set to None and unscaled
     with fp16; only the adapters are updated.
     """
 
-    halted: Tensor | None = None
-    found_inf: Tensor | None = None
-    grad_scale: Tensor | None = None
-
     def __init__(self, inner: Optimizer, adapters: Adapters) -> None:
+        super().__init__([], {})
         self.inner, self.adapters = inner, adapters
-        self.state = inner.state
-        self.param_groups: list[Group] = [
-            *inner.param_groups,
-            {"params": [*adapters.everything.values()]},
-        ]
-        # GradScaler asks for the second name, and then leaves it to `step` to suppress an update.
-        self.suppresses = self._step_supports_amp_scaling = inner.suppresses
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Set the gradients of the weights and the adapters to None, or to 0."""
-        self.inner.zero_grad(set_to_none)
-        for weight in self.adapters.everything.values():
-            weight.grad = None if set_to_none or weight.grad is None else weight.grad.zero_()
+        self.state, self.suppresses = inner.state, inner.suppresses
+        # The very groups of the inner one, whose learning rates are set through these.
+        self.param_groups = [*inner.param_groups, {"params": [*adapters.everything.values()]}]
 
     @torch.no_grad()
     def step(self) -> None:

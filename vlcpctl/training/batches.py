@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +24,6 @@ from vlcpctl.data.loading.loader import (
     piece_count,
     read_batches,
 )
-from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.loading.sampler import BufferSampler
 from vlcpctl.training.plan import TrainPlan
 from vlcpctl.training.run import TrainRun
@@ -69,13 +67,13 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
         beside = _buffer_batches(reference, run, plan.reference_groups)
         dataset = WithReference(dataset, beside, own)
     pairs = run.settings.batch_size // run.world.size
-    found = _read(dataset, range(first, stop), pairs, plan, run)
+    found = read_pieces(dataset, range(first, stop), pairs, plan, run)
     if source is not None and source.file_texts is not None:
         found = _with_file_texts(found, source.file_texts, run, first)
-    return _on_device(found, run.device)
+    return on_device(found, run.device)
 
 
-def _read(
+def read_pieces(
     dataset: PlannedBatches | WithBufferBatches | WithReference,
     numbers: range,
     pairs: int,
@@ -89,7 +87,7 @@ def _read(
     return read_batches(dataset, numbers.start, numbers.stop, workers, pieces=pieces, pins=on_gpu)
 
 
-def _on_device(batches: Generator[list[Batch]], device: torch.device) -> Generator[Batch]:
+def on_device(batches: Generator[list[Batch]], device: torch.device) -> Generator[Batch]:
     """Batches on the device, whose pieces are copied one batch ahead and joined there."""
     moved = copied_ahead(batches, device, lambda parts, move: [one.moved(move) for one in parts])
     with closing(moved):  # so that closing this generator ends the workers
@@ -142,49 +140,6 @@ def _with_file_texts(
             embeddings = torch.from_numpy(texts_file.file.embeddings(rows))
             ends = torch.from_numpy(texts_file.file.ends[rows])
             yield [dataclasses.replace(piece, pseudo=PseudoTexts(embeddings, ends)), *others]
-
-
-@dataclass(frozen=True)
-class ValidationBatches:
-    """The `count` batches of the tasks' validation splits, of `size` pairs each."""
-
-    plan: TrainPlan
-    run: TrainRun
-    dataset: PlannedBatches
-    count: int
-    size: int
-
-    def read(self, first: int, stop: int) -> Generator[Batch]:
-        """Batches first..stop-1, in order, on the run's device."""
-        found = _read(self.dataset, range(first, stop), self.size, self.plan, self.run)
-        return _on_device(found, self.run.device)
-
-
-def validation_batches(plan: TrainPlan, run: TrainRun) -> ValidationBatches:
-    """Batches of the tasks' validation splits, in order: first captions, no augmentation.
-
-    The last rows that do not fill a batch are left out: the loss depends on the batch size.
-    """
-    splits = [task.split("val") for task in plan.tasks]
-    source = np.repeat(np.arange(len(splits)), [len(split) for split in splits])
-    row = np.concatenate([np.arange(len(split)) for split in splits])
-    size = min(plan.request.settings.batch_size, len(row))
-
-    def batch(step: int) -> BatchPlan:
-        rows = slice(step * size, (step + 1) * size)
-        zeros = np.zeros(size, dtype=np.int64)
-        return BatchPlan(source=source[rows], row=row[rows], caption=zeros, visit=zeros)
-
-    dataset = PlannedBatches(
-        splits=splits,
-        plan=batch,
-        transform=run.encoder.transform,
-        tokenise=run.encoder.tokenizer,  # not the encoder's method: workers must not have the model
-        seed=run.seed,
-        part=lambda count: slice(0, count),
-        groups=plan.validation_groups,
-    )
-    return ValidationBatches(plan, run, dataset, len(row) // size, size)
 
 
 def _masking(run: TrainRun) -> Masking | None:

@@ -1,4 +1,4 @@
-"""Pseudo texts in an optimizer step: generated from the buffer, encoded beside the batch's pairs.
+"""What an optimizer step has beside the batch's pairs: pseudo texts, reference pairs, tokens.
 
 Each process generates and encodes its part of them, a micro-batch at a time.
 
@@ -9,7 +9,7 @@ k pseudo texts of this process.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -70,113 +70,96 @@ def _image_features(run: TrainRun, buffer_batch: Batch) -> Tensor:
     return normalize(run.world.gather(torch.cat(features)), dim=-1)
 
 
-class PseudoTextEncoder:
-    """Encodes this process's pseudo texts in parts, and backpropagates; without texts does nothing.
+class BesideEncoder:
+    """Encodes this process's part of what a step has beside its pairs, and backpropagates.
 
-    As for pairs, features become leaves of the loss, and several parts are encoded twice: see
+    `encode` gives the raw projections of one of the `parts`; without any there is nothing to do. As
+    for pairs, features become leaves of the loss, and several parts are encoded twice: see
     `training.step`.
     """
 
-    def __init__(self, run: TrainRun, texts: PseudoTexts | None) -> None:
-        self.run, self.texts = run, texts
-        self._projections: Tensor | None = None
+    def __init__(self, parts: list[slice], encode: Callable[[slice], Sequence[Tensor]]) -> None:
+        self.parts, self._encode = parts, encode
+        self._sides: Sequence[Tensor] | None = None
 
     def encode(self) -> list[Tensor]:
-        """[(k, D) raw projections], or [] without pseudo texts; a single part keeps its graph."""
-        if self.texts is None:
-            return []
-        parts = self.run.parts(len(self.texts.ends))
-        if len(parts) == 1:
-            self._projections = self._encode(self.texts, parts[0])
-            return [self._projections]
-        with torch.no_grad():
-            return [torch.cat([self._encode(self.texts, part) for part in parts])]
-
-    def backward(self, gradients: list[Tensor]) -> None:
-        """Backpropagate the gradient (k, D) of this process's features; [] without texts."""
-        if self.texts is None:
-            return
-        (own,) = gradients
-        for part in self.run.parts(len(own)):
-            projections = (
-                self._encode(self.texts, part) if self._projections is None else self._projections
-            )
-            torch.autograd.backward(projections, own[part])
-
-    def _encode(self, texts: PseudoTexts, part: slice) -> Tensor:
-        # Seeded by position, as for pairs: a second forward draws the dropout masks of the first,
-        # and another number of processes draws the same ones.
-        run = self.run
-        first = run.world.rank * len(texts.ends) + part.start
-        purpose = (run.position.phase, run.position.step, "pseudo", first)
-        torch.manual_seed(torch_seed(run.seed, *purpose))
-        return run.encode_pseudo(texts, part)
-
-
-class ReferenceEncoder:
-    """Encodes this process's reference pairs in micro-batches, and backpropagates.
-
-    Without such pairs it does nothing. As for pairs of the batch, features become leaves of the
-    loss, and several micro-batches are encoded twice: see `training.step`. Batch norms count
-    the pairs to learn alone.
-    """
-
-    def __init__(self, run: TrainRun, batch: Batch | None, statistics: RunningStatistics) -> None:
-        self.run, self.batch, self.statistics = run, batch, statistics
-        self._sides: tuple[Tensor, Tensor] | None = None
-
-    def encode(self) -> list[Tensor]:
-        """The raw projections of images and texts, (r, D) each, or [] without reference pairs."""
-        if self.batch is None:
-            return []
-        chunks = self.run.chunks(self.batch)
-        if len(chunks) == 1:
-            self._sides = self._encode(self.batch, chunks[0])
+        """The raw projections of all parts, (n, D) each; [] without parts."""
+        if len(self.parts) == 1:  # which keeps its graph
+            self._sides = self._encode(self.parts[0])
             return [*self._sides]
         with torch.no_grad():
-            parts = [self._encode(self.batch, chunk) for chunk in chunks]
-        return [torch.cat(side) for side in zip(*parts, strict=True)]
+            each = [self._encode(part) for part in self.parts]
+        return [torch.cat(side) for side in zip(*each, strict=True)]
 
-    def backward(self, gradients: list[Tensor | None]) -> None:
-        """Backpropagate the gradients (r, D) of images and texts; [] without reference pairs.
+    def backward(self, gradients: Sequence[Tensor | None]) -> None:
+        """Backpropagate the gradients (n, D) of the projections.
 
         A side that no loss uses has None, and its tower no backward pass.
         """
-        if self.batch is None or not any(grad is not None for grad in gradients):
+        if all(grad is None for grad in gradients):
             return
-        for chunk in self.run.chunks(self.batch):
-            sides = self._encode(self.batch, chunk) if self._sides is None else self._sides
+        for part in self.parts:
+            sides = self._encode(part) if self._sides is None else self._sides
             pairs = zip(sides, gradients, strict=True)
-            products = [(side * grad[chunk]).sum() for side, grad in pairs if grad is not None]
+            products = [(side * grad[part]).sum() for side, grad in pairs if grad is not None]
             torch.stack(products).sum().backward()
 
-    def backward_apart(self, gradients: list[Tensor | None]) -> Weights:
-        """Backpropagate as `backward` does, and return a copy of what that adds, by weight.
 
-        It is summed over processes, and lacks weights that are not reached. {} without reference
-        pairs.
-        """
-        weights = trainable(self.run.weights)
-        before = {name: one.grad for name, one in weights.items() if one.grad is not None}
-        for name in before:
-            weights[name].grad = None
-        self.backward(gradients)
-        reached = {name: one.grad for name, one in weights.items() if one.grad is not None}
-        apart = copy_of(reached)
-        for name, grad in before.items():
-            weights[name].grad = grad + reached[name] if name in reached else grad
-        # Every process encodes pairs of its own, with the same towers: all reach the same weights.
-        self.run.world.sum_(apart.values())
-        return apart
+def pseudo_text_encoder(run: TrainRun, texts: PseudoTexts | None) -> BesideEncoder:
+    """Encodes this process's pseudo texts; one side."""
+    if texts is None:
+        return BesideEncoder([], lambda _: ())
 
-    def _encode(self, batch: Batch, chunk: slice) -> tuple[Tensor, Tensor]:
-        # Seeded by position, as for pairs: see OptimizerStep._encode.
-        run = self.run
-        first = run.world.slice_of(len(batch.keys)).start + chunk.start
-        purpose = (run.position.phase, run.position.step, "reference", first)
-        torch.manual_seed(torch_seed(run.seed, *purpose))
-        with self.statistics.kept():
+    def encode(part: slice) -> tuple[Tensor]:
+        _seed(run, "pseudo", run.world.rank * len(texts.ends) + part.start)
+        return (run.encode_pseudo(texts, part),)
+
+    return BesideEncoder(run.parts(len(texts.ends)), encode)
+
+
+def reference_encoder(
+    run: TrainRun, batch: Batch | None, statistics: RunningStatistics
+) -> BesideEncoder:
+    """Encodes this process's reference pairs: images and texts.
+
+    Batch norms count the pairs to learn alone.
+    """
+    if batch is None:
+        return BesideEncoder([], lambda _: ())
+
+    def encode(chunk: slice) -> tuple[Tensor, Tensor]:
+        _seed(run, "reference", run.world.slice_of(len(batch.keys)).start + chunk.start)
+        with statistics.kept():
             return run.encode(batch, chunk)
+
+    return BesideEncoder(run.chunks(batch), encode)
+
+
+def _seed(run: TrainRun, what: str, first: int) -> None:
+    # By position, as for pairs (see OptimizerStep._encode): a second forward draws the dropout
+    # masks of the first, and another number of processes draws the same ones.
+    torch.manual_seed(torch_seed(run.seed, run.position.phase, run.position.step, what, first))
+
+
+def backward_apart(
+    run: TrainRun, encoder: BesideEncoder, gradients: Sequence[Tensor | None]
+) -> Weights:
+    """Backpropagate as the encoder does, and return a copy of what that adds, by weight.
+
+    It is summed over processes, and lacks weights that are not reached.
+    """
+    weights = trainable(run.weights)
+    before = {name: one.grad for name, one in weights.items() if one.grad is not None}
+    for name in before:
+        weights[name].grad = None
+    encoder.backward(gradients)
+    reached = {name: one.grad for name, one in weights.items() if one.grad is not None}
+    apart = copy_of(reached)
+    for name, grad in before.items():
+        weights[name].grad = grad + reached[name] if name in reached else grad
+    # Every process encodes pairs of its own, with the same towers: all reach the same weights.
+    run.world.sum_(apart.values())
+    return apart
 
 
 class TokenTerms:

@@ -23,7 +23,7 @@ from vlcpctl.training.lora import adapted_names, adapted_shapes, parse_lora
 from vlcpctl.training.methods import refuse_idle_scale
 from vlcpctl.training.phases import PhasePlan
 from vlcpctl.training.presets import refuse_idle_settings
-from vlcpctl.training.request import TrainRequest
+from vlcpctl.training.request import Inputs, TrainRequest
 from vlcpctl.training.settings import BENCHMARK, SIGMOID
 from vlcpctl.training.state import STATE
 
@@ -92,32 +92,25 @@ def _require_compiler(*, on_gpu: bool) -> None:
         )
 
 
-def check_inputs(
-    request: TrainRequest,
-    tasks: Sequence[Task],
-    buffer: Task | None,
-    parent: CheckpointManifest | None,
-) -> None:
+def check_inputs(request: TrainRequest, inputs: Inputs) -> None:
     """Refuse what the manifests show to be a mistake, before an index is read.
 
     Raises UsageError, BadInput or Incompatible.
     """
-    _check_tasks(request, tasks, parent)
+    _check_tasks(request, inputs.tasks)
     refuse_idle_settings(request.settings, request.origins)
     refuse_idle_inputs(request)
     _check_resume(request)
-    if buffer is not None:
-        _check_buffer(tasks, buffer)
-    if parent is not None:
-        _check_parent(request, tasks, parent)
+    if inputs.buffer is not None:
+        check_buffer(inputs.tasks, inputs.buffer)
+    if inputs.previous is not None:
+        _check_previous(request, inputs.tasks, inputs.previous)
     _check_model(request)
     _check_lora(request)
-    _check_methods(request, buffer, parent)
+    _check_methods(request, inputs)
 
 
-def _check_tasks(
-    request: TrainRequest, tasks: Sequence[Task], parent: CheckpointManifest | None
-) -> None:
+def _check_tasks(request: TrainRequest, tasks: Sequence[Task]) -> None:
     """Refuse a task that is given twice, or a later one without the model of the one before."""
     known: dict[str, Task] = {}
     for task in tasks:
@@ -125,12 +118,12 @@ def _check_tasks(
             raise UsageError(f"{task.path} contains the same task as {same.path}; give it once")
     steps = [task.step for task in tasks if task.step is not None]
     is_later = bool(steps) and min(steps) > 0
-    if is_later and parent is None and not request.from_scratch:
+    if is_later and request.previous is None and not request.from_scratch:
         raise UsageError(
             f"{tasks[0].path} is task {min(steps)} of its stream and there is no --previous; "
             "give the checkpoint of the previous task, or --from-scratch"
         )
-    if request.from_scratch and parent is None and not is_later:
+    if request.from_scratch and request.previous is None and not is_later:
         raise UsageError(f"--from-scratch has no effect: {tasks[0].path} is a first task")
 
 
@@ -172,7 +165,7 @@ def _check_resume(request: TrainRequest) -> None:
         )
 
 
-def _check_buffer(tasks: Sequence[Task], buffer: Task) -> None:
+def check_buffer(tasks: Sequence[Task], buffer: Task) -> None:
     """Refuse a task in the place of a buffer, and a buffer that was updated too early."""
     if buffer.manifest.buffer is None:
         raise BadInput(f"--buffer {buffer.path} is not a buffer; make one with 'vlcpctl buffer'")
@@ -184,16 +177,18 @@ def _check_buffer(tasks: Sequence[Task], buffer: Task) -> None:
             )
 
 
-def _check_parent(request: TrainRequest, tasks: Sequence[Task], parent: CheckpointManifest) -> None:
+def _check_previous(
+    request: TrainRequest, tasks: Sequence[Task], previous: CheckpointManifest
+) -> None:
     """Refuse a model that has learned these tasks, or any if a method starts from an unseen one."""
     for method in request.methods:
-        if method.from_unseen and parent.tasks:
+        if method.from_unseen and previous.tasks:
             raise UsageError(
                 f"method {method.name} needs a model that was not trained on any task; "
-                f"{request.previous} was trained on {len(parent.tasks)}"
+                f"{request.previous} was trained on {len(previous.tasks)}"
             )
     # A report could not tell the rows of an imported model from those of the task's own step.
-    learned = parent.step if parent.origin is not None else None
+    learned = previous.step if previous.origin is not None else None
     for task in tasks:
         if learned is not None and task.step is not None and task.step <= learned:
             raise UsageError(
@@ -201,7 +196,7 @@ def _check_parent(request: TrainRequest, tasks: Sequence[Task], parent: Checkpoi
                 f"imported with --step {learned}, as a model that has learned it; import it "
                 "without --step to start from it"
             )
-        if task.is_among(parent.tasks):
+        if task.is_among(previous.tasks):
             raise UsageError(f"{request.previous} was already trained on {task.path}")
 
 
@@ -225,15 +220,14 @@ def _check_model(request: TrainRequest) -> None:
         raise Incompatible(f"cannot read {pretrained}: it does not exist")
 
 
-def _check_methods(
-    request: TrainRequest, buffer: Task | None, parent: CheckpointManifest | None
-) -> None:
+def _check_methods(request: TrainRequest, inputs: Inputs) -> None:
     """Refuse methods that need a buffer, or another one, or a queue that groups do not fit."""
+    buffer, previous = inputs.buffer, inputs.previous
     for method in request.methods:
         needs = method.needs(first=request.is_first)
         if needs.buffer and buffer is None:
             why = "needs --buffer after the first task"
-            if parent is not None and not parent.tasks:
+            if previous is not None and not previous.tasks:
                 why = (
                     "needs --buffer: it protects the model of --previous with pairs of its data; "
                     "make one with 'vlcpctl buffer', or use a method that needs none, such as ctp"
@@ -288,7 +282,9 @@ def _check_lora(request: TrainRequest) -> None:
             "--lora needs --previous: adapters change a model that has learned; 'vlcpctl "
             "import-checkpoint' makes a checkpoint of a pretrained one"
         )
-    _check_adapted_methods(request.methods)
+    for method in request.methods:
+        if why := _not_held(method):
+            raise UsageError(f"--lora cannot be used with method {method.name}, {why}")
     shapes = adapted_shapes(previous)
     for tower in ("image", "text"):
         if not adapted_names(shapes, tower):
@@ -304,22 +300,13 @@ def _check_lora(request: TrainRequest) -> None:
         )
 
 
-def _check_adapted_methods(methods: Sequence[Method]) -> None:
-    for method in methods:
-        if type(method).replace_gradients is not Method.replace_gradients:
-            raise UsageError(
-                f"--lora cannot be used with method {method.name}, which replaces the gradients of "
-                "the weights: adapters would change the weights in other directions than these; "
-                "train all weights, without --lora"
-            )
-        if method.overwrites:
-            raise UsageError(
-                f"--lora cannot be used with method {method.name}, whose hooks change the weights "
-                "themselves: an adapter of fixed rank cannot hold that"
-                f"{method.overwrites_unless and f'; give --set {method.overwrites_unless}'}"
-            )
-        if any(phase.weights for phase in method.phases(first=False)):
-            raise UsageError(
-                f"--lora cannot be used with method {method.name}, which trains a second model "
-                "beside this one"
-            )
+def _not_held(method: Method) -> str:
+    """Why adapters of fixed rank cannot hold what a method does to the weights; "" if they can."""
+    if type(method).replace_gradients is not Method.replace_gradients:
+        return "which replaces the gradients of the weights; train all weights, without --lora"
+    if method.overwrites:
+        advice = method.overwrites_unless and f"; give --set {method.overwrites_unless}"
+        return f"whose hooks change the weights themselves{advice}"
+    if any(phase.weights for phase in method.phases(first=False)):
+        return "which trains a second model beside this one"
+    return ""

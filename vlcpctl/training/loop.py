@@ -13,14 +13,13 @@ import torch
 
 from vlcpctl.core import console
 from vlcpctl.core.batch import Batch, Weights
+from vlcpctl.core.ending import StopFlag
 from vlcpctl.core.errors import Diverged, Incompatible, Interrupted
 from vlcpctl.core.machine import keep_freed_memory
 from vlcpctl.core.method import TRAIN
 from vlcpctl.core.params import copy_of
-from vlcpctl.distributed.signals import StopFlag
 from vlcpctl.files.tensors import first_not_finite, require_same_names
 from vlcpctl.metrics.chance import loss_at_chance
-from vlcpctl.tracking.trackers import Trackers
 from vlcpctl.training.optimizers import (
     Optimizer,
     learning_rate,
@@ -59,7 +58,7 @@ class TrainingLoop:
     every: SaveEvery
     stop: StopFlag
     validate: Callable[[], dict[str, float]] | None = None
-    trackers: Trackers = field(default_factory=Trackers)
+    track: Callable[[dict[str, Any], int], None] | None = None  # a row at a step of all phases
     observe: Observer = ignore_point
     saved: SavedProgress = field(default_factory=SavedProgress)
     best: Weights = field(default_factory=dict)
@@ -204,11 +203,13 @@ class TrainingLoop:
 
         The step counts those of all phases, so that it never decreases: trackers need that.
         """
+        if self.track is None:
+            return
         values = {name: value for name, value in row.items() if name != "step"}
         if phase.name != TRAIN.name:
             values = {f"{phase.name}/{name}": value for name, value in values.items()}
         step = row["step"] - phase.offset
-        self.trackers.log(values, steps_before(self.phases, self.run.position.phase) + step)
+        self.track(values, steps_before(self.phases, self.run.position.phase) + step)
 
     def _validation(self, phase: PhasePlan, step: int) -> None:
         assert self.validate is not None

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from vlcpctl.checkpoints.checkpoint import ParentCheckpoint
 from vlcpctl.core.batch import Batch, Features, Tokens, Weights
-from vlcpctl.core.errors import BadInput, Incompatible
-from vlcpctl.core.method import Method, RowLoss, Slot
+from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.method import Method, RowLoss
 from vlcpctl.core.params import copy_of
 from vlcpctl.files.tensors import read_tensors, require_same_names
 from vlcpctl.models.execution import evaluating
@@ -133,41 +133,28 @@ class ChunkPart:
         return self.run.frozen_tokens(self.batch, self.chunk, weights)
 
 
-def start_slots(run: TrainRun, carried: Slots) -> None:
-    """Give every method its slots: `stream` slots carried from the parent, all others new.
+def start_slots(run: TrainRun, carried: Slots, path: Path | None = None) -> None:
+    """Give every method its slots: those `carried` from the parent at a path, all others new.
 
     Tensors stay where a method creates them: most on the model's device, counters on the CPU, where
-    reading them does not wait for a GPU.
+    reading them does not wait for a GPU. Raises Incompatible if a carried slot has other names or
+    shapes than a new one.
     """
     for method in run.methods:
         context = MethodRun(run, method.name)
         run.slots[method.name] = {}
         for slot in method.slots(first=context.first):
-            from_parent = (
-                carried.get(method.name, {}).get(slot.name) if slot.lifetime == "stream" else None
-            )
-            values = _started(slot, method, context)
-            if from_parent is not None:
+            values = slot.start(context)
+            found = carried.get(method.name, {}).get(slot.name)
+            if found is not None:
+                try:
+                    require_same_names(found, values, f"{path}: state {method.name}/{slot.name}")
+                except Incompatible as error:
+                    raise Incompatible(f"{error}; --fresh-state initialises it") from error
                 values = {
-                    name: value.to(values[name].device if name in values else run.device)
-                    for name, value in copy_of(from_parent).items()
+                    name: value.to(values[name].device) for name, value in copy_of(found).items()
                 }
             run.slots[method.name][slot.name] = values
-
-
-def _started(slot: Slot, method: Method, context: MethodRun) -> Weights:
-    """The initial tensors of a slot. Raises BadInput if a method of the user's gives no tensors."""
-    values: object = slot.start(context)
-    wrong = [] if isinstance(values, dict) else [type(values).__name__]
-    if isinstance(values, dict):
-        others = {name: one for name, one in values.items() if not torch.is_tensor(one)}
-        wrong = [f"{type(one).__name__} as {name!r}" for name, one in others.items()]
-    if wrong or not isinstance(values, dict):
-        raise BadInput(
-            f"method {method.name}: the start of slot {slot.name!r} must return tensors by name, "
-            f"not {wrong[0]}"
-        )
-    return values
 
 
 def carried_slots(
@@ -196,21 +183,6 @@ def carried_slots(
                     "--fresh-state initialises it"
                 )
     return carried
-
-
-def check_slots(run: TrainRun, carried: Slots, path: Path | None) -> None:
-    """Raise Incompatible if a carried slot has other names or shapes than a new one would."""
-    for method in run.methods:
-        context, from_parent = MethodRun(run, method.name), carried.get(method.name, {})
-        for slot in method.slots(first=context.first):
-            if slot.name in from_parent:
-                what = f"{path}: state {method.name}/{slot.name}"
-                try:
-                    require_same_names(
-                        from_parent[slot.name], _started(slot, method, context), what
-                    )
-                except Incompatible as error:
-                    raise Incompatible(f"{error}; --fresh-state initialises it") from error
 
 
 def stream_slots(run: TrainRun) -> Slots:

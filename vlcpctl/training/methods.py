@@ -199,7 +199,13 @@ def scaled(
     """
     if text is None:
         return tuple(methods)
-    return tuple(_scaled(method, text, steps, first=first) for method in methods)
+    found = []
+    for method in methods:
+        chosen_for = parse_scale(text) or method.steps_per_task
+        shares = {name: getattr(method, name) for name in method.per_step(first=first)}
+        new = {name: scaled_weight(one, chosen_for, steps) for name, one in shares.items()}
+        found.append(dataclasses.replace(method, **new))
+    return tuple(found)
 
 
 def scaled_weight(weight: float, chosen_for: int, steps: int) -> float:
@@ -220,19 +226,7 @@ def scale_lines(
     for method, other in zip(methods, scaled(methods, text, steps, first=first), strict=True):
         for name in method.per_step(first=first):
             yield (
-                f"{method.name}.{name} {getattr(method, name):.6g} at {_chosen_for(method, text)} "
+                f"{method.name}.{name} {getattr(method, name):.6g} at "
+                f"{parse_scale(text) or method.steps_per_task} "
                 f"steps -> {getattr(other, name):.6g} at {steps} steps"
             )
-
-
-def _scaled(method: Method, text: str, steps: int, *, first: bool) -> Method:
-    chosen_for = _chosen_for(method, text)
-    values = {
-        name: scaled_weight(getattr(method, name), chosen_for, steps)
-        for name in method.per_step(first=first)
-    }
-    return dataclasses.replace(method, **values)
-
-
-def _chosen_for(method: Method, text: str) -> int:
-    return parse_scale(text) or method.steps_per_task

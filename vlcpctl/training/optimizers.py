@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,55 +23,34 @@ from vlcpctl.training.settings import Settings
 Group = dict[str, Any]
 
 
-class Optimizer(Protocol):
-    """The part of torch.optim.Optimizer that the training loop uses."""
-
-    @property
-    def param_groups(self) -> list[Group]:
-        """Groups of parameters (`params`), each with its learning rate (`lr`) and more."""
-
-    @property
-    def state(self) -> MutableMapping[Tensor, Any]:
-        """The state tensors of each parameter by name; {} before its first update."""
-
-    halted: Tensor | None
-    found_inf: Tensor | None
-
-    @property
-    def suppresses(self) -> bool:
-        """Whether `step` itself heeds `found_inf`, on the device."""
-
-    def step(self) -> object:
-        """Update every parameter that has a gradient."""
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Set all gradients to None."""
-
-
-class _Halting:
+class Optimizer:
     """What all optimizers here share: groups, state, and two reasons not to update.
 
-    An update is suppressed, on the device and without waiting for it, where `halted` or `found_inf`
-    is set: the loss was not finite at this or an earlier step, or fp16 gradients overflowed.
+    Groups of parameters (`params`) have a learning rate each (`lr`), and more; the state has
+    tensors by name for each parameter, and none before its first update. An update is suppressed,
+    on the device and without waiting for it, where `halted` or `found_inf` is set: the loss was not
+    finite at this or an earlier step, or fp16 gradients overflowed.
     """
 
     halted: Tensor | None = None  # (), 1.0 once a loss term was not finite; set by OptimizerStep
     found_inf: Tensor | None = None  # (), set by GradScaler for the time of one call of `step`
     grad_scale: Tensor | None = None  # likewise; the loop unscales gradients itself, so it is None
+    # Whether the kernel of an update reads `found_inf`; else GradScaler reads it on the host.
     suppresses: bool = False
 
     def __init__(self, groups: Sequence[Group], defaults: Group) -> None:
         self.param_groups: list[Group] = [{**defaults, **group} for group in groups]
         self.state: defaultdict[Tensor, dict[str, Tensor]] = defaultdict(dict)
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Set all gradients to None, or to 0 if `set_to_none` is false."""
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        return self.suppresses  # the name that GradScaler looks for
+
+    def zero_grad(self) -> None:
+        """Set all gradients to None."""
         for group in self.param_groups:
             for weight in group["params"]:
-                if set_to_none:
-                    weight.grad = None
-                elif weight.grad is not None:
-                    weight.grad = torch.zeros_like(weight)
+                weight.grad = None
 
     @torch.no_grad()
     def step(self) -> None:
@@ -105,15 +84,13 @@ class _Halting:
         return [self.state[weight][name] for weight in weights]
 
 
-class FusedAdam(_Halting):
+class FusedAdam(Optimizer):
     """Adam or AdamW (`decoupled`) by torch's fused kernels; Kingma and Ba, 2015.
 
     The state is `exp_avg`, `exp_avg_sq` and `step`, a float32 scalar on the weight's device.
     """
 
-    # GradScaler then passes `found_inf` to the kernel, and does not read it on the host.
     suppresses: bool = True
-    _step_supports_amp_scaling: ClassVar[bool] = True
 
     def __init__(self, groups: Sequence[Group], defaults: Group, *, decoupled: bool) -> None:
         super().__init__(groups, defaults)
@@ -151,14 +128,13 @@ class FusedAdam(_Halting):
             state["exp_avg_sq"] = torch.zeros_like(weight)
 
 
-class FusedSgd(_Halting):
+class FusedSgd(Optimizer):
     """Stochastic gradient descent with momentum by torch's fused kernel.
 
     The state is `momentum_buffer`; there is none without momentum.
     """
 
     suppresses: bool = True
-    _step_supports_amp_scaling: ClassVar[bool] = True
 
     def _update_all(self, suppressed: Tensor | None) -> None:
         for group, weights, grads in self._with_gradients():
@@ -185,7 +161,7 @@ class FusedSgd(_Halting):
             )
 
 
-class Lamb(_Halting):
+class Lamb(Optimizer):
     """LAMB (You et al., 2020, algorithm 2) by timm: Adam's updates rescaled weight by weight.
 
     A group with `always_adapt` is rescaled also without weight decay. The state is `exp_avg`,
@@ -281,7 +257,6 @@ def state_tensors(optimizer: Optimizer, weights: Mapping[str, Tensor]) -> dict[s
         f"{name}/{field}": value.detach()
         for name, weight in weights.items()
         for field, value in optimizer.state.get(weight, {}).items()
-        if value is not None
     }
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import shown
 from vlcpctl.core import console, machine
 from vlcpctl.core.errors import some_names
@@ -21,28 +20,27 @@ from vlcpctl.core.machine import has_tf32, is_gpu, own_cores
 from vlcpctl.core.method import TRAIN, Method, Needs
 from vlcpctl.data.loading.groups import pair_groups
 from vlcpctl.data.loading.sampler import PairSampler
-from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.data.tasks.task import Split
 from vlcpctl.files.finished import already_made
 from vlcpctl.models.checkpoint_files import SLOTS
 from vlcpctl.models.configuration import activation_note, in_words
 from vlcpctl.training.adaptation import adapted, training_split
 from vlcpctl.training.checks import check_execution, check_inputs, check_processes, check_steps
-from vlcpctl.training.history import TaskHistory
+from vlcpctl.training.history import TaskHistory, negative_warnings, warnings_of
 from vlcpctl.training.lora import adapted_shapes, parse_lora
 from vlcpctl.training.methods import scale_lines, scaled
 from vlcpctl.training.phases import PhasePlan, plan_phases
 from vlcpctl.training.presets import parse_replay
-from vlcpctl.training.request import NUMERIC, TrainRequest, semantic
+from vlcpctl.training.request import NUMERIC, Inputs, TrainRequest, opened, semantic
 from vlcpctl.training.settings import BENCHMARK, SIGMOID
 from vlcpctl.training.teachers import (
     PseudoTextSource,
     ReferenceSource,
-    open_teacher_targets,
     pseudo_text_source,
     reference_source,
     targets_line,
+    teacher_targets,
 )
-from vlcpctl.training.warnings import negative_warnings, warnings_of
 
 if TYPE_CHECKING:
     from vlcpctl.data.precomputed.features import StoredProjections
@@ -55,9 +53,8 @@ class TrainPlan:
 
     request: TrainRequest
     identity: dict[str, Any]
-    tasks: tuple[Task, ...]
-    buffer: Task | None
-    parent: CheckpointManifest | None
+    inputs: Inputs
+    history: TaskHistory
     sampler: PairSampler
     phases: tuple[PhasePlan, ...]
     pseudo_texts: PseudoTextSource | None
@@ -70,11 +67,11 @@ class TrainPlan:
         """The features stored in the buffer, if a method needs them, else None."""
         first = self.request.is_first
         needed = any(one.needs(first=first).stored_features for one in self.request.methods)
-        if not needed or self.buffer is None:
+        if not needed or self.inputs.buffer is None:
             return None
         from vlcpctl.data.precomputed.features import read_features
 
-        return read_features(self.buffer)
+        return read_features(self.inputs.buffer)
 
     @cached_property
     def groups(self) -> list[np.ndarray] | None:
@@ -89,7 +86,7 @@ class TrainPlan:
     @cached_property
     def validation_groups(self) -> list[np.ndarray] | None:
         """The groups of the rows of each validation split, as `groups` has those of training."""
-        return self._groups([task.split("val") for task in self.tasks])
+        return self._groups([task.split("val") for task in self.inputs.tasks])
 
     def _groups(self, splits: Sequence[Split]) -> list[np.ndarray] | None:
         return pair_groups(splits) if self.request.settings.negatives == "distinct" else None
@@ -105,11 +102,6 @@ class TrainPlan:
         """The number of steps that train the model."""
         return next(phase.whole for phase in self.phases if phase.name == TRAIN.name)
 
-    @property
-    def history(self) -> TaskHistory:
-        """The stream steps of the tasks in this run."""
-        return TaskHistory(self.tasks, self.request.run, self.parent)
-
     def uses_reference(self, phase: PhasePlan) -> bool:
         """Whether a method of the phase needs the pairs of --reference."""
         methods = [one for one in self.request.methods if one.name in phase.methods]
@@ -118,13 +110,7 @@ class TrainPlan:
     def all_warnings(self) -> tuple[str, ...]:
         """The warnings to show with the plan: also about negatives."""
         steps = sum(phase.steps for phase in self.phases)
-        found = negative_warnings(
-            self.request,
-            self.sampler,
-            steps,
-            lambda: self.groups or pair_groups(self.sampler.splits),
-        )
-        return (*self.warnings, *found)
+        return (*self.warnings, *negative_warnings(self.request, self.sampler, steps))
 
 
 def announced(request: TrainRequest, *, says: bool = True) -> TrainPlan | None:
@@ -132,13 +118,14 @@ def announced(request: TrainRequest, *, says: bool = True) -> TrainPlan | None:
 
     Raises as `make_plan` does, and OutputExists if something else is at the output.
     """
-    request = adapted(request)
-    identity = semantic(request)
+    inputs = opened(request)
+    request = adapted(request, inputs)
+    identity = semantic(request, inputs)
     if already_made(request.out, "checkpoint", identity, force=request.force):
         if says:
             console.say(f"train-step: {request.out} is already finished")
         return None
-    plan = make_plan(request, identity)
+    plan = _planned(request, inputs, identity)
     if says:
         for line in lines(plan):
             console.say(line)
@@ -147,24 +134,26 @@ def announced(request: TrainRequest, *, says: bool = True) -> TrainPlan | None:
     return plan
 
 
-def make_plan(request: TrainRequest, identity: dict[str, Any] | None = None) -> TrainPlan:
+def make_plan(request: TrainRequest) -> TrainPlan:
     """Open the inputs of a request and check that they fit together.
 
-    `identity` is what `semantic` returns for the request, if that is known.
     Raises BadInput for an input that is not what its option needs, UsageError for options that
     contradict each other or have no effect, and Incompatible for inputs made for other models.
     """
-    request = adapted(request)
+    inputs = opened(request)
+    request = adapted(request, inputs)
+    return _planned(request, inputs, semantic(request, inputs))
+
+
+def _planned(request: TrainRequest, inputs: Inputs, identity: dict[str, Any]) -> TrainPlan:
+    """The plan of an adapted request; raises as `make_plan` does."""
     settings = request.settings
     check_processes(request)
     check_execution(request)
-    tasks = tuple(open_task(path) for path in request.tasks)
-    buffer = open_task(request.buffer) if request.buffer else None
-    parent = CheckpointManifest.read(request.previous) if request.previous else None
-    check_inputs(request, tasks, buffer, parent)
+    check_inputs(request, inputs)
     sampler = PairSampler(
-        [training_split(task) for task in tasks],
-        training_split(buffer) if buffer else None,
+        [training_split(task) for task in inputs.tasks],
+        training_split(inputs.buffer) if inputs.buffer else None,
         batch_size=settings.batch_size,
         captions=settings.captions,
         replay=parse_replay(settings.replay),
@@ -178,26 +167,31 @@ def make_plan(request: TrainRequest, identity: dict[str, Any] | None = None) -> 
         epochs=settings.epochs,
         steps=settings.steps,
     )
-    pseudo_texts = pseudo_text_source(request, buffer)
-    sources = [*tasks, *([buffer] if buffer else [])]
-    taught = open_teacher_targets(request, sources, sampler.splits)
     check_steps(request, sampler.splits, phases)
-    history = TaskHistory(tasks, request.run, parent)
-    history.require_room()
-    reference = reference_source(request)
+    history = TaskHistory(inputs.tasks, request.run, inputs.previous)
+    reference = reference_source(request, inputs.reference)
     pairs = reference.sampler.buffer if reference else None
-    warnings = warnings_of(request, history, sampler, buffer, pairs)
-    inputs = (sampler, phases, pseudo_texts, taught, reference, warnings)
-    identity = semantic(request) if identity is None else identity
-    return TrainPlan(request, identity, tasks, buffer, parent, *inputs)
+    return TrainPlan(
+        request,
+        identity,
+        inputs,
+        history,
+        sampler,
+        phases,
+        pseudo_text_source(request, inputs),
+        teacher_targets(request, inputs, sampler.splits),
+        reference,
+        warnings_of(request, history, sampler, inputs.buffer, pairs),
+    )
 
 
 def lines(plan: TrainPlan) -> Iterator[str]:
     """The plan as lines of text, for --dry-run and the log."""
     request = plan.request
-    names = ", ".join(task.name for task in plan.tasks)
-    images = sum(task.counts["train"] for task in plan.tasks)
-    buffer = f" + buffer of {plan.buffer.counts['train']}" if plan.buffer else ""
+    tasks, held = plan.inputs.tasks, plan.inputs.buffer
+    names = ", ".join(task.name for task in tasks)
+    images = sum(task.counts["train"] for task in tasks)
+    buffer = f" + buffer of {held.counts['train']}" if held else ""
     yield _model_line(plan)
     yield f"{request.method_name} on {names}: {images} images{buffer}"
     yield f"  {_execution_line(request)}"
@@ -220,7 +214,7 @@ def _model_line(plan: TrainPlan) -> str:
     name, origin = settings.model, request.origins.get("model", "flag").partition(",")[0]
     words = in_words(str(request.previous or name), settings.text_length, settings.image_size)
     if request.previous is not None:
-        made = plan.parent and plan.parent.model
+        made = plan.inputs.previous and plan.inputs.previous.model
         name, origin = shown(made) if made else name, str(request.previous)
     elif origin == "flag":
         origin = "--model"
@@ -241,7 +235,7 @@ def _execution_line(request: TrainRequest) -> str:
 
 def _time(plan: TrainPlan, pairs: int) -> str:
     """An estimate of the time from the speed at which the parent was trained."""
-    parent = plan.parent
+    parent = plan.inputs.previous
     if not parent or not parent.train_seconds or not parent.pairs:
         return "time: shown with the progress after the first steps"
     seconds = pairs * parent.train_seconds / parent.pairs
@@ -282,7 +276,7 @@ def _notes(plan: TrainPlan) -> Iterator[str]:
             "fp32 leaves the tensor cores unused, most of what the GPU computes with; --tf32 or "
             "--precision bf16 uses them"
         )
-    if plan.buffer is not None and parse_replay(settings.replay).is_least:
+    if plan.inputs.buffer is not None and parse_replay(settings.replay).is_least:
         share = plan.sampler.replay_share
         what = "the buffer is shuffled with the task" if share is None else f"share={share:g}"
         yield f"--replay {settings.replay}: {what}"
@@ -312,7 +306,7 @@ def _of_task(method: Method, *, first: bool = True) -> tuple[Needs, int]:
 
 def _unmeasured(plan: TrainPlan) -> Iterator[str]:
     """A note on the methods that protect what they have measured, and have measured nothing."""
-    request, previous, parent = plan.request, plan.request.previous, plan.parent
+    request, previous, parent = plan.request, plan.request.previous, plan.inputs.previous
     if previous is None or parent is None or (parent.tasks and not request.fresh_state):
         return
     names = [

@@ -1,4 +1,4 @@
-"""The request of one train-step: its inputs and options, not yet checked, and its identity.
+"""The request of one train-step, not yet checked: its options, its opened inputs, its identity.
 
 Every option and fact is semantic, numeric or runtime. Semantic facts decide what is computed: with
 another value it is a different run. Numeric facts decide the last bits: a resume is bit-exact only
@@ -10,25 +10,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.method import Method
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.core.transform import PILLOW
-from vlcpctl.data.tasks.task import open_task
+from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.files.digests import file_sha256
-from vlcpctl.files.manifest import content_of
 from vlcpctl.files.outputs import read_path
-from vlcpctl.methods.plugins.source import facts_of
+from vlcpctl.methods.plugins.registry import facts_of
 from vlcpctl.training.lora import parse_lora
 from vlcpctl.training.methods import hyper_of
 from vlcpctl.training.settings import BENCHMARK, PREVIOUS, SOFTMAX, RunOptions, Settings
 
 if TYPE_CHECKING:
     import torch
+
+    from vlcpctl.data.precomputed.pseudo_texts import PseudoTexts
+    from vlcpctl.data.precomputed.targets import Targets
 
 # Of the training step. 2: fused optimizers; states without this fact come from the loops before.
 ARITHMETIC = 2
@@ -103,7 +106,48 @@ class TrainRequest(RunOptions):
         vars(self).update({**state, "methods": unpacked(state["methods"])})
 
 
-def semantic(request: TrainRequest) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Inputs:
+    """The opened inputs of a request; None for those that are not given."""
+
+    tasks: tuple[Task, ...]
+    previous: CheckpointManifest | None
+    teacher: CheckpointManifest | None
+    buffer: Task | None
+    reference: Task | None
+    targets: Targets | None
+    pseudo_texts: PseudoTexts | None
+
+    @property
+    def taught_by(self) -> CheckpointManifest | None:
+        """The checkpoint of the teacher: that of --teacher, else the previous one."""
+        return self.teacher or self.previous
+
+
+def opened(request: TrainRequest) -> Inputs:
+    """Open each input of a request. Raises BadInput for one that is not what its option needs."""
+    previous = CheckpointManifest.read(request.previous) if request.previous else None
+    targets = pseudo_texts = None
+    if request.targets is not None:
+        from vlcpctl.data.precomputed.targets import open_targets
+
+        targets = open_targets(request.targets)
+    if request.pseudo_texts is not None:
+        from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
+
+        pseudo_texts = open_pseudo_texts(request.pseudo_texts)
+    return Inputs(
+        tuple(open_task(path) for path in request.tasks),
+        previous,
+        CheckpointManifest.read(request.teacher) if request.teacher else None,
+        open_task(request.buffer) if request.buffer else None,
+        open_task(request.reference) if request.reference else None,
+        targets,
+        pseudo_texts,
+    )
+
+
+def semantic(request: TrainRequest, inputs: Inputs) -> dict[str, Any]:
     """The facts that decide what the run computes, with contents in place of paths. Torch-free.
 
     Moved or copied inputs are still the same run.
@@ -122,39 +166,26 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
             value = settings[name]
             if value is not None and Path(value).is_file():
                 settings[name] = f"sha256:{file_sha256(value)}"
-    texts = None
-    if request.pseudo_texts is not None:
-        from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
-
-        texts = open_pseudo_texts(request.pseudo_texts).content
+    contents = {
+        name: None if one is None else one.content
+        for name, one in vars(inputs).items()
+        if name != "tasks" and (name != "reference" or one is not None)  # likewise
+    }
+    code = facts_of(request.methods)
     return {
         "run": request.run,
         "method": request.method_name,
-        **_named(METHOD_CODE, facts_of(request.methods)),
+        **({METHOD_CODE: code} if code else {}),
         "hyper": hyper_of(request.methods),
         "settings": settings,
         "seed": request.seed,
         "attempt": request.attempt,
-        "tasks": [open_task(path).content for path in request.tasks],
-        "previous": _content(request.previous, "checkpoint"),
-        "teacher": _content(request.teacher, "checkpoint"),
-        "buffer": _content(request.buffer, "task"),
-        **_named("reference", _content(request.reference, "task")),
-        "targets": _content(request.targets, "targets"),
-        "pseudo_texts": texts,
+        "tasks": [task.content for task in inputs.tasks],
+        **contents,
         "from_scratch": request.from_scratch,
         "fresh_state": request.fresh_state,
         "limit": request.limit,
     }
-
-
-def _named(name: str, fact: Any) -> dict[str, Any]:
-    """A fact that runs without it do not have, as those before there was one."""
-    return {name: fact} if fact else {}
-
-
-def _content(path: Path | None, kind: str) -> str | None:
-    return None if path is None else content_of(path, kind)
 
 
 def numeric(request: TrainRequest, device: torch.device) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -25,9 +26,11 @@ from vlcpctl.losses.rows import Sigmoid, Softmax, row_loss
 from vlcpctl.models.embed import as_features
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.execution import pixels_for_gradients
-from vlcpctl.training.adapters import Adapters
 from vlcpctl.training.phases import PhasePlan
 from vlcpctl.training.settings import Settings
+
+if TYPE_CHECKING:
+    from vlcpctl.training.adapters import Adapters
 
 Slots = dict[str, dict[str, Weights]]  # method, slot, name
 

@@ -26,11 +26,12 @@ from vlcpctl.core.params import add_
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.models.embed import as_features
-from vlcpctl.training.adapters import AdapterOptimizer
 from vlcpctl.training.beside import (
-    PseudoTextEncoder,
-    ReferenceEncoder,
+    BesideEncoder,
     TokenTerms,
+    backward_apart,
+    pseudo_text_encoder,
+    reference_encoder,
     with_pseudo_texts,
 )
 from vlcpctl.training.gradients import GradientSum, LossShare, RunningStatistics
@@ -116,9 +117,7 @@ class OptimizerStep:
 
     def __init__(self, run: TrainRun, optimizer: Optimizer, methods: Sequence[Method]) -> None:
         self.run = run
-        self.optimizer: Optimizer = (
-            optimizer if run.lora is None else AdapterOptimizer(optimizer, run.lora)
-        )
+        self.optimizer = optimizer if run.lora is None else run.lora.optimizer(optimizer)
         # Set by the first step with a term that is not finite, and never reset. The host reads
         # values later; until then the optimizer changes nothing.
         self.halted = torch.zeros((), device=run.device)
@@ -148,7 +147,7 @@ class OptimizerStep:
         these steps; from that step on no update changes the weights.
         """
         trains = self.run.position.plan.trains
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         if self.inversion is not None and batch.buffer_batch is not None:
             batch = with_pseudo_texts(self.run, batch, self.inversion)
         with torch.no_grad():
@@ -199,8 +198,8 @@ class OptimizerStep:
         run = self.run
         chunks = run.chunks(batch)
         image, text, tokens = self._encode_all(batch, chunks)
-        pseudo = PseudoTextEncoder(run, batch.pseudo)
-        reference = ReferenceEncoder(run, batch.reference, self.statistics)
+        pseudo = pseudo_text_encoder(run, batch.pseudo)
+        reference = reference_encoder(run, batch.reference, self.statistics)
         beside = reference.encode()
         sides = [image, text, *beside, *pseudo.encode()]
         # The loss is over the features of all processes. `detach` cuts the graph here: backward
@@ -211,7 +210,7 @@ class OptimizerStep:
         self.scaler.scale(total).backward()
         # Also for weights that the loss uses directly, such as the temperature: see `has_weights`.
         if not self.share.has_weights:
-            self.optimizer.zero_grad(set_to_none=True)
+            self.optimizer.zero_grad()
         # A loss may leave out a side of the reference, but none of the others.
         penalties, added = self._backward_reference(reference, leaves[2:first])
         own = [self.share.own_rows(_gradient(leaf)) for leaf in [*leaves[:2], *leaves[first:]]]
@@ -236,7 +235,7 @@ class OptimizerStep:
         return StepValues.of(position, total, terms, token_terms.values()), aux, added
 
     def _backward_reference(
-        self, reference: ReferenceEncoder, leaves: Sequence[Tensor]
+        self, reference: BesideEncoder, leaves: Sequence[Tensor]
     ) -> tuple[Terms, list[Mapping[str, Tensor]]]:
         """Backpropagate from the features of the reference, before those of the batch.
 
@@ -248,7 +247,7 @@ class OptimizerStep:
         if not self.consolidating:
             reference.backward(own)
             return terms, added
-        grads = reference.backward_apart(own)
+        grads = backward_apart(self.run, reference, own)
         if not grads:
             return terms, added
         with torch.no_grad():

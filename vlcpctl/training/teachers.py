@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,9 +18,10 @@ from vlcpctl.core.method import Method
 from vlcpctl.core.transform import EXACT, ImageTransform
 from vlcpctl.data.loading.order import Order
 from vlcpctl.data.loading.sampler import BufferSampler
-from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.files.manifest import content_of, identity_differences
-from vlcpctl.training.request import TrainRequest
+from vlcpctl.data.tasks.task import Split, Task
+from vlcpctl.files.manifest import identity_differences
+from vlcpctl.training.adaptation import training_split
+from vlcpctl.training.request import Inputs, TrainRequest
 
 if TYPE_CHECKING:
     from vlcpctl.data.precomputed.pseudo_texts import PseudoTexts
@@ -47,17 +47,17 @@ def targets_line(targets: Targets, methods: Sequence[Method]) -> str:
     return f"{what} neither loaded nor run"
 
 
-def open_teacher_targets(
-    request: TrainRequest, sources: Sequence[Task], splits: Sequence[Split]
+def teacher_targets(
+    request: TrainRequest, inputs: Inputs, splits: Sequence[Split]
 ) -> Targets | None:
-    """Open the targets of a request; None without --targets.
+    """The targets of the rows of these splits; None without --targets.
 
-    Raises Incompatible unless they were computed by its teacher for all of its pairs, BadInput if
-    they were changed since, and UsageError if no method uses them.
+    Raises Incompatible unless they were computed by the teacher for all pairs of the run, BadInput
+    if they were changed since, and UsageError if no method uses them.
     """
-    if request.targets is None:
+    targets, teacher = inputs.targets, inputs.taught_by
+    if targets is None:
         return None
-    teacher = request.teacher or request.previous
     if teacher is None:
         raise UsageError("--targets has no effect without --previous or --teacher")
     needs = [method.needs(first=False) for method in request.methods]
@@ -66,16 +66,13 @@ def open_teacher_targets(
             f"--targets has no effect with --method {request.method_name}: its current settings "
             "use no teacher embeddings"
         )
-    from vlcpctl.data.precomputed.targets import open_targets
-
-    targets = open_targets(request.targets)
-    content, recorded = content_of(teacher, "checkpoint"), targets.manifest["teacher"]
-    if content != recorded:
+    recorded = targets.manifest["teacher"]
+    if teacher.content != recorded:
         raise Incompatible(
-            f"{targets.path} was made with a different teacher than {teacher}: "
-            f"content {recorded}, not {content}"
+            f"{targets.path} was made with a different teacher than "
+            f"{request.teacher or request.previous}: content {recorded}, not {teacher.content}"
         )
-    for source in sources:
+    for source in [*inputs.tasks, *([inputs.buffer] if inputs.buffer else [])]:
         if not source.is_among(targets.manifest["sources"]):
             raise Incompatible(
                 f"{targets.path} does not contain the pairs of {source.path}; run 'vlcpctl "
@@ -149,7 +146,7 @@ class PseudoTextSource:
         return f"{said} generated in {self.settings.iterations} iterations"
 
 
-def pseudo_text_source(request: TrainRequest, buffer: Task | None) -> PseudoTextSource | None:
+def pseudo_text_source(request: TrainRequest, inputs: Inputs) -> PseudoTextSource | None:
     """The source of pseudo texts for the method that needs them; None if no method does.
 
     Raises UsageError if --pseudo-texts has no effect or a needed input is missing, Incompatible if
@@ -160,8 +157,8 @@ def pseudo_text_source(request: TrainRequest, buffer: Task | None) -> PseudoText
         if settings is None:
             continue
         _check_share(request, method.name, settings.texts, "texts per step")
-        if request.pseudo_texts is None:
-            return _from_buffer(request, method.name, settings, buffer)
+        if inputs.pseudo_texts is None:
+            return _from_buffer(request, method.name, settings, inputs.buffer)
         default = type(method)().needs(first=False).pseudo_texts
         assert default is not None
         if replace(default, texts=settings.texts) != settings:
@@ -169,9 +166,8 @@ def pseudo_text_source(request: TrainRequest, buffer: Task | None) -> PseudoText
                 f"--set has no effect on how {method.name} generates texts with --pseudo-texts "
                 f"{request.pseudo_texts}: its texts are already generated"
             )
-        from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
-
-        texts = _from_file(request, open_pseudo_texts(request.pseudo_texts), settings, buffer)
+        _check_made_for(inputs, inputs.pseudo_texts, settings.texts)
+        texts = FileTexts(inputs.pseudo_texts, settings.texts, request.drawn_seed)
         return PseudoTextSource(method.name, settings, file_texts=texts)
     if request.pseudo_texts is not None:
         raise UsageError(f"--pseudo-texts has no effect {_where(request)}; leave it out")
@@ -199,9 +195,7 @@ def _from_buffer(
     """
     if buffer is None:
         raise UsageError(f"method {name} needs --buffer to generate pseudo texts from")
-    split = buffer.split("train")
-    if not len(split):
-        raise UsageError(f"--buffer {buffer.path} is empty: no pairs to generate pseudo texts from")
+    split = training_split(buffer)
     pairs = min(settings.pairs or request.settings.batch_size, len(split))
     _check_share(request, name, pairs, "buffer pairs per step")
     return PseudoTextSource(
@@ -209,25 +203,20 @@ def _from_buffer(
     )
 
 
-def _from_file(
-    request: TrainRequest, file: PseudoTexts, settings: InversionSettings, buffer: Task | None
-) -> FileTexts:
-    """The file as a source; it must be made with the teacher and the replayed buffer."""
-    teacher = request.teacher or request.previous
-    assert teacher is not None, "in a first task no method needs pseudo texts"
-    wanted: dict[str, tuple[Path, Sequence[str]]]
-    wanted = {"checkpoint": (teacher, [content_of(teacher, "checkpoint")])}
-    wanted |= {"buffer": (buffer.path, buffer.ids)} if buffer is not None else {}
-    for name, (path, ids) in wanted.items():
+def _check_made_for(inputs: Inputs, file: PseudoTexts, count: int) -> None:
+    """Refuse texts of another teacher or buffer, or fewer than `count`."""
+    assert inputs.taught_by is not None, "in a first task no method needs pseudo texts"
+    wanted: dict[str, Sequence[str]] = {"checkpoint": [inputs.taught_by.content]}
+    wanted |= {"buffer": inputs.buffer.ids} if inputs.buffer is not None else {}
+    for name, ids in wanted.items():
         if file.identity[name] not in ids:
             raise Incompatible(
-                f"{file.path} was made with a different {name} than {path}: "
-                f"content {file.identity[name]}, not {ids[-1]}"
+                f"{file.path} was made with a different {name}: content {file.identity[name]}, "
+                f"not {ids[-1]}"
             )
     file.verify()
-    if len(file) < settings.texts:
-        raise UsageError(f"{file.path} has {len(file)} texts, but a step uses {settings.texts}")
-    return FileTexts(file, settings.texts, request.drawn_seed)
+    if len(file) < count:
+        raise UsageError(f"{file.path} has {len(file)} texts, but a step uses {count}")
 
 
 @dataclass(frozen=True)
@@ -246,7 +235,7 @@ class ReferenceSource:
         return f"reference: {self.sampler.size} pairs per step, of {count} in {self.task.path}"
 
 
-def reference_source(request: TrainRequest) -> ReferenceSource | None:
+def reference_source(request: TrainRequest, task: Task | None) -> ReferenceSource | None:
     """The pairs of --reference; None without it.
 
     Raises UsageError if a method needs it and it is missing, if none needs it, or if it has fewer
@@ -254,7 +243,7 @@ def reference_source(request: TrainRequest) -> ReferenceSource | None:
     """
     needs = {method.name: method.needs(first=request.is_first) for method in request.methods}
     users = [name for name, need in needs.items() if need.reference]
-    if request.reference is None:
+    if task is None:
         if users:
             raise UsageError(
                 f"method {users[0]} needs --reference: a task with pairs of what the model must "
@@ -263,9 +252,7 @@ def reference_source(request: TrainRequest) -> ReferenceSource | None:
         return None
     if not users:
         raise UsageError(f"--reference has no effect {_where(request)}; leave it out")
-    task = open_task(request.reference)
-    task.require("train")
-    split = task.split("train")
+    split = training_split(task)
     pairs = min(request.settings.batch_size, len(split))
     pairs -= pairs % request.nproc
     if not pairs:

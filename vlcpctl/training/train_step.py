@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing, nullcontext
 from functools import partial as bound
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,31 +15,26 @@ import torch
 from vlcpctl.checkpoints.checkpoint import (
     ParentCheckpoint,
     all_tensors,
-    open_parent,
     write_checkpoint,
 )
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.core import console
 from vlcpctl.core.devices import set_arithmetic, torch_device
+from vlcpctl.core.ending import StopFlag, stop_flag
 from vlcpctl.core.errors import Diverged, Incompatible, UsageError
 from vlcpctl.core.machine import peak_memory
-from vlcpctl.data.tasks.task import ids_by_content, open_task
-from vlcpctl.distributed.signals import StopFlag, stop_flag
+from vlcpctl.data.tasks.task import ids_by_content
 from vlcpctl.distributed.world import World
 from vlcpctl.files.ids import content_id
-from vlcpctl.files.tensors import write_tensors
 from vlcpctl.models import encoders
 from vlcpctl.models.configuration import has_logit_bias
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.models.execution import place
-from vlcpctl.tracking.trackers import TrackedRun, Trackers
-from vlcpctl.training.adapters import FILE as ADAPTER
-from vlcpctl.training.adapters import Adapters
-from vlcpctl.training.batches import training_batches, training_transform, validation_batches
+from vlcpctl.training.batches import training_batches, training_transform
 from vlcpctl.training.loop import Observer, TrainingLoop, ignore_point, restore_run
 from vlcpctl.training.lora import parse_lora
-from vlcpctl.training.method_run import carried_slots, check_slots, start_slots, stream_slots
+from vlcpctl.training.method_run import carried_slots, start_slots, stream_slots
 from vlcpctl.training.phases import steps_before
 from vlcpctl.training.plan import TrainPlan, announced
 from vlcpctl.training.presets import configuration
@@ -55,6 +50,10 @@ from vlcpctl.training.state import (
     outcome,
 )
 from vlcpctl.training.teachers import check_targets, weight_users
+
+if TYPE_CHECKING:
+    from vlcpctl.tracking.trackers import Trackers
+    from vlcpctl.training.adapters import Adapters
 
 _LOOKED_AT = 200  # images of a task whose captions are measured
 
@@ -94,7 +93,7 @@ def train_planned(
 def _train(plan: TrainPlan, world: World, stop: StopFlag, observe: Observer) -> None:
     request, leads = plan.request, world.rank == 0
     partial = ResumeDirectory(request.out)
-    parent = open_parent(request.previous) if request.previous else None
+    parent = _parent(plan)
     run = _new_run(plan, parent, world)
     validation = _validation(plan, run)
     if leads:
@@ -115,7 +114,7 @@ def _train(plan: TrainPlan, world: World, stop: StopFlag, observe: Observer) -> 
         phase = plan.phases[saved.phase].name
         console.say(f"resuming {request.out} at step {saved.step} of phase {phase}")
     with (
-        _tracking(plan, saved) if leads else Trackers() as trackers,
+        _tracking(plan, saved) if leads and request.log else nullcontext() as trackers,
         _progress(plan, saved).kept_in(partial.path) if leads else nullcontext(),
     ):
         loop = TrainingLoop(
@@ -128,7 +127,7 @@ def _train(plan: TrainPlan, world: World, stop: StopFlag, observe: Observer) -> 
             every=save_every(request.save_every),
             stop=stop,
             validate=validation,
-            trackers=trackers,
+            track=trackers.log if trackers else None,
             observe=observe,
             saved=saved,
         )
@@ -145,6 +144,18 @@ def _train(plan: TrainPlan, world: World, stop: StopFlag, observe: Observer) -> 
             for line in outcome(journal, loop.seconds(), saved.pairs, rate, keep):
                 console.say(line)
     world.barrier()  # no process returns before the checkpoint exists
+
+
+def _parent(plan: TrainPlan) -> ParentCheckpoint | None:
+    """The checkpoint of --previous, its slots verified: they are carried over after the training.
+
+    Raises Incompatible if one has changed. The weights are verified when the model is loaded.
+    """
+    if plan.request.previous is None or plan.inputs.previous is None:
+        return None
+    parent = ParentCheckpoint(plan.request.previous, plan.inputs.previous)
+    parent.slot_files()
+    return parent
 
 
 def _say_of_long_captions(plan: TrainPlan, encoder: Encoder) -> None:
@@ -174,7 +185,7 @@ def _write(plan: TrainPlan, loop: TrainingLoop, parent: ParentCheckpoint | None)
         shutil.copyfile(partial.journal, directory / partial.journal.name)
         # The change of averaged weights has no rank.
         if run.lora is not None and not run.written_slot:
-            write_tensors(directory / ADAPTER, run.lora.tensors)
+            run.lora.write(directory)
         loop.observe("before-rename")
 
     try:
@@ -199,7 +210,7 @@ def _progress(plan: TrainPlan, saved: SavedProgress) -> ProgressFile:
         phases=tuple(PhaseSteps(one.name, one.offset, one.steps) for one in plan.phases),
         run=request.run,
         method=request.method_name,
-        tasks=tuple(task.name for task in plan.tasks),
+        tasks=tuple(task.name for task in plan.inputs.tasks),
         batch_size=request.settings.batch_size,
         epoch_steps=plan.sampler.epoch_steps,
         first=steps_before(plan.phases, saved.phase) + saved.step,
@@ -211,16 +222,18 @@ def _tracking(plan: TrainPlan, saved: SavedProgress) -> Trackers:
 
     Uploads can then take their time, or fail.
     """
-    request, more = plan.request, len(plan.tasks) - 1
+    from vlcpctl.tracking.trackers import TrackedRun, Trackers
+
+    request, more = plan.request, len(plan.inputs.tasks) - 1
     settings = configuration(request.settings, request.origins, request.methods)
     run = TrackedRun(
         run=request.run,
         seed=request.seed,
-        part=plan.tasks[0].slug + (f"+{more}" if more else ""),
+        part=plan.inputs.tasks[0].slug + (f"+{more}" if more else ""),
         id=content_id(plan.identity),
         config={
             "method": request.method_name,
-            "tasks": [task.slug for task in plan.tasks],
+            "tasks": [task.slug for task in plan.inputs.tasks],
             "seed": request.seed,
             **{name: value for name, value, _ in settings},
         },
@@ -240,10 +253,9 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
         encoder.checkpoint_gradients()
     # With precomputed targets, the teacher is loaded only for methods that need its weights.
     needs_teacher = targets is None or weight_users(request.methods)
-    teacher = open_parent(request.teacher).encoder() if needs_teacher and request.teacher else None
+    teacher = encoders.load(request.teacher) if needs_teacher and request.teacher else None
     source = teacher or (encoder if needs_teacher and parent else None)
     frozen = all_tensors(source) if source else {}
-    lora = request.settings.lora
     penalises = any(one.needs(first=False).previous_weights for one in request.methods)
     run = TrainRun(
         encoder=encoder,
@@ -258,7 +270,7 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
         targets_scale=targets.scale if targets else None,
         world=world,
         local_loss=request.local_loss,
-        lora=Adapters.of(encoder.weights(), parse_lora(lora), request.drawn_seed) if lora else None,
+        lora=_adapters(request, encoder),
     )
     if targets is not None:
         distils = run.methods if encoder.family == "fusion" else ()
@@ -267,10 +279,18 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
         student = request.previous or request.settings.model
         raise Incompatible(f"the teacher {request.teacher} is a different model than {student}")
     _check_built(request, encoder)
-    parent_slots = carried_slots(parent, request.methods, fresh_state=request.fresh_state)
-    start_slots(run, parent_slots)
-    check_slots(run, parent_slots, request.previous)
+    carried = carried_slots(parent, request.methods, fresh_state=request.fresh_state)
+    start_slots(run, carried, request.previous)
     return run
+
+
+def _adapters(request: TrainRequest, encoder: Encoder) -> Adapters | None:
+    if request.settings.lora is None:
+        return None
+    from vlcpctl.training.adapters import Adapters
+
+    size = parse_lora(request.settings.lora)
+    return Adapters.of(encoder.weights(), size, request.drawn_seed)
 
 
 def _encoder(request: TrainRequest, parent: ParentCheckpoint | None) -> Encoder:
@@ -330,7 +350,7 @@ def _validation(plan: TrainPlan, run: TrainRun) -> Callable[[], dict[str, float]
     Raises UsageError if a setting depends on validation and a task lacks the split.
     """
     settings = plan.request.settings
-    missing = [task for task in plan.tasks if "val" not in task.counts]
+    missing = [task for task in plan.inputs.tasks if "val" not in task.counts]
     if missing and (settings.schedule == "plateau" or settings.keep != "last"):
         what = "--schedule plateau" if settings.schedule == "plateau" else f"--keep {settings.keep}"
         raise UsageError(
@@ -339,7 +359,7 @@ def _validation(plan: TrainPlan, run: TrainRun) -> Callable[[], dict[str, float]
         )
     if missing:
         return None
-    from vlcpctl.training.validation import validate
+    from vlcpctl.training.validation import validate, validation_batches
 
     recalls = settings.keep == "best:val_rmean"
     return lambda: validate(run, validation_batches(plan, run), recalls=recalls)
@@ -347,8 +367,8 @@ def _validation(plan: TrainPlan, run: TrainRun) -> Callable[[], dict[str, float]
 
 def _model_facts(plan: TrainPlan, encoder: Encoder) -> dict[str, Any]:
     """The facts about the trained model: a step with --previous keeps its name and source."""
-    if plan.parent is not None and plan.request.previous is not None:
-        inherited = model_facts(plan.request.previous, plan.parent)
+    if plan.inputs.previous is not None and plan.request.previous is not None:
+        inherited = model_facts(plan.request.previous, plan.inputs.previous)
         names = inherited["name"], inherited["pretrained"]
         return facts_of_encoder(encoder, *names, inherited.get("files"))
     settings, given = plan.identity["settings"], plan.request.settings
@@ -362,11 +382,11 @@ def _manifest(plan: TrainPlan, loop: TrainingLoop) -> CheckpointManifest:
     if inverting:
         share = f"{inverting / seconds:.0%} of the {seconds:.0f} s of training"
         console.say(f"generating pseudo texts took {share}")
-    buffer = plan.buffer.buffer if plan.buffer else None
-    paths = [path for path in (request.buffer, request.reference) if path is not None]
+    inputs, buffer = plan.inputs, plan.inputs.buffer and plan.inputs.buffer.buffer
+    beside = [one for one in (inputs.buffer, inputs.reference) if one is not None]
     return CheckpointManifest(
         identity=plan.identity,
-        ids=ids_by_content([*plan.tasks, *map(open_task, paths)]),
+        ids=ids_by_content([*inputs.tasks, *beside]),
         model=_model_facts(plan, loop.run.encoder),
         run=request.run,
         method=request.method_name,
@@ -375,7 +395,7 @@ def _manifest(plan: TrainPlan, loop: TrainingLoop) -> CheckpointManifest:
         **plan.history.body(),
         pairs=loop.saved.pairs,
         train_seconds=round(seconds, 3),
-        parent=plan.parent.content if plan.parent else None,
+        parent=inputs.previous.content if inputs.previous else None,
         **plan.history.start(),
         fresh_state=request.fresh_state,
         origins=request.origins,

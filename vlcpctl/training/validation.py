@@ -3,34 +3,65 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Generator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features
+from vlcpctl.data.loading.loader import PlannedBatches
+from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.losses.rows import ALL
 from vlcpctl.models.embed import as_features
+from vlcpctl.training.batches import on_device, read_pieces
+from vlcpctl.training.plan import TrainPlan
 from vlcpctl.training.run import TrainRun
 
 
-class ValidationBatches(Protocol):
-    """The batches to validate on; see `training.batches`."""
+@dataclass(frozen=True)
+class ValidationBatches:
+    """The `count` batches of the tasks' validation splits, of `size` pairs each."""
 
-    @property
-    def count(self) -> int:
-        """The number of batches."""
+    plan: TrainPlan
+    run: TrainRun
+    dataset: PlannedBatches
+    count: int
+    size: int
 
-    @property
-    def size(self) -> int:
-        """The pairs of a batch."""
+    def read(self, first: int, stop: int) -> Generator[Batch]:
+        """Batches first..stop-1, in order, on the run's device."""
+        found = read_pieces(self.dataset, range(first, stop), self.size, self.plan, self.run)
+        return on_device(found, self.run.device)
 
-    def read(self, first: int, stop: int) -> Iterator[Batch]:
-        """Batches first..stop-1, in order."""
+
+def validation_batches(plan: TrainPlan, run: TrainRun) -> ValidationBatches:
+    """Batches of the tasks' validation splits, in order: first captions, no augmentation.
+
+    The last rows that do not fill a batch are left out: the loss depends on the batch size.
+    """
+    splits = [task.split("val") for task in plan.inputs.tasks]
+    source = np.repeat(np.arange(len(splits)), [len(split) for split in splits])
+    row = np.concatenate([np.arange(len(split)) for split in splits])
+    size = min(plan.request.settings.batch_size, len(row))
+
+    def batch(step: int) -> BatchPlan:
+        rows = slice(step * size, (step + 1) * size)
+        zeros = np.zeros(size, dtype=np.int64)
+        return BatchPlan(source=source[rows], row=row[rows], caption=zeros, visit=zeros)
+
+    dataset = PlannedBatches(
+        splits=splits,
+        plan=batch,
+        transform=run.encoder.transform,
+        tokenise=run.encoder.tokenizer,  # not the encoder's method: workers must not have the model
+        seed=run.seed,
+        part=lambda count: slice(0, count),
+        groups=plan.validation_groups,
+    )
+    return ValidationBatches(plan, run, dataset, len(row) // size, size)
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from support.method_files import MINE, write_method
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.methods.plugins.method_file import load_method_file
-from vlcpctl.methods.plugins.source import source_of
+from vlcpctl.methods.plugins.registry import source_of
 
 HEAD, BODY = MINE.split("@dataclass", maxsplit=1)
 

@@ -10,8 +10,7 @@ from support.method_files import MINE, install, write_method
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.methods import TABLE
 from vlcpctl.methods.plugins import registry as module
-from vlcpctl.methods.plugins.registry import MethodRegistry
-from vlcpctl.methods.plugins.source import source_of
+from vlcpctl.methods.plugins.registry import MethodRegistry, source_of
 from vlcpctl.training.methods import compose
 
 

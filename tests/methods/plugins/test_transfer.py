@@ -25,7 +25,7 @@ def test_another_process_gets_the_code_that_was_read(tmp_path: Path) -> None:
     path.write_text("edited since")
     code = (
         "import pickle, sys\n"
-        "from vlcpctl.methods.plugins.source import facts_of\n"
+        "from vlcpctl.methods.plugins.registry import facts_of\n"
         "request = pickle.loads(open(sys.argv[1], 'rb').read())\n"
         "print(request.method_name, request.methods[1].strength, facts_of(request.methods))"
     )

@@ -97,7 +97,7 @@ def test_the_preset_update_needs_a_model(
 ) -> None:
     words = ("--method", "modx", "--preset", "update", "-o", tmp_path / "x", "-q")
     ended = run_program(capfd, "train-step", world.tasks[0], *words)
-    check_refused(ended, "train-step", 2, "preset update names no model", "--model")
+    check_refused(ended, "train-step", 2, "no model", "--model")
     ended = run_program(capfd, "train-step", world.tasks[1], *words, "--previous", chain / "00")
     assert ended.code == 0, ended.err
     made = CheckpointManifest.read(tmp_path / "x")

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from support.fake_run import fake_batch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize, softmax
 
@@ -22,7 +21,7 @@ from vlcpctl.methods.gift import Gift
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.training import train_step as train
-from vlcpctl.training.beside import ReferenceEncoder
+from vlcpctl.training.beside import BesideEncoder, backward_apart
 from vlcpctl.training.run import TrainRun
 from vlcpctl.training.step import OptimizerStep
 from vlcpctl.training.train_step import train_step
@@ -165,14 +164,9 @@ def test_a_weight_that_the_loss_also_uses_directly_keeps_both_gradients() -> Non
     weight = torch.tensor([1.0, 2.0], requires_grad=True)
     other = torch.ones(2, requires_grad=True)
     (3 * weight + 5 * other).sum().backward()  # by a loss that uses both without the encoders
-    run = SimpleNamespace(
-        weights={"weight": weight, "other": other},
-        world=World(),
-        chunks=lambda batch: [slice(None)],
-    )
-    reference = ReferenceEncoder(run, fake_batch(1), None)  # type: ignore[arg-type]
-    reference._sides = (weight * weight, torch.zeros(2))
-    apart = reference.backward_apart([torch.tensor([10.0, 1.0]), None])
+    run: Any = SimpleNamespace(weights={"weight": weight, "other": other}, world=World())
+    reference = BesideEncoder([slice(None)], lambda _: (weight * weight, torch.zeros(2)))
+    apart = backward_apart(run, reference, [torch.tensor([10.0, 1.0]), None])
     assert {name: grad.tolist() for name, grad in apart.items()} == {"weight": [20.0, 4.0]}
     assert weight.grad is not None
     assert other.grad is not None

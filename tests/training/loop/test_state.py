@@ -225,14 +225,6 @@ def test_what_the_method_needs_is_missing_rather_than_zero(
         train_step(_step(world, tmp_path))
 
 
-def test_what_another_command_left_is_refused(
-    world: TrainingWorld, killed: Path, tmp_path: Path
-) -> None:
-    _copied(killed, tmp_path)
-    with pytest.raises(OutputExists, match=r"seed was 0.*; --force replaces it"):
-        train_step(_step(world, tmp_path, seed=1))
-
-
 def test_a_run_on_data_that_were_rewritten_since_does_not_go_on(
     world: TrainingWorld, killed: Path, tmp_path: Path
 ) -> None:

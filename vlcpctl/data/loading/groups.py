@@ -38,12 +38,6 @@ def pair_groups(splits: Sequence[Split]) -> list[np.ndarray]:
     return [groups_N[start:stop] for start, stop in pairwise(starts.tolist())]
 
 
-def sizes(groups: Sequence[np.ndarray]) -> np.ndarray:
-    """(G,) the numbers of pairs in the groups of pairs (n,) of several splits."""
-    counts: np.ndarray = np.unique(np.concatenate(groups), return_counts=True)[1]
-    return counts
-
-
 def _images(split: Split) -> np.ndarray:
     """(n,) int64, not negative: the first 63 bits of the sha256 of each image."""
     first = np.ascontiguousarray(split.digests()[:, :8]).view(">u8").reshape(-1)

@@ -23,7 +23,7 @@ from vlcpctl.core.errors import BadInput, first_line, missing, unreadable
 from vlcpctl.core.method import Method
 from vlcpctl.files.inputs import open_regular
 from vlcpctl.methods.plugins.checks import check_declaration, guard_hooks
-from vlcpctl.methods.plugins.source import MethodSource, record_source, source_of
+from vlcpctl.methods.plugins.registry import MethodSource, record_source, source_of
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Finds a method by its name: built in, installed, or defined in a --method-file. Torch-free.
 
+It also knows where the code of a method is from, for the identity of the runs that use it.
+
 Entry points of installed distributions are looked for only where a name is not built in, or where
 all methods are listed: reading the metadata of each takes longer than most commands.
 """
@@ -9,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vlcpctl.core.errors import BadInput, UsageError, first_line, unknown_name
 from vlcpctl.core.method import Method
+from vlcpctl.files.digests import file_sha256
 from vlcpctl.methods import TABLE
-from vlcpctl.methods.plugins.source import MethodSource, module_digests, record_source
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -23,6 +26,52 @@ if TYPE_CHECKING:
     from vlcpctl.methods.plugins.method_file import MethodFile
 
 GROUP = "vlcpctl.methods"  # of entry points
+
+
+@dataclass(frozen=True)
+class MethodSource:
+    """The code of a method that is not built in.
+
+    `shown` names it in messages. `facts` decide whether two runs used the same code: the digest of
+    a file, or name and version of a distribution with the digests of the modules of its class.
+    """
+
+    shown: str
+    facts: dict[str, Any]
+
+
+_SOURCES: dict[type[Method], MethodSource] = {}
+
+
+def record_source(method: type[Method], source: MethodSource) -> None:
+    """Remember where a method comes from, as long as this process runs."""
+    _SOURCES[method] = source
+
+
+def source_of(method: type[Method]) -> MethodSource | None:
+    """Where a method comes from; None for one that is built in."""
+    return _SOURCES.get(method)
+
+
+def facts_of(methods: Iterable[Method]) -> dict[str, dict[str, Any]]:
+    """The facts about the code of these methods, by name; built-in ones are left out."""
+    sources = {method.name: source_of(type(method)) for method in methods}
+    return {name: dict(source.facts) for name, source in sources.items() if source is not None}
+
+
+def module_digests(method: type[Method]) -> dict[str, str]:
+    """The sha256 of the files of the modules that define a class and its bases, by module.
+
+    Modules of vlcpctl and those without a file are left out: bases of a plug-in often are in
+    another of its files, and a distribution that is being developed keeps its version.
+    """
+    names = sorted({base.__module__ for base in method.__mro__})
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in names}
+    return {
+        name: f"sha256:{file_sha256(file)}"
+        for name, file in files.items()
+        if file is not None and name.partition(".")[0] != "vlcpctl"
+    }
 
 
 class MethodRegistry:
